@@ -1,0 +1,131 @@
+"""The lazy Click group: a command's module is imported only when that command runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from relkit import __version__
+from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
+
+# name -> (module:attribute, help line). The help lines live here so that `relkit --help`
+# imports no command at all; a test holds them against each command's own first line.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": (
+        "relkit.commands.demo:demo",
+        "Watch a real job hang, and relkit name the rank at fault.",
+    ),
+    "doctor": (
+        "relkit.commands.doctor:doctor",
+        "Say what works on this host, and how to fix what does not.",
+    ),
+    "launch": (
+        "relkit.commands.launch:launch",
+        "Run a training job like torchrun, with hang detection and a verdict.",
+    ),
+    "run": (
+        "relkit.commands.run:run",
+        "Put any other launcher's command under the same hook and monitor.",
+    ),
+    "stacks": (
+        "relkit.commands.stacks:stacks",
+        "Capture the stacks of all ranks, and merge them into flame SVGs.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """A Click group whose commands are loaded by name, on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All command names, without importing one."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command; None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, attribute = COMMANDS[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module_name), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command list from the table above: --help stays fast."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from relkit.hook import layout
+
+    click.echo(f"relkit {__version__} (hook ABI {layout.VERSION})")
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"auto_envvar_prefix": "RELKIT", "help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 nothing wrong, 1 problem found, 2 usage, 3 could not tell, "
+    "124 own timeout, 130 interrupted.  Shell completion: "
+    'eval "$(_RELKIT_COMPLETE=bash_source relkit)" (or zsh_source, fish_source).',
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version of relkit and of the hook's layout.",
+)
+def cli() -> None:
+    """Which node, link or rank of a distributed training job is broken, and how we know.
+
+    \b
+    Examples:
+      relkit demo --fault hang
+      relkit launch --nproc-per-node 8 --hang-timeout 300 train.py
+      relkit stacks merge /root/timeline
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point: run the command, turn expected errors into two lines and an exit code."""
+    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and return its exit code. Tracebacks only with RELKIT_DEBUG=1."""
+    try:
+        result: Any = cli.main(args=argv, prog_name="relkit", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except click.UsageError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_UNKNOWN
+    except RelkitError as error:
+        if os.environ.get("RELKIT_DEBUG") == "1":
+            raise
+        click.echo(f"relkit: {error}", err=True)
+        if error.next_step:
+            click.echo(f"  next: {error.next_step}", err=True)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our stdout has gone (`| head`): say nothing, and let nothing flush later.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,1 @@
+"""What works on this host: one probe a file, behind relkit doctor."""

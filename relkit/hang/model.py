@@ -1,0 +1,122 @@
+"""What detection and attribution look at: one RankView a rank, and the verdict they reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from relkit.hook.model import HookState
+from relkit.stacks.model import RankDump
+
+
+@dataclass(frozen=True, slots=True)
+class RankView:
+    """Everything known about one rank at one moment.
+
+    Args:
+        rank: global rank; host: host name; pid: process id there.
+        alive: the process exists and is not a zombie.
+        process_state: one letter of /proc/PID/stat ("" where gone).
+        hook: the recorder's state; for a dead process the last that its file holds; None where
+            there is none (hook not loaded, or no hooked call yet).
+        dump: its stacks; None before the capture or where the capture failed.
+        cpu_s: CPU seconds used between two samples; cpu_window_s: the time between them
+            (0 where there was only one sample).
+        exit_code: of a dead process, where the launcher knows it; negative = killed by signal.
+        failed_unix_s: when a dead rank failed, Unix time, 0 where not known.
+        error: the first line of what a dead rank reported of its end ("RuntimeError: ..."), or "".
+        absent_reason: why nothing is known ("host n3 did not answer"), "" otherwise.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    alive: bool
+    process_state: str = ""
+    hook: HookState | None = None
+    dump: RankDump | None = None
+    cpu_s: float = 0.0
+    cpu_window_s: float = 0.0
+    exit_code: int | None = None
+    failed_unix_s: float = 0.0
+    error: str = ""
+    absent_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """All ranks of the job at one moment.
+
+    Args:
+        job_id: the run's id; world_size: number of ranks.
+        ranks: sorted by rank; a rank missing here is absent.
+        hang_timeout_s: the user's limit.
+        trigger: why this is being looked at, in one sentence.
+    """
+
+    job_id: str
+    world_size: int
+    ranks: tuple[RankView, ...]
+    hang_timeout_s: float
+    trigger: str = ""
+
+
+class Category(str, Enum):
+    """Why a rank is held to be at fault; order = how much each proves."""
+
+    ABSENT = "absent"
+    DEAD = "dead"
+    STOPPED = "stopped"
+    UNINTERRUPTIBLE = "uninterruptible"
+    MISMATCH = "mismatched-collective"
+    SKIPPED = "skipped-collective"
+    SPINNING = "spinning-on-host"
+    BLOCKED = "blocked-on-host"
+    LEFT = "finished-early"
+    UNDECIDED = "undecided"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """One rank held to be at fault.
+
+    Args:
+        rank, host, pid: who.
+        category: what it did.
+        sentence: one line: where it is and for how long ("in train.py:88 next_batch, waiting on
+            a lock for 9.8 s").
+        reasons: what makes relkit think so, strongest first.
+        score: 0..1; how sure.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    category: Category
+    sentence: str
+    reasons: tuple[str, ...]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Ranks that wait, grouped by what they wait in.
+
+    Args:
+        ranks: folded ("0-1,3").
+        sentence: "wait for it in all_reduce #41 of the default group".
+    """
+
+    ranks: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who is at fault (most likely first), and who only waits."""
+
+    culprits: tuple[Culprit, ...]
+    victims: tuple[Victims, ...]

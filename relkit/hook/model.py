@@ -1,0 +1,121 @@
+"""What the recorder of one process says: operations finished, in flight, and on which group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class OpKind(IntEnum):
+    """What sort of operation a hooked symbol is (same numbers as in native/)."""
+
+    COLLECTIVE = 1
+    P2P = 2
+    GEMM = 3
+    KERNEL = 4
+    MEMORY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """One process group as this rank sees it.
+
+    Args:
+        index: number of this communicator in this process, in order of creation.
+        rank: this process's rank in the group; size: ranks in the group.
+        name: the group's job-wide name ("0" is torch's default group), "" where not known.
+        seq: sequence number of the newest collective started on it (-1 for none).
+    """
+
+    index: int
+    rank: int
+    size: int
+    name: str = ""
+    seq: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One hooked call, finished or in flight; the outermost where hooked calls nest.
+
+    Args:
+        name: short name, e.g. "allreduce", "barrier", "recv", "sgemm".
+        kind: what sort it is.
+        seq: for a collective its sequence number on the communicator, the same on every rank
+            of a correct program; else -1.
+        communicator: Communicator.index, -1 where there is none.
+        size_bytes: payload in bytes; 0 where the call does not say.
+        os_thread_id: the thread that made the call.
+        start_ns: CLOCK_MONOTONIC, ns.
+        end_ns: CLOCK_MONOTONIC, ns; 0 while in flight.
+        failed: it ended by a C++ exception instead of returning.
+    """
+
+    name: str
+    kind: OpKind
+    seq: int
+    communicator: int
+    size_bytes: int
+    os_thread_id: int
+    start_ns: int
+    end_ns: int = 0
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HookState:
+    """A consistent copy of one process's recorder.
+
+    Args:
+        pid: process; start_ticks: its start time (/proc/PID/stat field 22), so that a reused
+            pid is not taken for it.
+        rank, local_rank, world_size: from RANK, LOCAL_RANK, WORLD_SIZE at its first hooked call
+            (-1 where unset).
+        now_ns: CLOCK_MONOTONIC when it was read, on the same host.
+        boot_to_unix_ns: add to a CLOCK_MONOTONIC time to get Unix time, ns.
+        started, finished: hooked operations since the start, outermost only.
+        last_finish_ns: CLOCK_MONOTONIC of the newest finished operation, 0 for none.
+        in_flight: operations that have not returned, oldest first.
+        recent: the newest finished operations of all threads, oldest first.
+        communicators: all groups, by index.
+        missing: hooked symbols whose original could not be found.
+        dropped: operations not recorded because a fixed budget was used up.
+        capture_signal: the real-time signal that asks for native stacks; 0 = cannot capture.
+    """
+
+    pid: int
+    start_ticks: int
+    rank: int
+    local_rank: int
+    world_size: int
+    now_ns: int
+    boot_to_unix_ns: int
+    started: int
+    finished: int
+    last_finish_ns: int
+    in_flight: tuple[Op, ...] = ()
+    recent: tuple[Op, ...] = ()
+    communicators: tuple[Communicator, ...] = ()
+    missing: tuple[str, ...] = ()
+    dropped: int = 0
+    capture_signal: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types, for the store between nodes and for the dump file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> HookState:
+        """The inverse of to_json.
+
+        Raises:
+            ValueError, TypeError, KeyError: the document is not one of ours.
+        """
+        fields = dict(plain)
+        for name in ("in_flight", "recent"):
+            fields[name] = tuple(Op(**{**op, "kind": OpKind(op["kind"])}) for op in fields[name])
+        fields["communicators"] = tuple(Communicator(**c) for c in fields["communicators"])
+        fields["missing"] = tuple(fields["missing"])
+        return cls(**fields)

@@ -1,0 +1,125 @@
+"""Report -> table | JSON | JSON lines, on stdout or atomically into a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from relkit.errors import UnwritablePath, UsageProblem
+from relkit.findings import Finding, Report, Status
+
+_COLOURS = {
+    Status.OK: "32",
+    Status.WARN: "33",
+    Status.UNKNOWN: "35",
+    Status.FAIL: "31;1",
+    Status.SKIP: "2",
+}
+
+
+def use_colour(stream: IO[str]) -> bool:
+    """Colour only for a terminal; NO_COLOR and FORCE_COLOR have the last word (no-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty()
+
+
+def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+    """Plain aligned columns: no boxes, no truncation, upper-case header; the last is ragged."""
+    cells = [[name.upper() for name in header], *[list(row) for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = []
+    for row in cells:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def _finding_text(finding: Finding, colour: bool) -> list[str]:
+    label = finding.status.value.upper()
+    if colour:
+        label = f"\x1b[{_COLOURS[finding.status]}m{label}\x1b[0m"
+    lines = [f"{label}  {finding.id}  {finding.title}"]
+    lines += [f"    because {reason}" for reason in finding.reasons]
+    for item in finding.evidence:
+        unit = f" {item.unit}" if item.unit else ""
+        bound = "" if item.threshold is None else f" (threshold {item.threshold}{unit})"
+        how = f"  [{item.how}]" if item.how else ""
+        lines.append(f"    {item.name}: {item.value}{unit}{bound}{how}")
+    if finding.advice:
+        lines.append(f"    do: {finding.advice}")
+    return lines
+
+
+def as_text(report: Report, *, colour: bool = False) -> str:
+    """The report for a person: one block a finding, worst first as the diagnosis ordered them."""
+    lines: list[str] = []
+    for finding in report.findings:
+        lines += _finding_text(finding, colour)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def as_json(report: Report) -> str:
+    """The report as one JSON document."""
+    return json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n"
+
+
+def as_jsonl(report: Report) -> str:
+    """One finding a line, for streaming into log systems."""
+    return "".join(json.dumps(f.to_json(), ensure_ascii=False) + "\n" for f in report.findings)
+
+
+FORMATS = ("table", "json", "jsonl")
+
+
+def render(report: Report, fmt: str, *, colour: bool = False) -> str:
+    """The report in one of FORMATS."""
+    if fmt == "json":
+        return as_json(report)
+    if fmt == "jsonl":
+        return as_jsonl(report)
+    return as_text(report, colour=colour)
+
+
+def emit(report: Report, fmt: str, output: Path | None = None, *, force: bool = False) -> None:
+    """Write the report to stdout, or atomically to a file (refusing to overwrite unless forced)."""
+    if output is None or str(output) == "-":
+        sys.stdout.write(render(report, fmt, colour=use_colour(sys.stdout)))
+        sys.stdout.flush()
+        return
+    if output.exists() and not force:
+        raise UsageProblem(f"{output} exists already", next_step="Add --force to replace it.")
+    write_atomic(output, render(report, fmt))
+
+
+def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600) -> None:
+    """Write a file so that a reader sees the old one or the whole new one, never half.
+
+    Args:
+        path: the final name; its folder must exist.
+        data: text (UTF-8) or bytes.
+        mode: permission bits; private by default.
+
+    Raises:
+        UnwritablePath: the folder is missing, read-only or full.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(raw)
+            os.fchmod(stream.fileno(), mode)
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error

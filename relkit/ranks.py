@@ -1,0 +1,94 @@
+"""Rank sets as sorted, disjoint intervals: small for any world size, folded like `0-3,7`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+Interval = tuple[int, int]
+
+
+def _normalise(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    merged: list[Interval] = []
+    for low, high in sorted(intervals):
+        if low > high or low < 0:
+            raise ValueError(f"bad rank interval {low}-{high}")
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class RankSet:
+    """An immutable set of ranks.
+
+    Args:
+        intervals: inclusive (low, high) pairs, sorted, disjoint and not adjacent; use the
+            constructors below, which see to that.
+    """
+
+    intervals: tuple[Interval, ...] = ()
+
+    @classmethod
+    def of(cls, ranks: Iterable[int]) -> RankSet:
+        """From single ranks, in any order."""
+        return cls(_normalise((rank, rank) for rank in ranks))
+
+    @classmethod
+    def from_intervals(cls, intervals: Iterable[Interval]) -> RankSet:
+        """From inclusive intervals, in any order, overlapping or not."""
+        return cls(_normalise(intervals))
+
+    @classmethod
+    def world(cls, size: int) -> RankSet:
+        """All ranks of a world of `size` (0 ranks for 0)."""
+        return cls(((0, size - 1),)) if size > 0 else cls()
+
+    def __len__(self) -> int:
+        return sum(high - low + 1 for low, high in self.intervals)
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
+    def __iter__(self) -> Iterator[int]:
+        for low, high in self.intervals:
+            yield from range(low, high + 1)
+
+    def __contains__(self, rank: object) -> bool:
+        return isinstance(rank, int) and any(low <= rank <= high for low, high in self.intervals)
+
+    def __or__(self, other: RankSet) -> RankSet:
+        if not other.intervals or self.intervals == other.intervals:
+            return self
+        if not self.intervals:
+            return other
+        return RankSet(_normalise(self.intervals + other.intervals))
+
+    def __sub__(self, other: RankSet) -> RankSet:
+        kept: list[Interval] = []
+        cuts = other.intervals
+        start = 0
+        for first, high in self.intervals:
+            low = first
+            while start < len(cuts) and cuts[start][1] < low:
+                start += 1
+            i = start
+            while i < len(cuts) and cuts[i][0] <= high:
+                if cuts[i][0] > low:
+                    kept.append((low, cuts[i][0] - 1))
+                low = cuts[i][1] + 1
+                i += 1
+            if low <= high:
+                kept.append((low, high))
+        return RankSet(tuple(kept))
+
+    def __and__(self, other: RankSet) -> RankSet:
+        return self - (self - other)
+
+    def fold(self, separator: str = ",") -> str:
+        """`0-2,5` (or `0-2/5` with separator "/", as the xpu_timer guide writes it)."""
+        return separator.join(
+            str(low) if low == high else f"{low}-{high}" for low, high in self.intervals
+        )

@@ -1,0 +1,1 @@
+"""Stacks of all ranks: capture, dump file, symbolise, merge."""

@@ -1,0 +1,1 @@
+"""Findings and merged stacks drawn for people: flame SVG, HTML page, DOT graph."""
