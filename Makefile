@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh Debian or Ubuntu machine:
+#   make demo   sets up .venv, builds, installs, and shows a real hang being explained
+#   make test   sets up all that the tests need, and runs them
+# For the daily edit: make check (ruff, mypy --strict, unit tests; under a minute).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
+
+.PHONY: demo test check format stress clean
+
+demo: $(VENV)/.runtime
+	$(BIN)/relkit demo $(DEMO_ARGS)
+
+test: $(VENV)/.develop
+	tools/debian_packages.sh
+	tools/run_tests.sh
+
+check: $(VENV)/.develop
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit
+
+format: $(VENV)/.develop
+	$(BIN)/ruff format -q .
+	$(BIN)/ruff check -q --fix .
+
+stress: $(VENV)/.develop
+	$(BIN)/python tools/stress.py
+
+$(BIN)/pip:
+	tools/make_venv.sh "$(PYTHON)" $(VENV)
+
+$(VENV)/.runtime: $(BIN)/pip pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
+	tools/check_compiler.sh
+	$(BIN)/pip install -q -c constraints.txt -e '.[torch]'
+	touch $@
+
+$(VENV)/.develop: $(VENV)/.runtime
+	$(BIN)/pip install -q -c constraints.txt --group test --group lint
+	touch $@
+
+clean:
+	rm -rf $(VENV) build

@@ -1,0 +1,135 @@
+"""The CLI contract: help everywhere, no torch at start-up, errors as two lines and a code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from relkit import cli as cli_module
+from relkit.cli import COMMANDS, cli, run
+from relkit.errors import DeadlineExceeded, RelkitError
+
+
+def all_commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+
+    def visit(command: click.Command, path: tuple[str, ...]) -> None:
+        found.append(path)
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                assert child is not None
+                visit(child, (*path, name))
+
+    visit(cli, ())
+    return found
+
+
+@pytest.mark.parametrize("path", all_commands(), ids=" ".join)
+def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, [*path, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "Example" in result.output
+    assert f"relkit {' '.join(path)}".strip() in result.output
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_help_line_in_the_table_is_the_commands_own(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.name == name
+    assert command.help is not None
+    assert command.help.strip().splitlines()[0] == COMMANDS[name][1]
+
+
+def test_help_imports_no_torch_no_numpy_and_no_command() -> None:
+    script = (
+        "import sys\nfrom relkit.cli import run\ncode = run(['--help'])\n"
+        "heavy = {'torch', 'numpy', 'rich', 'jinja2', 'psutil'} & set(sys.modules)\n"
+        "print(code, sorted(heavy), file=sys.stderr)"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert child.stderr.strip() == "0 []"
+
+
+def test_unknown_command_is_usage_and_names_the_fault() -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "relkit", "nosuch"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert child.returncode == 2
+    assert "nosuch" in child.stderr
+    assert child.stdout == ""
+
+
+def test_version_names_the_hook_layout() -> None:
+    result = CliRunner().invoke(cli, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.startswith("relkit 0.")
+    assert "hook ABI" in result.output
+
+
+def test_expected_errors_are_two_lines_and_a_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise DeadlineExceeded("the capture took longer than 5 s")
+
+    monkeypatch.setattr(cli_module.cli, "main", fail)
+    assert run(["stacks"]) == 124
+    assert capsys.readouterr().err == (
+        "relkit: the capture took longer than 5 s\n  next: Give it longer with --timeout.\n"
+    )
+    monkeypatch.setenv("RELKIT_DEBUG", "1")
+    with pytest.raises(RelkitError):
+        run(["stacks"])
+
+
+def test_every_error_class_says_what_to_do_next() -> None:
+    for error in RelkitError.__subclasses__():
+        assert error.next_step, error
+        assert error.exit_code in (1, 2, 3, 124)
+
+
+def test_completion_lists_the_commands() -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "relkit"],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "_RELKIT_COMPLETE": "bash_complete",
+            "COMP_WORDS": "relkit ",
+            "COMP_CWORD": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert {line.split(",")[1] for line in child.stdout.splitlines()} == set(COMMANDS)
+
+
+def test_doctor_reports_on_this_host_as_one_json_document(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "relkit", "doctor", "--json", "--timeline-path", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    document = json.loads(child.stdout)
+    assert document["schema"] == "relkit.doctor/1"
+    found = {finding["id"]: finding["status"] for finding in document["findings"]}
+    assert found["RK-DOC-001"] == found["RK-DOC-002"] == found["RK-DOC-004"] == "ok"
+    assert child.returncode in (0, 1, 3)

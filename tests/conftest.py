@@ -1,0 +1,39 @@
+"""Fixtures for all tests: a clean environment, 80 columns, no colour, and no process left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No colour, a fixed width, and none of relkit's own variables from the outside."""
+    for name in list(os.environ):
+        if name.startswith(("RELKIT_", "XPU_TIMER_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture(autouse=True)
+def no_process_left() -> Iterator[None]:
+    """Every process that a test starts is gone when it ends, else the test has failed."""
+    me = psutil.Process()
+    before = {child.pid for child in me.children(recursive=True)}
+    yield
+    left = [c for c in me.children(recursive=True) if c.pid not in before]
+    # A child that has just been killed may need a moment to be reaped.
+    _, alive = psutil.wait_procs(left, timeout=5)
+    names = []
+    for child in alive:
+        try:
+            names.append(f"{child.pid} {' '.join(child.cmdline())[:120]}")
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    assert not names, f"processes left behind: {names}"

@@ -1,0 +1,68 @@
+"""The judgement of doctor, on made-up hosts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from relkit.doctor.diagnose import diagnose
+from relkit.doctor.facts import HostFacts, TorchFacts, TrialFacts
+from relkit.findings import Status
+
+HEALTHY = HostFacts(
+    libc="glibc 2.36",
+    hook=TrialFacts(True, "librelkit_hook.so"),
+    yama_scope=None,
+    can_ptrace=True,
+    effective_uid=0,
+    pyspy=TrialFacts(True, "read"),
+    shm_free_bytes=1 << 30,
+    shm_total_bytes=1 << 30,
+    recorder_bytes=2 << 20,
+    core_limit_bytes=-1,
+    core_pattern="core",
+    timeline_path="/root/timeline",
+    timeline_writable=True,
+    dot=True,
+    torch=TorchFacts("2.13.0", ("gloo",), 0),
+)
+
+
+def test_a_healthy_host_has_only_ok() -> None:
+    assert {finding.status for finding in diagnose(HEALTHY)} == {Status.OK}
+
+
+@pytest.mark.parametrize(
+    ("change", "finding_id", "status", "words"),
+    [
+        ({"libc": "not glibc (musl or static)"}, "RK-DOC-001", Status.FAIL, "musl"),
+        ({"hook": TrialFacts(False, "no such file")}, "RK-DOC-002", Status.FAIL, "no such file"),
+        ({"can_ptrace": False, "yama_scope": 1}, "RK-DOC-003", Status.WARN, "launched"),
+        ({"can_ptrace": False, "yama_scope": 2}, "RK-DOC-003", Status.FAIL, "forbids"),
+        ({"can_ptrace": False, "yama_scope": 0}, "RK-DOC-003", Status.OK, "may read"),
+        (
+            {"pyspy": TrialFacts(False, "Permission denied")},
+            "RK-DOC-004",
+            Status.FAIL,
+            "Permission",
+        ),
+        ({"shm_free_bytes": 1 << 20}, "RK-DOC-005", Status.WARN, "too full"),
+        ({"shm_free_bytes": -1, "shm_total_bytes": -1}, "RK-DOC-005", Status.WARN, "no /dev/shm"),
+        ({"torch": TorchFacts()}, "RK-DOC-006", Status.WARN, "not installed"),
+        ({"torch": TorchFacts(error="boom")}, "RK-DOC-006", Status.UNKNOWN, "boom"),
+        ({"core_limit_bytes": 0}, "RK-DOC-007", Status.WARN, "core files are off"),
+        ({"timeline_writable": False}, "RK-DOC-008", Status.WARN, "cannot be written"),
+    ],
+)
+def test_each_fault_is_found_alone_and_says_what_to_do(
+    change: dict[str, object], finding_id: str, status: Status, words: str
+) -> None:
+    findings = diagnose(replace(HEALTHY, **change))  # type: ignore[arg-type]
+    finding = next(f for f in findings if f.id == finding_id)
+    assert finding.status is status
+    assert words in " ".join((finding.title, *finding.reasons))
+    if status is not Status.OK:
+        assert finding.advice
+    others = {f.status for f in findings if f.id != finding_id}
+    assert others == {Status.OK}

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Run the whole test suite; what this machine cannot run is left out by marker, and said aloud.
+set -eu
+cd "$(dirname "$0")/.."
+
+leave_out=''
+leave() { # marker, reason
+    echo "left out: tests marked '$1' ($2)" >&2
+    leave_out="${leave_out:+$leave_out and }not $1"
+}
+[ "$(id -u)" = 0 ] || leave root "not running as root"
+{ command -v chromium && command -v chromedriver; } >/dev/null || leave browser "no chromium"
+command -v clang >/dev/null || leave fuzz "no clang"
+
+.venv/bin/ruff format --check -q .
+.venv/bin/ruff check -q .
+.venv/bin/mypy
+exec .venv/bin/python -m pytest -q ${leave_out:+-m "$leave_out"} "$@"
