@@ -1,0 +1,1 @@
+"""Stack engines: each reads one process's stacks in its own way, behind one Protocol."""

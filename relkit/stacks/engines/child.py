@@ -1,0 +1,112 @@
+"""Run a collector as a child process: its output in memory, a hard deadline, always reaped."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+_REAP_S = 1.0
+_OUTPUT_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ChildResult:
+    """How a collector ended.
+
+    Args:
+        returncode: its exit status; negative = killed by that signal.
+        stdout, stderr: what it printed, at most 64 MiB each.
+        timed_out: it was killed at the deadline.
+    """
+
+    returncode: int
+    stdout: bytes
+    stderr: str
+    timed_out: bool = False
+
+
+def find_tool(name: str) -> str | None:
+    """Path of a collector: beside this interpreter first (its own virtual env), then on PATH."""
+    beside = Path(sysconfig.get_path("scripts")) / name
+    if beside.is_file() and os.access(beside, os.X_OK):
+        return str(beside)
+    return which(name)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Wait for the end of the process without the poll interval of Popen.wait."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:  # a kernel before 5.3
+        handle = -1
+    try:
+        if handle >= 0:
+            poller = select.poll()
+            poller.register(handle, select.POLLIN)
+            if not poller.poll(max(0.0, timeout_s) * 1000):
+                return False
+            timeout_s = _REAP_S
+        process.wait(max(0.0, timeout_s))
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return True
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        process.kill()
+
+
+def run_child(argv: Sequence[str], timeout_s: float) -> ChildResult:
+    """Run argv to its end or to the deadline.
+
+    Output goes to memory files instead of pipes: a collector can then neither block on a full
+    pipe nor die of a broken one while it holds the target.
+
+    Args:
+        argv: the command; argv[0] is an absolute path.
+        timeout_s: when to kill it and its process group, s.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    # The collector must not carry the hook, nor log into its own standard error.
+    environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "RUST_LOG")}
+    out, err = os.memfd_create("relkit-stdout"), os.memfd_create("relkit-stderr")
+    try:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+        )
+        timed_out = False
+        try:
+            timed_out = not _wait(process, timeout_s - (time.monotonic() - began))
+        finally:
+            if process.returncode is None:
+                _kill(process)
+                _wait(process, _REAP_S)
+        code = process.returncode if process.returncode is not None else -signal.SIGKILL
+        stdout = os.pread(out, _OUTPUT_LIMIT_BYTES, 0)
+        stderr = os.pread(err, _OUTPUT_LIMIT_BYTES, 0).decode("utf-8", "replace")
+    finally:
+        os.close(out)
+        os.close(err)
+    return ChildResult(code, stdout, stderr, timed_out)

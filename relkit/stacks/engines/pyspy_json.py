@@ -1,0 +1,69 @@
+"""py-spy's JSON dump -> ThreadStack: pure, and strict about what it does not know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from relkit.errors import CaptureFailed
+from relkit.stacks.model import Frame, ThreadStack
+
+
+@dataclass(frozen=True, slots=True)
+class SpyFrame:
+    """One frame of a `--native` dump, before native and Python are told apart.
+
+    Args:
+        frame: the frame itself.
+        native: it is native code: `--native` gives the object's path as file and as module.
+    """
+
+    frame: Frame
+    native: bool
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _frame(plain: dict[str, Any]) -> SpyFrame:
+    name, path = _string(plain.get("name")), _string(plain.get("filename"))
+    module, line = _string(plain.get("module")), _number(plain.get("line"))
+    if module and module == path:
+        return SpyFrame(Frame(func=name or "??", source=path), native=True)
+    source = f"{path}:{line}" if line else path
+    return SpyFrame(Frame(func=name or "??", source=source, module=module), native=False)
+
+
+def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:
+    """All threads of a dump: the thread without frames, and its frames innermost first.
+
+    Raises:
+        CaptureFailed: the output is not py-spy's JSON.
+    """
+    try:
+        document = json.loads(output)
+    except ValueError as error:
+        raise CaptureFailed("py-spy: its output is not JSON") from error
+    if not isinstance(document, list):
+        raise CaptureFailed("py-spy: its output is not a list of threads")
+    found = []
+    for plain in document:
+        if not isinstance(plain, dict) or not isinstance(plain.get("frames"), list):
+            raise CaptureFailed("py-spy: a thread of its output has no frames")
+        thread = ThreadStack(
+            os_thread_id=_number(plain.get("os_thread_id")),
+            name=_string(plain.get("thread_name")),
+            frames=(),
+            thread_id=_number(plain.get("thread_id")),
+            active=plain.get("active") is True,
+            owns_gil=plain.get("owns_gil") is True,
+        )
+        frames = tuple(_frame(item) for item in plain["frames"] if isinstance(item, dict))
+        found.append((thread, frames))
+    return found

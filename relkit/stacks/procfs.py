@@ -1,0 +1,208 @@
+"""What /proc says about a process and its threads, tolerant of their vanishing.
+
+Only files that the kernel can answer without the target's memory map are read (status, stat,
+wchan, schedstat), because cmdline, environ, maps and smaps wait for a lock that a thread in
+uninterruptible sleep may hold. The one exception, `rank_environment`, has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+GONE = "gone"
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_STOP_SIGNALS = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadFacts:
+    """One thread as /proc shows it.
+
+    Args:
+        os_thread_id: kernel thread id.
+        comm: its name, at most 15 bytes.
+        state: one letter (R, S, D, T, t, Z, X).
+        wchan: kernel function it sleeps in; "" where it runs or the kernel will not say.
+        cpu_s: CPU seconds used so far.
+        switches: times it was switched out; a sleeping thread whose count did not change
+            between two looks did not run in between.
+        blocked: mask of blocked signals; caught: mask of handled ones (bit 0 = signal 1).
+        stop_pending: a stop signal waits to be delivered.
+    """
+
+    os_thread_id: int
+    comm: str
+    state: str
+    wchan: str = ""
+    cpu_s: float = 0.0
+    switches: int = 0
+    blocked: int = 0
+    caught: int = 0
+    stop_pending: bool = False
+
+
+def _text(path: Path) -> str:
+    """The file's text, "" where the process (or the right to look) is gone."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def _status_fields(text: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def _mask(fields: dict[str, str], name: str) -> int:
+    try:
+        return int(fields.get(name, "0"), 16)
+    except ValueError:
+        return 0
+
+
+def _first_number(text: str) -> int:
+    head = text.split(maxsplit=1)
+    return int(head[0]) if head and head[0].isdigit() else 0
+
+
+def thread(pid: int, os_thread_id: int) -> ThreadFacts | None:
+    """One thread's facts; None where it is gone."""
+    folder = Path(f"/proc/{pid}/task/{os_thread_id}")
+    fields = _status_fields(_text(folder / "status"))
+    if not fields.get("State"):
+        return None
+    wchan = _text(folder / "wchan").strip()
+    switches = sum(
+        _first_number(fields.get(name, ""))
+        for name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+    )
+    pending = _mask(fields, "SigPnd") | _mask(fields, "ShdPnd")
+    return ThreadFacts(
+        os_thread_id=os_thread_id,
+        comm=fields.get("Name", ""),
+        state=fields["State"][0],
+        wchan="" if wchan == "0" else wchan,
+        cpu_s=_first_number(_text(folder / "schedstat")) / 1e9,
+        switches=switches,
+        blocked=_mask(fields, "SigBlk"),
+        caught=_mask(fields, "SigCgt"),
+        stop_pending=bool(pending & _STOP_SIGNALS),
+    )
+
+
+def thread_ids(pid: int) -> tuple[int, ...]:
+    """Ids of all threads in order of creation; empty where the process is gone."""
+    try:
+        names = [entry.name for entry in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return ()
+    return tuple(sorted(int(name) for name in names if name.isdigit()))
+
+
+def threads(pid: int) -> tuple[ThreadFacts, ...]:
+    """All threads' facts; empty where the process is gone."""
+    found = (thread(pid, os_thread_id) for os_thread_id in thread_ids(pid))
+    return tuple(facts for facts in found if facts is not None)
+
+
+def process_state(pid: int) -> str:
+    """The main thread's state as /proc words it, e.g. "S (sleeping)"; "gone" for no process."""
+    return _status_fields(_text(Path(f"/proc/{pid}/status"))).get("State") or GONE
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state (field 3) on; the name may hold anything."""
+    return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+
+
+def start_ticks(pid: int) -> int:
+    """Start time in clock ticks since boot (field 22), which tells reused pids apart; 0 = gone."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of the whole process, ended threads included; 0.0 where it is gone."""
+    fields = _stat_fields(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if len(fields) > 12 else 0.0
+
+
+def is_same_process(pid: int, ticks: int) -> bool:
+    """The process exists, is no zombie, and (where ticks is not 0) started at that time."""
+    fields = _stat_fields(pid)
+    if len(fields) < 20 or fields[0] in "ZX":
+        return False
+    return ticks in (0, int(fields[19]))
+
+
+def parent(pid: int) -> int:
+    """The parent's pid; 0 where the process is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+def children(pid: int) -> tuple[int, ...]:
+    """Pids of the direct children, whichever thread forked them."""
+    found: set[int] = set()
+    for os_thread_id in thread_ids(pid):
+        listed = _text(Path(f"/proc/{pid}/task/{os_thread_id}/children"))
+        found.update(int(word) for word in listed.split())
+    return tuple(sorted(found))
+
+
+def descendants(pid: int) -> tuple[int, ...]:
+    """Pids of all children, their children and so on, nearest first."""
+    found: list[int] = []
+    level = list(children(pid))
+    while level:
+        fresh = [child for child in level if child not in found]
+        found += fresh
+        level = [grandchild for child in fresh for grandchild in children(child)]
+    return tuple(found)
+
+
+def rank_environment(pid: int, timeout_s: float = 0.5) -> dict[str, str]:
+    """RANK, LOCAL_RANK and WORLD_SIZE from the environment that a process was started with.
+
+    The read may block for as long as a thread of the target sits in the kernel with its memory
+    map locked, so it happens in a thread that is left behind at the deadline.
+
+    Args:
+        pid: the process; must belong to the same user (else the result is empty).
+        timeout_s: how long to wait for the kernel, s.
+    """
+    result: list[bytes] = []
+
+    def read() -> None:
+        try:
+            result.append(Path(f"/proc/{pid}/environ").read_bytes())
+        except OSError:
+            return
+
+    reader = threading.Thread(target=read, name="relkit-environ", daemon=True)
+    reader.start()
+    reader.join(timeout_s)
+    wanted = {b"RANK", b"LOCAL_RANK", b"WORLD_SIZE"}
+    pairs = (item.partition(b"=") for block in result for item in block.split(b"\0"))
+    return {
+        name.decode(): value.decode("ascii", "replace")
+        for name, _, value in pairs
+        if name in wanted
+    }
+
+
+def moves(pid: int) -> dict[int, tuple[str, int]]:
+    """Each thread's (state, switches): equal twice and not R = it did not run in between."""
+    found: dict[int, tuple[str, int]] = {}
+    for facts in threads(pid):
+        found[facts.os_thread_id] = (facts.state, facts.switches)
+    return found
+
+
+def tracer(pid: int) -> int:
+    """Pid of the debugger attached to the process, 0 for none."""
+    return _first_number(_status_fields(_text(Path(f"/proc/{pid}/status"))).get("TracerPid", ""))
