@@ -2,7 +2,7 @@
 
 Only files that the kernel can answer without the target's memory map are read (status, stat,
 wchan, schedstat), because cmdline, environ, maps and smaps wait for a lock that a thread in
-uninterruptible sleep may hold. The one exception, `rank_environment`, has a deadline.
+uninterruptible sleep may hold. The one exception, `read_within`, has a deadline.
 """
 
 from __future__ import annotations
@@ -165,29 +165,40 @@ def descendants(pid: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def rank_environment(pid: int, timeout_s: float = 0.5) -> dict[str, str]:
-    """RANK, LOCAL_RANK and WORLD_SIZE from the environment that a process was started with.
+def read_within(path: str, timeout_s: float) -> bytes | None:
+    """The bytes of a /proc file that may block; None where it cannot be read in time.
 
-    The read may block for as long as a thread of the target sits in the kernel with its memory
-    map locked, so it happens in a thread that is left behind at the deadline.
+    environ and maps wait for as long as a thread of the target sits in the kernel with the
+    memory map locked, so the read happens in a thread that is left behind at the deadline.
 
     Args:
-        pid: the process; must belong to the same user (else the result is empty).
+        path: the file.
         timeout_s: how long to wait for the kernel, s.
     """
     result: list[bytes] = []
 
     def read() -> None:
         try:
-            result.append(Path(f"/proc/{pid}/environ").read_bytes())
+            result.append(Path(path).read_bytes())
         except OSError:
             return
 
-    reader = threading.Thread(target=read, name="relkit-environ", daemon=True)
+    reader = threading.Thread(target=read, name="relkit-proc-read", daemon=True)
     reader.start()
-    reader.join(timeout_s)
+    reader.join(max(0.0, timeout_s))
+    return result[0] if result else None
+
+
+def rank_environment(pid: int, timeout_s: float = 0.5) -> dict[str, str]:
+    """RANK, LOCAL_RANK and WORLD_SIZE from the environment that a process was started with.
+
+    Args:
+        pid: the process; must belong to the same user (else the result is empty).
+        timeout_s: how long to wait for the kernel, s.
+    """
     wanted = {b"RANK", b"LOCAL_RANK", b"WORLD_SIZE"}
-    pairs = (item.partition(b"=") for block in result for item in block.split(b"\0"))
+    raw = read_within(f"/proc/{pid}/environ", timeout_s) or b""
+    pairs = (item.partition(b"=") for item in raw.split(b"\0"))
     return {
         name.decode(): value.decode("ascii", "replace")
         for name, _, value in pairs
