@@ -1,0 +1,104 @@
+"""A merged tree as folded text: one line for every frame at which some stack ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from relkit.ranks import RankSet
+from relkit.stacks.tree import StackTree, TreeNode
+
+MAX_EXACT_CHARS = 4096
+
+# ";" parts the frames and a line break parts the stacks (all that str.splitlines() splits at),
+# so neither may stand in a name.
+_UNSAFE = re.compile(r"[;\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    if character == "\n":
+        return "\\n"
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def safe_name(name: str) -> str:
+    """A name without what would break a folded line: `;` is written \\x3b, a line break \\n."""
+    return _UNSAFE.sub(_escape, name)
+
+
+def _strided(ranks: RankSet) -> Iterator[str]:
+    singles: list[int] = []
+    for low, high in ranks.intervals:
+        if low != high:
+            yield from _runs(singles)
+            singles = []
+            yield f"{low}-{high}"
+        else:
+            singles.append(low)
+    yield from _runs(singles)
+
+
+def _runs(singles: list[int]) -> Iterator[str]:
+    at = 0
+    while at < len(singles):
+        stop = at + 1
+        if stop < len(singles):
+            step = singles[stop] - singles[at]
+            while stop + 1 < len(singles) and singles[stop + 1] - singles[stop] == step:
+                stop += 1
+        if stop - at >= 2:
+            yield f"{singles[at]}-{singles[stop]}:{step}"
+            at = stop + 1
+        else:
+            yield str(singles[at])
+            at += 1
+
+
+def fold_ranks(ranks: RankSet) -> str:
+    """`0-3/8`; where that is longer than MAX_EXACT_CHARS, also `0-99998:2` for every second rank.
+
+    Both forms are exact: the short one only says regular steps in fewer characters.
+    """
+    # A set needs at least two characters an interval, so a small one is not folded twice.
+    text = ranks.fold("/")
+    return text if len(text) <= MAX_EXACT_CHARS else "/".join(_strided(ranks))
+
+
+class _Labels:
+    """The text of each rank set of one tree, folded once: nodes on a path mostly share theirs."""
+
+    def __init__(self, tree: StackTree) -> None:
+        self._tree = tree
+        # Keyed by identity: hashing a set of 50,000 intervals costs as much as folding it. The
+        # tree keeps the sets alive, so no id is used twice.
+        self._known: dict[int, str] = {}
+
+    def of(self, node: TreeNode) -> str:
+        key = id(node.ranks.intervals)
+        if key not in self._known:
+            leak = fold_ranks(self._tree.leak(node))
+            self._known[key] = f"{fold_ranks(node.ranks)}|{leak}"
+        return f"{safe_name(f'{node.func}@{node.source}')}@{self._known[key]}"
+
+
+def frame_label(tree: StackTree, node: TreeNode) -> str:
+    """`func@source_path@stuck_rank|leak_rank` of one frame, safe inside a folded line."""
+    return _Labels(tree).of(node)
+
+
+def folded_lines(tree: StackTree) -> Iterator[str]:
+    """The lines of py_stack, cpp_stack or mixed_stack, without line ends, in a fixed order.
+
+    Every frame carries its rank sets, and the weight is always 1, as the original viewer
+    writes them. Lines come one at a time: at 100,000 ranks all of them together are large.
+    """
+    labels = _Labels(tree)
+    stack = [(node, "") for node in reversed(tree.roots)]
+    while stack:
+        node, path = stack.pop()
+        path += labels.of(node)
+        if node.ends:
+            yield f"{path} 1"
+        stack.extend((child, path + ";") for child in reversed(node.children))

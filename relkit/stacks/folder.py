@@ -1,0 +1,173 @@
+"""Which files of a timeline folder belong together: one job, one world, one file a rank."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from relkit.errors import BadDump
+from relkit.stacks.dumpfile import FrameMemo, parse_name, read_dump
+from relkit.stacks.gather import Gathered
+
+_MEMO_THREADS = 100_000
+
+
+class Head(NamedTuple):
+    """What one file says about itself.
+
+    Args:
+        name: base name. rank, world_size, job_id, captured_unix_ns: as in RankDump.
+        error: why it cannot be used, "" where it can.
+    """
+
+    name: str
+    rank: int = -1
+    world_size: int = 0
+    job_id: str = ""
+    captured_unix_ns: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One head a file, in the order of the names, and all stacks of the files without error."""
+
+    heads: Sequence[Head]
+    gathered: Gathered
+
+
+class Scanner(Protocol):
+    """Reads the named dump files of a folder."""
+
+    def __call__(
+        self, folder: Path, names: Sequence[str], progress: Callable[[int, int], None] | None
+    ) -> Scan:
+        """Read them all; a bad file becomes a head with an error, never an exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The files that are merged, in the order of their ranks, and the ones left out."""
+
+    job_id: str
+    world_size: int
+    names: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+
+
+def _rank_order(name: str) -> tuple[int, str]:
+    try:
+        return parse_name(name)[0], name
+    except BadDump:
+        return -1, name
+
+
+def list_dumps(folder: Path) -> list[str]:
+    """The names of the dump files, by rank.
+
+    Raises:
+        BadDump: the folder is missing, unreadable, or holds no dump.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except OSError as error:
+        raise BadDump(
+            f"cannot read the folder {folder}: {error.strerror}",
+            next_step="Give the timeline folder of the hang (--timeline-path of the launch).",
+        ) from error
+    names = [name for name in names if name.endswith("stacktrace") and name[0] != "."]
+    if not names:
+        raise BadDump(
+            f"no .stacktrace file in {folder}",
+            next_step="Capture first: relkit stacks dump --job ID -o FOLDER.",
+        )
+    return sorted(names, key=_rank_order)
+
+
+def python_scanner(
+    folder: Path, names: Sequence[str], progress: Callable[[int, int], None] | None
+) -> Scan:
+    """The scanner in Python: for hosts without the native one, and to test that one against."""
+    gathered = Gathered()
+    heads = []
+    memo: FrameMemo = {}
+    for done, name in enumerate(names, 1):
+        if len(memo) > _MEMO_THREADS:
+            # Frames that never repeat (raw addresses of the original tool) are not worth keeping.
+            memo.clear()
+        try:
+            dump = read_dump(folder / name, memo=memo)
+        except BadDump as error:
+            heads.append(Head(name, error=str(error).removeprefix(f"{name}: ")))
+        else:
+            gathered.add(dump)
+            heads.append(Head(name, dump.rank, dump.world_size, dump.job_id, dump.captured_unix_ns))
+        if progress is not None:
+            progress(done, len(names))
+    return Scan(heads, gathered)
+
+
+def _newest_job(heads: Iterable[Head]) -> str:
+    newest: dict[str, tuple[int, int]] = {}
+    for head in heads:
+        when, count = newest.get(head.job_id, (0, 0))
+        newest[head.job_id] = max(when, head.captured_unix_ns), count + 1
+    return max(newest, key=lambda job: (newest[job], job))
+
+
+def _usual_world(heads: Sequence[Head]) -> int:
+    sizes = Counter(head.world_size for head in heads if head.world_size)
+    if not sizes:
+        return max(head.rank for head in heads) + 1
+    return max(sizes, key=lambda size: (sizes[size], size))
+
+
+def _job_name(job_id: str) -> str:
+    return f"job {job_id}" if job_id else "no named job"
+
+
+def choose(heads: Sequence[Head], job_id: str | None, folder: Path) -> Choice:
+    """Decide which files are merged.
+
+    The job is the one asked for, else the one captured last. In it the world size that most
+    files name wins, and of two files for one rank the first by name. All others are refused,
+    each with its reason: a stale file must not speak for a rank of this job.
+
+    Raises:
+        BadDump: nothing is left.
+    """
+    refused = [(head.name, head.error) for head in heads if head.error]
+    usable = [head for head in heads if not head.error]
+    if not usable:
+        name, reason = refused[0]
+        raise BadDump(f"none of the {len(refused)} files in {folder} is usable; {name}: {reason}")
+    wanted = _newest_job(usable) if job_id is None else job_id
+    same_job = [head for head in usable if head.job_id == wanted]
+    if not same_job:
+        jobs = ", ".join(sorted({_job_name(head.job_id) for head in usable}))
+        raise BadDump(
+            f"no file in {folder} is of job {job_id}",
+            next_step=f"The files there are of: {jobs}.",
+        )
+    world_size = _usual_world(same_job)
+    taken: dict[int, str] = {}
+    for head in usable:
+        if head.job_id != wanted:
+            reason = f"of {_job_name(head.job_id)}, not of {_job_name(wanted)}"
+        elif head.world_size not in (0, world_size):
+            reason = f"of a world of {head.world_size} ranks, not of {world_size}"
+        elif head.rank >= world_size:
+            reason = f"rank {head.rank} is outside the world of {world_size} ranks"
+        elif head.rank in taken:
+            reason = f"rank {head.rank} has the file {taken[head.rank]} already"
+        else:
+            taken[head.rank] = head.name
+            continue
+        refused.append((head.name, reason))
+    names = tuple(taken[rank] for rank in sorted(taken))
+    return Choice(wanted, world_size, names, tuple(sorted(refused)))

@@ -1,0 +1,126 @@
+"""What a merge keeps of all ranks: each distinct stack once, with the ranks that have it.
+
+Adding a rank costs one look-up a thread, the memory grows with the number of distinct stacks
+and not with that of ranks, and two gatherings add up to the same one in any order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from relkit.ranks import RankSet
+from relkit.stacks.mixed import pair_role, pair_threads
+from relkit.stacks.model import Frame, RankDump, Role
+
+MAX_NAMES = 8
+_MAX_RECENT = 20_000
+
+Frames: TypeAlias = tuple[Frame, ...]
+
+
+class Tally:
+    """Who has one thing: rank intervals, number of threads, up to eight thread names."""
+
+    __slots__ = ("_highs", "_lows", "names", "threads")
+
+    def __init__(self) -> None:
+        self._lows: list[int] = []
+        self._highs: list[int] = []
+        self.threads = 0
+        self.names: list[str] = []
+
+    def add_interval(self, low: int, high: int) -> None:
+        """Take in ranks low..high; cheap where they follow or repeat the newest ones."""
+        if self._highs and self._lows[-1] <= low <= self._highs[-1] + 1:
+            self._highs[-1] = max(self._highs[-1], high)
+        else:
+            self._lows.append(low)
+            self._highs.append(high)
+
+    def add_names(self, names: Iterable[str]) -> None:
+        """Keep the alphabetically first names: the same eight for any order of adding."""
+        new = {name for name in names if name}.difference(self.names)
+        if new:
+            self.names = heapq.nsmallest(MAX_NAMES, new.union(self.names))
+
+    def ranks(self) -> RankSet:
+        """The ranks taken in."""
+        return RankSet.from_intervals(zip(self._lows, self._highs, strict=True))
+
+
+def _bare(frames: Frames) -> Frames:
+    # Build ids and offsets serve symbolising; two hosts with equal names merge without them.
+    return tuple(Frame(frame.func, frame.source) for frame in frames)
+
+
+class Gathered:
+    """All distinct stacks, process states and notes of the ranks added so far."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, Tally] = {}
+        self.notes: dict[str, Tally] = {}
+        self._threads: dict[tuple[int | None, int | None, Role], Tally] = {}
+        self._numbers: dict[Frames, int] = {}
+        self._stacks: list[Frames] = []
+        self._recent: dict[int, tuple[Frames, int]] = {}
+
+    def number(self, frames: Frames) -> int:
+        """The number of a distinct stack; equal frames have equal numbers."""
+        # A reader with a memo hands out one object again and again, and hashing 20 frames costs
+        # more than all the rest; the entry keeps the object alive, so its id stays its own.
+        known = self._recent.get(id(frames))
+        if known is not None:
+            return known[1]
+        bare = _bare(frames)
+        number = self._numbers.setdefault(bare, len(self._stacks))
+        if number == len(self._stacks):
+            self._stacks.append(bare)
+        if len(self._recent) >= _MAX_RECENT:
+            self._recent.clear()
+        self._recent[id(frames)] = frames, number
+        return number
+
+    def thread(self, native: int | None, python: int | None, role: Role) -> Tally:
+        """The tally of one distinct pair of stack numbers, None for a stack that is not there."""
+        return self._threads.setdefault((native, python, role), Tally())
+
+    def threads(self) -> Iterator[tuple[Frames | None, Frames | None, Role, Tally]]:
+        """Every distinct (native frames, Python frames, role) with who has it."""
+        for (native, python, role), tally in self._threads.items():
+            yield (
+                None if native is None else self._stacks[native],
+                None if python is None else self._stacks[python],
+                role,
+                tally,
+            )
+
+    def state(self, text: str) -> Tally:
+        """The tally of one process state."""
+        return self.states.setdefault(text, Tally())
+
+    def note(self, text: str) -> Tally:
+        """The tally of one capture note."""
+        return self.notes.setdefault(text, Tally())
+
+    def add(self, dump: RankDump) -> None:
+        """Take in one rank."""
+        rank = dump.rank
+        self.state(dump.process_state).add_interval(rank, rank)
+        for note in dump.notes:
+            self.note(note).add_interval(rank, rank)
+        for native, python in pair_threads(dump):
+            tally = self.thread(
+                None if native is None else self.number(native.frames),
+                None if python is None else self.number(python.frames),
+                pair_role(native.role if native else None, python.role if python else None),
+            )
+            tally.add_interval(rank, rank)
+            tally.threads += 1
+            tally.add_names(thread.name for thread in (native, python) if thread is not None)
+
+    def present(self) -> RankSet:
+        """Every rank added: each has exactly one process state, if only an empty one."""
+        found = (tally.ranks().intervals for tally in self.states.values())
+        return RankSet.from_intervals(interval for intervals in found for interval in intervals)

@@ -1,0 +1,135 @@
+"""One stack a thread out of two: Python frames spliced into the native ones.
+
+CPython runs Python frames inside its evaluation function, so the native stack has a place for
+them. Where the numbers match, every Python frame goes to its own evaluation; where one
+evaluation ran several frames (CPython 3.11 and later) and it cannot be told which, that thread
+shows all Python frames together, between the outer and the inner native part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
+
+_EVAL = re.compile(r"PyEval_EvalFrame")
+_EVAL_LOOP = "_PyEval_EvalFrameDefault"
+_INTERPRETER_OBJECT = re.compile(r"(?:^|/)(?:lib)?python\d[\d.]*[a-z]*(?:\.so[\d.]*)?$")
+_INTERPRETER_SOURCE = re.compile(
+    r"(?:^|/)(?:Python|Objects|Modules|Parser|Programs)/[\w/]+\.[ch]\b"
+)
+_INTERPRETER_NAME = re.compile(r"_?Py[A-Z]\w*$|_Py_\w+$|pymain_\w+$")
+_CALL_GLUE = re.compile(
+    r"[Vv]ectorcall|_?PyObject_\w*Call|PyCFunction_Call|cfunction_call|method_call|slot_tp_call"
+    r"|type_call|_?PyEval_|partial_call|do_call_core|call_function"
+)
+
+ROLE_FRAME = "Role"
+
+
+def role_frame(role: Role) -> Frame:
+    """The outermost pseudo-frame of a mixed stack, `Role@main`."""
+    return Frame(ROLE_FRAME, role.value)
+
+
+def pair_threads(dump: RankDump) -> Iterator[tuple[ThreadStack | None, ThreadStack | None]]:
+    """The (native, Python) stacks of each thread, matched by the kernel's thread id.
+
+    A Python thread takes the first native stack of its id that no other has taken; id 0 matches
+    nothing. Order: all native threads as in the file, then the Python threads left over.
+    """
+    waiting: dict[int, list[int]] = {}
+    for index, thread in enumerate(dump.python):
+        if thread.os_thread_id:
+            waiting.setdefault(thread.os_thread_id, []).append(index)
+    taken: set[int] = set()
+    for native in dump.native:
+        indices = waiting.get(native.os_thread_id)
+        if indices:
+            index = indices.pop(0)
+            taken.add(index)
+            yield native, dump.python[index]
+        else:
+            yield native, None
+    for index, python in enumerate(dump.python):
+        if index not in taken:
+            yield None, python
+
+
+def pair_role(native: Role | None, python: Role | None) -> Role:
+    """What a thread is for: the native stack's word, else the Python stack's."""
+    if native is not None and native is not Role.OTHER:
+        return native
+    return python or Role.OTHER
+
+
+def _is_interpreter(frame: Frame) -> bool:
+    return bool(
+        _INTERPRETER_OBJECT.search(frame.source)
+        or _INTERPRETER_SOURCE.search(frame.source)
+        or _INTERPRETER_NAME.match(frame.func)
+    )
+
+
+def _evaluations(native: list[Frame]) -> list[int]:
+    """Where Python code runs in a native stack (outermost first): the indices of these frames."""
+    found = [i for i, frame in enumerate(native) if _EVAL.search(frame.func)]
+    # Debuggers also list the inlined wrappers around the loop; the loop itself is what counts.
+    loops = [i for i in found if _EVAL_LOOP in native[i].func]
+    return loops or found
+
+
+def _splice(native: list[Frame], python: list[Frame]) -> list[Frame]:
+    evaluations = _evaluations(native)
+    if not evaluations:
+        # An interpreter without symbols: its frames still say where Python begins and ends.
+        evaluations = [i for i, f in enumerate(native) if _INTERPRETER_OBJECT.search(f.source)]
+        if not evaluations:
+            return python + native
+        evaluations = [evaluations[0], evaluations[-1]]
+    elif len(evaluations) == len(python):
+        joined: list[Frame] = []
+        start = 0
+        for place, frame in zip(evaluations, python, strict=True):
+            joined += [f for f in native[start:place] if not _is_interpreter(f)]
+            joined.append(frame)
+            start = place + 1
+        return joined + [f for f in native[start:] if not _CALL_GLUE.search(f.func)]
+    outer = [f for f in native[: evaluations[0]] if not _is_interpreter(f)]
+    inner = [f for f in native[evaluations[-1] + 1 :] if not _CALL_GLUE.search(f.func)]
+    return outer + python + inner
+
+
+def join_frames(native: tuple[Frame, ...], python: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """One thread's frames, innermost first like both arguments; interpreter glue left out."""
+    if not python:
+        return native
+    if not native:
+        return python
+    return tuple(reversed(_splice(list(reversed(native)), list(reversed(python)))))
+
+
+def join(dump: RankDump) -> tuple[ThreadStack, ...]:
+    """One mixed stack a thread; its outermost frame is role_frame() of the thread's role."""
+    joined = []
+    for native, python in pair_threads(dump):
+        known = native or python
+        assert known is not None
+        role = pair_role(native.role if native else None, python.role if python else None)
+        frames = join_frames(native.frames if native else (), python.frames if python else ())
+        joined.append(
+            ThreadStack(
+                os_thread_id=known.os_thread_id,
+                # Python's names are given by people; comm is often just "python".
+                name=(python and python.name) or known.name,
+                frames=(*frames, role_frame(role)),
+                role=role,
+                state=(native and native.state) or (python.state if python else ""),
+                thread_id=python.thread_id if python else known.thread_id,
+                active=python.active if python else known.active,
+                owns_gil=python.owns_gil if python else known.owns_gil,
+                kernel=(native and native.kernel) or (python.kernel if python else ""),
+            )
+        )
+    return tuple(joined)
