@@ -2,35 +2,66 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
 from relkit.stacks import procfs
-from relkit.stacks.engines.base import EngineResult, Target
+from relkit.stacks.engines.base import EngineResult, NativeEngine, Target
 from relkit.stacks.engines.pyspy import PySpyEngine
+from relkit.stacks.engines.pyspy_native import PySpyNativeEngine
+from relkit.stacks.engines.pystack import PystackEngine
 from relkit.stacks.model import RankDump, Role, ThreadStack
 from relkit.stacks.roles import role_of
 
-_WORKERS = 8
+if TYPE_CHECKING:
+    from relkit.stacks.engines.hook_engine import RawStacks
+
+_WORKERS = 16
+_HOOK_TIMEOUT_S = 0.5
+# What is left over from the deadline for naming addresses and building the dumps.
+_RESERVE_S = 0.2
+_SHORTEST_S = 0.05
 
 
-def _with_facts(
-    threads: Sequence[ThreadStack], facts: dict[int, procfs.ThreadFacts], pid: int
-) -> tuple[ThreadStack, ...]:
+@dataclass(slots=True)
+class _Work:
+    """What is known of one target so far; filled by one worker thread, read after it is done."""
+
+    target: Target
+    state: str = procfs.GONE
+    facts: dict[int, procfs.ThreadFacts] = field(default_factory=dict)
+    hook_json: str = ""
+    raw: RawStacks | None = None
+    results: list[EngineResult] = field(default_factory=list)
+    python: tuple[ThreadStack, ...] = ()
+    native: tuple[ThreadStack, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    captured_unix_ns: int = 0
+    done: bool = False
+
+
+def _with_facts(work: _Work, threads: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
     """The stacks with role, state and kernel function filled in from /proc."""
-    filled = []
+    pid, filled = work.target.pid, []
     for thread in threads:
-        seen = facts.get(thread.os_thread_id)
+        # Old interpreters do not keep the kernel's id, but the main thread's is the pid.
+        number = thread.os_thread_id or (pid if thread.name == "MainThread" else 0)
+        seen = work.facts.get(number)
         named = thread.name or (seen.comm if seen else "")
         filled.append(
             replace(
                 thread,
+                os_thread_id=number,
                 name=named,
-                role=role_of(named, thread.frames, thread.os_thread_id == pid),
-                state=thread.state or (seen.state if seen else ""),
+                role=role_of(named, thread.frames, number == pid),
+                # Before the capture: answering it makes any thread look as if it ran.
+                state=seen.state if seen else thread.state,
                 kernel=seen.wchan if seen else "",
             )
         )
@@ -38,47 +69,160 @@ def _with_facts(
     return tuple(sorted(filled, key=lambda t: (t.role is not Role.MAIN, t.os_thread_id)))
 
 
-def _capture(target: Target, timeout_s: float) -> RankDump:
-    notes: list[str] = []
-    results: list[EngineResult] = []
-    dump = RankDump(
+def _look_with_hook(work: _Work, deadline: float) -> None:
+    if work.target.hook_file is None:
+        return
+    from relkit.stacks.engines.hook_engine import HookEngine, hook_state
+
+    try:
+        state = hook_state(work.target)
+        if state is None:
+            return
+        work.hook_json = json.dumps(state.to_json(), separators=(",", ":"))
+        timeout_s = min(_HOOK_TIMEOUT_S, max(_SHORTEST_S, deadline - time.monotonic()))
+        work.raw = HookEngine().raw(work.target, state, timeout_s)
+    except (RelkitError, OSError) as error:
+        work.notes.append(str(error))
+
+
+def _look_with_pyspy(work: _Work, deadline: float) -> None:
+    try:
+        timeout_s = max(_SHORTEST_S, deadline - time.monotonic())
+        found = PySpyEngine().python(work.target, timeout_s)
+    except (RelkitError, OSError) as error:
+        work.notes.append(str(error))
+        return
+    work.python = found.threads
+    work.results.append(found)
+    work.notes += found.notes
+
+
+def _look_with_fallbacks(work: _Work, deadline: float) -> None:
+    engines: tuple[NativeEngine, ...] = (PySpyNativeEngine(), PystackEngine())
+    for engine in engines:
+        remaining = deadline - time.monotonic()
+        if remaining < _SHORTEST_S:
+            work.notes.append(f"{engine.name} not used: no time left")
+            return
+        try:
+            found = engine.native(work.target, remaining)
+        except (RelkitError, OSError) as error:
+            work.notes.append(str(error))
+            continue
+        work.native = found.threads
+        work.results.append(found)
+        work.notes += found.notes
+        return
+
+
+def _capture(work: _Work, deadline: float, native_fallback: bool) -> None:
+    target = work.target
+    work.captured_unix_ns = time.time_ns()
+    if not procfs.is_same_process(target.pid, target.start_ticks):
+        work.notes.append(f"process {target.pid} has ended")
+        # A dead process's recorder is still there, and says what it was doing.
+        _read_dead(work)
+        return
+    work.state = procfs.process_state(target.pid)
+    work.facts = {facts.os_thread_id: facts for facts in procfs.threads(target.pid)}
+    _look_with_hook(work, deadline)
+    _look_with_pyspy(work, deadline)
+    if native_fallback and work.raw is None:
+        _look_with_fallbacks(work, deadline)
+    if not procfs.is_same_process(target.pid, target.start_ticks):
+        work.notes.append(f"process {target.pid} ended while it was being read")
+
+
+def _read_dead(work: _Work) -> None:
+    if work.target.hook_file is None:
+        return
+    from relkit.stacks.engines.hook_engine import hook_state
+
+    try:
+        state = hook_state(work.target)
+    except (RelkitError, OSError) as error:
+        work.notes.append(str(error))
+        return
+    if state is not None:
+        work.hook_json = json.dumps(state.to_json(), separators=(",", ":"))
+
+
+def _finished(work: _Work) -> RankDump:
+    target = work.target
+    if work.raw is not None:
+        from relkit.stacks.engines.hook_engine import HookEngine
+
+        named = HookEngine().named(target, work.raw)
+        work.native = named.threads
+        work.results.insert(0, named)
+        work.notes += named.notes
+    return RankDump(
         rank=target.rank,
         world_size=target.world_size,
         pid=target.pid,
-        process_state=procfs.GONE,
+        process_state=work.state,
+        native=_with_facts(work, work.native),
+        python=_with_facts(work, work.python),
+        host=target.host,
+        job_id=target.job_id,
+        captured_unix_ns=work.captured_unix_ns,
+        engines=tuple(result.engine for result in work.results),
+        notes=tuple(work.notes),
+        hook_json=work.hook_json,
+    )
+
+
+def _late(target: Target, deadline_s: float) -> RankDump:
+    return RankDump(
+        rank=target.rank,
+        world_size=target.world_size,
+        pid=target.pid,
+        process_state=procfs.process_state(target.pid),
         host=target.host,
         job_id=target.job_id,
         captured_unix_ns=time.time_ns(),
-    )
-    if not procfs.is_same_process(target.pid, target.start_ticks):
-        return replace(dump, notes=(f"process {target.pid} has ended",))
-    facts = {facts.os_thread_id: facts for facts in procfs.threads(target.pid)}
-    state = procfs.process_state(target.pid)
-    try:
-        python = PySpyEngine().python(target, timeout_s)
-        results.append(python)
-        notes += python.notes
-    except RelkitError as error:
-        python = EngineResult("py-spy")
-        notes.append(str(error))
-    return replace(
-        dump,
-        process_state=state,
-        python=_with_facts(python.threads, facts, target.pid),
-        engines=tuple(result.engine for result in results),
-        notes=tuple(notes),
+        notes=(f"process {target.pid} could not be read within {deadline_s:.1f} s",),
     )
 
 
-def capture_ranks(targets: Sequence[Target], *, deadline_s: float) -> tuple[RankDump, ...]:
+def capture_ranks(
+    targets: Sequence[Target], *, deadline_s: float, native_fallback: bool = True
+) -> tuple[RankDump, ...]:
     """Stacks of all targets, in their order, captured in parallel.
+
+    Every target yields a dump; what could not be read and why is in its notes. A process that
+    is gone has process_state "gone". No target is left stopped, whatever happens here.
 
     Args:
         targets: processes of this host.
-        deadline_s: time for all of them together, s; whoever is not done by then yields what
-            is known so far, with a note.
+        deadline_s: time for all of them together, s.
+        native_fallback: where the hook gives no native stacks, use collectors that stop the
+            process for up to a second (never one that is stopped or in uninterruptible sleep).
     """
-    if not targets:
-        return ()
-    with ThreadPoolExecutor(min(_WORKERS, len(targets)), "relkit-capture") as pool:
-        return tuple(pool.map(lambda target: _capture(target, deadline_s), targets))
+    deadline = time.monotonic() + deadline_s
+    works = [_Work(target) for target in targets]
+    waiting: SimpleQueue[_Work] = SimpleQueue()
+    finished: SimpleQueue[_Work] = SimpleQueue()
+    for work in works:
+        waiting.put(work)
+
+    def serve() -> None:
+        while True:
+            try:
+                work = waiting.get_nowait()
+            except Empty:
+                return
+            try:
+                _capture(work, deadline - min(_RESERVE_S, deadline_s / 4), native_fallback)
+            finally:
+                finished.put(work)
+
+    # Daemon threads: one that hangs in the kernel must not keep the caller from ending.
+    for number in range(min(_WORKERS, len(works))):
+        threading.Thread(target=serve, name=f"relkit-capture-{number}", daemon=True).start()
+    for _ in works:
+        try:
+            finished.get(timeout=max(0.0, deadline - time.monotonic())).done = True
+        except Empty:
+            break
+    return tuple(_finished(work) if work.done else _late(work.target, deadline_s) for work in works)

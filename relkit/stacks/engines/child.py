@@ -70,7 +70,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def run_child(argv: Sequence[str], timeout_s: float) -> ChildResult:
+def run_child(argv: Sequence[str], timeout_s: float, keep: Sequence[int] = ()) -> ChildResult:
     """Run argv to its end or to the deadline.
 
     Output goes to memory files instead of pipes: a collector can then neither block on a full
@@ -79,6 +79,7 @@ def run_child(argv: Sequence[str], timeout_s: float) -> ChildResult:
     Args:
         argv: the command; argv[0] is an absolute path.
         timeout_s: when to kill it and its process group, s.
+        keep: file descriptors that it inherits.
 
     Raises:
         OSError: it cannot be started.
@@ -94,6 +95,7 @@ def run_child(argv: Sequence[str], timeout_s: float) -> ChildResult:
             stdout=out,
             stderr=err,
             env=environment,
+            pass_fds=tuple(keep),
             start_new_session=True,
         )
         timed_out = False

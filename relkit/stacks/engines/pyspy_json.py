@@ -17,10 +17,13 @@ class SpyFrame:
     Args:
         frame: the frame itself.
         native: it is native code: `--native` gives the object's path as file and as module.
+        entry: the interpreter was entered from C code for this Python frame, so that one native
+            eval frame stands for it and for the Python frames that it called directly.
     """
 
     frame: Frame
     native: bool
+    entry: bool = False
 
 
 def _number(value: object) -> int:
@@ -37,7 +40,11 @@ def _frame(plain: dict[str, Any]) -> SpyFrame:
     if module and module == path:
         return SpyFrame(Frame(func=name or "??", source=path), native=True)
     source = f"{path}:{line}" if line else path
-    return SpyFrame(Frame(func=name or "??", source=source, module=module), native=False)
+    return SpyFrame(
+        Frame(func=name or "??", source=source, module=module),
+        native=False,
+        entry=plain.get("is_entry", True) is True,
+    )
 
 
 def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:
