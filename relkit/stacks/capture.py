@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -186,7 +186,11 @@ def _late(target: Target, deadline_s: float) -> RankDump:
 
 
 def capture_ranks(
-    targets: Sequence[Target], *, deadline_s: float, native_fallback: bool = True
+    targets: Sequence[Target],
+    *,
+    deadline_s: float,
+    native_fallback: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[RankDump, ...]:
     """Stacks of all targets, in their order, captured in parallel.
 
@@ -198,6 +202,7 @@ def capture_ranks(
         deadline_s: time for all of them together, s.
         native_fallback: where the hook gives no native stacks, use collectors that stop the
             process for up to a second (never one that is stopped or in uninterruptible sleep).
+        progress: called with (ranks done, ranks in all), from this thread.
     """
     deadline = time.monotonic() + deadline_s
     works = [_Work(target) for target in targets]
@@ -220,9 +225,11 @@ def capture_ranks(
     # Daemon threads: one that hangs in the kernel must not keep the caller from ending.
     for number in range(min(_WORKERS, len(works))):
         threading.Thread(target=serve, name=f"relkit-capture-{number}", daemon=True).start()
-    for _ in works:
+    for count in range(len(works)):
         try:
             finished.get(timeout=max(0.0, deadline - time.monotonic())).done = True
         except Empty:
             break
+        if progress is not None:
+            progress(count + 1, len(works))
     return tuple(_finished(work) if work.done else _late(work.target, deadline_s) for work in works)

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -49,28 +50,44 @@ def _lock_folder() -> Path:
     return folder
 
 
+def _locked(path: Path) -> int | None:
+    """A descriptor that holds the lock; None where another process has it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    if os.fstat(handle).st_nlink == 0:  # its last holder removed it just before we locked it
+        os.close(handle)
+        return None
+    return handle
+
+
 @contextlib.contextmanager
-def only_tracer(pid: int) -> Iterator[int]:
+def only_tracer(pid: int, timeout_s: float) -> Iterator[int]:
     """Hold the right to trace the process; gives the lock's descriptor.
 
+    Args:
+        pid: the process to trace.
+        timeout_s: how long to wait for another collector to be done, s.
+
     Raises:
-        CaptureFailed: another collector is at it.
+        CaptureFailed: another collector is still at it.
     """
+    end = time.monotonic() + timeout_s
+    path = _lock_folder() / f"trace-{pid}.lock"
     try:
-        handle = os.open(
-            _lock_folder() / f"trace-{pid}.lock",
-            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-            0o600,
-        )
+        while (handle := _locked(path)) is None:
+            if time.monotonic() > end:
+                raise CaptureFailed(f"another relkit is tracing process {pid}")
+            time.sleep(0.02)
     except OSError as error:
         raise CaptureFailed(f"cannot lock process {pid} for tracing: {error.strerror}") from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise CaptureFailed(f"another relkit is tracing process {pid}") from error
         yield handle
     finally:
+        path.unlink(missing_ok=True)
         os.close(handle)
 
 
@@ -86,7 +103,9 @@ def run_guarded(engine: str, pid: int, argv: Sequence[str], timeout_s: float) ->
     Raises:
         CaptureFailed: it must not or could not look; the message says why.
     """
-    with only_tracer(pid) as lock:
+    end = time.monotonic() + timeout_s
+    with only_tracer(pid, timeout_s / 2) as lock:
+        timeout_s = max(0.0, end - time.monotonic())
         reason = why_not(pid)
         if reason:
             raise CaptureFailed(f"{engine} not used: {reason}")
