@@ -1,0 +1,254 @@
+"""From the merged tree to the boxes of a picture: ordered, bounded, interpreter chains folded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relkit.ranks import RankSet
+from relkit.reports.markup import NAME_LIMIT
+from relkit.reports.palette import is_cpython
+from relkit.reports.rank_sets import union
+from relkit.stacks.tree import StackTree, TreeNode
+
+MAX_LEAVES = 480
+"""Stacks drawn one by one; more would be narrower than a finger on a wide screen."""
+
+NODES_BUDGET_BYTES = 1_300_000
+_BOX_BYTES = 420
+_COMMON_SHARE = 10
+_LISTED_BYTES = 200_000
+
+# Threads in the order in which a person asks for them, where rarity does not decide.
+_ROLE_ORDER = {
+    name: i
+    for i, name in enumerate(
+        ("main", "autograd", "communication", "loader", "compute", "watchdog", "other")
+    )
+}
+
+
+@dataclass(slots=True)
+class Box:
+    """One box of the picture.
+
+    Args:
+        kind: "frame", "fold" (stands for a chain of interpreter frames), "inner" (one of that
+            chain, hidden while folded) or "more" (stands for stacks that are not drawn).
+        parent: index of the box above, -1 for the outermost.
+        node: the tree's node; of a "more" box the node whose children it stands for.
+        ranks, threads: who is here; of a "more" box the union and the sum.
+        hidden: not drawn until its chain is unfolded.
+        count: frames in the chain, or stacks that a "more" box stands for.
+        listed: what a "more" or "fold" box stands for, one line each.
+        children: indices, in drawing order.
+    """
+
+    kind: str
+    parent: int
+    node: TreeNode | None
+    ranks: RankSet
+    threads: int = 0
+    hidden: bool = False
+    count: int = 0
+    listed: tuple[str, ...] = ()
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Flat:
+    """The tree as parallel lists in preorder."""
+
+    nodes: list[TreeNode]
+    parents: list[int]
+    children: list[list[int]]
+    rarest: list[int]
+    leaves: list[int]
+
+
+def boxes(tree: StackTree) -> list[Box]:
+    """All boxes in preorder: parents first, suspects (the rarest rank sets) to the left."""
+    flat = _flatten(tree)
+    kept = _within_bounds(flat)
+    chains = _chains(flat, kept) if tree.view != "py" else {}
+    return _build(flat, kept, chains)
+
+
+def _flatten(tree: StackTree) -> _Flat:
+    nodes: list[TreeNode] = []
+    parents: list[int] = []
+    pending = [(root, -1) for root in reversed(tree.roots)]
+    while pending:
+        node, parent = pending.pop()
+        me = len(nodes)
+        nodes.append(node)
+        parents.append(parent)
+        pending.extend((child, me) for child in reversed(node.children))
+    sizes = [len(node.ranks) for node in nodes]
+    rarest = [
+        size if node.ends or not node.children else 1 << 62
+        for size, node in zip(sizes, nodes, strict=True)
+    ]
+    children: list[list[int]] = [[] for _ in nodes]
+    for i in range(len(nodes) - 1, -1, -1):
+        if parents[i] >= 0:
+            rarest[parents[i]] = min(rarest[parents[i]], rarest[i])
+            children[parents[i]].append(i)
+    roots = [i for i, parent in enumerate(parents) if parent < 0]
+
+    def order(i: int) -> tuple[int, int, int, str, str]:
+        node = nodes[i]
+        return rarest[i], sizes[i], _ROLE_ORDER.get(node.source, 99), node.func, node.source
+
+    for family in children:
+        family.sort(key=order)
+    roots.sort(key=order)
+    leaves: list[int] = []
+    walk = roots[::-1]
+    while walk:
+        i = walk.pop()
+        if not children[i]:
+            leaves.append(i)
+        walk.extend(reversed(children[i]))
+    children.append(roots)
+    return _Flat(nodes, parents, children, rarest, leaves)
+
+
+def _within_bounds(flat: _Flat) -> set[int]:
+    """The nodes to draw: the paths of the rarest stacks first, and some of the commonest."""
+    by_rarity = sorted(flat.leaves, key=lambda i: len(flat.nodes[i].ranks))
+    if len(by_rarity) > MAX_LEAVES:
+        common = MAX_LEAVES // _COMMON_SHARE
+        by_rarity = by_rarity[-common:][::-1] + by_rarity[: MAX_LEAVES - common]
+    elif len(by_rarity) > _COMMON_SHARE:
+        # The budget in bytes may still run out: what most ranks do must be there to compare with.
+        by_rarity = [by_rarity[-1], *by_rarity[:-1]]
+    kept: set[int] = set()
+    left = NODES_BUDGET_BYTES
+    for leaf in by_rarity:
+        path = []
+        i = leaf
+        while i >= 0 and i not in kept:
+            path.append(i)
+            i = flat.parents[i]
+        for i in reversed(path):
+            left -= _cost(flat.nodes[i])
+            if left < 0:
+                return kept
+            kept.add(i)
+    return kept
+
+
+def _cost(node: TreeNode) -> int:
+    # Every name stands twice (title and data) and may grow by escapes.
+    text = min(len(node.func), NAME_LIMIT) + min(len(node.source), NAME_LIMIT)
+    ranks = 2 * min(256, 4 * len(node.ranks.intervals) + 8)
+    return _BOX_BYTES + 2 * (text * (1 if node.func.isascii() else 3) + ranks)
+
+
+def _chains(flat: _Flat, kept: set[int]) -> dict[int, list[int]]:
+    """Runs of two or more interpreter frames without a branch, by their first node."""
+    internal = {i for i in kept if is_cpython(flat.nodes[i].func, flat.nodes[i].source)}
+
+    def goes_on(i: int) -> bool:
+        only = flat.children[i]
+        return len(only) == 1 and not flat.nodes[i].ends and only[0] in internal
+
+    chains: dict[int, list[int]] = {}
+    for i in sorted(internal):
+        parent = flat.parents[i]
+        if parent in internal and goes_on(parent):
+            continue
+        run = [i]
+        while goes_on(run[-1]):
+            run.append(flat.children[run[-1]][0])
+        if len(run) > 1:
+            chains[i] = run
+    return chains
+
+
+def _build(flat: _Flat, kept: set[int], chains: dict[int, list[int]]) -> list[Box]:
+    in_chain = {i for run in chains.values() for i in run}
+    out: list[Box] = []
+
+    def add(box: Box) -> int:
+        out.append(box)
+        if box.parent >= 0:
+            out[box.parent].children.append(len(out) - 1)
+        return len(out) - 1
+
+    # A negative number asks for the "more" box of that node's children (~n is never negative n).
+    pending: list[tuple[int, int]] = []
+
+    def ask(i: int, parent: int) -> None:
+        wanted = [child for child in flat.children[i] if child in kept]
+        if len(wanted) < len(flat.children[i]):
+            pending.append((~i if i >= 0 else -len(flat.nodes) - 1, parent))
+        pending.extend((child, parent) for child in reversed(wanted))
+
+    ask(-1, -1)
+    while pending:
+        i, parent = pending.pop()
+        if i < 0:
+            owner = -1 if i < -len(flat.nodes) else ~i
+            add(_more(flat, kept, owner, parent))
+            continue
+        node = flat.nodes[i]
+        if i in chains:
+            run = chains[i]
+            names = tuple(flat.nodes[j].func for j in run)
+            parent = add(
+                Box(
+                    "fold",
+                    parent,
+                    flat.nodes[run[-1]],
+                    node.ranks,
+                    node.threads,
+                    False,
+                    len(run),
+                    names,
+                )
+            )
+        inner = i in in_chain
+        me = add(Box("inner" if inner else "frame", parent, node, node.ranks, node.threads, inner))
+        ask(i, me)
+    _share_listings(out)
+    return out
+
+
+def _more(flat: _Flat, kept: set[int], owner: int, parent: int) -> Box:
+    left_out = [child for child in flat.children[owner] if child not in kept]
+    stacks = 0
+    for child in left_out:
+        pending = [child]
+        while pending:
+            i = pending.pop()
+            stacks += 1 if not flat.children[i] else int(flat.nodes[i].ends)
+            pending.extend(flat.children[i])
+    listed = [flat.nodes[child] for child in left_out[:2000]]
+    names = tuple(f"{node.func}@{node.source}  ({len(node.ranks)} ranks)" for node in listed)
+    return Box(
+        "more",
+        parent,
+        flat.nodes[owner] if owner >= 0 else None,
+        union(flat.nodes[child].ranks for child in left_out),
+        sum(flat.nodes[child].threads for child in left_out),
+        count=stacks,
+        listed=names,
+    )
+
+
+def _share_listings(out: list[Box]) -> None:
+    """Cut the lists of the "more" boxes so that all together stay within their budget."""
+    listing = [box for box in out if box.kind == "more"]
+    if not listing:
+        return
+    each = max(200, _LISTED_BYTES // len(listing))
+    for box in listing:
+        used, lines = 0, []
+        for name in box.listed:
+            line = name if len(name) <= 160 else f"{name[:100]}…{name[-59:]}"
+            used += len(line.encode(errors="replace")) + 8
+            if used > each:
+                break
+            lines.append(line)
+        box.listed = tuple(lines)

@@ -1,0 +1,145 @@
+"""One merged stack tree as one self-contained SVG file: nothing is fetched from outside."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+
+from relkit.reports import palette
+from relkit.reports.flame_boxes import Box, boxes
+from relkit.reports.flame_layout import layout
+from relkit.reports.flame_text import box_markup
+from relkit.reports.markup import middle_cut, shown, xml
+from relkit.reports.rank_sets import SetTable, brief, compact
+from relkit.stacks.tree import StackTree
+
+WIDTH = 1600
+MARGIN = 16
+HEAD = 118
+ABSENT_ROW = 32
+FOOT = 24
+
+
+@lru_cache
+def style_block() -> str:
+    """The picture's <style>; the same text in every picture, all rules scoped to .rk-flame."""
+    return f"<style><![CDATA[\n{_template('flame.css')}{palette.css()}]]></style>\n"
+
+
+@lru_cache
+def script_block() -> str:
+    """The picture's <script>; it takes care of every picture of the document, once each."""
+    return f"<script><![CDATA[\n{_template('flame.js')}]]></script>\n"
+
+
+def _template(name: str) -> str:
+    return files("relkit.reports").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
+    """Draw the tree, root on top, suspects to the left.
+
+    Args:
+        tree: the merged stacks of one view.
+        title: the picture's heading.
+        subtitle: one line below it; what was looked at, when, of which job.
+
+    Returns:
+        An SVG document that is also fit to be inlined in HTML: the same bytes for the same
+        tree, at most 2 MB, every rank of the tree in it.
+    """
+    drawn = boxes(tree)
+    places = layout(drawn, WIDTH - 2 * MARGIN, len(tree.present))
+    table = SetTable(tree.present)
+    body = "".join(box_markup(box, spot, table) for box, spot in zip(drawn, places, strict=True))
+    top = HEAD + (ABSENT_ROW if tree.absent else 0)
+    depth = max((spot.y + spot.height for spot in places), default=60.0)
+    height = round(top + depth + FOOT)
+    identity = f"rk-{zlib.crc32(f'{title}{subtitle}{body}'.encode(errors='replace')):08x}"
+    facts = {
+        "view": tree.view,
+        "world": tree.world_size,
+        "present": len(tree.present),
+        "absent": compact(tree.absent),
+        "sets": table.texts(),
+    }
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="rk-flame" id="{identity}" '
+        f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">\n'
+        f"<title>{xml(shown(title))}</title>\n"
+        f"{style_block()}"
+        f'<metadata class="rk-facts">{xml(json.dumps(facts, ensure_ascii=False))}</metadata>\n'
+        '<rect class="rk-paper" width="100%" height="100%"/>\n'
+        f'<g class="rk-body" transform="translate({MARGIN} {top})">\n{body}</g>\n'
+        f"{_head(tree, drawn, title, subtitle, identity, top)}"
+        f"{script_block()}</svg>\n"
+    )
+
+
+def _head(
+    tree: StackTree, drawn: Sequence[Box], title: str, subtitle: str, identity: str, top: int
+) -> str:
+    heading, below = (xml(middle_cut(shown(text), 150)) for text in (title, subtitle))
+    hint = "Hover over a box for its exact name." if drawn else "No stacks were read."
+    return (
+        f'<g class="rk-head">\n<rect class="rk-cover" width="100%" height="{top - 4}"/>\n'
+        f'<text class="rk-h1" x="{MARGIN}" y="33">{heading}</text>\n'
+        f'<text class="rk-h2" x="{MARGIN}" y="54">{below}</text>\n'
+        f"{_legend(tree, drawn)}"
+        f'<text class="rk-detail" x="{MARGIN}" y="104">{hint}</text>\n'
+        f"{_absent(tree, identity)}</g>\n"
+    )
+
+
+def _legend(tree: StackTree, drawn: Sequence[Box]) -> str:
+    x = float(MARGIN)
+    parts = []
+    for which in palette.Family:
+        name = palette.HUES[which].title
+        parts.append(
+            f'<g class="rk-key rk-{which} rk-r3" data-family="{which}" '
+            f'transform="translate({x:g} 70)"><rect width="12" height="12" rx="3"/>'
+            f'<text class="rk-note" x="18" y="10">{name}</text></g>\n'
+        )
+        x += 38 + 6.4 * len(name)
+    x += 14
+    steps = "".join(
+        f'<g class="rk-torch rk-r{level}">'
+        f'<rect x="{66 + 15 * level}" width="13" height="12" rx="2"/></g>'
+        for level in range(palette.LEVELS)
+    )
+    parts.append(
+        f'<g transform="translate({x:g} 70)"><text class="rk-note" x="0" y="10">all ranks</text>'
+        f'{steps}<text class="rk-note" x="148" y="10">few ranks</text></g>\n'
+    )
+    frames = sum(1 for box in drawn if box.kind in ("frame", "inner"))
+    ranks = f"{len(tree.present):,} of {tree.world_size:,} ranks read"
+    summary = f"{ranks} · {frames:,} frames"
+    left_out = sum(box.count for box in drawn if box.kind == "more")
+    if left_out:
+        summary += f" · {left_out:,} stacks in summary boxes"
+    parts.append(f'<text class="rk-sum" x="{WIDTH - MARGIN}" y="80">{summary}</text>\n')
+    return "".join(parts)
+
+
+def _absent(tree: StackTree, identity: str) -> str:
+    """A hatched banner: a rank without a dump must never look innocent."""
+    if not tree.absent:
+        return ""
+    names = tree.absent.fold(", ") if len(tree.absent.intervals) <= 24 else brief(tree.absent, ", ")
+    many = "rank" if len(tree.absent) == 1 else "ranks"
+    text = f"absent: {names} (no dump of {len(tree.absent):,} {many}; nothing here clears them)"
+    return (
+        f'<g class="rk-absent" transform="translate({MARGIN} {HEAD - 4})">'
+        f"<title>{xml(text)}</title>"
+        f'<defs><pattern id="{identity}-hatch" width="8" height="8" '
+        'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        '<rect class="rk-hatch" width="3" height="8"/></pattern></defs>'
+        f'<rect class="rk-band" width="{WIDTH - 2 * MARGIN}" height="24" rx="4"/>'
+        f'<rect class="rk-hatched" width="{WIDTH - 2 * MARGIN}" height="24" rx="4" '
+        f'fill="url(#{identity}-hatch)"/>'
+        f'<text x="10" y="16.5">{xml(middle_cut(text, 190))}</text></g>\n'
+    )

@@ -1,0 +1,112 @@
+"""Hostile text made safe to put into SVG and HTML, and cut to the width of a box."""
+
+from __future__ import annotations
+
+import re
+
+NAME_LIMIT = 2000
+"""Characters of one frame name or path that a picture keeps; the middle of a longer one goes."""
+
+# What XML 1.0 forbids. C0 controls have pictures of their own in Unicode; the rest have not.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNSAFE_TO_SHOW = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]+")
+_ENTITIES = str.maketrans(
+    {
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+        '"': "&quot;",
+        "\n": "&#10;",
+        "\r": "&#13;",
+        "\t": "&#9;",
+    }
+)
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return chr(0x2400 + code) if code < 0x20 else "\ufffd"
+
+
+def clean(text: str) -> str:
+    """The text with every character that XML forbids replaced by a visible stand-in."""
+    return _FORBIDDEN.sub(_picture, text)
+
+
+def xml(text: str) -> str:
+    """Text for an XML or HTML attribute in double quotes, or for element content."""
+    return clean(text).translate(_ENTITIES)
+
+
+def shown(text: str) -> str:
+    """Text to draw: one line, no control or direction-changing characters."""
+    return _UNSAFE_TO_SHOW.sub("\u00b7", clean(text))
+
+
+def middle_cut(text: str, limit: int) -> str:
+    """At most `limit` characters: the middle goes, both ends stay."""
+    if len(text) <= limit:
+        return text
+    head = (limit - 1 + 1) // 2
+    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+
+
+def cells(text: str) -> int:
+    """Width in columns of a monospaced font; never less than what is drawn."""
+    if text.isascii():
+        return len(text)
+    return sum(1 if ord(c) < 0x530 or 0x2000 <= ord(c) < 0x2C00 else 2 for c in text)
+
+
+def end_cut(text: str, columns: int) -> str:
+    """At most `columns` wide. A C++ name keeps its last part, which says what it does."""
+    if cells(text) <= columns:
+        return text
+    # The longest tail that starts at a "::" and fits.
+    last = text.find("::")
+    while last > 0:
+        if cells(text[last:]) + 1 <= columns:
+            return f"…{text[last:]}"
+        last = text.find("::", last + 2)
+    kept = 0
+    width = 0
+    for char in text:
+        width += cells(char)
+        if width > columns - 1:
+            break
+        kept += 1
+    return f"{text[:kept]}…" if kept else ""
+
+
+def display_name(func: str) -> str:
+    """A function name to draw: template arguments become `<…>`, C++ parameters go."""
+    if "::" not in func:
+        return func
+    name = _outside_templates(func.replace("(anonymous namespace)::", ""))
+    end = name.rfind(")")
+    opened = name.rfind("(", 0, end)
+    # "operator()" is a name; what follows the last ")" may only be a qualifier.
+    if opened > 0 and not name.endswith("operator", 0, opened) and len(name) - end < 20:
+        name = name[:opened]
+    return name.removesuffix("()") or func
+
+
+def _outside_templates(name: str) -> str:
+    depth = 0
+    out: list[str] = []
+    for i, char in enumerate(name):
+        if char == "<" and i > 0 and not name.endswith(("operator", "operator<"), 0, i):
+            depth += 1
+            if depth == 1:
+                out.append("<…>")
+        elif char == ">" and depth:
+            # The arrow of "operator->" or of a lambda's type closes nothing.
+            depth -= 0 if name[i - 1] == "-" else 1
+        elif not depth:
+            out.append(char)
+    return name if depth else "".join(out)
+
+
+def place(source: str) -> str:
+    """The end of a path: `train.py:88` of `/a/b/train.py:88`."""
+    return source.rstrip("/").rpartition("/")[2]

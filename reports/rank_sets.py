@@ -1,0 +1,120 @@
+"""Rank sets as short text: strided ranges, abbreviations, and one table a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from relkit.ranks import RankSet
+
+LABEL_LIMIT = 256
+"""Characters of rank list that a label spells out before it is abbreviated."""
+
+
+def compact(ranks: RankSet) -> str:
+    """`0-3,7`, and `0-99998:2` for a run of single ranks at equal steps (three or more)."""
+    parts: list[str] = []
+    spans = ranks.intervals
+    i = 0
+    while i < len(spans):
+        low, high = spans[i]
+        last = i
+        if low == high:
+            step = spans[i + 1][0] - low if i + 1 < len(spans) else 0
+            while (
+                last + 1 < len(spans)
+                and spans[last + 1][0] == spans[last + 1][1]
+                and spans[last + 1][0] - spans[last][0] == step
+            ):
+                last += 1
+        if last - i >= 2:
+            parts.append(f"{low}-{spans[last][0]}:{step}")
+            i = last + 1
+        else:
+            parts.append(str(low) if low == high else f"{low}-{high}")
+            i += 1
+    return ",".join(parts)
+
+
+def brief(ranks: RankSet, separator: str = "/") -> str:
+    """The first and the last ranks and how many: `0/2/4/…/99998 (50000 ranks)`."""
+    spans = ranks.intervals
+    if len(spans) <= 4:
+        return ranks.fold(separator)
+    head = RankSet(spans[:3]).fold(separator)
+    tail = RankSet(spans[-1:]).fold(separator)
+    return f"{head}{separator}…{separator}{tail} ({len(ranks)} ranks)"
+
+
+def badge(ranks: RankSet, present: int) -> str:
+    """What a box says at its right end: `rank 2`, `ranks 0-1,3`, `412 ranks` or `all`."""
+    count = len(ranks)
+    if count >= present > 0:
+        return "all"
+    if count == 1:
+        return f"rank {ranks.fold()}"
+    folded = ranks.fold() if len(ranks.intervals) <= 3 else ""
+    return f"ranks {folded}" if 0 < len(folded) <= 9 else f"{count:,} ranks"
+
+
+@dataclass(slots=True)
+class SetTable:
+    """Every distinct rank set of one picture, once; boxes refer to it by number.
+
+    Args:
+        present: ranks that were read.
+        budget_bytes: how much text the table may take; what is beyond is abbreviated, said so,
+            and the rarest sets come first when it is spent.
+    """
+
+    present: RankSet
+    budget_bytes: int = 300_000
+    sets: list[RankSet] = field(default_factory=list)
+    _number: dict[RankSet, int] = field(default_factory=dict)
+    _labels: dict[RankSet, str] = field(default_factory=dict)
+
+    def number(self, ranks: RankSet) -> int:
+        """The set's number in this table; entered on first use."""
+        found = self._number.get(ranks)
+        if found is None:
+            found = self._number[ranks] = len(self.sets)
+            self.sets.append(ranks)
+        return found
+
+    def label(self, ranks: RankSet) -> str:
+        """`stuck|leak` as in the guide; a side beyond LABEL_LIMIT as `0/2/…/9 (5 ranks) #s3`."""
+        found = self._labels.get(ranks)
+        if found is None:
+            sides = (ranks, self.present - ranks)
+            found = self._labels[ranks] = "|".join(self._side(side) for side in sides)
+        return found
+
+    def _side(self, ranks: RankSet) -> str:
+        # Two characters is the least that one more interval takes: no need to fold a huge set.
+        if len(ranks.intervals) * 2 - 1 <= LABEL_LIMIT:
+            folded = ranks.fold("/")
+            if len(folded) <= LABEL_LIMIT:
+                return folded
+        return f"{brief(ranks)} #s{self.number(ranks)}"
+
+    def texts(self) -> list[str]:
+        """The table's lines in number order; `~...` marks a set that is not spelled out."""
+        lines = [""] * len(self.sets)
+        left = self.budget_bytes
+        refused = 0
+        for i in sorted(range(len(self.sets)), key=lambda i: (len(self.sets[i]), i)):
+            ranks = self.sets[i]
+            # Folding costs time for each interval; after a few vain tries only short sets get one.
+            hopeless = refused > 8 and len(ranks.intervals) > 64
+            text = "" if hopeless else compact(ranks)
+            if not text or len(text) > left:
+                refused += 1
+                text = f"~{brief(ranks, ',')}"
+            left -= len(text)
+            lines[i] = text
+        return lines
+
+
+def union(sets: Iterable[RankSet]) -> RankSet:
+    """All ranks of all sets, in one pass however many there are."""
+    return RankSet.from_intervals(span for ranks in sets for span in ranks.intervals)
