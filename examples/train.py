@@ -49,7 +49,9 @@ class Block(nn.Module):
         )
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norm_mlp(x))))
+        wide = functional.gelu(self.up(self.norm_mlp(x)))
+        deeper: Tensor = x + self.down(wide)
+        return deeper
 
 
 class GPT(nn.Module):
@@ -174,7 +176,7 @@ def train(options: argparse.Namespace) -> None:
         logits = replica(inputs)
         loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         average = mean_loss(loss, metrics, injector.at_collective(step))
         logger.log(step, average, injector)

@@ -1,0 +1,54 @@
+"""The options that `launch` and `run` share: their names, defaults, environment and help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from relkit.launch.job import OnHang
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+# Short enough to be certain it is a typing error, not a wish.
+MIN_TIMEOUT_S = 0.5
+
+
+def hang_timeout(command: str) -> Callable[[Decorated], Decorated]:
+    """--hang-timeout; the original tool's variable has the last word but one."""
+    return click.option(
+        "--hang-timeout",
+        type=click.FloatRange(min=MIN_TIMEOUT_S),
+        default=300.0,
+        show_default=True,
+        metavar="SECONDS",
+        # Named here, not left to the automatic prefix, so that they go before XPU_TIMER_*.
+        envvar=[f"RELKIT_{command}_HANG_TIMEOUT", "XPU_TIMER_HANG_TIMEOUT"],
+        help="How long without progress is a hang. Longer than the longest compile, evaluation "
+        "or checkpoint phase.",
+    )
+
+
+def timeline_path(command: str) -> Callable[[Decorated], Decorated]:
+    """--timeline-path."""
+    return click.option(
+        "--timeline-path",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        envvar=[f"RELKIT_{command}_TIMELINE_PATH", "XPU_TIMER_TIMELINE_PATH"],
+        help="Where stacks, SVGs and reports of a hang go. "
+        "[default: /root/timeline, or ~/timeline where that is not writable]",
+    )
+
+
+def on_hang(choices: tuple[OnHang, ...]) -> Callable[[Decorated], Decorated]:
+    """--on-hang."""
+    return click.option(
+        "--on-hang",
+        type=click.Choice([choice.value for choice in choices]),
+        default=OnHang.REPORT.value,
+        show_default=True,
+        help="What to do after a hang has been captured and explained.",
+    )

@@ -1,0 +1,110 @@
+"""relkit demo: a real job hangs, and relkit names the rank at fault."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from relkit import demo as demonstration
+from relkit.commands import _launch_options as shared
+from relkit.commands._options import finish, report_options
+from relkit.faults import FAULTS
+from relkit.findings import Evidence, Finding, Report, Status
+
+
+def _report(demo: demonstration.Demo, outcome: demonstration.Outcome) -> Report:
+    named = "nobody" if not outcome.culprits else f"rank {outcome.culprits[0]}"
+    if demo.guilty is None:
+        title = "the healthy run ended well, without an alarm"
+        if not outcome.right:
+            title = f"the healthy run went wrong: the verdict names {named}"
+    elif outcome.right:
+        title = f"the verdict names rank {demo.guilty}, where the fault was injected"
+    else:
+        title = f"the fault was injected into rank {demo.guilty}, the verdict names {named}"
+    finding = Finding(
+        id="RK-DEMO-001",
+        status=Status.OK if outcome.right else Status.FAIL,
+        title=title,
+        ranks="" if demo.guilty is None else str(demo.guilty),
+        evidence=(Evidence("whole run", round(outcome.duration_s, 1), "s"),),
+        advice="" if outcome.right else "Run `relkit doctor`, and look at the report above.",
+    )
+    return Report(
+        "demo",
+        (finding,),
+        facts={
+            "fault": demo.fault,
+            "injected": demo.guilty,
+            "culprits": list(outcome.culprits or ()),
+            "exit_code": outcome.exit_code,
+            "files": [str(path) for path in outcome.files],
+        },
+        duration_s=outcome.duration_s,
+        argv=tuple(sys.argv),
+    )
+
+
+@click.command()
+@click.option(
+    "--fault",
+    type=click.Choice([*FAULTS, demonstration.NO_FAULT]),
+    default="hang",
+    show_default=True,
+    help="What to break; `none` shows that a healthy job gives no alarm.",
+)
+@click.option("--nproc", type=click.IntRange(1, 64), default=4, show_default=True, help="Ranks.")
+@click.option("--rank", type=click.IntRange(0), help="Rank to break. [default: one in the middle]")
+@click.option(
+    "--hang-timeout",
+    type=click.FloatRange(min=shared.MIN_TIMEOUT_S),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long without progress is a hang.",
+)
+@shared.timeline_path("DEMO")
+@report_options
+def demo(
+    fault: str,
+    nproc: int,
+    rank: int | None,
+    hang_timeout: float,
+    timeline_path: Path | None,
+    fmt: str | None,
+    output: Path | None,
+    force: bool,
+) -> int:
+    """Watch a real job hang, and relkit name the rank at fault.
+
+    Trains a tiny GPT on this machine's CPU, breaks one rank on purpose, and shows what relkit
+    makes of it. Exit code 0 when the verdict names that rank, 1 when it does not.
+
+    \b
+    Examples:
+      relkit demo
+      relkit demo --fault deadlock --nproc 8 --hang-timeout 5
+    """
+    from relkit.commands._incident import choose_timeline
+
+    wanted = demonstration.Demo(
+        fault=fault,
+        processes=nproc,
+        hang_timeout_s=hang_timeout,
+        timeline=choose_timeline(timeline_path),
+        rank=-1 if rank is None else rank,
+    )
+    demonstration.check(wanted)
+    click.echo("$ " + " ".join(demonstration.command_line(wanted)[1:]), err=True)
+    # The job's output is not this command's data: stdout holds the report alone.
+    outcome = demonstration.run(wanted, environ=os.environ, output=sys.stderr.fileno())
+    code = finish(_report(wanted, outcome), fmt, output, force)
+    pictures = [path for path in outcome.files if path.suffix in (".svg", ".html")]
+    if wanted.guilty is not None and pictures and fmt is None:
+        click.echo("\nOpen in a browser:")
+        for path in pictures:
+            click.echo(f"  {path}")
+    return code

@@ -1,0 +1,139 @@
+"""relkit launch: torchrun, with hang detection and a verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import click
+
+from relkit import faults
+from relkit.commands import _launch_options as shared
+from relkit.errors import MissingExtra, UsageProblem
+from relkit.launch.job import OnHang, Settings
+from relkit.launch.options import OwnOption, check, split, torchrun_parser
+
+_OWN = (
+    OwnOption(("--hang-timeout", "--hang_timeout")),
+    OwnOption(("--timeline-path", "--timeline_path")),
+    OwnOption(("--on-hang", "--on_hang")),
+    OwnOption(("--no-hook", "--no_hook"), takes_value=False),
+    OwnOption(("--inject",), repeatable=True),
+)
+_PARSED = "relkit.launch.torchrun"
+
+
+class LaunchCommand(click.Command):
+    """Takes torchrun's options as torchrun's parser reads them, beside the ones declared here."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Hand Click its own options; keep what torchrun's parser made of the others."""
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        if args[:1] in (["-h"], ["--help"]):
+            return super().parse_args(ctx, ["--help"])
+        found = split(args, _OWN)
+        if found.wants_help:
+            return super().parse_args(ctx, ["--help"])
+        check(found.torchrun, args)
+        ctx.meta[_PARSED] = found.torchrun
+        return super().parse_args(ctx, list(found.own))
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The line that torchrun's users know."""
+        formatter.write_usage(
+            ctx.command_path, "[torchrun options] [relkit options] SCRIPT [script options]"
+        )
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """All options of the torchrun that is installed."""
+        try:
+            actions = torchrun_parser()._actions
+        except MissingExtra as error:
+            with formatter.section("torchrun options"):
+                formatter.write_text(f"{error} {error.next_step}")
+            return
+        rows = [
+            (_spelled(action.option_strings, action.metavar or action.dest, action.nargs), help_)
+            for action in actions
+            if action.dest != "help"
+            and action.option_strings
+            and (help_ := (action.help or "").replace("%%", "%"))
+        ]
+        with formatter.section("torchrun options (all apply, with torchrun's meaning)"):
+            formatter.write_dl(rows)
+
+
+def _spelled(flags: list[str] | tuple[str, ...], name: object, nargs: object) -> str:
+    # torchrun spells each option twice; the second, with underscores, would only double the page.
+    shown = [flag for flag in flags if "_" not in flag]
+    return ", ".join(shown) + ("" if nargs == 0 else f" {str(name).upper()}")
+
+
+@click.command(cls=LaunchCommand)
+@shared.hang_timeout("LAUNCH")
+@shared.timeline_path("LAUNCH")
+@shared.on_hang((OnHang.REPORT, OnHang.RESTART, OnHang.ABORT))
+@click.option("--no-hook", is_flag=True, help="Run as plain torchrun: no hang detection.")
+@click.option(
+    "--inject",
+    multiple=True,
+    metavar="FAULT",
+    help="Inject a fault, to see relkit find it: NAME:rank=R:step=S with NAME one of "
+    f"{', '.join(faults.FAULTS)}. Only scripts that call relkit.faults have any.",
+)
+@click.pass_context
+def launch(
+    ctx: click.Context,
+    hang_timeout: float,
+    timeline_path: Path | None,
+    on_hang: str,
+    no_hook: bool,
+    inject: tuple[str, ...],
+) -> int:
+    """Run a training job like torchrun, with hang detection and a verdict.
+
+    Takes every torchrun option. When the job hangs, all ranks on all nodes are captured, and
+    the rank at fault is named, with its stack. Healthy workers are never stopped.
+
+    \b
+    Examples:
+      relkit launch --nproc-per-node 8 train.py --lr 1e-4
+      relkit launch --nnodes 2 --rdzv-backend c10d --rdzv-endpoint host0:29400 \\
+          --nproc-per-node 8 --hang-timeout 120 train.py
+      relkit launch --nproc-per-node 4 --hang-timeout 10 \\
+          --inject hang:rank=2:step=5 examples/train.py
+    """
+    options: Namespace = ctx.meta[_PARSED]
+    action = OnHang(on_hang)
+    asked = faults.parse_all(inject)
+    if action is OnHang.RESTART and options.max_restarts < 1:
+        raise UsageProblem(
+            "--on-hang restart has no restart to use: --max-restarts is 0",
+            next_step="Add --max-restarts 3 (a restart after a hang counts as one).",
+        )
+    if action is OnHang.RESTART and no_hook:
+        raise UsageProblem("--on-hang restart needs the hook, and --no-hook turns it off")
+    os.environ.update(faults.to_environment(asked))
+
+    # Only here: these import torch, which --help and bad usage must not wait for.
+    from relkit.commands._incident import JobFolder, Publisher, choose_timeline, say
+    from relkit.launch.agent import run_job
+    from relkit.launch.monitor import Monitor
+
+    folder = choose_timeline(timeline_path)
+    publisher = Publisher(folder)
+    monitor = Monitor(
+        Settings(hang_timeout, action, tuple(sys.argv)),
+        publish=publisher.publish,
+        keep=publisher.keep,
+        say=say,
+    )
+    recorders = JobFolder(not no_hook)
+    say(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
+    try:
+        return run_job(options, monitor, recorders.prepare, say)
+    finally:
+        recorders.remove()

@@ -1,0 +1,71 @@
+"""relkit run: any launcher's command under the hook and the monitor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from relkit.commands import _launch_options as shared
+from relkit.launch.job import OnHang, Settings, safe_job_id
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@shared.hang_timeout("RUN")
+@shared.timeline_path("RUN")
+@shared.on_hang((OnHang.REPORT, OnHang.ABORT))
+@click.option(
+    "--job-id",
+    metavar="ID",
+    help="Groups the `relkit run` of one job on this node. [default: the launcher's own id]",
+)
+@click.option("--no-hook", is_flag=True, help="Only run the command: no hang detection.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def run(
+    hang_timeout: float,
+    timeline_path: Path | None,
+    on_hang: str,
+    job_id: str | None,
+    no_hook: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Put any other launcher's command under the same hook and monitor.
+
+    The command runs in the foreground, gets all signals, and its exit code is passed on. On
+    one node all ranks are watched together, however many `relkit run` they were started with.
+
+    \b
+    Examples:
+      relkit run -- python train.py
+      relkit run --hang-timeout 120 -- mpirun -n 8 python train.py
+      srun relkit run -- python train.py
+    """
+    from relkit.commands._incident import JobFolder, Publisher, choose_timeline, say
+    from relkit.launch import run_command
+    from relkit.launch.monitor import Monitor
+
+    action = OnHang(on_hang)
+    name = safe_job_id(job_id or run_command.job_id_of(os.environ))
+    publisher = Publisher(choose_timeline(timeline_path))
+    monitor = Monitor(
+        Settings(hang_timeout, action, tuple(sys.argv)),
+        publish=publisher.publish,
+        keep=publisher.keep,
+        say=say,
+    )
+    recorders = JobFolder(not no_hook)
+    job_dir, extra = recorders.prepare(name, os.cpu_count() or 1)
+    try:
+        return run_command.run_command(
+            command,
+            {**os.environ, **extra},
+            job_id=name,
+            job_dir=job_dir,
+            monitor=monitor,
+            on_hang=action,
+            say=say,
+        )
+    finally:
+        recorders.remove()

@@ -1,0 +1,171 @@
+"""The demo: the example job with a fault in it, and whether the verdict names the right rank."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import relkit
+from relkit.errors import UsageProblem
+from relkit.faults import FAULTS
+
+NO_FAULT = "none"
+FAULT_STEP = 5
+# Far more steps than the fault needs; a healthy run does these.
+HEALTHY_STEPS = 60
+FAULTY_STEPS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """One demo run.
+
+    Args:
+        fault: one of FAULTS, or NO_FAULT.
+        processes: ranks, at least 2 where a fault is injected.
+        rank: where the fault goes; -1 picks one in the middle.
+        hang_timeout_s: s.
+        timeline: folder for the result.
+        limit_s: the run is ended after this time, s.
+        kind: variant of the fault, "" for its usual one.
+    """
+
+    fault: str
+    processes: int
+    hang_timeout_s: float
+    timeline: Path
+    rank: int = -1
+    limit_s: float = 600.0
+    kind: str = ""
+
+    @property
+    def guilty(self) -> int | None:
+        """The rank that gets the fault; None for a healthy run."""
+        if self.fault == NO_FAULT:
+            return None
+        return self.processes // 2 if self.rank < 0 else self.rank
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a demo.
+
+    Args:
+        guilty: rank with the fault, None for a healthy run.
+        culprits: ranks that the verdict names, most likely first; None where there is no verdict.
+        exit_code: of the job; None where it had to be ended at the limit.
+        duration_s: of the whole run.
+        files: what lies in the timeline folder.
+    """
+
+    guilty: int | None
+    culprits: tuple[int, ...] | None
+    exit_code: int | None
+    duration_s: float
+    files: tuple[Path, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """The verdict names the guilty rank first; for a healthy run: no verdict, exit code 0."""
+        if self.guilty is None:
+            return self.culprits is None and self.exit_code == 0
+        return bool(self.culprits) and self.culprits is not None and self.culprits[0] == self.guilty
+
+
+def example() -> Path:
+    """The example training script, in a checkout or as installed.
+
+    Raises:
+        UsageProblem: this installation has none.
+    """
+    # A link in a checkout: the verdict is to name examples/train.py, as the user knows it.
+    path = (Path(relkit.__file__).parent / "_examples" / "train.py").resolve()
+    if not path.is_file():
+        raise UsageProblem(
+            "this installation has no example script",
+            next_step="Run the demo from a checkout: make demo.",
+        )
+    return path
+
+
+def check(demo: Demo) -> None:
+    """Refuse what cannot be run.
+
+    Raises:
+        UsageProblem: unknown fault, or too few ranks.
+    """
+    if demo.fault not in (*FAULTS, NO_FAULT):
+        known = ", ".join((*FAULTS, NO_FAULT))
+        raise UsageProblem(f"no fault is called {demo.fault!r}; there are {known}")
+    guilty = demo.guilty
+    if guilty is not None and demo.processes < 2:
+        raise UsageProblem("a job of one rank has nobody to wait for it: --nproc at least 2")
+    if guilty is not None and guilty >= demo.processes:
+        raise UsageProblem(f"there is no rank {guilty} among {demo.processes}")
+
+
+def command_line(demo: Demo) -> list[str]:
+    """The `relkit launch` that the demo runs; it can be typed just so."""
+    line = [sys.executable, "-m", "relkit", "launch", "--nproc-per-node", str(demo.processes)]
+    line += ["--hang-timeout", f"{demo.hang_timeout_s:g}", "--on-hang", "abort"]
+    line += ["--timeline-path", str(demo.timeline)]
+    steps = HEALTHY_STEPS
+    if demo.guilty is not None:
+        kind = f":kind={demo.kind}" if demo.kind else ""
+        line += ["--inject", f"{demo.fault}:rank={demo.guilty}:step={FAULT_STEP}{kind}"]
+        steps = FAULTY_STEPS
+    return [*line, str(example()), "--steps", str(steps)]
+
+
+def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) -> Outcome:
+    """Run it to its end; the job's output goes where this process's goes.
+
+    Args:
+        environ: for the job.
+        output: file descriptor for the job's stdout and stderr; None leaves them alone.
+
+    Raises:
+        UsageProblem: see check().
+    """
+    check(demo)
+    began_unix_s, began = time.time(), time.monotonic()
+    exit_code = _run(command_line(demo), environ, output, demo.limit_s)
+    duration_s = time.monotonic() - began
+    files = tuple(sorted(path for path in demo.timeline.glob("*") if path.is_file()))
+    return Outcome(
+        demo.guilty, _culprits(demo.timeline, began_unix_s), exit_code, duration_s, files
+    )
+
+
+def _run(
+    line: Sequence[str], environ: Mapping[str, str], output: int | None, limit_s: float
+) -> int | None:
+    child = subprocess.Popen(list(line), env=dict(environ), stdout=output, stderr=output)
+    try:
+        return child.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if child.poll() is None:
+            # SIGTERM: the launcher ends its workers before it goes.
+            child.terminate()
+            try:
+                child.wait(40)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def _culprits(timeline: Path, since_unix_s: float) -> tuple[int, ...] | None:
+    report = timeline / "report.json"
+    try:
+        if report.stat().st_mtime < since_unix_s - 1:
+            return None
+        return tuple(int(rank) for rank in json.loads(report.read_text())["culprits"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,301 @@
+"""torch's elastic agent with the monitor in it, and the run of a whole job under it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch.distributed.launcher.api as launcher_api
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from torch.distributed.run import run as torchrun
+
+from relkit.errors import EXIT_PROBLEM
+from relkit.launch.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
+from relkit.launch.job import End, JobAborted, LocalRank, OnHang, Say
+from relkit.launch.monitor import Monitor
+from relkit.launch.observe import Observer
+from relkit.launch.watch import Site
+from relkit.ranks import RankSet
+from relkit.stacks import procfs
+
+# A worker of a hung job that has not ended this long after SIGTERM is not going to.
+HUNG_SHUTDOWN_S = 5
+
+# Given the job's id and the number of local processes: the job folder and the environment to
+# add to the workers'. None and {} where the job runs without the hook.
+Prepare = Callable[[str, int], tuple[Path | None, dict[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """What an agent works with.
+
+    Args:
+        monitor: watches the workers.
+        prepare: see Prepare.
+        say: one line to the terminal.
+    """
+
+    monitor: Monitor
+    prepare: Prepare
+    say: Say
+
+
+class MonitoredAgent(LocalElasticAgent):
+    """LocalElasticAgent that lets a Monitor watch its workers.
+
+    It changes nothing in how workers are started, stopped and restarted, except that a hung job
+    is restarted or ended where --on-hang says so.
+    """
+
+    crew: Crew
+    _ends: Mapping[int, End] = MappingProxyType({})
+    _seen_alive_unix_s: dict[int, float]
+    _hung = False
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        spec = worker_group.spec
+        job_id = spec.rdzv_handler.get_run_id()
+        if job_id == "none":
+            # torchrun's default id: every such job has it, and their files must not mix.
+            job_id = f"none-{os.getpid()}"
+        job_dir, extra = self.crew.prepare(job_id, spec.local_world_size)
+        self._ends, self._seen_alive_unix_s, self._hung = {}, {}, False
+        with _environment(extra):
+            pids: dict[int, Any] = super()._start_workers(worker_group)
+        ranks = tuple(
+            LocalRank(worker.global_rank, int(pids[worker.local_rank]))
+            for worker in worker_group.workers
+        )
+        self.crew.say(
+            f"job {job_id}: watching rank {RankSet.of(r.rank for r in ranks).fold()}"
+            f" of {worker_group.workers[0].world_size} on {socket.gethostname()}"
+        )
+        self.crew.monitor.begin(
+            Site(
+                job_id=job_id,
+                world_size=worker_group.workers[0].world_size,
+                observer=Observer(job_dir),
+                mailbox=self._mailbox(worker_group),
+                ranks=lambda: ranks,
+                ends=lambda: self._ends,
+            )
+        )
+        return pids
+
+    def _mailbox(self, worker_group: WorkerGroup) -> Mailbox:
+        nodes = int(worker_group.group_world_size or 1)
+        node = int(worker_group.group_rank or 0)
+        spec = worker_group.spec
+        store: Any = worker_group.store
+        if nodes == 1 or store is None:
+            return MemoryMailbox()
+        # A static rendezvous keeps one store over all restarts; the others make a new one.
+        static = spec.rdzv_handler.get_backend() == "static"
+        restarts = spec.max_restarts - self._remaining_restarts
+        try:
+            return StoreMailbox(store, node, nodes, str(restarts) if static else "round")
+        except ExchangeBroken as error:
+            self.crew.say(f"{error}; this node judges only its own ranks")
+            return MemoryMailbox()
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        failure = self._look_for_ends(worker_group)
+        if failure:
+            # Here, before torch sees it, because it stops the other workers in the same call.
+            self.crew.monitor.failed(failure)
+        action = self.crew.monitor.action()
+        if action is OnHang.RESTART and self._remaining_restarts > 0:
+            self.crew.say("restarting the workers")
+            return RunResult(state=WorkerState.UNHEALTHY)
+        if action is not None:
+            left = "; no restart is left" if action is OnHang.RESTART else ""
+            raise JobAborted(f"the job hung and was ended (--on-hang {action}{left})")
+        result: RunResult = super()._monitor_workers(worker_group)
+        if result.state is WorkerState.FAILED and not failure:
+            # It died between our look and torch's: its peers are gone, its recorder is not.
+            self._take_failures(result)
+        return result
+
+    def _take_failures(self, result: RunResult) -> None:
+        first = min(result.failures, key=lambda rank: result.failures[rank].timestamp)
+        for rank, failure in result.failures.items():
+            self._ends = {**self._ends, rank: self._end(failure.local_rank, rank, failure.exitcode)}
+        failure = result.failures[first]
+        self.crew.monitor.failed(
+            f"rank {first} (pid {failure.pid}) {how_it_ended(failure.exitcode)}"
+        )
+
+    def _look_for_ends(self, worker_group: WorkerGroup) -> str:
+        """Note which workers have ended; a sentence if one of them just failed."""
+        ends = dict(self._ends)
+        now = time.time()
+        sentence = ""
+        for worker in worker_group.workers:
+            rank, pid = worker.global_rank, int(worker.id)
+            if rank in ends:
+                continue
+            exit_code = _peek_exit(pid)
+            if exit_code is None:
+                self._seen_alive_unix_s[rank] = now
+                continue
+            ends[rank] = self._end(worker.local_rank, rank, exit_code)
+            if exit_code:
+                what = f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
+                sentence = sentence or what
+        self._ends = ends
+        return sentence
+
+    def _end(self, local_rank: int, rank: int, exit_code: int) -> End:
+        if exit_code == 0:
+            return End(0)
+        error, failed_unix_s = "", self._seen_alive_unix_s.get(rank, time.time())
+        error_files = self._pcontext.error_files if self._pcontext else {}
+        told = Path(error_files.get(local_rank, ""))
+        try:
+            if told.is_file():
+                failed_unix_s = told.stat().st_mtime
+                error = _first_line(json.loads(told.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            error = ""
+        return End(exit_code, failed_unix_s, error)
+
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+        self._leave()
+        super()._stop_workers(worker_group)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        for pid in self._pcontext.pids().values() if self._pcontext else ():
+            # A stopped process would sit on its signal until torch's patience (30 s) is over.
+            if procfs.process_state(pid).startswith("T"):
+                _signal(pid, death_sig)
+                _signal(pid, signal.SIGCONT)
+        self._leave()
+        if self._hung:
+            timeout = min(timeout, HUNG_SHUTDOWN_S)
+        super()._shutdown(death_sig, timeout)
+
+    def _leave(self) -> None:
+        """Stop watching workers that are about to be stopped."""
+        self._hung = self._hung or self.crew.monitor.hung
+        self.crew.monitor.pause()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        # torch starts workers in sessions of their own, so that the group is the worker's.
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _peek_exit(pid: int) -> int | None:
+    """The exit code of a child that has ended, without reaping it; None while it runs."""
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        # Reaped already, by torch's own poll: only those that ended well are, without notice.
+        return 0
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def how_it_ended(exit_code: int) -> str:
+    if exit_code > 0:
+        return f"exited with code {exit_code}"
+    try:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"was killed by signal {-exit_code}"
+
+
+def _first_line(error_file: object) -> str:
+    """The exception line of torch's error file, whose message is text or an object."""
+    message = error_file.get("message", "") if isinstance(error_file, dict) else ""
+    if isinstance(message, dict):
+        message = message.get("message", "")
+    lines = str(message).strip().splitlines()
+    return lines[0][:500] if lines else ""
+
+
+@contextmanager
+def _environment(extra: Mapping[str, str]) -> Iterator[None]:
+    """Add variables to this process's environment for as long as the workers are started.
+
+    Workers copy it when they start, whichever start method is used; the agent itself and its
+    other helpers must not run under the hook.
+    """
+    before = {name: os.environ.get(name) for name in extra}
+    os.environ.update(extra)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _agent_class(agent: type[LocalElasticAgent]) -> Iterator[None]:
+    # torch's launch_agent offers no way to pass an agent in, and looks this one name up when it
+    # runs. Replacing the name keeps the whole of torchrun's code path, of whichever version is
+    # installed, instead of a copy of it.
+    original = vars(launcher_api)["LocalElasticAgent"]
+    vars(launcher_api)["LocalElasticAgent"] = agent
+    try:
+        yield
+    finally:
+        vars(launcher_api)["LocalElasticAgent"] = original
+
+
+def run_job(options: argparse.Namespace, monitor: Monitor, prepare: Prepare, say: Say) -> int:
+    """Run a job as torchrun would, under the monitor.
+
+    Args:
+        options: what torchrun's parser returned.
+        prepare: see Prepare.
+        say: one line to the terminal.
+
+    Returns:
+        the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n.
+
+    Raises:
+        JobAborted: the job hung, and --on-hang asked for its end.
+    """
+
+    class JobAgent(MonitoredAgent):
+        """The agent of this job: torch makes it, so that its crew comes with the class."""
+
+        crew = Crew(monitor, prepare, say)
+
+    try:
+        with _agent_class(JobAgent):
+            record(torchrun)(options)
+    except ChildFailedError as error:
+        print(error, file=sys.stderr)
+        return EXIT_PROBLEM
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    finally:
+        monitor.close()
+    return 0

@@ -1,0 +1,126 @@
+"""How the monitors of several nodes pass notes: a mailbox over the rendezvous store."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from relkit.errors import RelkitError
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+# torch's TCP store refuses values above 8 MiB; small parts also keep it free for the job.
+PART_BYTES = 1 << 20
+# A message of one node at most: several hundred dumps.
+MESSAGE_BYTES = 64 << 20
+STORE_TIMEOUT_S = 5.0
+
+
+class ExchangeBroken(RelkitError):
+    """The rendezvous store does not answer; each node judges its own ranks from here on."""
+
+    next_step = "The job is not affected. Check the host of the rendezvous endpoint."
+
+
+class Mailbox(Protocol):
+    """Notes by key, kept until the job ends. Neither call ever waits for a note to appear."""
+
+    node: int
+    nodes: int
+
+    def put(self, key: str, data: bytes) -> None:
+        """Leave a note, replacing an older one under the same key."""
+
+    def get(self, key: str) -> bytes | None:
+        """The note under a key, None where there is none (yet)."""
+
+
+class MemoryMailbox:
+    """Notes within one process: the single-node job, and tests.
+
+    Args:
+        node: this node's number; nodes: how many there are.
+        notes: shared between the nodes of a test.
+    """
+
+    def __init__(
+        self, node: int = 0, nodes: int = 1, notes: dict[str, bytes] | None = None
+    ) -> None:
+        self.node, self.nodes = node, nodes
+        self._notes = {} if notes is None else notes
+
+    def put(self, key: str, data: bytes) -> None:
+        """See Mailbox."""
+        self._notes[key] = data
+
+    def get(self, key: str) -> bytes | None:
+        """See Mailbox."""
+        return self._notes.get(key)
+
+
+class StoreMailbox:
+    """Notes in the job's rendezvous store, over a connection of our own where it can be had.
+
+    Args:
+        store: the store that torch's rendezvous returned.
+        prefix: keeps incarnations of the job apart where they share a store.
+
+    Raises:
+        ExchangeBroken: in any call, when the store does not answer in time.
+    """
+
+    def __init__(self, store: Store, node: int, nodes: int, prefix: str) -> None:
+        self.node, self.nodes = node, nodes
+        self._prefix = f"relkit/{prefix}/"
+        try:
+            # The agent blocks in this store's calls (exit barrier): never share its connection.
+            clone = getattr(store, "clone", None)
+            self._store: Store = clone() if clone else store
+            if clone:
+                self._store.set_timeout(timedelta(seconds=STORE_TIMEOUT_S))
+        except (RuntimeError, OSError) as error:
+            raise ExchangeBroken(f"cannot reach the rendezvous store: {_line(error)}") from error
+
+    def put(self, key: str, data: bytes) -> None:
+        """See Mailbox. Large notes go in parts; the key itself is written last."""
+        if len(data) > MESSAGE_BYTES:
+            raise ExchangeBroken(f"a note of {len(data)} bytes is too large for the store")
+        parts = [data[i : i + PART_BYTES] for i in range(0, len(data), PART_BYTES)] or [b""]
+        try:
+            for number, part in enumerate(parts[1:], 1):
+                self._store.set(f"{self._prefix}{key}/{number}", _raw(part))
+            head = f"{len(parts)} {len(data)} {zlib.crc32(data)}\n".encode()
+            self._store.set(self._prefix + key, _raw(head + parts[0]))
+        except (RuntimeError, OSError) as error:
+            raise ExchangeBroken(f"the rendezvous store failed: {_line(error)}") from error
+
+    def get(self, key: str) -> bytes | None:
+        """See Mailbox. A note that is being replaced reads as absent."""
+        try:
+            # check() first: a bare get() would wait for the key.
+            if not self._store.check([self._prefix + key]):
+                return None
+            head, _, first = self._store.get(self._prefix + key).partition(b"\n")
+            count, size, crc = (int(field) for field in head.split())
+            if not 0 < count <= MESSAGE_BYTES // PART_BYTES + 1:
+                return None
+            names = [f"{self._prefix}{key}/{number}" for number in range(1, count)]
+            if names and not self._store.check(names):
+                return None
+            data = first + b"".join(self._store.get(name) for name in names)
+        except ValueError:
+            return None
+        except (RuntimeError, OSError) as error:
+            raise ExchangeBroken(f"the rendezvous store failed: {_line(error)}") from error
+        return data if len(data) == size and zlib.crc32(data) == crc else None
+
+
+def _raw(data: bytes) -> str:
+    # The stubs of torch ask for str; the binding takes bytes, and only bytes are kept verbatim.
+    return data  # type: ignore[return-value]
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

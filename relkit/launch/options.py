@@ -1,0 +1,156 @@
+"""torchrun's own option parser, extended by relkit's options: which token belongs to whom.
+
+torchrun's parser decides where its options end and the script begins; everything after the
+script is the script's, even where it looks like an option of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from relkit.errors import MissingExtra, UsageProblem
+
+_PREFIX = "relkit_"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOption:
+    """One option of relkit's that stands among torchrun's.
+
+    Args:
+        flags: spellings, the first is the one that is passed on.
+        takes_value: False for a switch.
+        repeatable: it may be given several times.
+    """
+
+    flags: tuple[str, ...]
+    takes_value: bool = True
+    repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A command line taken apart.
+
+    Args:
+        own: relkit's options as `--name=value` tokens.
+        torchrun: what torchrun's parser made of the rest, ready for torch.distributed.run.run.
+        wants_help: -h or --help stands before the script.
+    """
+
+    own: tuple[str, ...]
+    torchrun: argparse.Namespace
+    wants_help: bool = False
+
+
+class _HelpAsked(Exception):
+    """-h or --help was met."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises instead of printing and exiting, as argparse does by itself."""
+
+    def error(self, message: str) -> NoReturn:
+        if "training_script" in message:
+            raise UsageProblem(
+                "no training script was named",
+                next_step="Write: relkit launch --nproc-per-node 8 train.py",
+            )
+        raise UsageProblem(message, next_step="See relkit launch --help.")
+
+    def print_help(self, file: object = None) -> None:
+        raise _HelpAsked
+
+
+def torchrun_parser() -> argparse.ArgumentParser:
+    """The parser of the torchrun that is installed.
+
+    Raises:
+        MissingExtra: torch is not installed.
+    """
+    try:
+        from torch.distributed.run import get_args_parser
+    except ImportError as error:
+        raise MissingExtra(f"relkit launch needs PyTorch: {error}") from error
+    return get_args_parser()
+
+
+def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
+    """Tell relkit's options from torchrun's and the script's.
+
+    Args:
+        argv: all after `relkit launch`.
+        own: relkit's options; they may stand anywhere before the script.
+
+    Raises:
+        UsageProblem: torchrun's parser rejects the command line.
+        MissingExtra: torch is not installed.
+    """
+    parser = _Parser(prog="relkit launch", parents=[torchrun_parser()], add_help=False)
+    for option in own:
+        dest = _PREFIX + option.flags[0].lstrip("-").replace("-", "_")
+        if option.takes_value:
+            # Always collected, so that Click sees (and judges) what was typed.
+            parser.add_argument(*option.flags, dest=dest, action="append", default=[])
+        else:
+            parser.add_argument(*option.flags, dest=dest, action="store_true")
+    try:
+        found = parser.parse_args(list(argv))
+    except _HelpAsked:
+        return Split((), argparse.Namespace(), wants_help=True)
+    tokens: list[str] = []
+    for option in own:
+        flag = option.flags[0]
+        dest = _PREFIX + flag.lstrip("-").replace("-", "_")
+        value = getattr(found, dest)
+        delattr(found, dest)
+        if not option.takes_value:
+            tokens += [flag] * bool(value)
+        else:
+            tokens += [f"{flag}={item}" for item in (value if option.repeatable else value[-1:])]
+    return Split(tuple(tokens), found)
+
+
+def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
+    """Refuse what could only fail later, and more obscurely, inside torch.
+
+    Args:
+        torchrun: the parsed options; argv: as typed, to see what was left to a default.
+
+    Raises:
+        UsageProblem: says what is wrong and what to write instead.
+    """
+    low, _, high = torchrun.nnodes.partition(":")
+    if not (low.isdecimal() and (high or low).isdecimal() and 0 < int(low) <= int(high or low)):
+        raise UsageProblem(
+            f"--nnodes {torchrun.nnodes!r} is neither a number nor MIN:MAX",
+            next_step="Write --nnodes 2, or --nnodes 1:4 for an elastic job.",
+        )
+    if torchrun.max_restarts < 0:
+        raise UsageProblem("--max-restarts is below 0")
+    processes = torchrun.nproc_per_node
+    if processes.lstrip("-").isdecimal() and int(processes) < 1:
+        raise UsageProblem(f"--nproc-per-node {processes} starts no process")
+    if torchrun.module and torchrun.no_python:
+        raise UsageProblem("--module and --no-python exclude each other")
+    if int(high or low) > 1 and not torchrun.standalone and not _names_a_host(torchrun, argv):
+        raise UsageProblem(
+            f"--nnodes {torchrun.nnodes} needs a host where the nodes meet, and none is named",
+            next_step="Add --rdzv-backend c10d --rdzv-endpoint HOST:PORT (the same on all nodes),"
+            " or --master-addr HOST --node-rank N.",
+        )
+
+
+def _names_a_host(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
+    endpoint: str = torchrun.rdzv_endpoint
+    if endpoint:
+        return bool(endpoint.rpartition(":")[0] if ":" in endpoint else endpoint)
+    if torchrun.rdzv_backend != "static":
+        return False
+    typed = argv[: len(argv) - len(torchrun.training_script_args)]
+    flags = ("--master-addr", "--master_addr")
+    return "PET_MASTER_ADDR" in os.environ or any(t.partition("=")[0] in flags for t in typed)

@@ -1,0 +1,222 @@
+"""`relkit run`: any launcher's command on this node, under the same hook and monitor."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from relkit.errors import EXIT_PROBLEM, UsageProblem
+from relkit.launch.exchange import MemoryMailbox
+from relkit.launch.job import End, OnHang, Say
+from relkit.launch.monitor import Monitor
+from relkit.launch.observe import Observer
+from relkit.launch.watch import Site
+from relkit.stacks import procfs
+
+POLL_S = 0.1
+GRACE_S = 5.0
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# Where a launcher names its job, in the order of asking.
+_JOB_VARIABLES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE", "PBS_JOBID", "LSB_JOBID")
+
+
+def job_id_of(environ: Mapping[str, str]) -> str:
+    """The id that the surrounding launcher gave the job; one of our own where there is none."""
+    for name in _JOB_VARIABLES:
+        if environ.get(name):
+            step = environ.get("SLURM_STEP_ID", "") if name == "SLURM_JOB_ID" else ""
+            return environ[name] + (f".{step}" if step else "")
+    return f"run-{socket.gethostname().partition('.')[0]}-{os.getpid()}"
+
+
+class Leadership:
+    """Of several `relkit run` of one job on this node, one monitors: it holds a file lock.
+
+    The kernel drops the lock with the process, so that another one takes over.
+
+    Args:
+        folder: the job's folder; None where there is none, then nobody leads.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._handle: int | None = None
+
+    def take(self) -> bool:
+        """True when this process leads, now or since earlier."""
+        if self._handle is not None or self._folder is None:
+            return self._handle is not None
+        handle = os.open(self._folder / "leader.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return False
+        self._handle = handle
+        return True
+
+    def drop(self) -> None:
+        """Give it up."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+@contextmanager
+def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Hand signals on to the child for as long as it runs."""
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and _terminal_is_ours():
+            # The terminal has sent Ctrl-C to the whole foreground group, the child included.
+            return
+        if child.poll() is None:
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (*_FORWARDED, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _terminal_is_ours() -> bool:
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def end_tree(child: subprocess.Popen[bytes], also: Sequence[int] = ()) -> None:
+    """End a child with all its descendants: SIGTERM, a grace period, SIGKILL.
+
+    Args:
+        also: further processes that belong to the job.
+    """
+    roots = (child.pid, *also)
+    family = [pid for root in roots for pid in (root, *procfs.descendants(root))]
+    # Start times, so that a pid that is taken over meanwhile is left alone.
+    alive = {pid: ticks for pid in family if (ticks := procfs.start_ticks(pid))}
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        # SIGCONT after: a stopped process acts on the first signal only once it goes on.
+        _send(alive, number)
+    if not _wait_gone(child, alive, GRACE_S):
+        _send(alive, signal.SIGKILL)
+        _wait_gone(child, alive, GRACE_S)
+
+
+def _send(processes: Mapping[int, int], number: signal.Signals) -> None:
+    for pid, ticks in processes.items():
+        if procfs.is_same_process(pid, ticks):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def _wait_gone(
+    child: subprocess.Popen[bytes], processes: Mapping[int, int], timeout_s: float
+) -> bool:
+    end = time.monotonic() + timeout_s
+    while True:
+        child.poll()
+        if not any(procfs.is_same_process(pid, ticks) for pid, ticks in processes.items()):
+            return True
+        if time.monotonic() >= end:
+            return False
+        time.sleep(POLL_S / 2)
+
+
+def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the command.
+
+    Raises:
+        UsageProblem: there is no such program, or it cannot be executed.
+    """
+    try:
+        return subprocess.Popen(list(command), env=dict(environ))
+    except OSError as error:
+        raise UsageProblem(
+            f"cannot start {command[0]!r}: {error.strerror}",
+            next_step="Write the command after --, as in: relkit run -- mpirun -n 4 ./train",
+        ) from error
+
+
+def exit_code_of(returncode: int) -> int:
+    """A child's return code as a shell shows it: 128 + n for signal n."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def run_command(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    job_id: str,
+    job_dir: Path | None,
+    monitor: Monitor,
+    on_hang: OnHang,
+    say: Say,
+) -> int:
+    """Run a command to its end, with its ranks watched.
+
+    Args:
+        command: argv of the program.
+        environ: its whole environment.
+        job_dir: folder of the recorder files, None without the hook.
+
+    Returns:
+        the command's exit code; 1 where it hung and was ended.
+
+    Raises:
+        UsageProblem: the command cannot be started.
+    """
+    observer = Observer(job_dir)
+    leadership = Leadership(job_dir)
+    ends: dict[int, End] = {}
+    site = Site(
+        job_id=job_id,
+        world_size=0,
+        observer=observer,
+        mailbox=MemoryMailbox(),
+        ranks=observer.discover,
+        ends=lambda: ends,
+    )
+    child = start(command, environ)
+    watching = False
+    try:
+        with _signals_to(child):
+            while child.poll() is None:
+                if not watching and leadership.take():
+                    watching = True
+                    monitor.begin(site)
+                if monitor.action() is not None:
+                    say("ending the job, because it hangs (--on-hang abort)")
+                    end_tree(child, [rank.pid for rank in observer.discover()])
+                    return EXIT_PROBLEM
+                time.sleep(POLL_S)
+            if child.returncode != 0 and watching and observer.discover():
+                _explain_end(child.returncode, observer, ends, monitor)
+    finally:
+        if child.poll() is None:
+            end_tree(child)
+        monitor.close()
+        leadership.drop()
+    return exit_code_of(child.returncode)
+
+
+def _explain_end(
+    returncode: int, observer: Observer, ends: dict[int, End], monitor: Monitor
+) -> None:
+    """The command failed: let the monitor say which rank it was, from what the recorders hold."""
+    ranks = observer.discover()
+    if len(ranks) == 1:
+        ends[ranks[0].rank] = End(returncode, time.time())
+    monitor.failed(f"the command ended with exit code {exit_code_of(returncode)}")

@@ -1,0 +1,282 @@
+"""What the monitor does at each tick: look, share, detect, and on a hang or failure judge.
+
+Node 0 leads: it sees all nodes' views and decides. The others follow its orders, which come
+through the mailbox. Without a working mailbox every node judges its own ranks, and says so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relkit.errors import BadDump
+from relkit.hang.detect import HangDetector
+from relkit.hang.model import RankView
+from relkit.launch import codec, incident
+from relkit.launch.exchange import ExchangeBroken, Mailbox
+from relkit.launch.job import End, LocalRank, OnHang, Publish, Say, Settings
+from relkit.launch.observe import Observer
+from relkit.ranks import RankSet
+from relkit.stacks.model import RankDump
+
+SHARE_EVERY_S = 1.0
+# A node whose summary has not changed for this long is treated as not answering.
+SILENT_NODE_S = 10.0
+# How long the store may fail before a node judges on its own.
+ALONE_AFTER_S = 5.0
+# How long a following node that saw a failure waits for node 0 to take it up.
+FAILURE_PATIENCE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One incarnation of the job as this node sees it.
+
+    Args:
+        job_id: the run; goes into every dump.
+        world_size: ranks in the job; 0 = as the recorders say.
+        observer: looks at this node.
+        mailbox: to the other nodes.
+        ranks: this node's ranks now.
+        ends: how this node's ranks ended, by rank, as far as the launcher knows.
+    """
+
+    job_id: str
+    world_size: int
+    observer: Observer
+    mailbox: Mailbox
+    ranks: Callable[[], Sequence[LocalRank]]
+    ends: Callable[[], Mapping[int, End]]
+
+
+class Watch:
+    """Watches one incarnation; tick() is called a few times a second, always by one thread.
+
+    Args:
+        site: what to look at.
+        settings: timeout and action.
+        publish: gets what an incident found (node 0, or a node on its own).
+        keep: gets a following node's dumps, to write them locally as well.
+        say: one line to the terminal.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        settings: Settings,
+        *,
+        publish: Publish,
+        keep: Callable[[Sequence[RankDump]], None],
+        say: Say,
+    ) -> None:
+        self._site, self._settings = site, settings
+        self._publish, self._keep, self._say = publish, keep, say
+        self._detector = HangDetector(settings.hang_timeout_s)
+        self._armed = True
+        self._number = 0
+        self._answered = -1
+        self._next_share_s = 0.0
+        self._heard: dict[int, tuple[float, bytes, tuple[RankView, ...]]] = {}
+        self._broken_since_s: float | None = None
+        self._alone = False
+        self._failure = ""
+        self._failure_since_s: float | None = None
+        self._failure_judged = False
+        # Set by tick(), read by the launcher's thread.
+        self.action: OnHang | None = None
+        self.hung = False
+        self.captured = threading.Event()
+
+    @property
+    def leads(self) -> bool:
+        """This node judges: it is node 0, or nobody else can be heard."""
+        return self._site.mailbox.node == 0 or self._alone
+
+    def fail(self, sentence: str) -> None:
+        """Tell that a worker of this node failed; `captured` is set once its peers were read."""
+        self._failure = sentence
+
+    def tick(self, now_s: float) -> None:
+        """Look once.
+
+        Args:
+            now_s: monotonic time, s.
+        """
+        local = self._site.observer.views(self._site.ranks(), self._site.ends())
+        try:
+            if self._site.mailbox.nodes > 1:
+                self._share(now_s, local)
+            self._broken_since_s = None
+            self._alone = False
+        except ExchangeBroken as error:
+            self._degrade(now_s, error)
+        try:
+            if self.leads:
+                self._lead(now_s, local)
+            else:
+                self._follow(now_s, local)
+        except ExchangeBroken as error:
+            self._degrade(now_s, error)
+
+    def _degrade(self, now_s: float, error: ExchangeBroken) -> None:
+        if self._broken_since_s is None:
+            self._broken_since_s = now_s
+        if not self._alone and now_s - self._broken_since_s >= ALONE_AFTER_S:
+            self._alone = True
+            self._say(f"{error}; from here on this node judges only its own ranks")
+
+    def _share(self, now_s: float, local: Sequence[RankView]) -> None:
+        if now_s < self._next_share_s:
+            return
+        self._next_share_s = now_s + SHARE_EVERY_S
+        mailbox = self._site.mailbox
+        if mailbox.node != 0:
+            # The time makes every note differ, so that node 0 can tell a silent node.
+            mailbox.put(f"node/{mailbox.node}", codec.encode_views(local, {"at": now_s}))
+            return
+        for node in range(1, mailbox.nodes):
+            note = mailbox.get(f"node/{node}")
+            if note is None or (node in self._heard and self._heard[node][1] == note):
+                continue
+            try:
+                views, _ = codec.decode_views(note)
+            except BadDump:
+                continue
+            self._heard[node] = (now_s, note, views)
+
+    def _remote(self, now_s: float) -> tuple[RankView, ...]:
+        found: list[RankView] = []
+        for node, (heard_s, _, views) in sorted(self._heard.items()):
+            silent_s = now_s - heard_s
+            if silent_s > SILENT_NODE_S:
+                reason = f"node {node} has not answered for {silent_s:.0f} s"
+                views = tuple(replace(view, absent_reason=reason) for view in views)
+            found += views
+        return tuple(found)
+
+    def _lead(self, now_s: float, local: Sequence[RankView]) -> None:
+        remote = () if self._alone else self._remote(now_s)
+        failure = self._failure or ("" if self._alone else self._remote_failure())
+        if failure and not self._failure_judged:
+            self._failure_judged = True
+            if not self.hung:
+                self._run_incident(failure, local, remote, hang=False)
+            self.captured.set()
+            return
+        detection = self._detector.update(now_s, (*local, *remote))
+        if detection.kind == "healthy":
+            self._armed, self.hung = True, False
+        elif detection.kind == "hung" and self._armed and not failure:
+            self._armed, self.hung = False, True
+            self._run_incident(detection.sentence, local, remote, hang=True)
+
+    def _remote_failure(self) -> str:
+        mailbox = self._site.mailbox
+        for node in range(1, mailbox.nodes):
+            note = mailbox.get(f"failure/{node}")
+            if note is not None:
+                return note.decode("utf-8", "replace")[:500]
+        return ""
+
+    def _world_size(self, views: Sequence[RankView]) -> int:
+        highest = max((view.rank for view in views), default=-1) + 1
+        told = max((view.hook.world_size for view in views if view.hook), default=1)
+        return self._site.world_size or max(highest, told)
+
+    def _run_incident(
+        self, trigger: str, local: Sequence[RankView], remote: Sequence[RankView], *, hang: bool
+    ) -> None:
+        started, number, mailbox = time.time(), self._number, self._site.mailbox
+        world_size = self._world_size((*local, *remote))
+        deadline_s = incident.HANG_CAPTURE_S if hang else incident.FAILURE_CAPTURE_S
+        self._say(f"{trigger}; capturing all ranks")
+        others = mailbox.nodes > 1 and not self._alone
+        if others:
+            order = {"job_id": self._site.job_id, "deadline_s": deadline_s}
+            mailbox.put(f"incident/{number}", codec.pack(order))
+        self._number += 1
+        dumps = incident.capture_local(
+            local,
+            self._site.observer,
+            job_id=self._site.job_id,
+            world_size=world_size,
+            deadline_s=deadline_s,
+        )
+        views = {view.rank: view for view in (*local, *remote)}
+        if others:
+            patience_s = deadline_s + incident.GATHER_MARGIN_S
+            new_views, new_dumps, silent = incident.gather(mailbox, number, patience_s)
+            views.update({view.rank: view for view in new_views})
+            dumps += new_dumps
+            if silent:
+                nodes = RankSet.of(silent).fold()
+                self._say(f"node {nodes} did not answer within {patience_s:g} s")
+        self.captured.set()
+        judged = incident.judge(
+            tuple(views.values()),
+            dumps,
+            job_id=self._site.job_id,
+            world_size=world_size,
+            trigger=trigger,
+            settings=self._settings,
+            started=started,
+            absent=self._absent(world_size, others),
+        )
+        self._publish(judged.job, judged.verdict, judged.report, judged.dumps)
+        if others:
+            action = self._settings.on_hang.value if hang else ""
+            result = {"sentence": judged.sentence, "action": action}
+            mailbox.put(f"incident/{number}/result", codec.pack(result))
+        if hang:
+            self.action = self._settings.on_hang
+
+    def _absent(self, world_size: int, others: bool) -> dict[int, str]:
+        reason = (
+            "its node sent nothing"
+            if others
+            else "it runs on another node, which this one cannot see"
+        )
+        return dict.fromkeys(range(world_size), reason)
+
+    def _follow(self, now_s: float, local: Sequence[RankView]) -> None:
+        mailbox = self._site.mailbox
+        if self._failure and self._failure_since_s is None:
+            self._failure_since_s = now_s
+            mailbox.put(f"failure/{mailbox.node}", self._failure.encode())
+        order = mailbox.get(f"incident/{self._number}")
+        if order is None:
+            waited_s = now_s - (self._failure_since_s or now_s)
+            if waited_s > FAILURE_PATIENCE_S and not self._failure_judged:
+                # Node 0 has gone already (it failed too, perhaps): judge what can be seen here.
+                self._failure_judged = self._alone = True
+                self._run_incident(self._failure, local, (), hang=False)
+            return
+        if self._answered < self._number:
+            self._answer(order, local)
+        result = mailbox.get(f"incident/{self._number}/result")
+        if result is None:
+            return
+        self._number += 1
+        facts = codec.unpack(result)
+        self._say(f"node 0 judged: {facts.get('sentence', '')}")
+        action = facts.get("action")
+        if action in {choice.value for choice in OnHang}:
+            self.action, self.hung = OnHang(action), True
+
+    def _answer(self, order: bytes, local: Sequence[RankView]) -> None:
+        facts = codec.unpack(order)
+        deadline_s = min(float(facts.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)
+        dumps = incident.capture_local(
+            local,
+            self._site.observer,
+            job_id=str(facts.get("job_id", self._site.job_id)),
+            world_size=self._world_size(local),
+            deadline_s=deadline_s,
+        )
+        incident.answer(self._site.mailbox, self._number, local, dumps)
+        self._answered = self._number
+        self._failure_judged = self._failure_judged or bool(self._failure)
+        self.captured.set()
+        self._keep(dumps)
