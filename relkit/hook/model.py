@@ -51,6 +51,8 @@ class Op:
         start_ns: CLOCK_MONOTONIC, ns.
         end_ns: CLOCK_MONOTONIC, ns; 0 while in flight.
         failed: it ended by a C++ exception instead of returning.
+        peer: rank in the group: the other end of a send or recv, the root of a rooted
+            collective; -1 where there is none or it is not known.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Op:
     start_ns: int
     end_ns: int = 0
     failed: bool = False
+    peer: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,11 @@
+/* Native stacks of the process's own threads, taken by each thread itself in a signal handler. */
+#ifndef RELKIT_CAPTURE_H
+#define RELKIT_CAPTURE_H
+
+#include "relkit/state_layout.h"
+
+/* Picks a free real-time signal, installs the handler, and says so in the header; or says there
+ * why not. Calling it again (in a forked child) keeps the signal. */
+void rk_capture_offer(struct rk_header *header);
+
+#endif

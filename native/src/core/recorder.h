@@ -1,0 +1,64 @@
+/* Writes what a thread does into the thread's own slot: no lock, no allocation, no system call
+ * except on the thread's first operation.
+ *
+ *     struct rk_scope scope = rk_enter();
+ *     if (scope.slot != NULL) { fill scope.op; rk_begin(&scope); }
+ *     ... the real call ...
+ *     rk_leave(&scope);
+ *
+ * Every rk_enter needs its rk_leave, also when an exception passes: see RK_SCOPE. */
+#ifndef RELKIT_RECORDER_H
+#define RELKIT_RECORDER_H
+
+#include <stdbool.h>
+
+#include "state_file.h"
+
+struct rk_scope {
+    struct rk_header *header;
+    struct rk_slot *slot; /* NULL: not the outermost call, or not recording */
+    bool returned;        /* set by the wrapper when the real call came back normally */
+    bool begun;
+    uint32_t detaches; /* rk_detaches when it began */
+    struct rk_op op;
+};
+
+/* The file that this process records into; NULL while it records nothing. */
+extern _Atomic(struct rk_header *) rk_state;
+
+/* Counts rk_recorder_forget calls, so that a call that was under way notices. */
+extern _Atomic uint32_t rk_detaches;
+
+/* Starts recording into `header`; call once per process. */
+void rk_recorder_start(struct rk_header *header);
+
+/* Forgets the file and this thread's slot: for the child after fork, where only this thread
+ * exists. */
+void rk_recorder_forget(void);
+
+/* Notes that this thread enters a hooked call. */
+struct rk_scope rk_enter(void);
+
+/* Publishes scope->op as in flight; start_ns and tid are filled here. */
+void rk_begin(struct rk_scope *scope);
+
+/* The call is over: moves it to the ring, as failed unless `returned` is set. */
+void rk_leave(struct rk_scope *scope);
+
+/* Whether this thread is inside a hooked operation. */
+bool rk_inside(void);
+
+#define RK_SCOPE(name) __attribute__((cleanup(rk_leave))) struct rk_scope name = rk_enter()
+
+/* Numbers kept per thread for the hooks' own use. */
+struct rk_thread_notes {
+    uint64_t context; /* last context looked up, and what was found */
+    uint32_t context_epoch;
+    int32_t context_index;
+    uint32_t unnamed_count; /* groups connected on this thread that wait for their name */
+    int32_t unnamed[8];
+};
+
+struct rk_thread_notes *rk_thread_notes(void);
+
+#endif

@@ -1,0 +1,33 @@
+/* The process's one shared-memory file: made whole, or not at all. */
+#ifndef RELKIT_STATE_FILE_H
+#define RELKIT_STATE_FILE_H
+
+#include "relkit/state_layout.h"
+
+/* Creates <directory>/<pid>.rkhook with its space really allocated, and maps it.
+ *
+ * Returns NULL where that fails (full or read-only directory, file size limit): the caller then
+ * records nothing. The header is filled except for `ready`, `rank`, `local_rank`, `world_size`
+ * and the capture fields. */
+struct rk_header *rk_state_file_create(const char *directory, const struct rk_hook *hooks,
+                                       uint32_t hook_count);
+
+/* Forgets the mapping (the file stays): for the child of a fork, and for tests. */
+void rk_state_file_detach(struct rk_header *header);
+
+static inline struct rk_communicator *rk_communicators(struct rk_header *header)
+{
+    return (struct rk_communicator *)((char *)header + header->communicators_at);
+}
+
+static inline struct rk_slot *rk_slots(struct rk_header *header)
+{
+    return (struct rk_slot *)((char *)header + header->slots_at);
+}
+
+static inline struct rk_capture *rk_captures(struct rk_header *header)
+{
+    return (struct rk_capture *)((char *)header + header->captures_at);
+}
+
+#endif

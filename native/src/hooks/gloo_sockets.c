@@ -1,0 +1,14 @@
+/* Every TCP socket of gloo, connected or accepted, passes through one constructor. */
+#include "../release.h"
+#include "hook.h"
+
+typedef void (*socket_constructor)(void *, int);
+
+HOOK(GLOO_SOCKET, void, hook_socket, (void *socket, int fd))
+{
+    socket_constructor original = ORIGINAL(GLOO_SOCKET, socket_constructor);
+    if (original == NULL)
+        return;
+    rk_release_note_socket(fd);
+    original(socket, fd);
+}

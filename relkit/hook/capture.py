@@ -1,0 +1,194 @@
+"""Native stacks of all threads of a process, taken by the hook inside it."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from relkit.errors import CaptureFailed
+from relkit.hook import layout, request
+from relkit.hook.model import HookState
+from relkit.hook.state_file import StateFile, open_state_file
+from relkit.hook.threads import ThreadStatus, start_ticks, thread_status, thread_statuses
+
+# Half of the hook's entries, so that two collectors at once do not overwrite each other's answers.
+BATCH = 128
+_POLL_S = 0.0002
+
+_UNREACHABLE = {
+    "D": "in uninterruptible sleep (state D)",
+    "T": "stopped (state T)",
+    "t": "stopped by a debugger (state t)",
+    "Z": "a zombie",
+    "X": "dead",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawThread:
+    """One thread's stack as addresses.
+
+    Args:
+        os_thread_id: kernel thread id; name: its comm; state: one letter of /proc.
+        addresses: innermost first. The first is the program counter itself, the others are
+            return addresses: look those up one byte lower.
+        truncated: the stack is deeper than the hook has room for.
+    """
+
+    os_thread_id: int
+    name: str
+    state: str
+    addresses: tuple[int, ...]
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCapture:
+    """All that one capture brought.
+
+    Args:
+        threads: by thread id.
+        missed: (thread id, reason) of those that could not be read.
+        wall_s: how long the whole took; longest_freeze_s: the longest that one thread spent on
+            it, as the thread itself measured.
+    """
+
+    threads: tuple[RawThread, ...]
+    missed: tuple[tuple[int, str], ...]
+    wall_s: float
+    longest_freeze_s: float
+
+
+def capture_native(path: Path, state: HookState, deadline_s: float) -> NativeCapture:
+    """Ask every thread of a live process for its native stack.
+
+    Nothing is stopped: each thread runs a signal handler of some microseconds, also while it is
+    blocked in a system call, and then goes on with what it did.
+
+    Args:
+        path: the process's recorder file; state: what read_state made of it.
+        deadline_s: longest time to wait for answers, seconds.
+
+    Raises:
+        CaptureFailed: the process is gone, or its hook cannot capture.
+        BadDump: the recorder file has become unreadable.
+    """
+    begin = time.monotonic()
+    with open_state_file(path) as file:
+        signal_number = _signal_to_send(file, state)
+        try:
+            threads = thread_statuses(state.pid)
+        except ProcessLookupError as error:
+            raise CaptureFailed(str(error)) from error
+        answers: dict[int, np.void] = {}
+        missed: dict[int, str] = {}
+        for at in range(0, len(threads), BATCH):
+            batch = threads[at : at + BATCH]
+            left_s = deadline_s - (time.monotonic() - begin)
+            answers |= _ask(file, state.pid, signal_number, batch, left_s, missed)
+    freezes = [int(row["end_ns"]) - int(row["begin_ns"]) for row in answers.values()]
+    return NativeCapture(
+        threads=tuple(
+            _thread(t, answers[t.os_thread_id]) for t in threads if t.os_thread_id in answers
+        ),
+        missed=tuple(sorted(missed.items())),
+        wall_s=time.monotonic() - begin,
+        longest_freeze_s=max(freezes, default=0) / 1e9,
+    )
+
+
+def _signal_to_send(file: StateFile, state: HookState) -> int:
+    number = int(file.header["capture_signal"])
+    if number <= 0 or number > 64:
+        note = layout.CAPTURE_NOTES.get(int(file.header["capture_note"]), "")
+        raise CaptureFailed(
+            f"the hook in process {state.pid} cannot capture: {note or 'no signal'}"
+        )
+    ensure_handler(state, number)
+    return number
+
+
+def ensure_handler(state: HookState, signal_number: int) -> None:
+    """Make sure that the signal reaches the hook's handler, as it would kill a process without.
+
+    Raises:
+        CaptureFailed: another process has the pid now, or the handler is gone.
+    """
+    if not state.start_ticks or start_ticks(state.pid) != state.start_ticks:
+        raise CaptureFailed(f"process {state.pid} has ended")
+    status = thread_status(state.pid, state.pid)
+    if status is None or not status.handles(signal_number):
+        raise CaptureFailed(f"process {state.pid} has replaced the hook's signal handler")
+
+
+def _ask(
+    file: StateFile,
+    pid: int,
+    signal_number: int,
+    threads: Iterable[ThreadStatus],
+    left_s: float,
+    missed: dict[int, str],
+) -> dict[int, np.void]:
+    deadline = time.monotonic() + left_s
+    generation = request.new_generation()
+    waiting: set[int] = set()
+    for thread in threads:
+        tid = thread.os_thread_id
+        if thread.state in _UNREACHABLE:
+            missed[tid] = _UNREACHABLE[thread.state]
+        elif thread.blocks(signal_number):
+            missed[tid] = "blocks the hook's signal"
+        elif left_s <= 0:
+            missed[tid] = "no time was left"
+        else:
+            try:
+                request.send(pid, tid, signal_number, layout.REQUEST_CAPTURE, generation)
+                waiting.add(tid)
+            except ProcessLookupError:
+                missed[tid] = "ended meanwhile"
+            except OSError as error:
+                reason = (
+                    "too many signals queued"
+                    if error.errno == errno.EAGAIN
+                    else str(error.strerror)
+                )
+                missed[tid] = f"cannot be signalled: {reason}"
+    answers: dict[int, np.void] = {}
+    while True:
+        answers |= _answers(file, generation, waiting)
+        if waiting <= answers.keys() or time.monotonic() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    for tid in waiting - answers.keys():
+        status = thread_status(pid, tid)
+        missed[tid] = (
+            "ended meanwhile"
+            if status is None
+            else _UNREACHABLE.get(status.state, "did not answer in time")
+        )
+    return answers
+
+
+def _answers(file: StateFile, generation: int, tids: set[int]) -> dict[int, np.void]:
+    offset, count = int(file.header["captures_at"]), int(file.header["capture_count"])
+    before = file.rows(offset, layout.CAPTURE, count)
+    sequence_after = file.rows(offset, layout.CAPTURE, count)["seq"]
+    settled = (before["seq"] == sequence_after) & (before["seq"] % 2 == 0)
+    mine = before[settled & (before["generation"] == generation)]
+    return {int(row["tid"]): row for row in mine if int(row["tid"]) in tids}
+
+
+def _thread(thread: ThreadStatus, row: np.void) -> RawThread:
+    depth = min(int(row["depth"]), layout.CAPTURE_DEPTH)
+    return RawThread(
+        os_thread_id=thread.os_thread_id,
+        name=thread.name,
+        state=thread.state,
+        addresses=tuple(int(address) for address in row["address"][:depth]),
+        truncated=bool(int(row["truncated"])),
+    )

@@ -1,0 +1,126 @@
+"""The environment and the folder that make a worker process record."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from relkit.errors import UnwritablePath, UsageProblem
+from relkit.hook.locate import hook_library
+
+_JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_SHARED_MEMORY = Path("/dev/shm")
+
+# What one process's file takes, rounded up; the exact size is in its header.
+PROCESS_BYTES = 1 << 20
+
+
+def job_dir(job_id: str) -> Path:
+    """Where a job's recorder files belong: a folder of this user's in shared memory.
+
+    Args:
+        job_id: letters, digits, "_", "-" and ".", at most 100, not starting with "-" or ".".
+
+    Raises:
+        UsageProblem: the job id cannot be a folder name.
+    """
+    return _folder(_SHARED_MEMORY, job_id)
+
+
+def prepare_job_dir(job_id: str, processes: int) -> Path:
+    """Make the job's folder, where there is really room for all its processes.
+
+    Shared memory first, the temporary folder where that is full or closed.
+
+    Args:
+        job_id: as for job_dir.
+        processes: how many will record on this host, at least 1.
+
+    Raises:
+        UnwritablePath: neither place can hold the files.
+        UsageProblem: the job id cannot be a folder name.
+    """
+    reasons = []
+    for root in (_SHARED_MEMORY, Path(tempfile.gettempdir())):
+        folder = _folder(root, job_id)
+        try:
+            _private(folder.parent)
+            _private(folder)
+            _really_allocate(folder, max(1, processes) * PROCESS_BYTES)
+        except OSError as error:
+            reasons.append(f"{folder}: {error.strerror or error}")
+            with suppress(OSError):
+                folder.rmdir()
+        else:
+            return folder
+    raise UnwritablePath(
+        "no room for the recorder's files (" + "; ".join(reasons) + ")",
+        next_step="Free space in /dev/shm, set TMPDIR to a folder that has some, or use --no-hook.",
+    )
+
+
+def remove_job_dir(path: Path) -> None:
+    """Remove a job's folder and what its processes left there; nothing where it is gone."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def worker_environment(job_dir: Path, tracer_pid: int, base: Mapping[str, str]) -> dict[str, str]:
+    """The variables to add to a worker's environment so that it records.
+
+    Args:
+        job_dir: folder that prepare_job_dir made.
+        tracer_pid: process whose children may read the worker's stacks (the launcher).
+        base: the environment that the worker would get otherwise.
+
+    Returns:
+        The additions; none where `base` has RELKIT_HOOK_DISABLE=1.
+
+    Raises:
+        HookUnavailable: the library is not built, or its path cannot be preloaded.
+    """
+    if base.get("RELKIT_HOOK_DISABLE") == "1":
+        return {}
+    library = str(hook_library())
+    present = [entry for entry in re.split(r"[ :]+", base.get("LD_PRELOAD", "")) if entry]
+    if library not in present:
+        present.insert(0, library)
+    return {
+        "LD_PRELOAD": ":".join(present),
+        "RELKIT_HOOK_DIR": str(job_dir),
+        "RELKIT_TRACER_PID": str(tracer_pid),
+    }
+
+
+def _folder(root: Path, job_id: str) -> Path:
+    if not _JOB_ID.fullmatch(job_id):
+        raise UsageProblem(
+            f"job id {job_id!r} cannot be a folder name",
+            next_step="Use letters, digits, '_', '-' and '.', at most 100 of them.",
+        )
+    return root / f"relkit-{os.getuid()}" / job_id
+
+
+def _private(folder: Path) -> None:
+    # Anybody may create a folder of that name in shared memory before us: one that is not ours
+    # alone is refused, as another user could read stacks from it or plant files in it.
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise PermissionError(13, "belongs to someone else")
+    if status.st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def _really_allocate(folder: Path, size: int) -> None:
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix="space-")
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,184 @@
+"""Reads what a process has recorded, while it runs or after its end, without touching it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from relkit.hook import layout
+from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.hook.state_file import Rows, StateFile, open_state_file
+
+_FILE_NAME = re.compile(r"[1-9][0-9]*\.rkhook")
+_PLUMBING = 0
+
+# A slot that changes under every one of so many reads finishes operations all the time, and holds
+# none that is stuck.
+_TRIES = 16
+
+# Matrix products come by the thousand: they must not push the collectives out of `recent`.
+RECENT_EACH = 64
+
+
+def state_files(job_dir: Path) -> list[Path]:
+    """The recorder files in a job's folder, by pid; empty where there is no such folder."""
+    try:
+        found = [path for path in job_dir.iterdir() if _FILE_NAME.fullmatch(path.name)]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: int(path.stem))
+
+
+def read_state(path: Path) -> HookState:
+    """A consistent copy of one process's recorder.
+
+    Works on a live process without stopping it, and on the file that a dead one has left.
+
+    Args:
+        path: a file that state_files found.
+
+    Raises:
+        BadDump: the file is no recorder file, truncated, or of another version.
+    """
+    with open_state_file(path) as file:
+        names, kinds = _hooks(file)
+        communicators = _communicators(file)
+        header = file.header
+        used = min(
+            file.word(layout.offset_of(layout.HEADER, "slots_used")), int(header["slot_count"])
+        )
+        slots = [_slot(file, index) for index in range(used)]
+        newest = file.rows(0, layout.HEADER, 1)[0]
+    decode = _Decoder(names, kinds, len(communicators))
+    in_flight = decode.ops([flight for _, flight, _ in slots if flight is not None])
+    recent = [row for _, _, ring in slots for row in ring]
+    landed = {(op.os_thread_id, op.start_ns) for op in decode.ops(recent)}
+    finished = sum(int(slot["finished"]) for slot, _, _ in slots)
+    missing = int(newest["missing"])
+    return HookState(
+        pid=int(header["pid"]),
+        start_ticks=int(header["start_ticks"]),
+        rank=int(header["rank"]),
+        local_rank=int(header["local_rank"]),
+        world_size=int(header["world_size"]),
+        now_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
+        boot_to_unix_ns=int(header["anchor_realtime_ns"]) - int(header["anchor_monotonic_ns"]),
+        started=max(finished, sum(int(slot["started"]) for slot, _, _ in slots)),
+        finished=finished,
+        last_finish_ns=max((int(slot["last_finish_ns"]) for slot, _, _ in slots), default=0),
+        # Between its entry in the ring and the end of its flight an operation is in both.
+        in_flight=tuple(op for op in in_flight if (op.os_thread_id, op.start_ns) not in landed),
+        recent=_newest(decode.ops(recent)),
+        communicators=communicators,
+        missing=tuple(name for bit, name in enumerate(names) if missing >> bit & 1),
+        dropped=int(newest["dropped"]),
+        capture_signal=_signal(int(newest["capture_signal"])),
+    )
+
+
+def _signal(number: int) -> int:
+    return number if 0 < number <= 64 else 0
+
+
+def _text(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _hooks(file: StateFile) -> tuple[list[str], list[int]]:
+    count = min(int(file.header["hook_count"]), 64)
+    rows = file.rows(int(file.header["hooks_at"]), layout.HOOK, count)
+    return [_text(bytes(row["name"])) for row in rows], [int(row["kind"]) for row in rows]
+
+
+def _communicators(file: StateFile) -> tuple[Communicator, ...]:
+    rows = file.rows(
+        int(file.header["communicators_at"]),
+        layout.COMMUNICATOR,
+        int(file.header["communicator_count"]),
+    )
+    found = []
+    for index, row in enumerate(rows):
+        if not int(row["context"]) or not int(row["ready"]):
+            break
+        found.append(
+            Communicator(
+                index=index,
+                rank=int(row["rank"]),
+                size=int(row["size"]),
+                name=_text(bytes(row["name"])[: int(row["named"])]),
+                seq=int(row["seq"]),
+            )
+        )
+    return tuple(found)
+
+
+def _slot(file: StateFile, index: int) -> tuple[np.void, np.void | None, Rows]:
+    """A slot, its operation in flight, and the ring entries that were left alone meanwhile."""
+    at = int(file.header["slots_at"]) + index * layout.SLOT.itemsize
+    flight_seq_at = at + layout.offset_of(layout.SLOT, "flight_seq")
+    finished_at = at + layout.offset_of(layout.SLOT, "finished")
+    slot = file.rows(at, layout.SLOT, 1)[0]
+    ring = _steady_ring(slot, file.word(finished_at))
+    flight: np.void | None = None
+    for _ in range(_TRIES):
+        seq = file.word(flight_seq_at)
+        if int(slot["flight_seq"]) == seq and seq % 2 == 0:
+            flight = slot["flight"]
+            break
+        slot = file.rows(at, layout.SLOT, 1)[0]
+        ring = _steady_ring(slot, file.word(finished_at))
+    if flight is not None and not int(flight["start_ns"]):
+        flight = None
+    return slot, flight, ring
+
+
+def _steady_ring(slot: np.void, finished_after: int) -> Rows:
+    finished = int(slot["finished"])
+    length = layout.RING_LENGTH
+    # The entry after the newest may be half written at any time, hence the + 1.
+    oldest = max(0, finished - length, finished_after - length + 1)
+    count = max(0, finished - oldest)
+    ring: Rows = slot["ring"][(oldest + np.arange(min(count, length))) % length]
+    return ring
+
+
+def _newest(ops: Sequence[Op]) -> tuple[Op, ...]:
+    ordered = sorted(ops, key=lambda op: op.end_ns)
+    talk = [op for op in ordered if op.kind in (OpKind.COLLECTIVE, OpKind.P2P)]
+    work = [op for op in ordered if op.kind not in (OpKind.COLLECTIVE, OpKind.P2P)]
+    return tuple(sorted(talk[-RECENT_EACH:] + work[-RECENT_EACH:], key=lambda op: op.end_ns))
+
+
+class _Decoder:
+    """Turns rows into Ops; rows that make no sense are left out."""
+
+    def __init__(self, names: Sequence[str], kinds: Sequence[int], communicators: int) -> None:
+        self._names = names
+        self._kinds = kinds
+        self._communicators = communicators
+
+    def ops(self, rows: Sequence[np.void]) -> tuple[Op, ...]:
+        found = [op for op in map(self._op, rows) if op is not None]
+        return tuple(sorted(found, key=lambda op: op.start_ns))
+
+    def _op(self, row: np.void) -> Op | None:
+        hook = int(row["hook"])
+        if hook >= len(self._names) or self._kinds[hook] not in tuple(OpKind):
+            return None
+        communicator = int(row["communicator"])
+        return Op(
+            name=self._names[hook],
+            kind=OpKind(self._kinds[hook]),
+            seq=int(row["seq"]),
+            communicator=communicator if 0 <= communicator < self._communicators else -1,
+            size_bytes=int(row["size_bytes"]),
+            os_thread_id=int(row["tid"]),
+            start_ns=int(row["start_ns"]),
+            end_ns=int(row["end_ns"]),
+            failed=bool(int(row["flags"]) & layout.OP_FAILED),
+            peer=int(row["peer"]),
+        )

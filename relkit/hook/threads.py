@@ -1,0 +1,76 @@
+"""What /proc says of a process's threads before one of them is asked for its stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStatus:
+    """One thread, as /proc/PID/task/TID/status shows it.
+
+    Args:
+        os_thread_id: kernel thread id; name: its comm; state: one letter.
+        blocked, caught: bit n-1 stands for signal n.
+    """
+
+    os_thread_id: int
+    name: str
+    state: str
+    blocked: int
+    caught: int
+
+    def handles(self, signal_number: int) -> bool:
+        """The process has a handler for it: it will not die of it."""
+        return bool(self.caught >> (signal_number - 1) & 1)
+
+    def blocks(self, signal_number: int) -> bool:
+        """The thread would not see it before it unblocks it."""
+        return bool(self.blocked >> (signal_number - 1) & 1)
+
+
+def thread_statuses(pid: int) -> list[ThreadStatus]:
+    """All threads of a process; those that end meanwhile are left out.
+
+    Raises:
+        ProcessLookupError: there is no such process.
+    """
+    try:
+        tids = sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())
+    except OSError as error:
+        raise ProcessLookupError(3, f"process {pid} is gone") from error
+    found = []
+    for tid in tids:
+        status = thread_status(pid, tid)
+        if status is not None:
+            found.append(status)
+    return found
+
+
+def thread_status(pid: int, tid: int) -> ThreadStatus | None:
+    """One thread, or None where it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/task/{tid}/status").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = dict(line.partition(":")[::2] for line in text.splitlines())
+    try:
+        return ThreadStatus(
+            os_thread_id=tid,
+            name=fields["Name"].strip(),
+            state=fields["State"].strip()[:1],
+            blocked=int(fields["SigBlk"], 16),
+            caught=int(fields["SigCgt"], 16),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot; 0 where it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        return int(stat.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
