@@ -62,12 +62,8 @@ def end_cut(text: str, columns: int) -> str:
     """At most `columns` wide. A C++ name keeps its last part, which says what it does."""
     if cells(text) <= columns:
         return text
-    # The longest tail that starts at a "::" and fits.
-    last = text.find("::")
-    while last > 0:
-        if cells(text[last:]) + 1 <= columns:
-            return f"…{text[last:]}"
-        last = text.find("::", last + 2)
+    if "::" in text:
+        return f"…{_tail(text, columns - 1)}" if columns > 1 else ""
     kept = 0
     width = 0
     for char in text:
@@ -76,6 +72,17 @@ def end_cut(text: str, columns: int) -> str:
             break
         kept += 1
     return f"{text[:kept]}…" if kept else ""
+
+
+def _tail(text: str, columns: int) -> str:
+    """The end of a C++ name, from a "::" on where that wastes less than half of the room."""
+    start = len(text)
+    width = 0
+    while start > 0 and width + cells(text[start - 1]) <= columns:
+        start -= 1
+        width += cells(text[start])
+    part = text.find("::", start)
+    return text[part:] if part >= 0 and cells(text[part:]) * 2 >= columns else text[start:]
 
 
 def display_name(func: str) -> str:

@@ -124,7 +124,7 @@ def _rules(*, dark: bool) -> str:
         for level in range(LEVELS)
     ]
     lines += [
-        f".rk-flame .rk-r{level} > text {{ fill: {ink(level, dark=dark)}; }}\n"
+        f".rk-flame .rk-box.rk-r{level} > text {{ fill: {ink(level, dark=dark)}; }}\n"
         for level in range(LEVELS)
     ]
     return "".join(lines)

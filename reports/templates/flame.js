@@ -15,11 +15,17 @@
     return width;
   }
 
+  function cppTail(text, columns) {
+    const all = Array.from(text);
+    let start = all.length, width = 0;
+    while (start > 0 && width + cells(all[start - 1]) <= columns) width += cells(all[--start]);
+    const tail = all.slice(start).join(""), part = tail.indexOf("::");
+    return part >= 0 && cells(tail.slice(part)) * 2 >= columns ? tail.slice(part) : tail;
+  }
+
   function endCut(text, columns) {
     if (cells(text) <= columns) return text;
-    for (let last = text.indexOf("::"); last > 0; last = text.indexOf("::", last + 2)) {
-      if (cells(text.slice(last)) + 1 <= columns) return "…" + text.slice(last);
-    }
+    if (text.includes("::")) return columns > 1 ? "…" + cppTail(text, columns - 1) : "";
     let kept = "", width = 0;
     for (const char of text) {
       width += cells(char);
@@ -265,13 +271,10 @@
     const HINT = "Click a box to zoom, Esc to go back · / searches · r asks for a rank · arrows walk · labels read func@path@stuck|leak";
 
     function describe(index) {
-      const room = Math.floor((width - 2 * MARGIN) / 7.7);
+      const room = Math.max(40, Math.floor((width - 2 * MARGIN) / 7.7));
       if (index < 0) {
         const path = [];
-        for (let i = state.zoom; i >= 0; i = boxes[i].parent) {
-          if (!boxes[i].hidden && !boxes[i].up) path.unshift(boxes[i].name);
-          else if (!boxes[i].hidden) path.unshift(boxes[i].name);
-        }
+        for (let i = state.zoom; i >= 0; i = boxes[i].parent) if (!boxes[i].hidden) path.unshift(boxes[i].name);
         detail.textContent = middleCut(path.length ? "all › " + path.join(" › ") : HINT, room);
         return;
       }
@@ -406,7 +409,7 @@
     }
 
     window.addEventListener("keydown", function (event) {
-      if (!onScreen()) return;
+      if (event.defaultPrevented || !onScreen()) return;
       const typing = /^(input|textarea|select)$/i.test(event.target.tagName || "");
       const ours = event.target === ui.search || event.target === ui.lens;
       if (event.key === "Escape" && (!typing || ours)) {
@@ -466,7 +469,12 @@
       describe(-1);
     }
 
-    svg.style.maxWidth = "none";
+    if (!standalone) {
+      // On a page the picture's own title would only be a tooltip over its empty parts.
+      const title = svg.querySelector("title");
+      svg.setAttribute("aria-label", title.textContent);
+      title.remove();
+    }
     load();
     resize();
     mark();

@@ -1,0 +1,196 @@
+"""A report as one self-contained HTML page: the verdict first, the stacks inlined below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import lru_cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from relkit import __version__
+from relkit.findings import Evidence, Report, Status
+from relkit.reports.flame_svg import script_block, style_block
+from relkit.reports.markup import middle_cut, shown
+
+MAX_RANK_ROWS = 512
+_TEXT_LIMIT = 4000
+
+_TABS = {"mixed": "Python + native", "py": "Python", "cpp": "Native"}
+_FIRST_COLUMNS = ("rank", "host", "pid", "state", "activity")
+_MAX_COLUMNS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    cells: tuple[str, ...]
+    culprit: bool
+
+
+@lru_cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("relkit.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["plain"] = _plain
+    environment.filters["prose"] = _prose
+    environment.filters["measure"] = _measure
+    environment.filters["bound"] = _bound
+    return environment
+
+
+def render(report: Report, svgs: Mapping[str, str]) -> str:
+    """The whole page as text.
+
+    Args:
+        report: findings and facts; of the facts it shows `culprits`, `victims`, `ranks`,
+            `trigger` and `job_id`, each only where it is there.
+        svgs: pictures by view ("mixed", "py", "cpp"; other names become their own titles), as
+            flame_svg.render made them; nothing in them is escaped.
+    """
+    facts = report.facts
+    culprits = _numbers(facts.get("culprits"))
+    columns, rows, left_out = _rank_table(facts.get("ranks"), culprits)
+    faults = [f for f in report.findings if f.status in (Status.FAIL, Status.UNKNOWN)]
+    others = [f for f in report.findings if f not in faults]
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            headline=_headline(report, culprits),
+            lead=faults[0] if faults else (others[0] if others else None),
+            rest=[*faults[1:], *others] if faults else others[1:],
+            culprits=culprits,
+            victims=_victims(facts.get("victims")),
+            trigger=_text(facts.get("trigger")),
+            job_id=_text(facts.get("job_id")),
+            columns=columns,
+            rows=rows,
+            left_out=left_out,
+            evidence=[(finding, item) for finding in report.findings for item in finding.evidence],
+            tabs=[(name, _TABS.get(name, name), picture) for name, picture in _inline(svgs)],
+            started=_time(report.started),
+            version=__version__,
+        )
+    )
+
+
+def _headline(report: Report, culprits: Sequence[int]) -> str:
+    if report.command == "hang" or culprits:
+        if not culprits:
+            return "The job hangs; no rank stands out"
+        if len(culprits) == 1:
+            return f"Rank {culprits[0]} holds up the job"
+        names = ", ".join(str(rank) for rank in culprits[:6])
+        more = f" and {len(culprits) - 6:,} more" if len(culprits) > 6 else ""
+        return f"Ranks {names}{more} hold up the job"
+    return {
+        Status.FAIL: "A problem was found",
+        Status.UNKNOWN: "relkit could not tell",
+        Status.WARN: "Nothing is broken; something deserves a look",
+    }.get(report.status, "Nothing is wrong")
+
+
+def _numbers(value: object) -> list[int]:
+    return [item for item in value if isinstance(item, int)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _time(started: float) -> str:
+    try:
+        moment = datetime.fromtimestamp(started, tz=timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _victims(value: object) -> list[tuple[str, str]]:
+    """(ranks, sentence) of each class; from mappings or from plain sentences."""
+    found: list[tuple[str, str]] = []
+    for item in value if isinstance(value, (list, tuple)) else []:
+        if isinstance(item, Mapping):
+            found.append((_text(item.get("ranks")), _text(item.get("sentence"))))
+        else:
+            found.append(("", _text(item)))
+    return found
+
+
+def _rank_table(value: object, culprits: Sequence[int]) -> tuple[list[str], list[_Row], int]:
+    """Columns, rows (culprits first) and how many rows were left out."""
+    entries = (
+        [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    )
+    keys: dict[str, None] = dict.fromkeys(_FIRST_COLUMNS)
+    for entry in entries[:MAX_RANK_ROWS]:
+        keys.update({str(key): None for key, cell in entry.items() if _is_cell(cell)})
+    columns = [key for key in keys if any(entry.get(key) not in (None, "") for entry in entries)]
+    columns = columns[:_MAX_COLUMNS]
+    place = {rank: i for i, rank in enumerate(culprits)}
+    entries.sort(key=lambda entry: place.get(entry.get("rank", -1), len(place)))
+    rows = [
+        _Row(tuple(_cell(entry.get(key)) for key in columns), entry.get("rank") in place)
+        for entry in entries[:MAX_RANK_ROWS]
+    ]
+    return columns, rows, max(0, len(entries) - MAX_RANK_ROWS)
+
+
+def _is_cell(value: object) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}"
+    return str(value)
+
+
+def _plain(value: object) -> str:
+    """Any text made safe to show: one line, no control characters, bounded length."""
+    return shown(middle_cut(_text(value), _TEXT_LIMIT))
+
+
+def _prose(value: object) -> Markup:
+    """A sentence in which `names` between backticks become code; all of it is escaped first."""
+    parts = str(escape(_plain(value))).split("`")
+    if len(parts) % 2 == 0:
+        return Markup("`").join(Markup(part) for part in parts)  # noqa: S704
+    marked = [f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)]
+    return Markup("".join(marked))  # noqa: S704
+
+
+def _measure(item: Evidence) -> str:
+    return f"{_cell(item.value)} {item.unit}".strip()
+
+
+def _bound(item: Evidence) -> str:
+    return "" if item.threshold is None else f"{_cell(item.threshold)} {item.unit}".strip()
+
+
+def _inline(svgs: Mapping[str, str]) -> list[tuple[str, Markup]]:
+    """The pictures; style and script are the same in each, so one copy of each is enough."""
+    out = []
+    known = [name for name in _TABS if name in svgs]
+    ordered = [*known, *(name for name in svgs if name not in _TABS)]
+    for i, name in enumerate(ordered):
+        text = svgs[name]
+        if i > 0:
+            text = text.replace(style_block(), "", 1)
+        if i < len(ordered) - 1:
+            text = text.replace(script_block(), "", 1)
+        # Made by flame_svg.render, which escapes every name; see there.
+        out.append((name, Markup(text)))  # noqa: S704
+    return out
