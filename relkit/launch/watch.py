@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relkit.errors import BadDump
-from relkit.hang.detect import HangDetector
+from relkit.hang.detect import HangDetector, Kind
 from relkit.hang.model import RankView
 from relkit.launch import codec, incident
 from relkit.launch.exchange import ExchangeBroken, Mailbox
@@ -74,7 +74,6 @@ class Watch:
         self._site, self._settings = site, settings
         self._publish, self._keep, self._say = publish, keep, say
         self._detector = HangDetector(settings.hang_timeout_s)
-        self._armed = True
         self._number = 0
         self._answered = -1
         self._next_share_s = 0.0
@@ -166,10 +165,8 @@ class Watch:
             self.captured.set()
             return
         detection = self._detector.update(now_s, (*local, *remote))
-        if detection.kind == "healthy":
-            self._armed, self.hung = True, False
-        elif detection.kind == "hung" and self._armed and not failure:
-            self._armed, self.hung = False, True
+        self.hung = detection.kind is Kind.HUNG
+        if detection.fresh and not failure:
             self._run_incident(detection.sentence, local, remote, hang=True)
 
     def _remote_failure(self) -> str:

@@ -1,0 +1,151 @@
+"""`torchrun X` means the same as `relkit launch X`, and the script's options stay the script's."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from torch.distributed.run import get_args_parser
+
+from relkit.commands.launch import _OWN
+from relkit.errors import UsageProblem
+from relkit.launch.options import check, split
+
+TORCHRUN_LINES = [
+    ["train.py"],
+    ["--nproc-per-node", "4", "train.py"],
+    ["--nproc_per_node=4", "train.py", "--lr", "1e-4"],
+    ["--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=h:29400", "train.py"],
+    ["--nnodes", "2", "--node-rank", "1", "--master-addr", "h", "--master-port", "1234", "t.py"],
+    ["--standalone", "--nproc-per-node=gpu", "t.py"],
+    ["--max-restarts=3", "--monitor-interval", "0.5", "--start-method", "fork", "t.py"],
+    ["-m", "package.module", "--flag"],
+    ["--module", "package.module"],
+    ["--no-python", "/bin/echo", "hello"],
+    ["--run-path", "/abs/train.py"],
+    ["--log-dir", "/tmp/logs", "-r", "3", "-t", "0:1,1:2", "t.py"],
+    ["--redirects", "1", "--tee=3", "--local-ranks-filter=0,1", "t.py"],
+    ["--role", "actor", "--rdzv-id", "job7", "--rdzv-conf", "timeout=9,join_timeout=3", "t.py"],
+    ["--local-addr", "10.0.0.1", "--event-log-handler", "null", "t.py"],
+    ["--nproc-per-node", "2", "t.py", "--nproc-per-node", "9", "--", "-x"],
+]
+
+
+@pytest.mark.parametrize("line", TORCHRUN_LINES, ids=" ".join)
+@pytest.mark.parametrize("own", [[], ["--hang-timeout=10", "--on-hang", "abort", "--no-hook"]])
+def test_equal_to_torchrun(line: list[str], own: list[str]) -> None:
+    assert split([*own, *line], _OWN).torchrun == get_args_parser().parse_args(line)
+
+
+def test_every_torchrun_option_is_accepted() -> None:
+    values: dict[str, str] = {"--nproc-per-node": "3", "--signals-to-handle": "SIGTERM"}
+    for action in get_args_parser()._actions:
+        if not action.option_strings or action.dest == "help":
+            continue
+        for flag in action.option_strings:
+            line = [flag] if action.nargs == 0 else [flag, _value(action, values.get(flag, "1"))]
+            expected = get_args_parser().parse_args([*line, "t.py"])
+            assert split([*line, "t.py"], _OWN).torchrun == expected, flag
+
+
+def _value(action: argparse.Action, usual: str) -> str:
+    return str(next(iter(action.choices))) if action.choices else usual
+
+
+def test_own_options_in_any_place_before_the_script() -> None:
+    line = ["--hang-timeout", "7", "--nproc-per-node", "2", "--on_hang=abort", "t.py", "--lr", "1"]
+    found = split(line, _OWN)
+    assert found.own == ("--hang-timeout=7", "--on-hang=abort")
+    assert found.torchrun.training_script == "t.py"
+    assert found.torchrun.training_script_args == ["--lr", "1"]
+
+
+def test_after_the_script_all_is_the_scripts() -> None:
+    line = ["--hang-timeout=5", "t.py", "--hang-timeout", "60", "--no-hook", "--help"]
+    found = split(line, _OWN)
+    assert found.own == ("--hang-timeout=5",)
+    assert not found.wants_help
+    assert found.torchrun.training_script_args == ["--hang-timeout", "60", "--no-hook", "--help"]
+
+
+def test_repeated_options() -> None:
+    line = ["--inject", "a", "--hang-timeout=1", "--inject=b", "--hang-timeout=2", "t.py"]
+    assert split(line, _OWN).own == ("--hang-timeout=2", "--inject=a", "--inject=b")
+
+
+def test_a_value_that_looks_like_an_option_of_ours() -> None:
+    found = split(["--role", "hang-timeout", "--tee=3", "t.py"], _OWN)
+    assert found.own == ()
+    assert found.torchrun.role == "hang-timeout"
+
+
+@pytest.mark.parametrize("line", [["-h"], ["--nproc-per-node", "2", "--help"], ["--help", "t.py"]])
+def test_help_is_noticed(line: list[str]) -> None:
+    assert split(line, _OWN).wants_help
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        [],
+        ["--nproc-per-node", "2"],
+        ["--nproc-per-node"],
+        ["--no-such-option", "t.py"],
+        ["--start-method", "teleport", "t.py"],
+        ["--max-restarts", "many", "t.py"],
+        ["--no-hook=1", "t.py"],
+    ],
+)
+def test_bad_lines_are_usage_problems(line: list[str]) -> None:
+    with pytest.raises(UsageProblem):
+        split(line, _OWN)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--nnodes", "two", "t.py"],
+        ["--nnodes", "0", "t.py"],
+        ["--nnodes", "3:2", "t.py"],
+        ["--nnodes", "2:", "t.py"],
+        ["--max-restarts=-1", "t.py"],
+        ["--nproc-per-node=0", "t.py"],
+        ["--nproc-per-node=-2", "t.py"],
+        ["-m", "--no-python", "t.py"],
+        ["--nnodes", "2", "t.py"],
+        ["--nnodes", "2", "--node-rank", "1", "t.py"],
+        ["--nnodes", "2", "--master-port", "1234", "t.py"],
+        ["--nnodes", "1:2", "--rdzv-backend", "c10d", "t.py"],
+        ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", ":29400", "t.py"],
+        ["--nnodes", "2", "t.py", "--master-addr", "h"],
+    ],
+    ids=" ".join,
+)
+def test_refused_before_torch_starts(line: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PET_MASTER_ADDR", raising=False)
+    with pytest.raises(UsageProblem) as caught:
+        check(split(line, _OWN).torchrun, line)
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["t.py"],
+        ["--nnodes", "2", "--master-addr", "127.0.0.1", "t.py"],
+        ["--nnodes", "2", "--master_addr=h", "--node-rank", "1", "t.py"],
+        ["--nnodes", "2", "--rdzv-endpoint", "h", "t.py"],
+        ["--nnodes", "1:8", "--rdzv-backend", "c10d", "--rdzv-endpoint", "h:1", "t.py"],
+        ["--nnodes", "1:2", "--standalone", "t.py"],
+        ["--nproc-per-node", "auto", "t.py"],
+    ],
+    ids=" ".join,
+)
+def test_accepted(line: list[str]) -> None:
+    check(split(line, _OWN).torchrun, line)
+
+
+def test_a_master_from_the_environment_is_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_MASTER_ADDR", "h")
+    line = ["--nnodes", "2", "t.py"]
+    check(split(line, _OWN).torchrun, line)
