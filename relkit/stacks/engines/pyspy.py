@@ -54,10 +54,13 @@ class PySpyEngine:
             raise CaptureFailed(f"py-spy: no answer within {timeout_s:.1f} s")
         if result.returncode != 0:
             raise CaptureFailed(explain("py-spy", target.pid, result.stderr))
-        return tuple(
-            replace(thread, frames=tuple(item.frame for item in frames))
-            for thread, frames in parse(result.stdout)
-        )
+        threads = []
+        for thread, frames in parse(result.stdout):
+            # A program that never imports threading has no names; its only thread is the main one.
+            default = "MainThread" if thread.os_thread_id == target.pid else ""
+            stack = tuple(item.frame for item in frames)
+            threads.append(replace(thread, name=thread.name or default, frames=stack))
+        return tuple(threads)
 
     def python(self, target: Target, timeout_s: float) -> EngineResult:
         """Python stacks of all Python threads; the target never stops.

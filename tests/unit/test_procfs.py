@@ -1,0 +1,133 @@
+"""/proc as it is for this very process, and for processes that do not exist."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from relkit.stacks import procfs
+
+_NO_PID = 2**22 + 1
+
+
+def test_own_threads_with_names_and_states() -> None:
+    gate = threading.Event()
+    worker = threading.Thread(target=gate.wait)
+    worker.start()
+    try:
+        facts = {thread.os_thread_id: thread for thread in procfs.threads(os.getpid())}
+    finally:
+        gate.set()
+        worker.join()
+    assert os.getpid() in facts
+    assert worker.native_id in facts
+    me = facts[threading.get_native_id()]
+    assert me.state == "R"
+    assert me.cpu_s > 0
+    assert me.caught & 1 << (signal.SIGINT - 1)
+    assert not me.stop_pending
+
+
+def test_a_sleeping_thread_does_not_move_and_a_woken_one_does() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys\nfor line in sys.stdin: print(line, flush=True)"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"1\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        end = time.monotonic() + 10
+        while procfs.moves(child.pid)[child.pid][0] != "S" and time.monotonic() < end:
+            time.sleep(0.001)
+        before = procfs.moves(child.pid)
+        assert procfs.moves(child.pid) == before
+        child.stdin.write(b"2\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        assert procfs.moves(child.pid) != before
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_stop_and_its_end_are_seen() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        assert procfs.process_state(child.pid) == "T (stopped)"
+    finally:
+        child.kill()
+        child.wait()
+    assert procfs.process_state(child.pid) == procfs.GONE
+
+
+def test_identity_survives_odd_names_and_tells_reused_pids_apart() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "open('/proc/self/comm','w').write('a) S (b'); input()"],
+        stdin=subprocess.PIPE,
+    )
+    try:
+        ticks = procfs.start_ticks(child.pid)
+        assert ticks > 0
+        assert procfs.is_same_process(child.pid, ticks)
+        assert procfs.is_same_process(child.pid, 0)
+        assert not procfs.is_same_process(child.pid, ticks + 1)
+        assert procfs.parent(child.pid) == os.getpid()
+        assert child.pid in procfs.children(os.getpid())
+        assert child.pid in procfs.descendants(os.getpid())
+    finally:
+        child.kill()
+        child.communicate()
+    assert not procfs.is_same_process(child.pid, ticks)
+
+
+def test_a_zombie_is_not_alive() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert procfs.process_state(child.pid) == "Z (zombie)"
+        assert not procfs.is_same_process(child.pid, 0)
+    finally:
+        child.wait()
+
+
+def test_ranks_from_the_environment() -> None:
+    environment = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "OTHER": "x"}
+    child = subprocess.Popen(["sleep", "60"], env=environment | {"PATH": os.environ["PATH"]})
+    try:
+        found = procfs.rank_environment(child.pid, timeout_s=5)
+    finally:
+        child.kill()
+        child.wait()
+    assert found == {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
+
+
+def test_no_such_process_is_empty_everywhere() -> None:
+    assert procfs.threads(_NO_PID) == ()
+    assert procfs.process_state(_NO_PID) == procfs.GONE
+    assert procfs.start_ticks(_NO_PID) == 0
+    assert procfs.cpu_s(_NO_PID) == 0.0
+    assert procfs.children(_NO_PID) == ()
+    assert procfs.parent(_NO_PID) == 0
+    assert procfs.moves(_NO_PID) == {}
+    assert procfs.tracer(_NO_PID) == 0
+    assert procfs.rank_environment(_NO_PID) == {}
+    assert not procfs.is_same_process(_NO_PID, 0)
+
+
+def test_a_read_that_blocks_is_left_behind() -> None:
+    reader, writer = os.pipe()
+    try:
+        assert procfs.read_within(f"/proc/self/fd/{reader}", 0.05) is None
+    finally:
+        os.close(writer)
+        os.close(reader)

@@ -1,0 +1,35 @@
+"""What threads are for."""
+
+from __future__ import annotations
+
+import pytest
+
+from relkit.stacks.model import Frame, Role
+from relkit.stacks.roles import role_of
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "role"),
+    [
+        ("pt_autograd_0", "", Role.AUTOGRAD),
+        ("python", "torch::autograd::Engine::thread_init", Role.AUTOGRAD),
+        ("pt_gloo_runloop", "", Role.COMMUNICATION),
+        ("python", "c10d::ProcessGroupGloo::runLoop", Role.COMMUNICATION),
+        ("python", "gloo::transport::tcp::Loop::run", Role.COMMUNICATION),
+        ("pt_nccl_watchdg", "", Role.WATCHDOG),
+        ("python", "c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop", Role.WATCHDOG),
+        ("Thread-1 (_pin_memory_loop)", "", Role.LOADER),
+        ("QueueFeederThread", "", Role.LOADER),
+        ("python", "gomp_thread_start", Role.COMPUTE),
+        ("python", "blas_thread_server", Role.COMPUTE),
+        ("beat", "beat", Role.OTHER),
+        ("", "", Role.OTHER),
+    ],
+)
+def test_role_by_name_then_by_frame(name: str, function: str, role: Role) -> None:
+    assert role_of(name, (Frame("clone3", ""), Frame(function, ""))) is role
+
+
+def test_the_main_thread_is_main_whatever_it_does() -> None:
+    frames = (Frame("gloo::transport::tcp::Loop::run", ""),)
+    assert role_of("pt_gloo_runloop", frames, is_main=True) is Role.MAIN
