@@ -21,6 +21,7 @@ FORMAT_VERSION = 1
 MAX_FILE_BYTES = 64 << 20
 MAX_THREADS = 65_536
 MAX_FRAMES = 65_536
+MAX_TEXTS = 4096
 
 SUFFIX = ".stacktrace"
 _NAME = re.compile(r"(\d{5,10})-(\d{5,10})\.stacktrace", re.ASCII)
@@ -250,6 +251,8 @@ class _Facts:
                     self.notes.append(text)
                 else:
                     self.texts[number] = text
+                if max(len(self.engines), len(self.notes)) > MAX_TEXTS:
+                    raise wire.WireError(f"more than {MAX_TEXTS} notes")
 
 
 def _identity(name: str, has_rank: bool, rank: int, facts: _Facts) -> tuple[int, int]:

@@ -81,13 +81,23 @@ def _insert(root: _Node, path: Path, order: list[_Node]) -> None:
         node.sets.append(path.ranks)
 
 
-def _union(sets: list[RankSet], present: RankSet) -> RankSet:
-    """The union; one of the given objects where it equals it, so that equal sets are shared."""
-    different = list({id(ranks.intervals): ranks for ranks in sets}.values())
-    if len(different) == 1:
-        return different[0]
-    union = RankSet.from_intervals(chain.from_iterable(ranks.intervals for ranks in different))
-    return next((ranks for ranks in (present, *different) if ranks == union), union)
+class _Unions:
+    """Unions of rank sets, each made once; equal sets of a tree are one object."""
+
+    def __init__(self, present: RankSet) -> None:
+        self._present = present
+        # By identity: the sets can be large, and the values keep them alive.
+        self._made: dict[frozenset[int], tuple[list[RankSet], RankSet]] = {}
+
+    def of(self, sets: list[RankSet]) -> RankSet:
+        if len(sets) == 1:
+            return sets[0]
+        key = frozenset(id(ranks) for ranks in sets)
+        if key not in self._made:
+            union = RankSet.from_intervals(chain.from_iterable(s.intervals for s in sets))
+            same = (ranks for ranks in (self._present, *sets) if ranks == union)
+            self._made[key] = sets, next(same, union)
+        return self._made[key][1]
 
 
 def build_tree(
@@ -116,13 +126,14 @@ def build_tree(
     for path in paths:
         _insert(root, path, order)
     built: dict[int, TreeNode] = {}
+    unions = _Unions(present)
     # Parents stand before their children in `order`, so reversed it is a bottom-up pass.
     for node in reversed(order):
         children = tuple(built.pop(id(node.children[key])) for key in sorted(node.children))
         built[id(node)] = TreeNode(
             func=node.func,
             source=node.source,
-            ranks=_union([*node.sets, *(child.ranks for child in children)], present),
+            ranks=unions.of([*node.sets, *(child.ranks for child in children)]),
             threads=node.threads,
             ends=node.ends,
             children=children,

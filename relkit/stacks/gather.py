@@ -7,7 +7,8 @@ and not with that of ranks, and two gatherings add up to the same one in any ord
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from relkit.ranks import RankSet
@@ -26,18 +27,24 @@ class Tally:
     __slots__ = ("_highs", "_lows", "names", "threads")
 
     def __init__(self) -> None:
-        self._lows: list[int] = []
-        self._highs: list[int] = []
+        # Arrays, because every second of 100,000 ranks is 50,000 intervals.
+        self._lows = array("i")
+        self._highs = array("i")
         self.threads = 0
         self.names: list[str] = []
 
-    def add_interval(self, low: int, high: int) -> None:
-        """Take in ranks low..high; cheap where they follow or repeat the newest ones."""
-        if self._highs and self._lows[-1] <= low <= self._highs[-1] + 1:
-            self._highs[-1] = max(self._highs[-1], high)
+    def add_rank(self, rank: int) -> None:
+        """Take in one rank; cheap where it follows or repeats the newest one."""
+        if self._highs and self._lows[-1] <= rank <= self._highs[-1] + 1:
+            self._highs[-1] = max(self._highs[-1], rank)
         else:
-            self._lows.append(low)
-            self._highs.append(high)
+            self._lows.append(rank)
+            self._highs.append(rank)
+
+    def add_intervals(self, flat: Sequence[int]) -> None:
+        """Take in inclusive intervals: low, high, low, high, ..."""
+        self._lows.extend(flat[0::2])
+        self._highs.extend(flat[1::2])
 
     def add_names(self, names: Iterable[str]) -> None:
         """Keep the alphabetically first names: the same eight for any order of adding."""
@@ -45,9 +52,19 @@ class Tally:
         if new:
             self.names = heapq.nsmallest(MAX_NAMES, new.union(self.names))
 
-    def ranks(self) -> RankSet:
-        """The ranks taken in."""
-        return RankSet.from_intervals(zip(self._lows, self._highs, strict=True))
+    def ranks(self, known: dict[bytes, RankSet] | None = None) -> RankSet:
+        """The ranks taken in.
+
+        Args:
+            known: sets made before; tallies of the same ranks then share one.
+        """
+        key = self._lows.tobytes() + self._highs.tobytes()
+        ranks = None if known is None else known.get(key)
+        if ranks is None:
+            ranks = RankSet.from_intervals(zip(self._lows, self._highs, strict=True))
+            if known is not None:
+                known[key] = ranks
+        return ranks
 
 
 def _bare(frames: Frames) -> Frames:
@@ -107,16 +124,16 @@ class Gathered:
     def add(self, dump: RankDump) -> None:
         """Take in one rank."""
         rank = dump.rank
-        self.state(dump.process_state).add_interval(rank, rank)
+        self.state(dump.process_state).add_rank(rank)
         for note in dump.notes:
-            self.note(note).add_interval(rank, rank)
+            self.note(note).add_rank(rank)
         for native, python in pair_threads(dump):
             tally = self.thread(
                 None if native is None else self.number(native.frames),
                 None if python is None else self.number(python.frames),
                 pair_role(native.role if native else None, python.role if python else None),
             )
-            tally.add_interval(rank, rank)
+            tally.add_rank(rank)
             tally.threads += 1
             tally.add_names(thread.name for thread in (native, python) if thread is not None)
 

@@ -87,8 +87,9 @@ def _finish(
     native: list[forest.Path] = []
     python: list[forest.Path] = []
     mixed: list[forest.Path] = []
+    known: dict[bytes, RankSet] = {}
     for native_frames, python_frames, role, tally in gathered.threads():
-        ranks, names = tally.ranks(), tuple(tally.names)
+        ranks, names = tally.ranks(known), tuple(tally.names)
         if native_frames is not None:
             native.append(forest.Path(native_frames, ranks, tally.threads, names))
         if python_frames is not None:
@@ -96,7 +97,7 @@ def _finish(
         joined = (*join_frames(native_frames or (), python_frames or ()), role_frame(role))
         mixed.append(forest.Path(joined, ranks, tally.threads, names))
     present = gathered.present()
-    states = [(text, tally.ranks()) for text, tally in gathered.states.items()]
+    states = [(text, tally.ranks(known)) for text, tally in gathered.states.items()]
 
     def tree(view: str, paths: list[forest.Path]) -> StackTree:
         return forest.build_tree(view, world_size, present, states, paths)

@@ -1,0 +1,52 @@
+/* The interface that relkit/stacks/native_merge.py loads. No function keeps a pointer it is given,
+ * and none may be called on one context from two threads at a time. */
+#ifndef RELKIT_MERGE_H
+#define RELKIT_MERGE_H
+
+#include "context.h"
+
+#define RKM_EXPORT __attribute__((visibility("default")))
+
+enum { RKM_ABI = 1 };
+
+/* One distinct thing and who has it; pointers are valid until the next rkm_read or rkm_add. */
+struct rkm_item {
+    uint32_t kind;   /* enum tally_kind */
+    uint32_t role;   /* of TALLY_THREAD */
+    uint32_t first;  /* native stack, or the text of a state or note */
+    uint32_t second; /* Python stack; UINT32_MAX for none */
+    uint64_t threads;
+    uint64_t interval_count;
+    const int32_t *intervals; /* inclusive (low, high) pairs */
+    uint32_t name_count;
+    uint32_t names[TALLY_NAMES];
+};
+
+enum rkm_table { RKM_TEXTS = 0, RKM_STACKS = 1 };
+
+/* The version of this interface, RKM_ABI. */
+RKM_EXPORT uint32_t rkm_abi(void);
+
+/* An empty context that allocates at most `budget_bytes`; NULL where even that fails. */
+RKM_EXPORT struct merge_context *rkm_new(uint64_t budget_bytes);
+
+RKM_EXPORT void rkm_free(struct merge_context *context);
+
+/* Read `count` files of an open folder. `names`: base names, each ended by a NUL. */
+RKM_EXPORT void rkm_read(struct merge_context *context, int folder, const char *names,
+                         uint32_t count, struct merge_head *heads);
+
+/* The same for bytes in memory; returns the status. */
+RKM_EXPORT int32_t rkm_add(struct merge_context *context, const uint8_t *data, uint64_t size,
+                           const char *name, struct merge_head *head);
+
+/* Number of distinct things, and one of them. */
+RKM_EXPORT uint32_t rkm_item_count(const struct merge_context *context);
+RKM_EXPORT void rkm_item(const struct merge_context *context, uint32_t index,
+                         struct rkm_item *item);
+
+/* One distinct text or stack; returns its bytes, or NULL where there is no such number. */
+RKM_EXPORT const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table,
+                                    uint32_t number, uint32_t *size);
+
+#endif

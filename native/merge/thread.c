@@ -1,0 +1,199 @@
+#include "thread.h"
+
+#include <string.h>
+
+/* Field numbers that differ between native and Python threads. */
+struct layout {
+    uint32_t lwp;
+    uint32_t name;
+    uint32_t frames;
+    uint32_t last_number; /* fields 1..last_number that are not the name are varints */
+    uint32_t frame_module;
+};
+
+static const struct layout LAYOUTS[2] = {
+    [NATIVE] = {.lwp = 1, .name = 2, .frames = 3, .last_number = 1, .frame_module = 1002},
+    [PYTHON] = {.lwp = 4, .name = 3, .frames = 7, .last_number = 6, .frame_module = 3},
+};
+
+static const char *const ROLES[ROLE_COUNT] = {"main",    "autograd", "communication", "loader",
+                                              "compute", "watchdog", "other"};
+
+struct span {
+    const uint8_t *data;
+    size_t size;
+};
+
+static uint8_t role_number(struct span text) {
+    if (text.size == 0) {
+        return ROLE_UNSET;
+    }
+    for (uint8_t role = 0; role < ROLE_COUNT; role++) {
+        if (strlen(ROLES[role]) == text.size && memcmp(ROLES[role], text.data, text.size) == 0) {
+            return role;
+        }
+    }
+    return ROLE_OTHER;
+}
+
+static bool append(struct merge_context *context, size_t *used, struct span text) {
+    uint32_t size = (uint32_t)text.size;
+    void *buffer = context->canonical;
+    bool grown = memory_grow(&context->memory, &buffer, &context->canonical_capacity,
+                             *used + sizeof size + text.size, 1);
+    context->canonical = buffer;
+    if (!grown) {
+        return false;
+    }
+    memcpy(context->canonical + *used, &size, sizeof size);
+    *used += sizeof size;
+    if (text.size > 0) {
+        memcpy(context->canonical + *used, text.data, text.size);
+        *used += text.size;
+    }
+    return true;
+}
+
+static enum merge_status read_frame(struct merge_context *context, struct wire_cursor cursor,
+                                    const struct layout *layout, size_t *used) {
+    struct span func = {NULL, 0};
+    struct span source = {NULL, 0};
+    struct wire_field field;
+    enum wire_result result;
+    while ((result = wire_next(&cursor, &field)) == WIRE_FIELD) {
+        uint32_t number = field.number;
+        if (number <= 3 || number == 1000 || number == layout->frame_module) {
+            if (field.wire != WIRE_BYTES) {
+                return MERGE_MALFORMED;
+            }
+            if (number == 1) {
+                func = (struct span){field.data, field.size};
+            } else if (number == 2) {
+                source = (struct span){field.data, field.size};
+            }
+        } else if (number == 1001 && field.wire != WIRE_VARINT) {
+            return MERGE_MALFORMED;
+        }
+    }
+    if (result == WIRE_BAD) {
+        return MERGE_MALFORMED;
+    }
+    return append(context, used, func) && append(context, used, source) ? MERGE_OK
+                                                                        : MERGE_OUT_OF_MEMORY;
+}
+
+/* Remember what a tail means. Where there is no room it is parsed again the next time. */
+static void keep_tail(struct merge_context *context, struct tail_table *tails, uint64_t hash,
+                      struct span tail, uint32_t stack) {
+    size_t cost = tail.size + sizeof(struct intern_entry) + 4 * sizeof(uint32_t);
+    if (cost > context->tail_room) {
+        return;
+    }
+    void *stacks = tails->stacks;
+    bool grown = memory_grow(&context->memory, &stacks, &tails->capacity,
+                             (size_t)tails->bytes.count + 1, sizeof *tails->stacks);
+    tails->stacks = stacks;
+    if (!grown) {
+        return;
+    }
+    uint32_t number = intern_add(&tails->bytes, &context->memory, hash, tail.data, tail.size);
+    if (number != INTERN_NONE) {
+        tails->stacks[number] = stack;
+        context->tail_room -= cost;
+    }
+}
+
+/* Everything of a thread message but its frames. False: a known field of the wrong type. */
+static bool read_field(const struct wire_field *field, const struct layout *layout,
+                       struct dump_thread *thread, struct span *name, struct span *role,
+                       bool *known) {
+    uint32_t number = field->number;
+    *known = true;
+    if (number == layout->name || (number >= 1000 && number <= 1002)) {
+        if (field->wire != WIRE_BYTES) {
+            return false;
+        }
+        if (number == layout->name) {
+            *name = (struct span){field->data, field->size};
+        } else if (number == 1000) {
+            *role = (struct span){field->data, field->size};
+        }
+    } else if (number <= layout->last_number) {
+        if (field->wire != WIRE_VARINT) {
+            return false;
+        }
+        if (number == layout->lwp) {
+            thread->lwp = (uint32_t)field->value;
+        }
+    } else {
+        *known = false;
+    }
+    return true;
+}
+
+enum merge_status thread_read(struct merge_context *context, struct wire_cursor cursor,
+                              int language, struct dump_thread *thread) {
+    const struct layout *layout = &LAYOUTS[language];
+    struct tail_table *tails = &context->tails[language];
+    struct span name = {NULL, 0};
+    struct span role = {NULL, 0};
+    struct span tail = {NULL, 0};
+    uint64_t hash = 0;
+    size_t frames = 0;
+    size_t used = 0;
+    bool only_frames = true;
+    uint32_t stack = INTERN_NONE;
+
+    *thread = (struct dump_thread){.stack = INTERN_NONE};
+    for (;;) {
+        const uint8_t *start = cursor.at;
+        struct wire_field field;
+        enum wire_result result = wire_next(&cursor, &field);
+        if (result == WIRE_END) {
+            break;
+        }
+        if (result == WIRE_BAD) {
+            return MERGE_MALFORMED;
+        }
+        if (field.number != layout->frames) {
+            bool known;
+            if (!read_field(&field, layout, thread, &name, &role, &known)) {
+                return MERGE_MALFORMED;
+            }
+            only_frames = only_frames && (!known || tail.data == NULL);
+            continue;
+        }
+        if (field.wire != WIRE_BYTES) {
+            return MERGE_MALFORMED;
+        }
+        if (tail.data == NULL) {
+            tail = (struct span){start, (size_t)(cursor.end - start)};
+            hash = intern_hash(tails->bytes.seed, tail.data, tail.size);
+            uint32_t seen = intern_find(&tails->bytes, hash, tail.data, tail.size);
+            if (seen != INTERN_NONE) {
+                stack = tails->stacks[seen];
+                break;
+            }
+        }
+        if (++frames > MAX_FRAMES) {
+            return MERGE_MALFORMED;
+        }
+        enum merge_status status = read_frame(context, wire_message(&field), layout, &used);
+        if (status != MERGE_OK) {
+            return status;
+        }
+    }
+    if (stack == INTERN_NONE) {
+        stack = intern(&context->stacks, &context->memory, context->canonical, used);
+        if (stack == INTERN_NONE) {
+            return MERGE_OUT_OF_MEMORY;
+        }
+        if (tail.data != NULL && only_frames) {
+            keep_tail(context, tails, hash, tail, stack);
+        }
+    }
+    thread->stack = stack;
+    thread->role = role_number(role);
+    thread->name = intern(&context->texts, &context->memory, name.data, name.size);
+    return thread->name == INTERN_NONE ? MERGE_OUT_OF_MEMORY : MERGE_OK;
+}
