@@ -8,19 +8,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
+from relkit.hook.model import HookState
 from relkit.stacks import procfs
 from relkit.stacks.engines.base import EngineResult, NativeEngine, Target
+from relkit.stacks.engines.hook_engine import HookEngine, hook_state
 from relkit.stacks.engines.pyspy import PySpyEngine
 from relkit.stacks.engines.pyspy_native import PySpyNativeEngine
 from relkit.stacks.engines.pystack import PystackEngine
 from relkit.stacks.model import RankDump, Role, ThreadStack
 from relkit.stacks.roles import role_of
-
-if TYPE_CHECKING:
-    from relkit.stacks.engines.hook_engine import RawStacks
 
 _WORKERS = 16
 _HOOK_TIMEOUT_S = 0.5
@@ -37,7 +35,6 @@ class _Work:
     state: str = procfs.GONE
     facts: dict[int, procfs.ThreadFacts] = field(default_factory=dict)
     hook_json: str = ""
-    raw: RawStacks | None = None
     results: list[EngineResult] = field(default_factory=list)
     python: tuple[ThreadStack, ...] = ()
     native: tuple[ThreadStack, ...] = ()
@@ -69,20 +66,27 @@ def _with_facts(work: _Work, threads: Sequence[ThreadStack]) -> tuple[ThreadStac
     return tuple(sorted(filled, key=lambda t: (t.role is not Role.MAIN, t.os_thread_id)))
 
 
-def _look_with_hook(work: _Work, deadline: float) -> None:
-    if work.target.hook_file is None:
-        return
-    from relkit.stacks.engines.hook_engine import HookEngine, hook_state
-
-    try:
-        state = hook_state(work.target)
-        if state is None:
-            return
+def _recorder(work: _Work) -> HookState | None:
+    """The recorder's state, kept in the dump; it is there for a dead process, too."""
+    state = hook_state(work.target)
+    if state is not None:
         work.hook_json = json.dumps(state.to_json(), separators=(",", ":"))
+    return state
+
+
+def _look_with_hook(work: _Work, deadline: float, alive: bool) -> None:
+    try:
+        state = _recorder(work)
+        if state is None or not alive:
+            return
         timeout_s = min(_HOOK_TIMEOUT_S, max(_SHORTEST_S, deadline - time.monotonic()))
-        work.raw = HookEngine().raw(work.target, state, timeout_s)
+        found = HookEngine().native(work.target, timeout_s)
     except (RelkitError, OSError) as error:
         work.notes.append(str(error))
+        return
+    work.native = found.threads
+    work.results.append(found)
+    work.notes += found.notes
 
 
 def _look_with_pyspy(work: _Work, deadline: float) -> None:
@@ -120,42 +124,20 @@ def _capture(work: _Work, deadline: float, native_fallback: bool) -> None:
     work.captured_unix_ns = time.time_ns()
     if not procfs.is_same_process(target.pid, target.start_ticks):
         work.notes.append(f"process {target.pid} has ended")
-        # A dead process's recorder is still there, and says what it was doing.
-        _read_dead(work)
+        _look_with_hook(work, deadline, alive=False)
         return
     work.state = procfs.process_state(target.pid)
     work.facts = {facts.os_thread_id: facts for facts in procfs.threads(target.pid)}
-    _look_with_hook(work, deadline)
+    _look_with_hook(work, deadline, alive=True)
     _look_with_pyspy(work, deadline)
-    if native_fallback and work.raw is None:
+    if native_fallback and not work.native:
         _look_with_fallbacks(work, deadline)
     if not procfs.is_same_process(target.pid, target.start_ticks):
         work.notes.append(f"process {target.pid} ended while it was being read")
 
 
-def _read_dead(work: _Work) -> None:
-    if work.target.hook_file is None:
-        return
-    from relkit.stacks.engines.hook_engine import hook_state
-
-    try:
-        state = hook_state(work.target)
-    except (RelkitError, OSError) as error:
-        work.notes.append(str(error))
-        return
-    if state is not None:
-        work.hook_json = json.dumps(state.to_json(), separators=(",", ":"))
-
-
 def _finished(work: _Work) -> RankDump:
     target = work.target
-    if work.raw is not None:
-        from relkit.stacks.engines.hook_engine import HookEngine
-
-        named = HookEngine().named(target, work.raw)
-        work.native = named.threads
-        work.results.insert(0, named)
-        work.notes += named.notes
     return RankDump(
         rank=target.rank,
         world_size=target.world_size,

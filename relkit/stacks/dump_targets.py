@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,10 +19,23 @@ def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isdigit() else -1
 
 
+def _job_folders(job_id: str) -> tuple[Path, ...]:
+    """Where the launcher may have put a job's recorder files: shared memory, else temporary."""
+    shared = job_dir(job_id)
+    return shared, Path(tempfile.gettempdir()) / shared.parent.name / job_id
+
+
 def _hook_file(pid: int) -> Path | None:
     """The recorder's file of a process, whichever job it belongs to."""
-    found = sorted(job_dir("any").parent.glob(f"*/{pid}.rkhook"))
-    return found[-1] if found else None
+    for folder in _job_folders("any"):
+        for path in sorted(folder.parent.glob(f"*/{pid}.rkhook")):
+            try:
+                state = read_state(path)
+            except RelkitError:
+                continue
+            if procfs.is_same_process(pid, state.start_ticks):
+                return path
+    return None
 
 
 def targets_of_pids(pids: Sequence[int]) -> tuple[Target, ...]:
@@ -65,9 +79,9 @@ def targets_of_job(job_id: str) -> tuple[Target, ...]:
     Raises:
         NoSuchProcess: no rank of that job has left a recorder's file here.
     """
-    folder = job_dir(job_id)
     states: list[tuple[HookState, Path]] = []
-    for path in state_files(folder) if folder.is_dir() else ():
+    files = [p for f in _job_folders(job_id) if f.is_dir() for p in state_files(f)]
+    for path in files:
         try:
             states.append((read_state(path), path))
         except RelkitError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from relkit.errors import CaptureFailed
 from relkit.hook.capture import NativeCapture, capture_native
@@ -15,18 +14,6 @@ from relkit.stacks.model import ThreadStack
 from relkit.stacks.symbolise import shared
 
 FREEZE_LIMIT_S = 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class RawStacks:
-    """Addresses of one process, before they have names.
-
-    Args:
-        capture: what the threads wrote; state: the recorder at that moment.
-    """
-
-    capture: NativeCapture
-    state: HookState
 
 
 def hook_state(target: Target) -> HookState | None:
@@ -49,26 +36,20 @@ class HookEngine:
 
     name = "hook"
 
-    def raw(self, target: Target, state: HookState, timeout_s: float) -> RawStacks:
-        """Ask every thread for its stack.
+    def native(self, target: Target, timeout_s: float) -> EngineResult:
+        """Native stacks of all threads that could answer.
 
         Args:
-            target: the process; its hook_file must be set.
-            state: its recorder, for the signal to use.
-            timeout_s: how long to wait for threads that do not answer, s.
+            target: the process; timeout_s: how long to wait for its threads, s.
 
         Raises:
-            CaptureFailed: the hook cannot capture; the message says why.
+            CaptureFailed: the hook is not loaded or cannot capture; the message says why.
+            RelkitError: its file is damaged.
         """
-        if target.hook_file is None or not state.capture_signal:
-            raise CaptureFailed(
-                "hook: no free real-time signal in the process, so no native stacks"
-            )
-        return RawStacks(capture_native(target.hook_file, state, timeout_s), state)
-
-    def named(self, target: Target, raw: RawStacks) -> EngineResult:
-        """The raw stacks with names."""
-        capture = raw.capture
+        state = hook_state(target)
+        if state is None or target.hook_file is None:
+            raise CaptureFailed(f"hook: not loaded in process {target.pid}")
+        capture = capture_native(target.hook_file, state, timeout_s)
         frames = shared().stacks(
             target.pid, [thread.addresses for thread in capture.threads], target.start_ticks
         )
@@ -77,21 +58,6 @@ class HookEngine:
             for thread, stack in zip(capture.threads, frames, strict=True)
         )
         return EngineResult(self.name, threads, tuple(_notes(capture)), capture.longest_freeze_s)
-
-    def native(self, target: Target, timeout_s: float) -> EngineResult:
-        """Native stacks of all threads that could answer.
-
-        Args:
-            target: the process; timeout_s: how long to wait, s.
-
-        Raises:
-            CaptureFailed: the hook is not loaded or cannot capture; the message says why.
-            RelkitError: its file is damaged.
-        """
-        state = hook_state(target)
-        if state is None:
-            raise CaptureFailed(f"hook: not loaded in process {target.pid}")
-        return self.named(target, self.raw(target, state, timeout_s))
 
 
 def _notes(capture: NativeCapture) -> list[str]:
