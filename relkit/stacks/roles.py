@@ -32,6 +32,11 @@ _BY_FRAME: tuple[tuple[tuple[str, ...], Role], ...] = (
 )  # fmt: skip
 
 
+# Pools whose libraries are often stripped: their file is on the outermost frames all the same.
+_COMPUTE_FILES = ("libgomp", "libiomp", "libomp", "libopenblas", "libtbb", "libmkl")
+_OUTERMOST = 5
+
+
 def role_of(name: str, frames: Iterable[Frame], is_main: bool = False) -> Role:
     """The role of a thread.
 
@@ -46,8 +51,12 @@ def role_of(name: str, frames: Iterable[Frame], is_main: bool = False) -> Role:
     for marks, role in _BY_NAME:
         if any(mark in lowered for mark in marks):
             return role
-    functions = [frame.func for frame in frames]
+    stack = tuple(frames)
+    functions = [frame.func for frame in stack]
     for marks, role in _BY_FRAME:
         if any(mark in function for mark in marks for function in functions):
             return role
+    files = [frame.source.rpartition("/")[2] for frame in stack[-_OUTERMOST:]]
+    if any(name.startswith(_COMPUTE_FILES) for name in files):
+        return Role.COMPUTE
     return Role.OTHER

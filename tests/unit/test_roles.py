@@ -33,3 +33,8 @@ def test_role_by_name_then_by_frame(name: str, function: str, role: Role) -> Non
 def test_the_main_thread_is_main_whatever_it_does() -> None:
     frames = (Frame("gloo::transport::tcp::Loop::run", ""),)
     assert role_of("pt_gloo_runloop", frames, is_main=True) is Role.MAIN
+
+
+def test_a_stripped_pool_is_known_by_its_file() -> None:
+    frames = (Frame("libgomp.so.1+0x1de8c", "/torch/lib/libgomp.so.1"), Frame("clone3", "/libc.so"))
+    assert role_of("python", frames) is Role.COMPUTE
