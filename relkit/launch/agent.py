@@ -67,6 +67,15 @@ class MonitoredAgent(LocalElasticAgent):
     _seen_alive_unix_s: dict[int, float]
     _hung = False
 
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
+        # restarts: new workers then find the addresses of the dead ones in it, and gloo fails to
+        # connect. Forgetting it makes torch create a fresh one for each round.
+        for name in ("_bootstrap_store_info", "_shared_tcp_store_server"):
+            if hasattr(worker_group.spec.rdzv_handler, name):
+                setattr(worker_group.spec.rdzv_handler, name, None)
+        super()._rendezvous(worker_group)
+
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         spec = worker_group.spec
         job_id = spec.rdzv_handler.get_run_id()
