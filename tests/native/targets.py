@@ -64,13 +64,14 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = 10.0) -
         time.sleep(0.002)
 
 
-def settled(pid: int) -> None:
-    """Wait until all threads sleep on a lock and none of them runs any more."""
+def settled(pid: int, *, main_only: bool = False) -> None:
+    """Wait until all threads (or the main one) sleep on a lock and do not run any more."""
 
     def still() -> bool:
-        before = procfs.moves(pid)
-        asleep = all(facts.wchan.startswith("futex") for facts in procfs.threads(pid))
-        return asleep and procfs.moves(pid) == before
+        chosen = [f for f in procfs.threads(pid) if f.os_thread_id == pid or not main_only]
+        asleep = all(facts.wchan.startswith("futex") for facts in chosen)
+        after = procfs.moves(pid)
+        return asleep and all(after.get(f.os_thread_id) == (f.state, f.switches) for f in chosen)
 
     until(still, "asleep on a lock")
 
