@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "capture.h"
 #include "core/recorder.h"
 #include "hooks/hook_rows.h"
 #include "release.h"
 #include "resolve.h"
+
+enum { WAIT_STEP_NS = 50000, WAIT_STEPS = 200 };
 
 _Atomic int rk_awake;
 
@@ -32,7 +35,7 @@ static void after_fork_in_child(void)
     rk_recorder_forget();
     rk_resolve_after_fork();
     rk_release_after_fork();
-    atomic_store(&rk_awake, 0);
+    atomic_store(&rk_awake, RK_ASLEEP);
 }
 
 static void let_the_launcher_look(void)
@@ -68,13 +71,24 @@ static void start(void)
     rk_recorder_start(header);
 }
 
+/* Another thread makes the first hooked call at this very moment. Its set-up takes well under a
+ * millisecond; if that is not so, go on unrecorded rather than wait. */
+static void wait_a_little(void)
+{
+    struct timespec pause = {0, WAIT_STEP_NS};
+    for (int i = 0; i < WAIT_STEPS && atomic_load(&rk_awake) == RK_WAKING; i++)
+        nanosleep(&pause, NULL);
+}
+
 void rk_wake_slowly(void)
 {
-    int asleep = 0;
-    /* Other threads go on unrecorded until this is done, rather than wait for it. */
-    if (!atomic_compare_exchange_strong(&rk_awake, &asleep, 1))
-        return;
     int saved = errno;
-    start();
+    int asleep = RK_ASLEEP;
+    if (atomic_compare_exchange_strong(&rk_awake, &asleep, RK_WAKING)) {
+        start();
+        atomic_store_explicit(&rk_awake, RK_AWAKE, memory_order_release);
+    } else {
+        wait_a_little();
+    }
     errno = saved;
 }

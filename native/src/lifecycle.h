@@ -4,7 +4,9 @@
 
 #include <stdatomic.h>
 
-/* 0 until the first hooked call of this process has been seen. */
+enum rk_awake { RK_ASLEEP, RK_WAKING, RK_AWAKE };
+
+/* Where this process is between its first hooked call and the end of what that sets up. */
 extern _Atomic int rk_awake;
 
 void rk_wake_slowly(void);
@@ -13,7 +15,7 @@ void rk_wake_slowly(void);
  * for the mapping of this library and nothing else. */
 static inline void rk_wake(void)
 {
-    if (__builtin_expect(atomic_load_explicit(&rk_awake, memory_order_acquire) == 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&rk_awake, memory_order_acquire) != RK_AWAKE, 0))
         rk_wake_slowly();
 }
 

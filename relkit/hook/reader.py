@@ -20,8 +20,9 @@ _PLUMBING = 0
 # none that is stuck.
 _TRIES = 16
 
-# Matrix products come by the thousand: they must not push the collectives out of `recent`.
-RECENT_EACH = 64
+# How many operations of each kind and group `recent` holds: matrix products, or a busy group, must
+# not push out what another group did last.
+RECENT_EACH = 32
 
 
 def state_files(job_dir: Path) -> list[Path]:
@@ -147,10 +148,14 @@ def _steady_ring(slot: np.void, finished_after: int) -> Rows:
 
 
 def _newest(ops: Sequence[Op]) -> tuple[Op, ...]:
-    ordered = sorted(ops, key=lambda op: op.end_ns)
-    talk = [op for op in ordered if op.kind in (OpKind.COLLECTIVE, OpKind.P2P)]
-    work = [op for op in ordered if op.kind not in (OpKind.COLLECTIVE, OpKind.P2P)]
-    return tuple(sorted(talk[-RECENT_EACH:] + work[-RECENT_EACH:], key=lambda op: op.end_ns))
+    kept: list[Op] = []
+    room: dict[tuple[OpKind, int], int] = {}
+    for op in sorted(ops, key=lambda op: op.end_ns, reverse=True):
+        shelf = (op.kind, op.communicator)
+        room[shelf] = room.get(shelf, RECENT_EACH) - 1
+        if room[shelf] >= 0:
+            kept.append(op)
+    return tuple(reversed(kept))
 
 
 class _Decoder:

@@ -1,0 +1,324 @@
+/* Tests of the recorder without any preloading; run plain, under ASan and UBSan, and under TSan.
+ *
+ *     recorder_test DIRECTORY        all tests; says which one failed and exits with 1
+ *     recorder_test DIRECTORY loop   records for ever, for a test that kills it in mid-write */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/communicators.h"
+#include "core/recorder.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__, __func__, #condition); \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static const char *directory;
+
+static const struct rk_hook hooks[] = {
+    {.kind = RK_COLLECTIVE, .required = 1, .name = "allreduce", .platform = "test", .symbol = "a"},
+    {.kind = RK_GEMM, .required = 1, .name = "sgemm", .platform = "test", .symbol = "b"},
+};
+
+static struct rk_header *start(void)
+{
+    struct rk_header *header = rk_state_file_create(directory, hooks, 2);
+    CHECK(header != NULL);
+    header->rank = header->local_rank = header->world_size = -1;
+    rk_recorder_start(header);
+    return header;
+}
+
+static void record(uint64_t number, bool fails)
+{
+    RK_SCOPE(scope);
+    if (scope.slot == NULL)
+        return;
+    scope.op.seq = (int64_t)number;
+    scope.op.size_bytes = number * 3;
+    scope.op.flops = number * 7;
+    scope.op.hook = number % 2;
+    rk_begin(&scope);
+    scope.returned = !fails;
+}
+
+static struct rk_op copy_of(const rk_op_words *from)
+{
+    uint64_t words[RK_OP_WORDS];
+    struct rk_op op;
+    for (int i = 0; i < RK_OP_WORDS; i++)
+        words[i] = atomic_load_explicit(&from->word[i], memory_order_acquire);
+    memcpy(&op, words, sizeof op);
+    return op;
+}
+
+/* What a reader may believe: every field of an operation comes from the same number. */
+static void check_whole(const struct rk_op *op)
+{
+    CHECK(op->seq >= 0 && op->size_bytes == (uint64_t)op->seq * 3);
+    CHECK(op->flops == (uint64_t)op->seq * 7 && op->hook == op->seq % 2);
+    CHECK(op->start_ns != 0);
+}
+
+static void test_an_operation_is_recorded(void)
+{
+    struct rk_header *header = start();
+    record(5, false);
+    record(6, true);
+    struct rk_slot *slot = &rk_slots(header)[0];
+    CHECK(header->slots_used == 1 && slot->started == 2 && slot->finished == 2);
+    CHECK(slot->owner == (uint32_t)gettid());
+    struct rk_op first = copy_of(&slot->ring[0]), second = copy_of(&slot->ring[1]);
+    check_whole(&first);
+    CHECK(first.seq == 5 && first.flags == 0 && first.end_ns >= first.start_ns);
+    CHECK(first.tid == (uint32_t)gettid() && first.communicator == -1 && first.peer == -1);
+    CHECK(second.seq == 6 && second.flags == RK_OP_FAILED);
+    CHECK(slot->last_finish_ns == second.end_ns);
+    CHECK(copy_of(&slot->flight).start_ns == 0 && slot->flight_seq % 2 == 0);
+    rk_recorder_forget();
+}
+
+static void test_only_the_outermost_call_counts(void)
+{
+    struct rk_header *header = start();
+    CHECK(!rk_inside());
+    {
+        RK_SCOPE(scope);
+        CHECK(scope.slot != NULL && rk_inside());
+        rk_begin(&scope);
+        record(1, false);
+        CHECK(rk_slots(header)[0].started == 1 && rk_slots(header)[0].finished == 0);
+        CHECK(copy_of(&rk_slots(header)[0].flight).start_ns == scope.op.start_ns);
+        scope.returned = true;
+    }
+    CHECK(!rk_inside() && rk_slots(header)[0].finished == 1);
+    rk_recorder_forget();
+}
+
+static void test_the_ring_keeps_the_newest(void)
+{
+    struct rk_header *header = start();
+    for (uint64_t i = 0; i < 3 * RK_RING_LENGTH + 5; i++)
+        record(i, false);
+    struct rk_slot *slot = &rk_slots(header)[0];
+    CHECK(slot->finished == 3 * RK_RING_LENGTH + 5);
+    for (uint64_t i = 2 * RK_RING_LENGTH + 5; i < slot->finished; i++)
+        CHECK(copy_of(&slot->ring[i % RK_RING_LENGTH]).seq == (int64_t)i);
+    rk_recorder_forget();
+}
+
+static void test_communicators(void)
+{
+    struct rk_header *header = start();
+    CHECK(rk_communicator_find(header, 4096) == -1);
+    int world = rk_communicator_of(header, 4096, 1, 4);
+    int other = rk_communicator_of(header, 8192, 0, 2);
+    CHECK(world == 0 && other == 1 && rk_communicator_of(header, 4096, 1, 4) == 0);
+    rk_communicator_name(header, world, "0", 1);
+    rk_communicator_name(header, world, "late", 4);
+    CHECK(rk_communicators(header)[0].named == 1 && rk_communicators(header)[0].name[0] == '0');
+    char name[200];
+    memset(name, 'x', sizeof name);
+    rk_communicator_name(header, other, name, sizeof name);
+    CHECK(rk_communicators(header)[1].named == sizeof rk_communicators(header)[1].name);
+
+    CHECK(rk_communicator_advance(header, world, 0) == 0);
+    CHECK(rk_communicator_advance(header, world, 2) == 2);
+    /* The worker thread that was to start 1 comes late: the newest stays 2. */
+    CHECK(rk_communicator_advance(header, world, 1) == 1);
+    CHECK(rk_communicators(header)[0].seq == 2);
+    for (int64_t i = 0; i < 20; i++)
+        CHECK(rk_communicator_advance(header, other, -1) == i);
+
+    rk_communicator_retire(header, 4096);
+    CHECK(rk_communicator_find(header, 4096) == -1);
+    CHECK(rk_communicator_of(header, 4096, 0, 1) == 2);
+    for (uint64_t i = 0; i < RK_MAX_COMMUNICATORS; i++)
+        rk_communicator_of(header, 1000000 + i, 0, 1);
+    CHECK(rk_communicator_of(header, 77, 0, 1) == -1);
+    rk_recorder_forget();
+}
+
+static void test_tags_that_stay_zero_are_not_believed(void)
+{
+    struct rk_header *header = start();
+    int group = rk_communicator_of(header, 4096, 0, 2);
+    for (int64_t i = 0; i < 50; i++) {
+        int64_t seq = rk_communicator_advance(header, group, 0);
+        CHECK(i < 8 ? seq == 0 : seq == i);
+    }
+    rk_recorder_forget();
+}
+
+static pthread_barrier_t all_inside;
+
+static void *hold_a_slot(void *unused)
+{
+    (void)unused;
+    {
+        RK_SCOPE(scope);
+        if (scope.slot != NULL)
+            rk_begin(&scope);
+        pthread_barrier_wait(&all_inside);
+        pthread_barrier_wait(&all_inside);
+        scope.returned = true;
+    }
+    return NULL;
+}
+
+static void test_more_threads_than_slots(void)
+{
+    enum { THREADS = RK_MAX_SLOTS + 12 };
+    struct rk_header *header = start();
+    pthread_t threads[THREADS];
+    for (int round = 0; round < 2; round++) {
+        pthread_barrier_init(&all_inside, NULL, THREADS + 1);
+        for (int i = 0; i < THREADS; i++)
+            CHECK(pthread_create(&threads[i], NULL, hold_a_slot, NULL) == 0);
+        pthread_barrier_wait(&all_inside);
+        CHECK(header->slots_used == RK_MAX_SLOTS);
+        CHECK(header->dropped == 12u * (unsigned)(round + 1));
+        pthread_barrier_wait(&all_inside);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        pthread_barrier_destroy(&all_inside);
+        for (int i = 0; i < RK_MAX_SLOTS; i++)
+            CHECK(rk_slots(header)[i].owner == 0 && rk_slots(header)[i].finished == (uint64_t)round + 1);
+    }
+    rk_recorder_forget();
+}
+
+static void *add_communicators(void *header)
+{
+    for (uint64_t i = 0; i < 400; i++) {
+        int index = rk_communicator_of(header, 5000 + i % 100, 0, 1);
+        rk_communicator_advance(header, index, -1);
+    }
+    return NULL;
+}
+
+static void test_threads_that_add_the_same_communicator(void)
+{
+    struct rk_header *header = start();
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, add_communicators, header);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    uint64_t seen = 0;
+    for (int i = 0; i < 100; i++) {
+        CHECK(rk_communicators(header)[i].started == 16 && rk_communicators(header)[i].seq == 15);
+        seen += rk_communicators(header)[i].context;
+    }
+    CHECK(seen == 100 * 5000 + 99 * 100 / 2 && rk_communicators(header)[100].context == 0);
+    rk_recorder_forget();
+}
+
+static _Atomic bool writing;
+
+static void *write_many(void *unused)
+{
+    (void)unused;
+    for (uint64_t i = 1; i <= 200000; i++)
+        record(i, false);
+    atomic_store(&writing, false);
+    return NULL;
+}
+
+/* The reader of relkit/hook/reader.py, in C, so that thread sanitizer watches the protocol. */
+static void test_a_reader_sees_only_whole_operations(void)
+{
+    struct rk_header *header = start();
+    pthread_t writer;
+    uint64_t flights = 0, landed = 0;
+    atomic_store(&writing, true);
+    pthread_create(&writer, NULL, write_many, NULL);
+    while (atomic_load(&writing)) {
+        struct rk_slot *slot = &rk_slots(header)[0];
+        uint64_t before = atomic_load_explicit(&slot->flight_seq, memory_order_acquire);
+        struct rk_op flight = copy_of(&slot->flight);
+        uint64_t after = atomic_load_explicit(&slot->flight_seq, memory_order_acquire);
+        if (before == after && before % 2 == 0 && flight.start_ns != 0) {
+            check_whole(&flight);
+            flights++;
+        }
+        uint64_t first = atomic_load_explicit(&slot->finished, memory_order_acquire);
+        struct rk_op ring[RK_RING_LENGTH];
+        for (int i = 0; i < RK_RING_LENGTH; i++)
+            ring[i] = copy_of(&slot->ring[i]);
+        uint64_t last = atomic_load_explicit(&slot->finished, memory_order_acquire);
+        for (uint64_t i = first > RK_RING_LENGTH ? first - RK_RING_LENGTH : 0; i < first; i++) {
+            if (i + RK_RING_LENGTH <= last)
+                continue;
+            check_whole(&ring[i % RK_RING_LENGTH]);
+            CHECK(ring[i % RK_RING_LENGTH].seq == (int64_t)i + 1);
+            landed++;
+        }
+    }
+    pthread_join(writer, NULL);
+    CHECK(landed > 0);
+    printf("read %llu operations in flight and %llu finished ones\n", (unsigned long long)flights,
+           (unsigned long long)landed);
+    rk_recorder_forget();
+}
+
+static void test_after_forgetting_nothing_is_recorded(void)
+{
+    struct rk_header *header = start();
+    {
+        RK_SCOPE(scope);
+        rk_begin(&scope);
+        rk_recorder_forget(); /* as a child forked inside the call does */
+    }
+    record(1, false);
+    CHECK(!rk_inside());
+    header = start();
+    CHECK(header->slots_used == 0);
+    record(2, false);
+    CHECK(rk_slots(header)[0].finished == 1);
+    rk_recorder_forget();
+}
+
+static void test_a_file_that_cannot_be_made(void)
+{
+    CHECK(rk_state_file_create("/nonexistent/folder", hooks, 2) == NULL);
+    CHECK(rk_state_file_create("/proc/self", hooks, 2) == NULL);
+    CHECK(rk_state_file_create(directory, hooks, RK_MAX_HOOKS + 1) == NULL);
+    char path[5000];
+    memset(path, '/', sizeof path);
+    path[sizeof path - 1] = '\0';
+    CHECK(rk_state_file_create(path, hooks, 2) == NULL);
+}
+
+int main(int count, char **arguments)
+{
+    if (count < 2)
+        return 2;
+    directory = arguments[1];
+    if (count > 2) {
+        start();
+        printf("recording\n");
+        fflush(stdout);
+        for (uint64_t i = 1;; i++)
+            record(i, false);
+    }
+    test_an_operation_is_recorded();
+    test_only_the_outermost_call_counts();
+    test_the_ring_keeps_the_newest();
+    test_communicators();
+    test_tags_that_stay_zero_are_not_believed();
+    test_more_threads_than_slots();
+    test_threads_that_add_the_same_communicator();
+    test_a_reader_sees_only_whole_operations();
+    test_after_forgetting_nothing_is_recorded();
+    test_a_file_that_cannot_be_made();
+    printf("all passed\n");
+    return 0;
+}

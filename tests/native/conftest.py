@@ -1,0 +1,25 @@
+"""Fixtures for tests of the native hook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.native.hook_victims import NATIVE, Recording, compile_c
+
+
+@pytest.fixture(scope="session")
+def fake_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stand-in for libtorch_cpu.so with the hooked symbols that tests call."""
+    output = tmp_path_factory.mktemp("fake") / "libtorch_cpu.so"
+    flags = ("-shared", "-fPIC", "-O2", "-fexceptions", "-Wl,-soname,libtorch_cpu.so")
+    return compile_c(output, [NATIVE / "tests" / "fake_torch.c"], *flags)
+
+
+@pytest.fixture
+def recording(tmp_path: Path, fake_torch: Path) -> Recording:
+    """A folder that hooked processes record into."""
+    folder = tmp_path / "job"
+    folder.mkdir(mode=0o700)
+    return Recording(folder, fake_torch)
