@@ -116,7 +116,14 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who is at fault (most likely first), and who only waits."""
+    """Who is at fault (most likely first), and who only waits.
+
+    Args:
+        culprits: ranks held to be at fault; empty where that cannot be told.
+        victims: the others.
+        undecided: with no culprit, what is known and why it names nobody; else "".
+    """
 
     culprits: tuple[Culprit, ...]
     victims: tuple[Victims, ...]
+    undecided: str = ""

@@ -1,0 +1,221 @@
+"""Puts into words why one rank is at fault: a Culprit for each category."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relkit.hang.activity import Activity
+from relkit.hang.deaths import last_talk
+from relkit.hang.frames import printable
+from relkit.hang.groups import Group
+from relkit.hang.model import Category, Culprit, RankView
+from relkit.hang.sequence import Disagreement
+from relkit.hang.waits import Wait
+from relkit.hang.words import exit_words, for_seconds, numbered, of_ranks
+from relkit.hook.model import OpKind
+from relkit.ranks import RankSet
+
+BUSY_SHARE = 0.5
+_STOPPED = ("T", "t")
+
+_SCORES = {
+    Category.ABSENT: 0.9,
+    Category.DEAD: 0.95,
+    Category.STOPPED: 0.97,
+    Category.UNINTERRUPTIBLE: 0.85,
+    Category.MISMATCH: 0.9,
+    Category.SKIPPED: 0.85,
+    Category.SPINNING: 0.85,
+    Category.BLOCKED: 0.85,
+    Category.LEFT: 0.9,
+}
+
+
+def idle_s(view: RankView) -> float | None:
+    """Seconds since it finished its last operation, on its own clock; None where unknown."""
+    if view.hook is None or not view.hook.last_finish_ns:
+        return None
+    return max(0, view.hook.now_ns - view.hook.last_finish_ns) / 1e9
+
+
+def cpu_share(view: RankView) -> float | None:
+    """Part of one core that it uses; None where it was sampled only once."""
+    return view.cpu_s / view.cpu_window_s if view.cpu_window_s > 0 else None
+
+
+def is_stopped(view: RankView) -> bool:
+    """Stopped by a signal or a debugger."""
+    return view.alive and view.process_state[:1] in _STOPPED
+
+
+def is_uninterruptible(view: RankView) -> bool:
+    """In a wait of the kernel that no signal ends."""
+    return view.alive and view.process_state[:1] == "D"
+
+
+def spins(view: RankView, activity: Activity) -> bool:
+    """It burns CPU and nothing in its stack says that it waits."""
+    share = cpu_share(view)
+    if not activity.may_be_busy:
+        return False
+    return activity.runs if share is None else share > BUSY_SHARE
+
+
+def host_category(view: RankView, activity: Activity) -> Category:
+    """What kind of fault a rank shows that is late on the host."""
+    if view.absent_reason:
+        return Category.ABSENT
+    if not view.alive:
+        return Category.LEFT if view.exit_code == 0 else Category.DEAD
+    if is_stopped(view):
+        return Category.STOPPED
+    if is_uninterruptible(view):
+        return Category.UNINTERRUPTIBLE
+    return Category.SPINNING if spins(view, activity) else Category.BLOCKED
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is known of one accused rank.
+
+    Args:
+        view, activity: the rank.
+        waits: all waits of the job.
+        groups: all groups of the job.
+    """
+
+    view: RankView
+    activity: Activity
+    waits: tuple[Wait, ...]
+    groups: tuple[Group, ...]
+
+    def verdict(
+        self,
+        category: Category,
+        sentence: str = "",
+        reasons: tuple[str, ...] = (),
+        weight: float = 1.0,
+    ) -> Culprit:
+        """The accusation.
+
+        Args:
+            category: the fault.
+            sentence: replaces the sentence that the category makes of the facts.
+            reasons: come before those that the facts give.
+            weight: 0..1, how much of the category's certainty holds here.
+        """
+        view = self.view
+        facts = (*reasons, *self._own_reasons(category), *self._waited_for())
+        return Culprit(
+            rank=view.rank,
+            host=view.host,
+            pid=view.pid,
+            category=category,
+            sentence=sentence or self._sentence(category),
+            reasons=tuple(dict.fromkeys(facts)),
+            score=round(_SCORES[category] * weight, 2),
+        )
+
+    def _sentence(self, category: Category) -> str:
+        view, activity = self.view, self.activity
+        idle = for_seconds(idle_s(view))
+        where = f"; {activity.sentence()}" if activity.place else ""
+        if category is Category.ABSENT:
+            return printable(view.absent_reason) or "nothing is known of it"
+        if category is Category.DEAD:
+            error = f": {printable(view.error)}" if view.error else ""
+            return f"{exit_words(view.exit_code)}{error}"
+        if category is Category.LEFT:
+            last = self._newest_call()
+            return "finished normally (exit code 0)" + (f" after {last}" if last else "")
+        if category is Category.STOPPED:
+            by = "a debugger" if view.process_state[:1] == "t" else "a signal"
+            place = f", in {activity.place}" if activity.place else ""
+            return f"stopped by {by}{idle}{place}"
+        if category is Category.UNINTERRUPTIBLE:
+            inside = f" in {activity.kernel}" if activity.kernel else ""
+            return f"in an uninterruptible wait of the kernel{inside}{idle}{where}"
+        if category is Category.SPINNING:
+            share = cpu_share(view)
+            load = "" if share is None else f" at {share:.0%} of a core"
+            place = f"in {activity.place}, " if activity.place else ""
+            # The stack of a busy thread may not be readable; that it is busy is known all the same.
+            phrase = activity.phrase if activity.known else "running"
+            return f"{place}{phrase}{load}{idle}"
+        if not activity.known:
+            return f"on the host, outside of any collective{idle}"
+        return f"{activity.sentence()}{idle}"
+
+    def _own_reasons(self, category: Category) -> tuple[str, ...]:
+        view, activity = self.view, self.activity
+        found = []
+        if category is Category.DEAD:
+            last = last_talk(view)
+            if last is None or (last.end_ns and not last.failed):
+                found.append("it died outside of any collective, so no peer took it down")
+            if view.failed_unix_s:
+                found.append("it is the first that failed")
+        elif category is Category.STOPPED:
+            found.append(f"/proc shows state {view.process_state[:1]}")
+        elif category is Category.UNINTERRUPTIBLE:
+            found.append("/proc shows state D: it waits for a device or a file system")
+        elif category is Category.SPINNING:
+            share = cpu_share(view)
+            if share is not None:
+                found.append(f"it used {share:.0%} of a core between two looks")
+            found += self._not_in_flight()
+        elif category is Category.BLOCKED:
+            found += self._not_in_flight()
+            if activity.leaf:
+                found.append(f"its innermost frame is {activity.leaf}")
+            if activity.kernel:
+                found.append(f"it sleeps in the kernel's {activity.kernel}")
+            found += [f"another thread of it: {other}" for other in activity.others]
+            if view.dump is None:
+                found.append("its stack could not be read")
+        return tuple(found)
+
+    def _not_in_flight(self) -> list[str]:
+        hook = self.view.hook
+        if hook is None:
+            return ["it has no recorder: either it made no hooked call yet, or the hook is off"]
+        kinds = {op.kind for op in hook.in_flight}
+        talks = OpKind.COLLECTIVE in kinds or OpKind.P2P in kinds
+        return [] if talks else ["it has no collective in flight"]
+
+    def _waited_for(self) -> tuple[str, ...]:
+        rank = self.view.rank
+        found = []
+        for wait in self.waits:
+            waiters = wait.waiters - RankSet.of([rank])
+            if not (wait.exact and waiters and rank in wait.missing and wait.group):
+                continue
+            member = wait.group.members.get(rank)
+            verb = "waits" if len(waiters) == 1 else "wait"
+            reached = ""
+            if member is not None:
+                newest = f"#{member.newest}" if member.newest >= 0 else "none"
+                reached = f"; the newest that it started there is {newest}"
+            found.append(f"{of_ranks(waiters)} {verb} for it in {wait.what}{reached}")
+        return tuple(found)
+
+    def _newest_call(self) -> str:
+        calls = []
+        for group in self.groups:
+            member = group.members.get(self.view.rank)
+            if member is not None and member.newest in member.ops:
+                op = member.ops[member.newest]
+                calls.append((op.start_ns, f"{numbered(op.name, op.seq)} of {group.title}"))
+        return max(calls)[1] if calls else ""
+
+
+def for_disagreement(case: Case, found: Disagreement) -> Culprit:
+    """A rank that made another call than its group."""
+    category = Category.SKIPPED if found.skipped else Category.MISMATCH
+    majority = (
+        f"{of_ranks(found.rest)} called {numbered(found.rest_op.name, found.seq)} "
+        f"of {found.group.title}"
+    )
+    place = f", in {case.activity.place}" if case.activity.place else ""
+    weight = 1.0 if len(found.rest) > len(found.odd) else 0.85
+    return case.verdict(category, found.sentence() + place, (majority,), weight)

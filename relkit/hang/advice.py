@@ -1,0 +1,84 @@
+"""What to do next about each kind of fault, and the id under which it is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relkit.hang.model import Category
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a category is reported.
+
+    Args:
+        id: the finding's id.
+        advice: what a person does next.
+    """
+
+    id: str
+    advice: str
+
+
+ENTRIES = {
+    Category.ABSENT: Entry(
+        "RK-HANG-001",
+        "Check that the host answers (ssh, its console, the scheduler's view of the node). If it "
+        "does not, drain it and restart the job without it.",
+    ),
+    Category.DEAD: Entry(
+        "RK-HANG-002",
+        "Read the end of that rank's own log, then the host's kernel log for the same minute "
+        "(dmesg: out of memory, Xid, machine check). A signal with no kernel message is a bug in "
+        "native code: allow core files and run again.",
+    ),
+    Category.STOPPED: Entry(
+        "RK-HANG-003",
+        "Find out who stopped it (a debugger, a person, a scheduler that suspends). "
+        "`kill -CONT PID` on that host lets it go on, and the job with it.",
+    ),
+    Category.UNINTERRUPTIBLE: Entry(
+        "RK-HANG-004",
+        "Look at the file system or device that it waits for (dmesg, mount, /proc/PID/stack as "
+        "root). The process cannot be killed until the kernel lets go: drain the host if that "
+        "does not happen.",
+    ),
+    Category.MISMATCH: Entry(
+        "RK-HANG-005",
+        "A bug in the training script: on that rank the code takes another branch than on the "
+        "others, or passes a tensor of another shape. Compare its stack with theirs in the "
+        "mixed view; look for conditions on rank, loss or data around a collective.",
+    ),
+    Category.SKIPPED: Entry(
+        "RK-HANG-006",
+        "A bug in the training script: on that rank a collective is not reached. Look for an "
+        "early return, a `continue`, a caught exception or an empty batch ahead of the call.",
+    ),
+    Category.SPINNING: Entry(
+        "RK-HANG-007",
+        "It computes without end or for far longer than the others: look at the loop at the "
+        "frame named. If that phase is meant to take so long, raise --hang-timeout.",
+    ),
+    Category.BLOCKED: Entry(
+        "RK-HANG-008",
+        "Look at what it waits for at the frame named: a lock that another of its threads holds, "
+        "a data-loader worker, a file or a socket. Its other threads are in its .stacktrace "
+        "file. If it is the file system, check the host's mounts.",
+    ),
+    Category.LEFT: Entry(
+        "RK-HANG-009",
+        "That rank has done fewer steps than the others: look at the length of its data shard "
+        "and at its conditions for leaving the loop.",
+    ),
+    Category.UNDECIDED: Entry(
+        "RK-HANG-010",
+        "Read the merged stacks: the ranks that stand apart come first. To tell more, keep "
+        "the hook loaded on every rank (relkit doctor), and check the network between the hosts.",
+    ),
+}
+
+NO_STACK = Entry(
+    "RK-HANG-011",
+    "The verdict stands without that evidence. `relkit doctor` on that host says why stacks "
+    "cannot be read there.",
+)

@@ -1,0 +1,218 @@
+"""Decides, from what the recorders say, whether a job makes progress; pure, with no own clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+
+from relkit.hang.model import RankView
+from relkit.hang.words import of_ranks, operation
+from relkit.hook.model import HookState, Op
+from relkit.ranks import RankSet
+
+_LEAST_SUSPECT_S = 3.0
+_SUSPECT_FACTOR = 10.0
+_LEAST_JUMP_S = 5.0
+_JUMP_FACTOR = 5.0
+_ENOUGH_GAPS = 5
+_STOPPED = ("T", "t")
+
+_Process = tuple[int, int]
+_Flight = tuple[int, int, str]
+
+
+class Kind(str, Enum):
+    """How the job looks at one moment."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    HUNG = "hung"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """What one look at the job says.
+
+    Args:
+        kind: healthy, suspect or hung.
+        ranks: those with an operation in flight for too long; all live ones where nobody is in
+            an operation; empty while healthy.
+        sentence: why, for a person; never empty.
+        fresh: this is the first look that finds this hang: act now, and only now.
+    """
+
+    kind: Kind
+    ranks: RankSet
+    sentence: str
+    fresh: bool = False
+
+
+class _Clock:
+    """The caller's time, less the gaps in which the caller itself did not run."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+        self.step_s = 0.0
+        self._last_s: float | None = None
+        self._usual: deque[float] = deque(maxlen=9)
+
+    def advance(self, now_s: float, *, counts: bool) -> None:
+        gap_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
+        self._last_s = now_s
+        usual_s = median(self._usual) if self._usual else gap_s
+        if gap_s > max(_LEAST_JUMP_S, _JUMP_FACTOR * usual_s):
+            gap_s = usual_s
+        elif gap_s > 0:
+            self._usual.append(gap_s)
+        self.step_s = gap_s if counts else 0.0
+        self.time_s += self.step_s
+
+
+class HangDetector:
+    """Call update() at regular intervals with all ranks; it says when the job is hung.
+
+    A job is hung when an operation has been in flight on some rank for longer than the timeout,
+    or when no rank has finished any operation for that long. Before the first operation nothing
+    can be said. Times of operations are differences on the clock of their own host; hosts are
+    never compared. Time in which the caller did not run (its machine slept, it was starved), or
+    in which every rank of a job of several was stopped by a signal, does not count.
+
+    Args:
+        hang_timeout_s: the user's limit, s, above 0.
+        suspect_after_s: when to suspect, s; by default ten times the usual time between two
+            finished operations, at least 3 s and never beyond the timeout.
+    """
+
+    def __init__(self, hang_timeout_s: float, suspect_after_s: float | None = None) -> None:
+        if not hang_timeout_s > 0:
+            raise ValueError("the hang timeout must be above 0")
+        self.hang_timeout_s = hang_timeout_s
+        self._suspect_after_s = suspect_after_s
+        self._clock = _Clock()
+        self._gaps: deque[float] = deque(maxlen=64)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the ranks (they were restarted); what is usual for this job stays known."""
+        self._processes: dict[int, _Process] = {}
+        self._finished: dict[int, int] = {}
+        self._flights: dict[int, dict[_Flight, float]] = {}
+        self._progress_s: float | None = None
+        self._hung = False
+
+    @property
+    def suspect_after_s(self) -> float:
+        """The present limit for suspicion, s."""
+        if self._suspect_after_s is not None:
+            return min(self._suspect_after_s, self.hang_timeout_s)
+        if len(self._gaps) < _ENOUGH_GAPS:
+            learned = self.hang_timeout_s / 2
+        else:
+            learned = _SUSPECT_FACTOR * median(self._gaps)
+        return min(max(_LEAST_SUSPECT_S, learned), self.hang_timeout_s)
+
+    def update(self, now_s: float, ranks: Sequence[RankView]) -> Detection:
+        """Take one look.
+
+        Args:
+            now_s: the caller's monotonic time, s.
+            ranks: all ranks, in any order; those with no recorder may be left out.
+        """
+        live = [view for view in ranks if view.alive]
+        paused = len(live) > 1 and all(v.process_state[:1] in _STOPPED for v in live)
+        self._clock.advance(now_s, counts=not paused)
+        known = [(view.rank, view.hook) for view in live if view.hook is not None]
+        self._restarted(known)
+        self._note_progress(known)
+        flights = self._note_flights(known)
+        if paused:
+            return self._calm(
+                Kind.SUSPECT, RankSet.of(v.rank for v in live),
+                f"all {len(live)} ranks are stopped by a signal: the job is paused",
+            )  # fmt: skip
+        if not live:
+            return self._calm(Kind.HEALTHY, RankSet(), "no rank is running")
+        if self._progress_s is None:
+            return self._calm(Kind.HEALTHY, RankSet(), "starting: no operation yet")
+        idle_s = self._clock.time_s - self._progress_s
+        for kind, limit_s in (
+            (Kind.HUNG, self.hang_timeout_s),
+            (Kind.SUSPECT, self.suspect_after_s),
+        ):
+            overdue = [flight for flight in flights if flight[0] > limit_s]
+            if overdue:
+                found = RankSet.of(rank for _, rank, _, _ in overdue)
+                return self._found(kind, found, _overdue_sentence(overdue, limit_s))
+            if idle_s > limit_s:
+                found = RankSet.of(view.rank for view in live)
+                return self._found(
+                    kind,
+                    found,
+                    f"no rank has finished an operation for {idle_s:.1f} s (limit {limit_s:g} s)",
+                )
+        return self._calm(Kind.HEALTHY, RankSet(), "operations are finishing")
+
+    def _found(self, kind: Kind, ranks: RankSet, sentence: str) -> Detection:
+        if kind is not Kind.HUNG:
+            return self._calm(kind, ranks, sentence)
+        fresh, self._hung = not self._hung, True
+        return Detection(kind, ranks, sentence, fresh)
+
+    def _calm(self, kind: Kind, ranks: RankSet, sentence: str) -> Detection:
+        self._hung = False
+        return Detection(kind, ranks, sentence)
+
+    def _restarted(self, known: Sequence[tuple[int, HookState]]) -> None:
+        """New processes under known ranks: a new incarnation, of which nothing is known yet."""
+        now = {rank: (state.pid, state.start_ticks) for rank, state in known}
+        if any(self._processes.get(rank, process) != process for rank, process in now.items()):
+            self.reset()
+        self._processes |= now
+
+    def _note_progress(self, known: Sequence[tuple[int, HookState]]) -> None:
+        moved = [state for rank, state in known if state.finished > self._finished.get(rank, 0)]
+        self._finished |= {rank: state.finished for rank, state in known}
+        if not moved:
+            if self._progress_s is None and any(state.started > 0 for _, state in known):
+                self._progress_s = self._clock.time_s
+            return
+        since_s = min(max(0, s.now_ns - s.last_finish_ns) / 1e9 for s in moved)
+        at_s = self._clock.time_s - min(since_s, self._clock.step_s)
+        if self._progress_s is not None:
+            self._gaps.append(max(0.0, at_s - self._progress_s))
+        self._progress_s = at_s
+
+    def _note_flights(
+        self, known: Sequence[tuple[int, HookState]]
+    ) -> list[tuple[float, int, HookState, Op]]:
+        """(age in s, rank, state, operation) of all that is in flight."""
+        found = []
+        for rank, state in known:
+            before = self._flights.get(rank)
+            # What was not there at the last look cannot be older than the time since then.
+            bound_s = float("inf") if before is None else self._clock.step_s
+            begun: dict[_Flight, float] = {}
+            for op in state.in_flight:
+                key = (op.os_thread_id, op.start_ns, op.name)
+                age_s = max(0, state.now_ns - op.start_ns) / 1e9
+                begun[key] = (before or {}).get(key, self._clock.time_s - min(age_s, bound_s))
+                found.append((self._clock.time_s - begun[key], rank, state, op))
+            self._flights[rank] = begun
+        return found
+
+
+def _overdue_sentence(overdue: Sequence[tuple[float, int, HookState, Op]], limit_s: float) -> str:
+    """Speaks of the operation that most ranks are stuck in, the oldest where that is a tie."""
+    groups: dict[str, list[tuple[float, int]]] = {}
+    for age_s, rank, state, op in overdue:
+        groups.setdefault(operation(op, state), []).append((age_s, rank))
+    name, members = min(groups.items(), key=lambda g: (-len(g[1]), -max(g[1])[0], g[0]))
+    oldest_s = max(age_s for age_s, _ in members)
+    who = of_ranks(RankSet.of(rank for _, rank in members))
+    return f"{name} in flight for {oldest_s:.1f} s on {who} (limit {limit_s:g} s)"

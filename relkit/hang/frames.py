@@ -1,0 +1,46 @@
+"""Which frame of a stack to show a person: the innermost one of the user's own code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from relkit.stacks.model import Frame
+
+_LIBRARY = re.compile(
+    r"/(site|dist)-packages/|/lib(64)?/python3[.\d]*/|/torch/(distributed|nn|utils|autograd)/|^<"
+)
+# A fault that relkit injects is shown where the script calls for it, as a real one would be.
+_INJECTOR = "relkit/faults.py"
+
+
+def split_source(source: str) -> tuple[str, int]:
+    """`path:line` taken apart; line 0 where there is none."""
+    path, colon, line = source.rpartition(":")
+    return (path, int(line)) if colon and line.isdecimal() and line.isascii() else (source, 0)
+
+
+def printable(text: str) -> str:
+    """One line without control characters: names come from the job and may hold anything."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def is_user_code(frame: Frame) -> bool:
+    """Neither the interpreter, nor an installed package, nor relkit's own fault injection."""
+    path, _ = split_source(frame.source)
+    return bool(path) and not _LIBRARY.search(path) and not path.endswith(_INJECTOR)
+
+
+def place(frame: Frame) -> str:
+    """`examples/train.py:88 next_batch`: the last two parts of the path, the line, the function."""
+    path, line = split_source(frame.source)
+    short = "/".join([p for p in PurePosixPath(path).parts if p != "/"][-2:])
+    function = frame.func.rpartition("<locals>.")[2]
+    where = f"{short}:{line}" if line else short
+    return printable(f"{where} {function}".strip())
+
+
+def user_depth(frames: Sequence[Frame]) -> int | None:
+    """Index of the innermost frame of user code in a stack that begins with the innermost."""
+    return next((i for i, frame in enumerate(frames) if is_user_code(frame)), None)

@@ -1,0 +1,138 @@
+"""Process groups matched across ranks, and how far each member has come in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from relkit.hang.model import JobView
+from relkit.hang.words import group_title, numbered
+from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.ranks import RankSet
+
+GroupKey = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One rank in one group.
+
+    Args:
+        newest: sequence number of the newest collective that it started, -1 for none.
+        ops: collectives by sequence number: those still in the recorder, and those in flight.
+        stuck: those in flight, oldest first; where nothing is in flight and its newest one
+            ended in an error, that one.
+    """
+
+    newest: int
+    ops: Mapping[int, Op]
+    stuck: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One process group.
+
+    Args:
+        key: equal for the same group in equal jobs, and sortable.
+        title: how to call it in a sentence.
+        size: number of its ranks.
+        ranks: its ranks, as far as they are known.
+        complete: `ranks` holds all of them.
+        members: what the recorders of its ranks say; a rank without data is missing here.
+    """
+
+    key: GroupKey
+    title: str
+    size: int
+    ranks: RankSet
+    complete: bool
+    members: Mapping[int, Member] = field(default_factory=dict)
+
+    def behind(self, seq: int) -> RankSet:
+        """Known ranks that have not started collective `seq`."""
+        return RankSet.of(
+            rank for rank in self.ranks if rank not in self.members
+            or self.members[rank].newest < seq
+        )  # fmt: skip
+
+    def call(self, op: Op) -> str:
+        """`all_reduce #41 of the default group`."""
+        return f"{numbered(op.name, op.seq)} of {self.title}"
+
+
+def _member(state: HookState, communicator: Communicator) -> Member:
+    ops: dict[int, Op] = {}
+    stuck = []
+    for op in (*state.recent, *state.in_flight):
+        if op.kind is OpKind.COLLECTIVE and op.communicator == communicator.index and op.seq >= 0:
+            ops[op.seq] = op
+            if op.end_ns == 0:
+                stuck.append(op)
+    newest = max([communicator.seq, *ops])
+    if not stuck and newest in ops and ops[newest].failed:
+        stuck.append(ops[newest])
+    return Member(newest, ops, tuple(sorted(stuck, key=lambda op: (op.seq, op.start_ns))))
+
+
+def _newest_of_each_name(state: HookState) -> list[Communicator]:
+    """A group that was destroyed and made again keeps its name: only the last one counts."""
+    chosen: dict[tuple[str, int], Communicator] = {}
+    for c in sorted(state.communicators, key=lambda c: c.index):
+        if c.size > 1:
+            chosen[(c.name, -1 if c.name else c.index)] = c
+    return list(chosen.values())
+
+
+def groups_of(job: JobView) -> tuple[Group, ...]:
+    """All groups of a job, in a fixed order.
+
+    Groups are matched by name and size, by index and size where they have no name. Disjoint
+    groups may share a name (torch counts names per process): then the n-th rank that has place p
+    in such a group belongs to the n-th group, which holds for block and for strided layouts.
+    """
+    seen: dict[tuple[str, int, int], list[tuple[int, HookState, Communicator]]] = {}
+    for view in sorted(job.ranks, key=lambda v: v.rank):
+        if view.hook is None:
+            continue
+        for c in _newest_of_each_name(view.hook):
+            label = (c.name, c.size, -1 if c.name else c.index)
+            seen.setdefault(label, []).append((view.rank, view.hook, c))
+    groups = []
+    for (name, size, index), holders in sorted(seen.items()):
+        for number, part in enumerate(_split(holders, size)):
+            groups.append(_group((name, size, index, number), part, job.world_size))
+    return tuple(groups)
+
+
+def _split(
+    holders: Sequence[tuple[int, HookState, Communicator]], size: int
+) -> list[list[tuple[int, HookState, Communicator]]]:
+    if len(holders) <= size and len({c.rank for _, _, c in holders}) == len(holders):
+        return [list(holders)]
+    times: dict[int, int] = {}
+    parts: list[list[tuple[int, HookState, Communicator]]] = []
+    for holder in holders:
+        place = holder[2].rank
+        number = times.get(place, 0)
+        times[place] = number + 1
+        if number == len(parts):
+            parts.append([])
+        parts[number].append(holder)
+    return parts
+
+
+def _group(
+    key: GroupKey, holders: Sequence[tuple[int, HookState, Communicator]], world_size: int
+) -> Group:
+    communicator = holders[0][2]
+    whole_world = communicator.size == world_size
+    ranks = RankSet.world(world_size) if whole_world else RankSet.of(r for r, _, _ in holders)
+    return Group(
+        key=key,
+        title=group_title(communicator, world_size, ranks),
+        size=communicator.size,
+        ranks=ranks,
+        complete=len(ranks) == communicator.size,
+        members={rank: _member(state, c) for rank, state, c in holders},
+    )

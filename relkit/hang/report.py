@@ -1,0 +1,226 @@
+"""Verdict -> Report: findings that say who, where, why, and what to do next."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from relkit.findings import Evidence, Finding, Report, Status
+from relkit.hang.accuse import cpu_share, idle_s
+from relkit.hang.advice import ENTRIES, NO_STACK
+from relkit.hang.frames import printable
+from relkit.hang.model import Category, Culprit, JobView, RankView, Verdict
+from relkit.hang.rank_table import oldest_in_flight, rank_rows
+from relkit.hang.words import of_ranks, operation
+from relkit.ranks import RankSet
+
+_DURATION = re.compile(r" for \d+\.\d s")
+_MOST_VICTIMS = 2
+
+
+def fold_hosts(hosts: Iterable[str]) -> str:
+    """`node[1-4,7]`; a plain list where the names cannot be folded."""
+    names = sorted({printable(host) for host in hosts if host})
+    try:
+        return str(NodeSet.fromlist(names))
+    except NodeSetException:
+        return ",".join(names)
+
+
+def hang_report(
+    job: JobView,
+    verdict: Verdict,
+    *,
+    argv: Sequence[str] = (),
+    started: float | None = None,
+    duration_s: float = 0.0,
+) -> Report:
+    """The report of one hang, or of one failed job.
+
+    Args:
+        job: what was looked at; verdict: what attribute() made of it.
+        argv: the command line that ran the job.
+        started: Unix time when the look began, s; now where left out.
+        duration_s: from the first sign to this report, s.
+    """
+    views = {view.rank: view for view in job.ranks}
+    findings = [_finding(group, job, verdict, views) for group in _alike(verdict.culprits)]
+    if not findings:
+        findings = [_undecided(job, verdict)]
+    findings += _unread(job)
+    return Report(
+        command="hang",
+        findings=tuple(findings),
+        facts=_facts(job, verdict),
+        started=time.time() if started is None else started,
+        duration_s=duration_s,
+        argv=tuple(argv),
+    )
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in one line: the first culprit and who waits for it; for logs and titles."""
+    if not verdict.culprits:
+        return verdict.undecided or "no rank is at fault"
+    title = _title(_alike(verdict.culprits)[0])
+    rest = len({c.rank for c in verdict.culprits}) - len(_alike(verdict.culprits)[0])
+    more = f" (and {rest} more)" if rest > 0 else ""
+    return "; ".join([title + more, *_victim_parts(verdict)])
+
+
+def _victim_parts(verdict: Verdict) -> list[str]:
+    parts = [
+        f"{'ranks' if re.search('[-,]', v.ranks) else 'rank'} {v.ranks} {v.sentence}"
+        for v in verdict.victims[:_MOST_VICTIMS]
+    ]
+    left_out = len(verdict.victims) - len(parts)
+    return [*parts, *([f"{left_out} more groups of ranks wait elsewhere"] if left_out else [])]
+
+
+def _alike(culprits: Sequence[Culprit]) -> list[list[Culprit]]:
+    """Culprits that did the same thing go into one finding, in the order of the verdict."""
+    groups: dict[tuple[Category, str], list[Culprit]] = {}
+    for culprit in culprits:
+        key = (culprit.category, _DURATION.sub("", culprit.sentence))
+        groups.setdefault(key, []).append(culprit)
+    return list(groups.values())
+
+
+def _title(group: Sequence[Culprit]) -> str:
+    first = group[0]
+    ranks = RankSet.of(c.rank for c in group)
+    if len(group) == 1:
+        where = ", ".join(
+            part for part in (printable(first.host), f"pid {first.pid}" if first.pid else "")
+            if part
+        )  # fmt: skip
+    else:
+        where = fold_hosts(c.host for c in group)
+    return f"{of_ranks(ranks)}{f' ({where})' if where else ''}: {first.sentence}"
+
+
+def _finding(
+    group: Sequence[Culprit], job: JobView, verdict: Verdict, views: Mapping[int, RankView]
+) -> Finding:
+    first = group[0]
+    entry = ENTRIES[first.category]
+    view = views.get(first.rank)
+    return Finding(
+        id=entry.id,
+        status=Status.FAIL,
+        title="; ".join([_title(group), *_victim_parts(verdict)]),
+        ranks=RankSet.of(c.rank for c in group).fold(),
+        nodes=fold_hosts(c.host for c in group),
+        reasons=first.reasons,
+        evidence=(*_evidence_of(view), *_longest_wait(job, verdict)),
+        advice=entry.advice.replace("PID", str(first.pid)) if first.pid else entry.advice,
+    )
+
+
+def _evidence_of(view: RankView | None) -> tuple[Evidence, ...]:
+    if view is None:
+        return ()
+    found = []
+    if view.alive and view.process_state:
+        found.append(Evidence("process state", view.process_state[:1], how="/proc/PID/stat"))
+    idle, share = idle_s(view), cpu_share(view)
+    if view.alive and idle is not None:
+        found.append(Evidence("since its last operation", round(idle, 1), "s", how="recorder"))
+    if share is not None:
+        percent = round(100 * share, 1)
+        found.append(Evidence("CPU used", percent, "% of a core", how="/proc/PID/stat, twice"))
+    if not view.alive and view.exit_code is not None:
+        found.append(Evidence("exit code", view.exit_code, how="launcher"))
+    if view.hook is not None and view.hook.communicators:
+        newest = max(view.hook.communicators, key=lambda c: c.seq)
+        found.append(Evidence("newest collective started", newest.seq, how="recorder"))
+    return tuple(found)
+
+
+def _longest_wait(job: JobView, verdict: Verdict) -> tuple[Evidence, ...]:
+    """The longest time that a rank other than the culprits has been in one operation."""
+    culprits = {c.rank for c in verdict.culprits}
+    longest: tuple[float, str] | None = None
+    for view in job.ranks:
+        flight = oldest_in_flight(view)
+        if flight and view.alive and view.hook and view.rank not in culprits:
+            candidate = (flight[1], f"rank {view.rank}: {operation(flight[0], view.hook)}")
+            longest = max(longest or candidate, candidate)
+    if longest is None:
+        return ()
+    return (
+        Evidence(
+            "longest operation in flight",
+            round(longest[0], 1),
+            "s",
+            job.hang_timeout_s,
+            f"recorder, {longest[1]}",
+        ),
+    )
+
+
+def _undecided(job: JobView, verdict: Verdict) -> Finding:
+    entry = ENTRIES[Category.UNDECIDED]
+    return Finding(
+        id=entry.id,
+        status=Status.UNKNOWN,
+        title="; ".join([verdict.undecided or "no rank is at fault", *_victim_parts(verdict)]),
+        ranks="",
+        nodes=fold_hosts(view.host for view in job.ranks),
+        evidence=_longest_wait(job, verdict),
+        advice=entry.advice,
+    )
+
+
+def _unread(job: JobView) -> list[Finding]:
+    """Live ranks whose stacks could not be read: said, so that no data never looks healthy."""
+    unread = [
+        view
+        for view in job.ranks
+        if view.alive and (view.dump is None or not (view.dump.python or view.dump.native))
+    ]
+    if not unread:
+        return []
+    notes = {note for view in unread if view.dump for note in view.dump.notes}
+    return [
+        Finding(
+            id=NO_STACK.id,
+            status=Status.WARN,
+            title=f"no stack of {of_ranks(RankSet.of(view.rank for view in unread))}",
+            ranks=RankSet.of(view.rank for view in unread).fold(),
+            nodes=fold_hosts(view.host for view in unread),
+            reasons=tuple(printable(note) for note in sorted(notes)[:3]),
+            advice=NO_STACK.advice,
+        )
+    ]
+
+
+def _facts(job: JobView, verdict: Verdict) -> dict[str, Any]:
+    known = RankSet.of(view.rank for view in job.ranks if not view.absent_reason)
+    return {
+        "job_id": job.job_id,
+        "trigger": job.trigger,
+        "verdict": headline(verdict),
+        "world_size": job.world_size,
+        "hang_timeout_s": job.hang_timeout_s,
+        "culprits": list(dict.fromkeys(c.rank for c in verdict.culprits)),
+        "culprit_details": [
+            {
+                "rank": c.rank,
+                "host": c.host,
+                "pid": c.pid,
+                "category": c.category.value,
+                "sentence": c.sentence,
+                "reasons": list(c.reasons),
+                "score": c.score,
+            }
+            for c in verdict.culprits
+        ],
+        "victims": [{"ranks": v.ranks, "sentence": v.sentence} for v in verdict.victims],
+        "ranks": rank_rows(job),
+        "absent": (RankSet.world(job.world_size) - known).fold(),
+    }

@@ -1,0 +1,162 @@
+"""Ranks that called another collective than the rest of their group, or left one out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from relkit.hang.groups import Group
+from relkit.hang.words import numbered, size, torch_name
+from relkit.hook.model import Op
+from relkit.ranks import RankSet
+
+# Ranks of these legitimately pass different sizes: roots differ, and so do uneven parts.
+_UNEVEN = frozenset({"allgatherv", "alltoallv", "gather", "scatter", "connect"})
+
+Shape = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Members of one group that made different calls under the same number.
+
+    Args:
+        group: where.
+        seq: the first number at which they differ.
+        odd: the ranks held to be wrong; empty where that cannot be told.
+        odd_op: what these called; rest_op: what the others called.
+        rest: the others that got there.
+        skipped: the odd ranks left out a call of the others: what they called is what comes
+            after it.
+        certain: a clear majority or the group's own history says who is wrong.
+    """
+
+    group: Group
+    seq: int
+    odd: RankSet
+    rest: RankSet
+    odd_op: Op
+    rest_op: Op
+    skipped: bool
+    certain: bool
+
+    def sentence(self) -> str:
+        """What the odd ranks did."""
+        if self.skipped:
+            return (
+                f"left out {numbered(self.rest_op.name, self.seq)} of {self.group.title} and "
+                f"called the {torch_name(self.odd_op.name)} that follows it"
+            )
+        mine, theirs = torch_name(self.odd_op.name), torch_name(self.rest_op.name)
+        if mine == theirs:
+            mine += f" of {size(self.odd_op.size_bytes)}"
+            theirs = f"one of {size(self.rest_op.size_bytes)}"
+        return f"called {mine} as #{self.seq} of {self.group.title}, where the others call {theirs}"
+
+
+def shape(op: Op) -> Shape:
+    """What must be equal on all members of a group at one number."""
+    return op.name, 0 if op.name in _UNEVEN else op.size_bytes
+
+
+def _same(a: Shape, b: Shape) -> bool:
+    return a[0] == b[0] and (a[1] == b[1] or not a[1] or not b[1])
+
+
+def disagreements(groups: Sequence[Group]) -> tuple[Disagreement, ...]:
+    """The first disagreement of every group in which somebody is stuck."""
+    found = []
+    for group in groups:
+        if any(member.stuck for member in group.members.values()):
+            first = _first(group)
+            if first is not None:
+                found.append(first)
+    return tuple(found)
+
+
+def _first(group: Group) -> Disagreement | None:
+    # Long before the place where the group is stuck, a difference did no harm and is no proof.
+    stuck_at = min(op.seq for m in group.members.values() for op in m.stuck)
+    numbers = sorted({seq for m in group.members.values() for seq in m.ops if seq >= stuck_at - 1})
+    for seq in numbers:
+        by_shape: dict[Shape, list[int]] = {}
+        for rank in sorted(group.members):
+            op = group.members[rank].ops.get(seq)
+            if op is not None:
+                own = shape(op)
+                known = next((s for s in by_shape if _same(s, own)), own)
+                by_shape.setdefault(known, []).append(rank)
+        if len(by_shape) > 1:
+            return _judge(group, seq, by_shape)
+    return None
+
+
+def _judge(group: Group, seq: int, by_shape: Mapping[Shape, list[int]]) -> Disagreement:
+    counts = sorted(by_shape.items(), key=lambda item: (-len(item[1]), item[1]))
+    certain = len(counts[0][1]) > len(counts[1][1])
+    right = counts[0][0]
+    if not certain:
+        expected = _expected(group, seq)
+        usual = [s for s in by_shape if expected is not None and _same(s, expected)]
+        if len(usual) == 1:
+            right, certain = usual[0], True
+    odd = [rank for s, ranks in by_shape.items() if s != right for rank in ranks]
+    rest = by_shape[right]
+    odd_op = group.members[min(odd)].ops[seq]
+    rest_op = group.members[min(rest)].ops[seq]
+    return Disagreement(
+        group=group,
+        seq=seq,
+        odd=RankSet.of(odd) if certain else RankSet(),
+        rest=RankSet.of(rest),
+        odd_op=odd_op,
+        rest_op=rest_op,
+        skipped=certain and _follows(group, seq, rest, rest_op, odd_op),
+        certain=certain,
+    )
+
+
+def _history(group: Group, before: int) -> dict[int, Shape]:
+    """What the group called under each number before it disagreed; any member can tell."""
+    known: dict[int, Shape] = {}
+    for rank in sorted(group.members):
+        for seq, op in group.members[rank].ops.items():
+            if seq < before:
+                known.setdefault(seq, shape(op))
+    return known
+
+
+def _after(history: Mapping[int, Shape], seq: int, fits: Callable[[int], bool]) -> Shape | None:
+    """What came after the newest earlier number that `fits`."""
+    for earlier in sorted(history, reverse=True):
+        if earlier < seq and earlier + 1 in history and fits(earlier):
+            return history[earlier + 1]
+    return None
+
+
+def _expected(group: Group, seq: int) -> Shape | None:
+    """What the group's own past says should come at `seq`: steps of training repeat."""
+    history = _history(group, seq)
+
+    def fits(earlier: int) -> bool:
+        return all(
+            seq - back in history
+            and earlier + 1 - back in history
+            and history[earlier + 1 - back] == history[seq - back]
+            for back in (1, 2)
+        )
+
+    return _after(history, seq - 1, fits)
+
+
+def _follows(group: Group, seq: int, rest: Sequence[int], rest_op: Op, odd_op: Op) -> bool:
+    """The odd call is what the others call next, now or in an earlier step."""
+    if _same(shape(rest_op), shape(odd_op)):
+        return False
+    for rank in rest:
+        following = group.members[rank].ops.get(seq + 1)
+        if following is not None:
+            return _same(shape(following), shape(odd_op))
+    history = _history(group, seq)
+    after = _after(history, seq, lambda earlier: _same(history[earlier], shape(rest_op)))
+    return after is not None and _same(after, shape(odd_op))

@@ -1,0 +1,110 @@
+"""What a rank's main thread is doing, judged by its stacks and by where the kernel has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relkit.hang.activity import Activity, Doing
+from relkit.hang.frames import is_user_code, place, user_depth
+from relkit.hang.stackrules import by_kernel, by_native, by_python
+from relkit.hook.model import Op, OpKind
+from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
+
+_MOST_OTHERS = 3
+
+
+def main_thread(threads: Sequence[ThreadStack], pid: int) -> ThreadStack | None:
+    """The process's first thread, by kernel id, else by role or by Python's name for it."""
+    by_id = [t for t in threads if pid > 0 and t.os_thread_id == pid]
+    named = [t for t in threads if t.role is Role.MAIN or t.name == "MainThread"]
+    return next(iter(by_id + named), None)
+
+
+def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
+    """What the main thread does.
+
+    Python frames speak first, because they name the user's line. A wait that Python cannot see
+    into (the innermost frame is user code, yet the thread sleeps) is settled by native frames,
+    then by the recorder, then by the kernel.
+
+    Args:
+        dump: the rank's stacks, None where there are none.
+        in_flight: the recorder's operations in flight.
+    """
+    waits = _by_recorder(in_flight)
+    if dump is None:
+        return Activity(waits or Doing.UNKNOWN)
+    python, native = main_thread(dump.python, dump.pid), main_thread(dump.native, dump.pid)
+    either = python or native
+    if either is None:
+        return Activity(waits or Doing.UNKNOWN)
+    frames = python.frames if python else ()
+    depth = user_depth(frames)
+    library = frames if depth is None else frames[:depth]
+    kernel = (python.kernel if python else "") or (native.kernel if native else "")
+    state = either.state or dump.process_state[:1]
+    return Activity(
+        _decide(frames, library, native, kernel, state, waits),
+        place="" if depth is None else place(frames[depth]),
+        leaf=place(frames[0]) if frames and depth != 0 else "",
+        kernel=kernel if kernel != "0" else "",
+        runs=state == "R",
+        others=_others(dump, either.os_thread_id),
+    )
+
+
+def _by_recorder(in_flight: Sequence[Op]) -> Doing | None:
+    kinds = {op.kind for op in in_flight}
+    if OpKind.P2P in kinds:
+        return Doing.P2P
+    if OpKind.COLLECTIVE in kinds:
+        setup = all(op.name == "connect" for op in in_flight if op.kind is OpKind.COLLECTIVE)
+        return Doing.SETUP if setup else Doing.COLLECTIVE
+    return Doing.COMPUTE if OpKind.GEMM in kinds or OpKind.KERNEL in kinds else None
+
+
+def _decide(
+    frames: Sequence[Frame],
+    library: Sequence[Frame],
+    native: ThreadStack | None,
+    kernel: str,
+    state: str,
+    recorded: Doing | None,
+) -> Doing:
+    found = by_python(library)
+    below = by_native(native.frames) if native else None
+    if found in (Doing.COLLECTIVE, Doing.SETUP) and state == "R" and recorded is None:
+        # torch.distributed code that runs is work on the way to a collective, not a wait.
+        found = Doing.RUNNING
+    if found is None and by_python(frames[len(library) :]) is Doing.DATA:
+        found = Doing.DATA  # a data set's own code, called by the loader
+    if found is not None:
+        return found
+    if below is not None and not (below is Doing.LOCK and recorded is Doing.SETUP):
+        return below
+    if state == "R":
+        return recorded if recorded is Doing.COMPUTE else Doing.RUNNING
+    if recorded is not None:
+        return recorded
+    return by_kernel(kernel) or Doing.UNKNOWN
+
+
+def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
+    """Other Python threads that stand in code of the user: one may hold what main waits for."""
+    found = []
+    for thread in dump.python:
+        depth = user_depth(thread.frames)
+        if thread.os_thread_id == main_id or thread.role is Role.MAIN or not thread.frames:
+            continue
+        started_here = any("relkit/faults.py" in frame.source for frame in thread.frames)
+        if depth is None and not started_here and thread.role is not Role.LOADER:
+            continue
+        frame = thread.frames[0 if depth is None else depth]
+        inner = thread.frames if depth is None else thread.frames[:depth]
+        doing = by_python(inner) or by_kernel(thread.kernel)
+        what = f", {Activity(doing).phrase}" if doing else ""
+        found.append(f"{thread.name or 'a thread'} in {place(frame)}{what}")
+    return tuple(found[:_MOST_OTHERS])
+
+
+__all__ = ["classify", "is_user_code", "main_thread"]

@@ -1,0 +1,101 @@
+"""The tables behind stackclass: what paths, functions and kernel names give away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from relkit.hang.activity import Doing
+from relkit.hang.frames import split_source
+from relkit.stacks.model import Frame
+
+_P2P_CALLS = r"(i?send|i?recv|batch_isend_irecv|(send|recv)_object_list)"
+_SETUP_CALLS = (
+    r"(init_process_group|new_group|_new_group_with_tag|_new_process_group_helper|"
+    r"_store_based_barrier|split_group|.*rendezvous.*|_create_.*store)"
+)
+
+# (path, function, category), tried in order on every library frame between the leaf and the
+# user's code. The first row that fits any of them wins: `queue` calls `threading`, the data
+# loader calls `queue`, and the outermost of these says most.
+_PYTHON: tuple[tuple[str, str, Doing], ...] = (
+    (r"torch/utils/data/", r".*", Doing.DATA),
+    (r"torch/(_dynamo|_inductor|_functorch|fx)/|/triton/", r".*", Doing.COMPILE),
+    (r"torch/(serialization\.py|distributed/checkpoint/)", r".*", Doing.CHECKPOINT),
+    (r"torch/distributed/elastic/multiprocessing/errors/", r".*record_exception", Doing.EXCEPTION),
+    (r"torch/distributed/", rf"(.*\.)?{_SETUP_CALLS}", Doing.SETUP),
+    (r"torch/distributed/", rf"(.*\.)?{_P2P_CALLS}", Doing.P2P),
+    (r"torch/(distributed/(?!elastic)|nn/parallel/distributed\.py)", r".*", Doing.COLLECTIVE),
+    (r"torch/(cuda|mps|xpu|npu|musa)/", r".*synchronize", Doing.STREAM),
+    (r"/subprocess\.py$", r".*", Doing.CHILD),
+    (r"/multiprocessing/(popen|process)", r".*(join|wait|poll)", Doing.CHILD),
+    (r"/(queue|multiprocessing/queues)\.py$", r".*(get|put|join)", Doing.QUEUE),
+    (r"/concurrent/futures/", r".*", Doing.CONDITION),
+    (r"/(socket|ssl|http/client|socketserver)\.py$", r".*", Doing.SOCKET),
+    (r"/(traceback|linecache)\.py$", r".*", Doing.EXCEPTION),
+    (r"/threading\.py$", r"_shutdown|.*_python_exit", Doing.EXIT),
+    (r"/threading\.py$", r".*(join|_wait_for_tstate_lock)", Doing.THREAD),
+    (r"/threading\.py$", r".*(wait|wait_for)", Doing.CONDITION),
+    (r"/threading\.py$", r".*(acquire|__enter__)", Doing.LOCK),
+    (r"/(selectors|multiprocessing/connection)\.py$", r".*", Doing.DESCRIPTOR),
+    (r"/(shutil|tarfile|zipfile|gzip|pickle)\.py$", r".*", Doing.FILE),
+)
+_PYTHON_COMPILED = tuple(
+    (re.compile(path), re.compile(function), doing) for path, function, doing in _PYTHON
+)
+
+# Native functions, tried innermost first.
+_NATIVE: tuple[tuple[re.Pattern[str], Doing], ...] = tuple(
+    (re.compile(pattern), doing)
+    for pattern, doing in (
+        (r"take_gil|PyEval_(Acquire|Restore)Thread", Doing.GIL),
+        (r"gc_collect|deduce_unreachable|visit_decref", Doing.GC),
+        (r"(Send|Recv)Work::|UnboundBuffer::wait", Doing.P2P),
+        (r"c10d::|gloo::|ProcessGroup|n?ccl[A-Z]\w+|Hccl", Doing.COLLECTIVE),
+        (r"(cuda|cu|hip|mc|acl\w*)(Stream|Device|Event|Ctx)Synchronize", Doing.STREAM),
+        (r"PyThread_acquire_lock|acquire_timed|rlock_acquire", Doing.LOCK),
+        (r"\bpysleep|time_sleep|clock_nanosleep", Doing.SLEEP),
+        (r"[sdcz]gemm|mkl_|cblas_|dnnl|gemm_", Doing.COMPUTE),
+        (r"\b(__)?(wait4|waitpid|waitid)\b", Doing.CHILD),
+        (r"\b(__)?(fsync|fdatasync|flock|p?read64|p?write64|openat64)\b", Doing.FILE),
+    )
+)
+
+# Where the main thread sleeps in the kernel; decides only where the stack's functions do not.
+_KERNEL: tuple[tuple[re.Pattern[str], Doing], ...] = tuple(
+    (re.compile(pattern), doing)
+    for pattern, doing in (
+        (r"nanosleep", Doing.SLEEP),
+        (r"futex", Doing.LOCK),
+        (r"pipe_(read|write|wait)|n_tty_read|eventfd|ep_poll|epoll_wait|poll_schedule|do_select",
+         Doing.DESCRIPTOR),
+        (r"sk_wait|tcp_|unix_stream|inet_|wait_woken|skb_wait", Doing.SOCKET),
+        (r"^do_wait|kernel_waitid", Doing.CHILD),
+        (r"io_schedule|folio_|nfs|rpc_|ext4|xfs|jbd2|fuse|ceph|lustre|locks_lock|flock|d_alloc",
+         Doing.FILE),
+        (r"^pipe_|do_sys_poll", Doing.DESCRIPTOR),
+    )
+)  # fmt: skip
+
+
+def by_python(frames: Iterable[Frame]) -> Doing | None:
+    """What library frames say, or None."""
+    seen = [(split_source(frame.source)[0], frame.func) for frame in frames]
+    for path, function, doing in _PYTHON_COMPILED:
+        if any(path.search(p) and function.fullmatch(f) for p, f in seen):
+            return doing
+    return None
+
+
+def by_native(frames: Iterable[Frame]) -> Doing | None:
+    """What native functions say, the innermost that says anything."""
+    for frame in frames:
+        for pattern, doing in _NATIVE:
+            if pattern.search(frame.func):
+                return doing
+    return None
+
+
+def by_kernel(wchan: str) -> Doing | None:
+    """What the kernel function that a thread sleeps in says."""
+    return next((doing for pattern, doing in _KERNEL if pattern.search(wchan)), None)

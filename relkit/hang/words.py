@@ -1,0 +1,88 @@
+"""How ranks, operations, groups and times read in a sentence."""
+
+from __future__ import annotations
+
+import signal
+
+from relkit.hang.frames import printable
+from relkit.hook.model import Communicator, HookState, Op
+from relkit.ranks import RankSet
+
+# The recorder has the library's names; people know torch's.
+_TORCH_NAMES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "allgatherv": "all_gather",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all",
+    "reducescatter": "reduce_scatter",
+    "connect": "the setup of a process group",
+}
+_LONGEST_NAME = 16
+
+
+def torch_name(name: str) -> str:
+    """`all_reduce` for the recorder's `allreduce`."""
+    return _TORCH_NAMES.get(name, name)
+
+
+def of_ranks(ranks: RankSet) -> str:
+    """`rank 2`, `ranks 0-1,3`."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {ranks.fold()}"
+
+
+def group_title(communicator: Communicator, world_size: int, members: RankSet | None = None) -> str:
+    """`the default group`, or a group's name and ranks.
+
+    Args:
+        communicator: the group as some rank sees it.
+        world_size: ranks of the job; an unnamed group of that size is taken for the default one.
+        members: its ranks where they are known.
+    """
+    name = printable(communicator.name)
+    if name == "0" or (not name and communicator.size == world_size):
+        return "the default group"
+    if len(name) > _LONGEST_NAME:
+        name = name[: _LONGEST_NAME - 3] + "..."
+    called = f'group "{name}"' if name else f"a group of {communicator.size}"
+    return f"{called} ({of_ranks(members)})" if members else called
+
+
+def numbered(name: str, seq: int) -> str:
+    """`all_reduce #41`."""
+    return f"{torch_name(name)} #{seq}" if seq >= 0 else torch_name(name)
+
+
+def operation(op: Op, state: HookState) -> str:
+    """`all_reduce #41 of the default group`, from one rank's point of view."""
+    group = next((c for c in state.communicators if c.index == op.communicator), None)
+    what = numbered(op.name, op.seq)
+    return what if group is None else f"{what} of {group_title(group, state.world_size)}"
+
+
+def size(size_bytes: int) -> str:
+    """`4 B`, `16 KiB`, `1.5 MiB`."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} GiB"
+
+
+def for_seconds(seconds: float | None) -> str:
+    """` for 9.8 s`, or nothing where the time is not known."""
+    return "" if seconds is None else f" for {seconds:.1f} s"
+
+
+def exit_words(exit_code: int | None) -> str:
+    """`ended by signal 11 (SIGSEGV)`, `exited with code 7`, `ended, exit code unknown`."""
+    if exit_code is None:
+        return "ended, exit code unknown"
+    if exit_code >= 0:
+        return f"exited with code {exit_code}"
+    try:
+        name = f" ({signal.Signals(-exit_code).name})"
+    except ValueError:
+        name = ""
+    return f"ended by signal {-exit_code}{name}"
