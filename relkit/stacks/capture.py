@@ -17,6 +17,7 @@ from relkit.stacks.engines.hook_engine import HookEngine, hook_state
 from relkit.stacks.engines.pyspy import PySpyEngine
 from relkit.stacks.engines.pyspy_native import PySpyNativeEngine
 from relkit.stacks.engines.pystack import PystackEngine
+from relkit.stacks.engines.tracing import why_not
 from relkit.stacks.model import RankDump, Role, ThreadStack
 from relkit.stacks.roles import role_of
 
@@ -84,9 +85,14 @@ def _look_with_hook(work: _Work, deadline: float, alive: bool) -> None:
     except (RelkitError, OSError) as error:
         work.notes.append(str(error))
         return
+    _keep_native(work, found)
+
+
+def _keep_native(work: _Work, found: EngineResult) -> None:
     work.native = found.threads
-    work.results.append(found)
     work.notes += found.notes
+    if found.threads:
+        work.results.append(found)
 
 
 def _look_with_pyspy(work: _Work, deadline: float) -> None:
@@ -102,6 +108,11 @@ def _look_with_pyspy(work: _Work, deadline: float) -> None:
 
 
 def _look_with_fallbacks(work: _Work, deadline: float) -> None:
+    reason = why_not(work.target.pid)
+    if reason:
+        work.notes.append(f"no native stacks: {reason}")
+        return
+    # py-spy first: if it is killed, the kernel lets the target go on by itself.
     engines: tuple[NativeEngine, ...] = (PySpyNativeEngine(), PystackEngine())
     for engine in engines:
         remaining = deadline - time.monotonic()
@@ -113,9 +124,7 @@ def _look_with_fallbacks(work: _Work, deadline: float) -> None:
         except (RelkitError, OSError) as error:
             work.notes.append(str(error))
             continue
-        work.native = found.threads
-        work.results.append(found)
-        work.notes += found.notes
+        _keep_native(work, found)
         return
 
 

@@ -64,6 +64,11 @@ def _mask(fields: dict[str, str], name: str) -> int:
         return 0
 
 
+def _switches(fields: dict[str, str]) -> int:
+    names = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+    return sum(_first_number(fields.get(name, "")) for name in names)
+
+
 def _first_number(text: str) -> int:
     head = text.split(maxsplit=1)
     return int(head[0]) if head and head[0].isdigit() else 0
@@ -76,10 +81,6 @@ def thread(pid: int, os_thread_id: int) -> ThreadFacts | None:
     if not fields.get("State"):
         return None
     wchan = _text(folder / "wchan").strip()
-    switches = sum(
-        _first_number(fields.get(name, ""))
-        for name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
-    )
     pending = _mask(fields, "SigPnd") | _mask(fields, "ShdPnd")
     return ThreadFacts(
         os_thread_id=os_thread_id,
@@ -87,7 +88,7 @@ def thread(pid: int, os_thread_id: int) -> ThreadFacts | None:
         state=fields["State"][0],
         wchan="" if wchan == "0" else wchan,
         cpu_s=_first_number(_text(folder / "schedstat")) / 1e9,
-        switches=switches,
+        switches=_switches(fields),
         blocked=_mask(fields, "SigBlk"),
         caught=_mask(fields, "SigCgt"),
         stop_pending=bool(pending & _STOP_SIGNALS),
@@ -209,8 +210,10 @@ def rank_environment(pid: int, timeout_s: float = 0.5) -> dict[str, str]:
 def moves(pid: int) -> dict[int, tuple[str, int]]:
     """Each thread's (state, switches): equal twice and not R = it did not run in between."""
     found: dict[int, tuple[str, int]] = {}
-    for facts in threads(pid):
-        found[facts.os_thread_id] = (facts.state, facts.switches)
+    for os_thread_id in thread_ids(pid):
+        fields = _status_fields(_text(Path(f"/proc/{pid}/task/{os_thread_id}/status")))
+        if fields.get("State"):
+            found[os_thread_id] = (fields["State"][0], _switches(fields))
     return found
 
 

@@ -125,22 +125,19 @@ class Symboliser:
         self._objects[mapping.key] = loaded
         return loaded
 
-    def _mappings(
-        self, pid: int, start_ticks: int, addresses: Sequence[int]
-    ) -> tuple[Mapping, ...]:
-        key = (pid, start_ticks)
-        known = self._maps.get(key, ())
-        if not known or any(mapping_of(known, address) is None for address in addresses):
-            known = read_maps(pid, _MAPS_TIMEOUT_S) or known
-            self._maps[key] = known
-        return known
+    def _mappings(self, pid: int, start_ticks: int) -> tuple[Mapping, ...]:
+        """Read anew each time (libraries come and go); the last ones where that fails."""
+        found = read_maps(pid, _MAPS_TIMEOUT_S)
+        if found:
+            self._maps[(pid, start_ticks)] = found
+        return found or self._maps.get((pid, start_ticks), ())
 
     def warm(self, pid: int, start_ticks: int = 0) -> None:
         """Read the symbol tables of all libraries of a process ahead of need.
 
         Meant for a quiet moment of a healthy job, from a low-priority thread.
         """
-        for mapping in self._mappings(pid, start_ticks, ()):
+        for mapping in self._mappings(pid, start_ticks):
             with self._lock:
                 self._load(pid, mapping)
 
@@ -154,9 +151,8 @@ class Symboliser:
             stacks: addresses innermost first; all but the first are return addresses.
             start_ticks: start time of the process, to tell reused pids apart.
         """
-        flat = sorted({address for stack in stacks for address in stack})
+        mappings = self._mappings(pid, start_ticks)
         with self._lock:
-            mappings = self._mappings(pid, start_ticks, flat)
             wanted: dict[ObjectKey, set[tuple[int, bool]]] = {}
             placed: dict[tuple[int, bool], tuple[ObjectKey, int, bool]] = {}
             for stack in stacks:
@@ -165,7 +161,7 @@ class Symboliser:
                     if spot in placed:
                         continue
                     mapping = mapping_of(mappings, address)
-                    if mapping is None:
+                    if mapping is None or not mapping.path:
                         continue
                     image = self._load(pid, mapping).image
                     vaddr = image.vaddr(address - mapping.start + mapping.offset)

@@ -12,9 +12,11 @@ from relkit.stacks.engines.base import EngineResult, Target
 from relkit.stacks.engines.child import find_tool, run_child
 from relkit.stacks.engines.pyspy_json import parse
 from relkit.stacks.engines.refusal import explain, is_final
+from relkit.stacks.engines.tracing import run_guarded
 from relkit.stacks.model import ThreadStack
 
 _READS = 4
+_SHORTEST_S = 0.05
 _Moves = Mapping[int, tuple[str, int]]
 
 
@@ -54,8 +56,18 @@ class PySpyEngine:
             raise CaptureFailed(f"py-spy: no answer within {timeout_s:.1f} s")
         if result.returncode != 0:
             raise CaptureFailed(explain("py-spy", target.pid, result.stderr))
+        return self._threads(target, result.stdout)
+
+    def _read_stopped(self, target: Target, timeout_s: float) -> EngineResult:
+        """With the process stopped for some milliseconds, where it never holds still enough."""
+        argv = [pyspy_path(), "dump", "--json", "--pid", str(target.pid)]
+        result = run_guarded("py-spy (blocking)", target.pid, argv, timeout_s)
+        note = "py-spy: could not read the running process, so it was stopped for the look"
+        return EngineResult(self.name, self._threads(target, result.stdout), (note,))
+
+    def _threads(self, target: Target, output: bytes) -> tuple[ThreadStack, ...]:
         threads = []
-        for thread, frames in parse(result.stdout):
+        for thread, frames in parse(output):
             # A program that never imports threading has no names; its only thread is the main one.
             default = "MainThread" if thread.os_thread_id == target.pid else ""
             stack = tuple(item.frame for item in frames)
@@ -99,7 +111,11 @@ class PySpyEngine:
             if all(thread.os_thread_id in sure for thread in threads):
                 break
         if not last:
-            raise failure or CaptureFailed(f"py-spy: no answer within {timeout_s:.1f} s")
+            failure = failure or CaptureFailed(f"py-spy: no answer within {timeout_s:.1f} s")
+            remaining = deadline - time.monotonic()
+            if is_final(str(failure)) or remaining < _SHORTEST_S:
+                raise failure
+            return self._read_stopped(target, remaining)
         unsure = [thread.name or "?" for thread in last if thread.os_thread_id not in sure]
         notes: tuple[str, ...] = ()
         if unsure:

@@ -20,10 +20,23 @@ from relkit.stacks.engines.refusal import explain
 
 # The guard kills the collector at the deadline and then looks after the target.
 _GUARD_EXTRA_S = 1.5
+_ASK_AGAIN, _ASK_AGAIN_S = 4, 0.02
 
 
 def why_not(pid: int) -> str:
-    """Why the process must not be stopped for a look; "" where it may."""
+    """Why the process must not be stopped for a look; "" where it may.
+
+    A thread that reads from a disk is in uninterruptible sleep for a moment: ask a few times.
+    """
+    for _ in range(_ASK_AGAIN):
+        reason = _why_not_now(pid)
+        if not reason:
+            break
+        time.sleep(_ASK_AGAIN_S)
+    return reason
+
+
+def _why_not_now(pid: int) -> str:
     traced_by = procfs.tracer(pid)
     if traced_by:
         return f"process {pid} is being traced by process {traced_by}, and only one can"
