@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from relkit.ranks import RankSet
 from relkit.reports.markup import NAME_LIMIT
-from relkit.reports.palette import is_cpython
+from relkit.reports.palette import END_FUNC, is_cpython
 from relkit.reports.rank_sets import union
 from relkit.stacks.tree import StackTree, TreeNode
 
@@ -83,6 +83,8 @@ def _flatten(tree: StackTree) -> _Flat:
         nodes.append(node)
         parents.append(parent)
         pending.extend((child, me) for child in reversed(node.children))
+        if node.ends and node.children:
+            pending.extend((end, me) for end in _own_end(node))
     sizes = [len(node.ranks) for node in nodes]
     rarest = [
         size if node.ends or not node.children else 1 << 62
@@ -111,6 +113,14 @@ def _flatten(tree: StackTree) -> _Flat:
         walk.extend(reversed(children[i]))
     children.append(roots)
     return _Flat(nodes, parents, children, rarest, leaves)
+
+
+def _own_end(node: TreeNode) -> list[TreeNode]:
+    """A leaf for the ranks that stop in a frame while others go on from it: none may vanish."""
+    only_here = node.ranks - union(child.ranks for child in node.children)
+    if not only_here:
+        return []
+    return [TreeNode(END_FUNC, node.source, only_here, len(only_here), True)]
 
 
 def _within_bounds(flat: _Flat) -> set[int]:

@@ -11,8 +11,9 @@ from relkit.reports.flame_boxes import Box
 ROW = 21.0
 FOLD_ROW = 15.0
 LEAF_MIN = 24.0
-SUSPECT_MIN = 150.0
-SUSPECT_SHARE = 0.45
+ODD_MIN = 150.0
+ODD_SHARE = 0.6
+DIFFERENCE = 3.0
 OWN_END = 10.0
 """Free width beside a box's children that shows that stacks end in the box itself."""
 
@@ -28,15 +29,26 @@ class Place:
 
 
 def is_suspect(count: int, present: int) -> bool:
-    """So few ranks that the box deserves room for its name: at most a third of those read."""
+    """So few ranks that they are the likely cause: at most a third of those read."""
     return count * 3 <= present
+
+
+def weight(count: int, present: int) -> float:
+    """A stack's share of the width that is left over: log2(1 + ranks).
+
+    Where ranks differ is what the reader came for: such stacks weigh DIFFERENCE times as much,
+    and the few ranks of a suspect weigh as much as the many that it is to be compared with.
+    """
+    if is_suspect(count, present):
+        count = max(count, present - 1)
+    return math.log2(1 + count) * (DIFFERENCE if count < present else 1.0)
 
 
 def layout(boxes: Sequence[Box], width: float, present: int) -> list[Place]:
     """Every box's place, root on top, in a picture of this width.
 
-    One stack is one column: at least LEAF_MIN wide while that fits, wider for suspects, the rest
-    shared by log2(1 + ranks). So one rank in 100,000 is as easy to see as the 99,999.
+    One stack is one column: at least LEAF_MIN wide while that fits, ODD_MIN where ranks differ,
+    the rest shared by weight. So one rank in 100,000 is as easy to see as the 99,999.
     """
     counts = [len(box.ranks) for box in boxes]
     leaf_width, gap = _leaf_widths(boxes, counts, width, present)
@@ -72,20 +84,19 @@ def _leaf_widths(
     boxes: Sequence[Box], counts: Sequence[int], width: float, present: int
 ) -> tuple[dict[int, float], float]:
     leaves = [i for i, box in enumerate(boxes) if not box.children]
-    suspects = {i for i in leaves if boxes[i].kind != "more" and is_suspect(counts[i], present)}
+    odd = {i for i in leaves if boxes[i].kind != "more" and counts[i] < present}
     gaps = sum(1 for box in boxes if ends_here(box))
     gap = min(OWN_END, width / 4 / gaps) if gaps else 0.0
     room = width - gap * gaps
-    others = len(leaves) - len(suspects)
+    others = len(leaves) - len(odd)
     wide = least = 0.0
-    if suspects:
-        share = SUSPECT_SHARE if others else 1.0
-        wide = min(SUSPECT_MIN, share * room / len(suspects))
+    if odd:
+        wide = min(ODD_MIN, (ODD_SHARE if others else 1.0) * room / len(odd))
     if others:
-        least = min(LEAF_MIN, (room - wide * len(suspects)) / others)
-    if others and wide < least:
+        least = min(LEAF_MIN, (room - wide * len(odd)) / others)
+    if odd and wide < least:
         wide = least = min(LEAF_MIN, room / len(leaves))
-    spare = max(0.0, room - wide * len(suspects) - least * others)
-    weights = {i: math.log2(1 + counts[i]) for i in leaves}
+    spare = max(0.0, room - wide * len(odd) - least * others)
+    weights = {i: weight(counts[i], present) for i in leaves}
     total = sum(weights.values()) or 1.0
-    return {i: (wide if i in suspects else least) + spare * weights[i] / total for i in leaves}, gap
+    return {i: (wide if i in odd else least) + spare * weights[i] / total for i in leaves}, gap

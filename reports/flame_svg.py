@@ -104,7 +104,7 @@ def _legend(tree: StackTree, drawn: Sequence[Box]) -> str:
             f'transform="translate({x:g} 70)"><rect width="12" height="12" rx="3"/>'
             f'<text class="rk-note" x="18" y="10">{name}</text></g>\n'
         )
-        x += 38 + 6.4 * len(name)
+        x += 46 + 5.9 * len(name)
     x += 14
     steps = "".join(
         f'<g class="rk-torch rk-r{level}">'

@@ -16,7 +16,7 @@ from relkit.reports.markup import (
     shown,
     xml,
 )
-from relkit.reports.rank_sets import SetTable, badge
+from relkit.reports.rank_sets import SetTable, badge, short_badge
 
 CHAR = 7.3
 """Advance of one column at 12 px in any common monospaced font, rounded up. At 11 px: SMALL."""
@@ -36,7 +36,7 @@ def box_markup(box: Box, spot: Place, table: SetTable) -> str:
     which = palette.family(func, source) if box.kind != "more" else palette.Family.ROLE
     level = palette.rarity(len(box.ranks), present)
     mark = badge(box.ranks, present)
-    short = mark if mark == "all" else f"{len(box.ranks)}/{present}"
+    short = short_badge(box.ranks, present)
     data = [
         f'data-label="{xml(label)}"',
         f'data-c="{_utf16(func)}"',
@@ -50,7 +50,8 @@ def box_markup(box: Box, spot: Place, table: SetTable) -> str:
         data.append(f'data-x="{xml(extra)}"')
     if ends_here(box):
         data.append('data-e="1"')
-    data.append(f'data-b="{mark}"')
+    if mark != "all":
+        data.append(f'data-b="{mark}" data-q="{short}"')
     hidden = ' style="display:none"' if box.hidden else ""
     width, height = max(0.5, spot.width - 1), max(0.0, spot.height - 1)
     return (
@@ -75,7 +76,7 @@ def _names(box: Box) -> tuple[str, str, str, str]:
     which = palette.family(func, source)
     if which is palette.Family.STATE:
         return func, source, f"{name}: {shown(source)}", ""
-    if which is palette.Family.ROLE:
+    if func == palette.ROLE_FUNC:
         return func, source, f"{shown(source)} threads" if source != "main" else "main thread", ""
     return func, source, name, middle_cut(shown(place(source)), _SHOWN_LIMIT)
 
@@ -116,9 +117,11 @@ def _text(name: str, extra: str, mark: str, short: str, width: float, kind: str)
 def fit(name: str, extra: str, mark: str, short: str, width: float) -> tuple[str, str, str]:
     """What of (name, place, ranks) fits into a box this wide; flame.js has the same rules."""
     room = width - 1 - 2 * PAD
-    for ranks in (mark, short):
+    need = cells(name)
+    # Whole names go before long rank lists, and a cut name still goes with its ranks.
+    for ranks, least in ((mark, need), (short, need), (mark, 10), (short, 10)):
         columns = int((room - len(ranks) * SMALL - 10) / CHAR)
-        if columns >= min(10, cells(name)):
+        if columns >= least:
             title = end_cut(name, columns)
             left = int((room - len(ranks) * SMALL - 18 - cells(title) * CHAR) / SMALL)
             tail = extra if extra and title == name and cells(extra) <= left else ""

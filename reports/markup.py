@@ -95,7 +95,7 @@ def display_name(func: str) -> str:
     # "operator()" is a name; what follows the last ")" may only be a qualifier.
     if opened > 0 and not name.endswith("operator", 0, opened) and len(name) - end < 20:
         name = name[:opened]
-    return name.removesuffix("()") or func
+    return name or func
 
 
 def _outside_templates(name: str) -> str:

@@ -11,6 +11,9 @@ STATE_FUNC = "State"
 ROLE_FUNC = "Role"
 """Pseudo-frames that relkit.stacks puts on top of a tree: `State@S (sleeping)`, `Role@main`."""
 
+END_FUNC = "(ends here)"
+"""Drawn below a frame in which some ranks stop while others go on."""
+
 
 class Family(str, Enum):
     """Whose code a frame is; the hues are those of the xpu_timer guide."""
@@ -53,7 +56,7 @@ HUES: dict[Family, Hue] = {
 LEVELS = 5
 """Strengths of colour: 0 = every rank is here, 4 = hardly any."""
 
-_LIGHT = ((0.945, 0.30), (0.925, 0.42), (0.895, 0.62), (0.855, 0.85), (0.795, 1.0))
+_LIGHT = ((0.955, 0.24), (0.930, 0.42), (0.895, 0.62), (0.855, 0.85), (0.795, 1.0))
 _DARK = ((0.315, 0.30), (0.345, 0.40), (0.385, 0.52), (0.760, 0.85), (0.830, 1.0))
 INK_ON_PALE, INK_ON_DIM = "#16181d", "#e8eaf0"
 
@@ -77,7 +80,7 @@ def family(func: str, source: str) -> Family:
     """Whose code this frame is."""
     if func == STATE_FUNC:
         return Family.STATE
-    if func == ROLE_FUNC:
+    if func in (ROLE_FUNC, END_FUNC):
         return Family.ROLE
     if _PYTHON_FILE.search(source):
         # A user's own file may well be named after NCCL; only torch's own tree counts here.

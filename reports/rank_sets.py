@@ -47,14 +47,26 @@ def brief(ranks: RankSet, separator: str = "/") -> str:
 
 
 def badge(ranks: RankSet, present: int) -> str:
-    """What a box says at its right end: `rank 2`, `ranks 0-1,3`, `412 ranks` or `all`."""
+    """What a box says at its right end: `rank 2`, `ranks 0-1,3`, `all but 1`, `412 ranks`."""
     count = len(ranks)
     if count >= present > 0:
         return "all"
     if count == 1:
         return f"rank {ranks.fold()}"
     folded = ranks.fold() if len(ranks.intervals) <= 3 else ""
-    return f"ranks {folded}" if 0 < len(folded) <= 9 else f"{count:,} ranks"
+    if 0 < len(folded) <= 9:
+        return f"ranks {folded}"
+    return f"all but {present - count}" if present - count < 10 else f"{count:,} ranks"
+
+
+def short_badge(ranks: RankSet, present: int) -> str:
+    """The same for a narrow box: `r2`, `7/8`, or `-1` for all but one."""
+    count = len(ranks)
+    if count >= present > 0:
+        return "all"
+    if count == 1:
+        return f"r{ranks.fold()}"
+    return f"{count}/{present}" if present < 1000 or present - count > 99 else f"-{present - count}"
 
 
 @dataclass(slots=True)

@@ -82,5 +82,5 @@ def _subtitle(report: Report, merged: Merged) -> str:
         names = ", ".join(str(rank) for rank in culprits[:8])
         parts.append(f"at fault: rank{'s' if len(culprits) > 1 else ''} {names}")
     if merged.refused:
-        parts.append(f"{len(merged.refused)} files refused")
+        parts.append(f"{len(merged.refused)} file{'s' if len(merged.refused) > 1 else ''} refused")
     return "  ·  ".join(part for part in parts if part)

@@ -4,7 +4,7 @@
   "use strict";
   const SVG = "http://www.w3.org/2000/svg", HTML = "http://www.w3.org/1999/xhtml";
   const MARGIN = 16, PAD = 6, CHAR = 7.3, SMALL = 6.7, ROW = 21, FOLD_ROW = 15;
-  const LEAF_MIN = 24, SUSPECT_MIN = 150, SUSPECT_SHARE = 0.45, OWN_END = 10, FOOT = 24;
+  const LEAF_MIN = 24, ODD_MIN = 150, ODD_SHARE = 0.6, DIFFERENCE = 3, OWN_END = 10, FOOT = 24;
 
   function cells(text) {
     let width = 0;
@@ -45,9 +45,10 @@
   // The same rules as fit() in flame_text.py.
   function fit(box, width) {
     const room = width - 1 - 2 * PAD;
-    for (const ranks of [box.mark, box.shortMark]) {
+    const need = cells(box.name), short = box.shortMark;
+    for (const [ranks, least] of [[box.mark, need], [short, need], [box.mark, 10], [short, 10]]) {
       const columns = Math.floor((room - ranks.length * SMALL - 10) / CHAR);
-      if (columns < Math.min(10, cells(box.name))) continue;
+      if (columns < least) continue;
       const title = endCut(box.name, columns);
       const left = Math.floor((room - ranks.length * SMALL - 18 - cells(title) * CHAR) / SMALL);
       return [title, title === box.name && cells(box.extra) <= left ? box.extra : "", ranks];
@@ -103,14 +104,13 @@
       const kind = g.classList;
       return {
         g: g, index: index, rect: g.querySelector("rect"), label: label, func: func,
-        name: get("t") === null ? func : get("t"), extra: get("x") || "", mark: get("b"),
+        name: get("t") === null ? func : get("t"), extra: get("x") || "", mark: get("b") || "all", shortMark: get("q") || "all",
         parent: Number(get("p")), count: Number(get("n")), set: Number(get("s")), ends: get("e") === "1",
         fold: kind.contains("rk-fold"), more: kind.contains("rk-more"), inner: kind.contains("rk-inner"),
         hidden: kind.contains("rk-inner"), children: [], x: 0, y: 0, w: 0, h: 0, visible: false,
         family: /rk-(python|torch|cpp|state|system|role)/.exec(g.getAttribute("class"))[1]
       };
     });
-    for (const box of boxes) box.shortMark = box.mark === "all" ? "all" : box.count + "/" + present;
     for (const box of boxes) if (box.parent >= 0) boxes[box.parent].children.push(box.index);
 
     function inZoom(box) {
@@ -128,15 +128,18 @@
       }
       const gap = gaps ? Math.min(OWN_END, room / 4 / gaps) : 0;
       const free = room - gap * gaps;
-      const suspect = function (b) { return !b.more && b.count * 3 <= present; };
-      const many = leaves.filter(suspect).length, others = leaves.length - many;
-      let wide = many ? Math.min(SUSPECT_MIN, (others ? SUSPECT_SHARE : 1) * free / many) : 0;
+      const odd = function (b) { return !b.more && b.count < present; };
+      const many = leaves.filter(odd).length, others = leaves.length - many;
+      let wide = many ? Math.min(ODD_MIN, (others ? ODD_SHARE : 1) * free / many) : 0;
       let least = others ? Math.min(LEAF_MIN, (free - wide * many) / others) : 0;
-      if (others && wide < least) wide = least = Math.min(LEAF_MIN, free / leaves.length);
+      if (many && wide < least) wide = least = Math.min(LEAF_MIN, free / leaves.length);
       const spare = Math.max(0, free - wide * many - least * others);
-      const weight = function (b) { return Math.log2(1 + b.count); };
+      const weight = function (b) {
+        const count = b.count * 3 <= present ? Math.max(b.count, present - 1) : b.count;
+        return Math.log2(1 + count) * (count < present ? DIFFERENCE : 1);
+      };
       const all = leaves.reduce(function (sum, b) { return sum + weight(b); }, 0) || 1;
-      for (const b of leaves) out.set(b, (suspect(b) ? wide : least) + spare * weight(b) / all);
+      for (const b of leaves) out.set(b, (odd(b) ? wide : least) + spare * weight(b) / all);
       return [out, gap];
     }
 
