@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from relkit.errors import UnwritablePath, UsageProblem
+from relkit.errors import HookUnavailable, UnwritablePath, UsageProblem
 from relkit.hook.locate import hook_library
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -87,6 +87,12 @@ def worker_environment(job_dir: Path, tracer_pid: int, base: Mapping[str, str]) 
     if base.get("RELKIT_HOOK_DISABLE") == "1":
         return {}
     library = str(hook_library())
+    if re.search(r"[ :]", library):
+        raise HookUnavailable(
+            f"LD_PRELOAD cannot name {library}: it splits at blanks and colons",
+            next_step="Install relkit in a folder without them, or set RELKIT_HOOK_LIBRARY to a "
+            "copy of the library in one.",
+        )
     present = [entry for entry in re.split(r"[ :]+", base.get("LD_PRELOAD", "")) if entry]
     if library not in present:
         present.insert(0, library)
