@@ -19,6 +19,10 @@ from relkit.hook.threads import ThreadStatus, start_ticks, thread_status, thread
 # Half of the hook's entries, so that two collectors at once do not overwrite each other's answers.
 BATCH = 128
 _POLL_S = 0.0002
+_UNBLOCK_GRACE_S = 0.1
+
+_BLOCKED = "blocks the hook's signal"
+_ENDED = "ended meanwhile"
 
 _UNREACHABLE = {
     "D": "in uninterruptible sleep (state D)",
@@ -89,7 +93,7 @@ def capture_native(path: Path, state: HookState, deadline_s: float) -> NativeCap
         missed: dict[int, str] = {}
         for at in range(0, len(threads), BATCH):
             batch = threads[at : at + BATCH]
-            left_s = deadline_s - (time.monotonic() - begin)
+            left_s = max(0.0, deadline_s - (time.monotonic() - begin))
             answers |= _ask(file, state.pid, signal_number, batch, left_s, missed)
     freezes = [int(row["end_ns"]) - int(row["begin_ns"]) for row in answers.values()]
     return NativeCapture(
@@ -134,44 +138,63 @@ def _ask(
     left_s: float,
     missed: dict[int, str],
 ) -> dict[int, np.void]:
-    deadline = time.monotonic() + left_s
+    begin = time.monotonic()
     generation = request.new_generation()
-    waiting: set[int] = set()
-    for thread in threads:
-        tid = thread.os_thread_id
-        if thread.state in _UNREACHABLE:
-            missed[tid] = _UNREACHABLE[thread.state]
-        elif thread.blocks(signal_number):
-            missed[tid] = "blocks the hook's signal"
-        elif left_s <= 0:
-            missed[tid] = "no time was left"
-        else:
-            try:
-                request.send(pid, tid, signal_number, layout.REQUEST_CAPTURE, generation)
-                waiting.add(tid)
-            except ProcessLookupError:
-                missed[tid] = "ended meanwhile"
-            except OSError as error:
-                reason = (
-                    "too many signals queued"
-                    if error.errno == errno.EAGAIN
-                    else str(error.strerror)
-                )
-                missed[tid] = f"cannot be signalled: {reason}"
+    unasked = {thread.os_thread_id: thread for thread in threads}
+    asked: set[int] = set()
     answers: dict[int, np.void] = {}
     while True:
-        answers |= _answers(file, generation, waiting)
-        if waiting <= answers.keys() or time.monotonic() >= deadline:
+        for tid, thread in list(unasked.items()):
+            reason = _send(pid, thread, signal_number, generation)
+            if reason is None:
+                asked.add(tid)
+            elif reason == _BLOCKED:
+                missed[tid] = reason
+                continue
+            else:
+                missed[tid] = reason
+            del unasked[tid]
+        answers |= _answers(file, generation, asked)
+        waited_s = time.monotonic() - begin
+        if waited_s >= left_s or (
+            asked <= answers.keys() and (not unasked or waited_s >= _UNBLOCK_GRACE_S)
+        ):
             break
         time.sleep(_POLL_S)
-    for tid in waiting - answers.keys():
+        # A thread that is just being born, ends or loads a library blocks all signals for some
+        # microseconds: ask again. One that blocks them for good is not left with a pending signal,
+        # which would kill it after an exec.
+        for tid in list(unasked):
+            status = thread_status(pid, tid)
+            if status is None:
+                missed[tid] = _ENDED
+                del unasked[tid]
+            else:
+                unasked[tid] = status
+    for tid in asked - answers.keys():
         status = thread_status(pid, tid)
         missed[tid] = (
-            "ended meanwhile"
-            if status is None
-            else _UNREACHABLE.get(status.state, "did not answer in time")
+            _ENDED if status is None else _UNREACHABLE.get(status.state, "did not answer in time")
         )
+    for tid in answers:
+        missed.pop(tid, None)
     return answers
+
+
+def _send(pid: int, thread: ThreadStatus, signal_number: int, generation: int) -> str | None:
+    """Ask one thread; the reason where that cannot be."""
+    if thread.state in _UNREACHABLE:
+        return _UNREACHABLE[thread.state]
+    if thread.blocks(signal_number):
+        return _BLOCKED
+    try:
+        request.send(pid, thread.os_thread_id, signal_number, layout.REQUEST_CAPTURE, generation)
+    except ProcessLookupError:
+        return _ENDED
+    except OSError as error:
+        queue_full = error.errno == errno.EAGAIN
+        return f"cannot be signalled: {'too many are queued' if queue_full else error.strerror}"
+    return None
 
 
 def _answers(file: StateFile, generation: int, tids: set[int]) -> dict[int, np.void]:
