@@ -105,7 +105,7 @@ class Case:
             weight: 0..1, how much of the category's certainty holds here.
         """
         view = self.view
-        facts = (*reasons, *self._own_reasons(category), *self._waited_for())
+        facts = (*reasons, *self._proof(category), *self._waited_for(), *self._details(category))
         return Culprit(
             rank=view.rank,
             host=view.host,
@@ -146,33 +146,39 @@ class Case:
             return f"on the host, outside of any collective{idle}"
         return f"{activity.sentence()}{idle}"
 
-    def _own_reasons(self, category: Category) -> tuple[str, ...]:
-        view, activity = self.view, self.activity
+    def _proof(self, category: Category) -> tuple[str, ...]:
+        """What by itself makes the rank the one at fault."""
+        view = self.view
         found = []
         if category is Category.DEAD:
             last = last_talk(view)
-            if last is None or (last.end_ns and not last.failed):
+            if last is not None and last.end_ns and not last.failed:
                 found.append("it died outside of any collective, so no peer took it down")
             if view.failed_unix_s:
-                found.append("it is the first that failed")
+                found.append("of the ranks that died of themselves it was the first")
         elif category is Category.STOPPED:
             found.append(f"/proc shows state {view.process_state[:1]}")
         elif category is Category.UNINTERRUPTIBLE:
             found.append("/proc shows state D: it waits for a device or a file system")
-        elif category is Category.SPINNING:
-            share = cpu_share(view)
-            if share is not None:
-                found.append(f"it used {share:.0%} of a core between two looks")
+        elif category in (Category.SPINNING, Category.BLOCKED):
             found += self._not_in_flight()
-        elif category is Category.BLOCKED:
-            found += self._not_in_flight()
+        return tuple(found)
+
+    def _details(self, category: Category) -> tuple[str, ...]:
+        """What tells a person more about the fault."""
+        view, activity = self.view, self.activity
+        found = []
+        share = cpu_share(view)
+        if category is Category.SPINNING and share is not None:
+            found.append(f"it used {share:.0%} of a core between two looks")
+        if category is Category.BLOCKED:
+            found += [f"another thread of it: {other}" for other in activity.others]
             if activity.leaf:
                 found.append(f"its innermost frame is {activity.leaf}")
             if activity.kernel:
                 found.append(f"it sleeps in the kernel's {activity.kernel}")
-            found += [f"another thread of it: {other}" for other in activity.others]
-            if view.dump is None:
-                found.append("its stack could not be read")
+        if view.alive and view.dump is None:
+            found.append("its stack could not be read")
         return tuple(found)
 
     def _not_in_flight(self) -> list[str]:
@@ -186,10 +192,15 @@ class Case:
     def _waited_for(self) -> tuple[str, ...]:
         rank = self.view.rank
         found = []
+        told: set[str] = set()
         for wait in self.waits:
             waiters = wait.waiters - RankSet.of([rank])
             if not (wait.exact and waiters and rank in wait.missing and wait.group):
                 continue
+            # Later operations of the same group wait behind the first, and prove no more.
+            if wait.group.title in told:
+                continue
+            told.add(wait.group.title)
             member = wait.group.members.get(rank)
             verb = "waits" if len(waiters) == 1 else "wait"
             reached = ""

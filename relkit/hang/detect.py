@@ -20,7 +20,7 @@ _JUMP_FACTOR = 5.0
 _ENOUGH_GAPS = 5
 _STOPPED = ("T", "t")
 
-_Process = tuple[int, int]
+_Process = tuple[str, int]
 _Flight = tuple[int, int, str]
 
 
@@ -128,7 +128,7 @@ class HangDetector:
         paused = len(live) > 1 and all(v.process_state[:1] in _STOPPED for v in live)
         self._clock.advance(now_s, counts=not paused)
         known = [(view.rank, view.hook) for view in live if view.hook is not None]
-        self._restarted(known)
+        self._restarted(live)
         self._note_progress(known)
         flights = self._note_flights(known)
         if paused:
@@ -168,9 +168,10 @@ class HangDetector:
         self._hung = False
         return Detection(kind, ranks, sentence)
 
-    def _restarted(self, known: Sequence[tuple[int, HookState]]) -> None:
+    def _restarted(self, live: Sequence[RankView]) -> None:
         """New processes under known ranks: a new incarnation, of which nothing is known yet."""
-        now = {rank: (state.pid, state.start_ticks) for rank, state in known}
+        # The recorder of a new process appears only at its first operation: go by the pid.
+        now = {view.rank: (view.host, view.pid) for view in live}
         if any(self._processes.get(rank, process) != process for rank, process in now.items()):
             self.reset()
         self._processes |= now

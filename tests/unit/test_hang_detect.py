@@ -1,0 +1,290 @@
+"""When a job counts as hung: within the timeout plus one look when stuck, never while it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relkit.hang.detect import Detection, HangDetector, Kind
+from relkit.hang.model import RankView
+from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.ranks import RankSet
+
+TIMEOUT_S = 10.0
+WORLD = 3
+
+
+class Job:
+    """Recorders of a small job whose clock the test moves."""
+
+    def __init__(self, world: int = WORLD, boot_s: float = 500.0) -> None:
+        self.now_s = 0.0
+        self.world = world
+        # Clocks of different hosts have nothing in common.
+        self.boot_s = [boot_s + 1000.0 * rank for rank in range(world)]
+        self.finished = [0] * world
+        self.last_finish_s = [0.0] * world
+        self.flight: list[tuple[str, float] | None] = [None] * world
+        self.letters = ["S"] * world
+        self.alive = [True] * world
+        self.generation = 0
+
+    def begin(self, ranks: Iterable[int], name: str = "allreduce") -> None:
+        for rank in ranks:
+            self.flight[rank] = (name, self.now_s)
+
+    def finish(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self.flight[rank] = None
+            self.finished[rank] += 1
+            self.last_finish_s[rank] = self.now_s
+
+    def _ns(self, rank: int, at_s: float) -> int:
+        return round((self.boot_s[rank] + at_s) * 1e9)
+
+    def views(self) -> list[RankView]:
+        return [
+            RankView(
+                rank,
+                host="n0",
+                pid=10 + rank + 100 * self.generation,
+                alive=self.alive[rank],
+                process_state=self.letters[rank],
+                hook=self._state(rank),
+                exit_code=None if self.alive[rank] else 0,
+            )
+            for rank in range(self.world)
+        ]
+
+    def _state(self, rank: int) -> HookState | None:
+        flight = self.flight[rank]
+        if not self.finished[rank] and flight is None:
+            return None
+        ops: tuple[Op, ...] = ()
+        if flight:
+            seq = self.finished[rank]
+            ops = (Op(flight[0], OpKind.COLLECTIVE, seq, 0, 4, 9, self._ns(rank, flight[1])),)
+        return HookState(
+            pid=10 + rank + 100 * self.generation, start_ticks=1, rank=rank, local_rank=rank,
+            world_size=self.world, now_ns=self._ns(rank, self.now_s), boot_to_unix_ns=0,
+            started=self.finished[rank] + len(ops), finished=self.finished[rank],
+            last_finish_ns=self._ns(rank, self.last_finish_s[rank]) if self.finished[rank] else 0,
+            in_flight=ops, communicators=(Communicator(0, rank, self.world, "0"),),
+        )  # fmt: skip
+
+
+def watch(
+    detector: HangDetector, job: Job, seconds: float, step: Callable[[], None] = lambda: None,
+    every_s: float = 1.0,
+) -> list[Detection]:  # fmt: skip
+    """Look at regular intervals; `step` runs before each look."""
+    found = []
+    for _ in range(round(seconds / every_s)):
+        job.now_s += every_s
+        step()
+        found.append(detector.update(job.now_s, job.views()))
+    return found
+
+
+def hung(detections: Iterable[Detection]) -> list[Detection]:
+    return [d for d in detections if d.kind is Kind.HUNG]
+
+
+def running(job: Job) -> Callable[[], None]:
+    return lambda: job.finish(range(job.world))
+
+
+def test_nothing_can_be_said_before_the_first_operation() -> None:
+    found = watch(HangDetector(TIMEOUT_S), Job(), 100)
+    assert {d.kind for d in found} == {Kind.HEALTHY}
+    assert found[-1].sentence == "starting: no operation yet"
+
+
+def test_a_first_operation_that_never_ends_is_a_hang() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    job.begin([0, 1])
+    found = hung(watch(detector, job, 12))
+    assert found[0].ranks == RankSet.of([0, 1])
+    assert found[0].sentence == (
+        "all_reduce #0 of the default group in flight for 11.0 s on ranks 0-1 (limit 10 s)"
+    )
+
+
+def test_a_job_that_moves_is_healthy() -> None:
+    job = Job()
+    assert {d.kind for d in watch(HangDetector(TIMEOUT_S), job, 60, running(job))} == {Kind.HEALTHY}
+
+
+def test_one_rank_in_flight_is_enough_and_the_hang_is_fresh_once() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    job.begin([0])
+    # The others go on finishing operations of another group.
+    found = watch(detector, job, 30, lambda: job.finish([1, 2]))
+    assert [d.fresh for d in hung(found)] == [True] + [False] * (len(hung(found)) - 1)
+    assert hung(found)[0].ranks == RankSet.of([0])
+    assert len(hung(found)) == 20
+
+
+def test_a_hang_with_nobody_in_flight_is_caught() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    found = hung(watch(detector, job, 12))
+    assert found[0].ranks == RankSet.world(WORLD)
+    assert found[0].sentence.startswith("no rank has finished an operation for 11.0 s")
+
+
+def test_after_progress_a_second_hang_is_fresh_again() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    first = hung(watch(detector, job, 15))
+    assert not hung(watch(detector, job, 5, running(job)))
+    second = hung(watch(detector, job, 15))
+    assert first[0].fresh
+    assert second[0].fresh
+
+
+def test_phases_below_the_timeout_are_no_hang() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    for _ in range(5):
+        assert not hung(watch(detector, job, 2, running(job)))
+        assert not hung(watch(detector, job, 9))
+
+
+def test_a_jump_of_the_watchers_time_does_not_count() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 10, running(job))
+    job.begin(range(WORLD))
+    watch(detector, job, 2)
+    job.now_s += 3600  # launcher and workers were stopped together, and continued
+    assert not hung(watch(detector, job, 5))
+    assert not hung(watch(detector, job, 5, running(job)))
+
+
+def test_an_operation_begun_during_the_jump_counts_from_after_it() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 10, running(job))
+    job.now_s += 1
+    job.begin(range(WORLD))
+    job.now_s += 3600
+    assert not hung(watch(detector, job, 8))
+    assert hung(watch(detector, job, 4))
+
+
+def test_a_paused_job_is_not_hung_but_one_stopped_rank_is() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    job.begin([0, 1])
+    job.letters = ["T"] * WORLD
+    found = watch(detector, job, 60)
+    assert {d.kind for d in found} == {Kind.SUSPECT}
+    assert "the job is paused" in found[-1].sentence
+    job.letters = ["S", "S", "T"]
+    assert not hung(watch(detector, job, 9))
+    assert hung(watch(detector, job, 3))
+
+
+def test_a_job_of_one_rank_that_is_stopped_is_hung() -> None:
+    job, detector = Job(1), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    job.letters = ["T"]
+    assert hung(watch(detector, job, 12))
+
+
+def test_ranks_that_have_ended_are_not_waited_for() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    job.alive = [False] * WORLD
+    assert {d.sentence for d in watch(detector, job, 30)} == {"no rank is running"}
+
+
+def test_a_restart_begins_anew() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    assert hung(watch(detector, job, 12))
+    job.generation, job.finished, job.flight = 1, [0] * WORLD, [None] * WORLD
+    assert not hung(watch(detector, job, 3))
+    job.begin([0])
+    assert hung(watch(detector, job, 12))[0].fresh
+
+
+def test_suspicion_comes_early_and_adapts() -> None:
+    job, detector = Job(), HangDetector(300)
+    assert detector.suspect_after_s == 150
+    watch(detector, job, 20, running(job))
+    assert detector.suspect_after_s == pytest.approx(10)
+    found = watch(detector, job, 12)
+    assert found[-1].kind is Kind.SUSPECT
+    assert not found[-1].fresh
+
+
+def test_a_chosen_suspicion_is_kept_below_the_timeout() -> None:
+    assert HangDetector(10, 4).suspect_after_s == 4
+    assert HangDetector(10, 40).suspect_after_s == 10
+    with pytest.raises(ValueError, match="above 0"):
+        HangDetector(0)
+
+
+@given(st.lists(st.floats(0.05, 9.0), max_size=40), st.floats(0.1, 2.0))
+def test_it_never_fires_while_gaps_stay_below_the_timeout(
+    gaps: list[float], every_s: float
+) -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    due_s = 0.0
+    for gap_s in gaps:
+        due_s += gap_s
+        while job.now_s + every_s < due_s:
+            job.now_s += every_s
+            assert detector.update(job.now_s, job.views()).kind is not Kind.HUNG
+        at_s, job.now_s = job.now_s, due_s
+        job.finish(range(WORLD))
+        job.begin([0])
+        job.now_s = at_s
+
+
+@given(
+    moving_s=st.integers(1, 30),
+    timeout_s=st.floats(1.0, 60.0),
+    every_s=st.floats(0.1, 4.0),
+    in_flight=st.sets(st.integers(0, WORLD - 1)),
+)
+def test_it_fires_within_the_timeout_and_one_look(
+    moving_s: int, timeout_s: float, every_s: float, in_flight: set[int]
+) -> None:
+    job, detector = Job(), HangDetector(timeout_s)
+    for _ in range(moving_s):
+        job.now_s += every_s
+        job.finish(range(WORLD))
+        assert detector.update(job.now_s, job.views()).kind is not Kind.HUNG
+    job.begin(in_flight)
+    stuck_s = job.now_s
+    while True:
+        job.now_s += every_s
+        if detector.update(job.now_s, job.views()).kind is Kind.HUNG:
+            break
+        assert job.now_s - stuck_s <= timeout_s + every_s + 1e-6
+    assert job.now_s - stuck_s > timeout_s - 1e-6
+
+
+def test_the_order_of_ranks_does_not_matter() -> None:
+    first, second = HangDetector(TIMEOUT_S), HangDetector(TIMEOUT_S)
+    job = Job()
+    job.begin([1])
+    for _ in range(15):
+        job.now_s += 1
+        assert first.update(job.now_s, job.views()) == second.update(job.now_s, job.views()[::-1])
+
+
+def test_a_rank_without_a_recorder_is_no_obstacle() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    job.begin([0])
+    for _ in range(12):
+        job.now_s += 1
+        views = [*job.views(), replace(job.views()[0], rank=7, hook=None)]
+        last = detector.update(job.now_s, views)
+    assert last.kind is Kind.HUNG
+    assert last.ranks == RankSet.of([0])
