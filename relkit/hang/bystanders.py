@@ -12,6 +12,8 @@ from relkit.hang.waits import Wait
 from relkit.hang.words import exit_words, of_ranks
 from relkit.ranks import RankSet
 
+_DIRECT = "wait for "
+
 
 def victims_of(
     views: Mapping[int, RankView],
@@ -19,7 +21,7 @@ def victims_of(
     waits: Sequence[Wait],
     culprits: RankSet,
 ) -> tuple[Victims, ...]:
-    """One entry for each thing that ranks wait in; most ranks first.
+    """One entry for each thing that ranks wait in: first who waits for a culprit, then by number.
 
     Args:
         views, activities: all ranks.
@@ -31,7 +33,9 @@ def victims_of(
         if rank not in culprits:
             waiting.setdefault(_state(rank, views, activities, waits, culprits), []).append(rank)
     folded = [(RankSet.of(ranks), sentence) for sentence, ranks in waiting.items()]
-    folded.sort(key=lambda item: (-len(item[0]), item[0].intervals))
+    folded.sort(
+        key=lambda item: (not item[1].startswith(_DIRECT), -len(item[0]), item[0].intervals)
+    )
     return tuple(Victims(ranks.fold(), _agree(sentence, len(ranks))) for ranks, sentence in folded)
 
 
@@ -68,7 +72,7 @@ def _state(
     if blamed:
         pronoun = "it" if len(culprits) == 1 else "them"
         whom = pronoun if blamed == culprits else of_ranks(blamed)
-        return f"wait for {whom} in {wait.what}"
+        return f"{_DIRECT}{whom} in {wait.what}"
     if wait.missing and wait.exact:
         return f"wait in {wait.what}, behind {of_ranks(wait.missing)}"
     return f"wait in {wait.what}"

@@ -73,12 +73,14 @@ def headline(verdict: Verdict) -> str:
 
 
 def _victim_parts(verdict: Verdict) -> list[str]:
-    parts = [
-        f"{'ranks' if re.search('[-,]', v.ranks) else 'rank'} {v.ranks} {v.sentence}"
-        for v in verdict.victims[:_MOST_VICTIMS]
-    ]
+    parts = [f"{of_ranks(_unfold(v.ranks))} {v.sentence}" for v in verdict.victims[:_MOST_VICTIMS]]
     left_out = len(verdict.victims) - len(parts)
-    return [*parts, *([f"{left_out} more groups of ranks wait elsewhere"] if left_out else [])]
+    return [*parts, *([f"{left_out} more sets of ranks wait elsewhere"] if left_out else [])]
+
+
+def _unfold(folded: str) -> RankSet:
+    ends = [part.partition("-") for part in folded.split(",") if part]
+    return RankSet.from_intervals((int(low), int(high or low)) for low, _, high in ends)
 
 
 def _alike(culprits: Sequence[Culprit]) -> list[list[Culprit]]:

@@ -19,6 +19,7 @@ _TORCH_NAMES = {
     "connect": "the setup of a process group",
 }
 _LONGEST_NAME = 16
+_LONGEST_FOLD = 32
 
 
 def torch_name(name: str) -> str:
@@ -27,8 +28,12 @@ def torch_name(name: str) -> str:
 
 
 def of_ranks(ranks: RankSet) -> str:
-    """`rank 2`, `ranks 0-1,3`."""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {ranks.fold()}"
+    """`rank 2`, `ranks 0-1,3`; many scattered ones are counted and begun."""
+    folded = ranks.fold()
+    if len(folded) > _LONGEST_FOLD:
+        begun = RankSet(ranks.intervals[:3]).fold()
+        return f"{len(ranks)} ranks ({begun},...)"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {folded}"
 
 
 def group_title(communicator: Communicator, world_size: int, members: RankSet | None = None) -> str:
@@ -45,7 +50,14 @@ def group_title(communicator: Communicator, world_size: int, members: RankSet | 
     if len(name) > _LONGEST_NAME:
         name = name[: _LONGEST_NAME - 3] + "..."
     called = f'group "{name}"' if name else f"a group of {communicator.size}"
-    return f"{called} ({of_ranks(members)})" if members else called
+    if not members:
+        return called
+    folded = members.fold()
+    return (
+        f"{called} ({len(members)} ranks)"
+        if len(folded) > _LONGEST_FOLD
+        else (f"{called} ({of_ranks(members)})")
+    )
 
 
 def numbered(name: str, seq: int) -> str:
