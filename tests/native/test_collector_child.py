@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -43,6 +44,13 @@ def test_a_collector_does_not_carry_the_hook(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("LD_PRELOAD", "/no/such/library.so")
     result = run_child(_python("import os; print(os.environ.get('LD_PRELOAD'))"), 30)
     assert (result.stdout, result.stderr) == (b"None\n", "")
+
+
+def test_an_old_python_or_kernel_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.delattr(os, "pidfd_open")
+    assert run_child(_python("print('seen')"), 30).stdout == b"seen\n"
+    assert run_child(_python("import time; time.sleep(60)"), 0.5).timed_out
 
 
 def test_a_missing_program_is_an_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -128,16 +129,14 @@ def test_hostile_elf_files_never_crash(library: Path, data: st.DataObject) -> No
         low, high = (len(raw) - 2200, len(raw) - 1) if near_end else (0, 900)
         raw[data.draw(st.integers(low, high))] = data.draw(st.integers(0, 255))
     content = bytes(raw[: data.draw(st.integers(0, len(raw)))])
-    handle = os.memfd_create("hostile")
-    try:
-        os.write(handle, content)
-        read = file_reader(handle)
+    with tempfile.TemporaryFile() as stream:
+        stream.write(content)
+        stream.flush()
+        read = file_reader(stream.fileno())
         image = read_image(read)
         names_at(image, [0, 0x1000, 0x1100, 2**63, 2**64 - 1], read)
         image.vaddr(0x1000)
         debug_file(image.build_id)
-    finally:
-        os.close(handle)
 
 
 @given(st.text(max_size=300))

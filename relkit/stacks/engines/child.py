@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sysconfig
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,11 +42,19 @@ def find_tool(name: str) -> str | None:
     return which(name)
 
 
+def _memory_file() -> int:
+    try:
+        return os.memfd_create("relkit-collector")
+    except AttributeError:  # a Python built on a C library before 2.27
+        with tempfile.TemporaryFile() as stream:
+            return os.dup(stream.fileno())
+
+
 def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     """Wait for the end of the process without the poll interval of Popen.wait."""
     try:
         handle = os.pidfd_open(process.pid)
-    except OSError:  # a kernel before 5.3
+    except (OSError, AttributeError):  # a kernel before 5.3, or a Python built on one
         handle = -1
     try:
         if handle >= 0:
@@ -86,7 +95,7 @@ def run_child(argv: Sequence[str], timeout_s: float, keep: Sequence[int] = ()) -
     """
     # The collector must not carry the hook, nor log into its own standard error.
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "RUST_LOG")}
-    out, err = os.memfd_create("relkit-stdout"), os.memfd_create("relkit-stderr")
+    out, err = _memory_file(), _memory_file()
     try:
         began = time.monotonic()
         process = subprocess.Popen(

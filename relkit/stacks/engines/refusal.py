@@ -19,11 +19,15 @@ def _yama_scope() -> str:
 def no_rights(pid: int) -> str:
     """Sentence for a process whose memory this user may not read, with the way out."""
     scope = _yama_scope()
-    yama = f"kernel.yama.ptrace_scope is {scope}; " if scope not in ("", "0") else ""
-    return (
-        f"no right to read process {pid}: {yama}run relkit as the process's own user or as root, "
-        "or give it CAP_SYS_PTRACE (docker: --cap-add=SYS_PTRACE)"
-    )
+    capability = "give it CAP_SYS_PTRACE (docker: --cap-add=SYS_PTRACE)"
+    if scope in ("", "0"):
+        way_out = f"run relkit as that process's user or as root, or {capability}"
+    else:
+        way_out = (
+            f"kernel.yama.ptrace_scope is {scope}, so being the same user is not enough: run "
+            f"relkit as root, {capability}, or set it to 0"
+        )
+    return f"no right to read process {pid}: {way_out}"
 
 
 def explain(engine: str, pid: int, stderr: str) -> str:

@@ -20,6 +20,7 @@ from relkit.stacks.engines.refusal import explain
 
 # The guard kills the collector at the deadline and then looks after the target.
 _GUARD_EXTRA_S = 1.5
+_UNINTERRUPTIBLE = "is in uninterruptible sleep"
 _ASK_AGAIN, _ASK_AGAIN_S = 4, 0.02
 
 
@@ -30,7 +31,7 @@ def why_not(pid: int) -> str:
     """
     for _ in range(_ASK_AGAIN):
         reason = _why_not_now(pid)
-        if not reason:
+        if _UNINTERRUPTIBLE not in reason:
             break
         time.sleep(_ASK_AGAIN_S)
     return reason
@@ -44,8 +45,8 @@ def _why_not_now(pid: int) -> str:
         where = f" ({facts.comm}, {facts.wchan or 'in the kernel'})"
         if facts.state == "D":
             return (
-                f"thread {facts.os_thread_id}{where} is in uninterruptible sleep: a collector "
-                "that stops the process would wait for it forever"
+                f"thread {facts.os_thread_id}{where} {_UNINTERRUPTIBLE}: a collector that "
+                "stops the process would wait for it forever"
             )
         if facts.state in "Tt":
             return f"thread {facts.os_thread_id}{where} is stopped already"
