@@ -6,7 +6,6 @@ others by union, so the cost does not depend on how many ranks share a path.
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from relkit.ranks import RankSet
 from relkit.stacks.gather import MAX_NAMES
 from relkit.stacks.model import Frame
 from relkit.stacks.tree import StackTree, TreeNode
+from relkit.stacks.unions import Unions
 
 MAX_DEPTH = 2000
 STATE = "State"
@@ -73,31 +73,11 @@ def _insert(root: _Node, path: Path, order: list[_Node]) -> None:
             order.append(child)
         node = child
         node.threads += path.threads
-        node.names.update(path.names)
-        if len(node.names) > MAX_NAMES:
-            node.names = set(heapq.nsmallest(MAX_NAMES, node.names))
+        if not node.names.issuperset(path.names):
+            node.names = set(sorted(node.names.union(path.names))[:MAX_NAMES])
     if node is not root:
         node.ends = True
         node.sets.append(path.ranks)
-
-
-class _Unions:
-    """Unions of rank sets, each made once; equal sets of a tree are one object."""
-
-    def __init__(self, present: RankSet) -> None:
-        self._present = present
-        # By identity: the sets can be large, and the values keep them alive.
-        self._made: dict[frozenset[int], tuple[list[RankSet], RankSet]] = {}
-
-    def of(self, sets: list[RankSet]) -> RankSet:
-        if len(sets) == 1:
-            return sets[0]
-        key = frozenset(id(ranks) for ranks in sets)
-        if key not in self._made:
-            union = RankSet.from_intervals(chain.from_iterable(s.intervals for s in sets))
-            same = (ranks for ranks in (self._present, *sets) if ranks == union)
-            self._made[key] = sets, next(same, union)
-        return self._made[key][1]
 
 
 def build_tree(
@@ -106,6 +86,7 @@ def build_tree(
     present: RankSet,
     states: Iterable[tuple[str, RankSet]],
     paths: Iterable[Path],
+    unions: Unions | None = None,
 ) -> StackTree:
     """Merge the distinct stacks of one view.
 
@@ -115,6 +96,7 @@ def build_tree(
         present: ranks that were read; the others get the root `State@absent`.
         states: each process state with its ranks, shown as the root `State@<state>`.
         paths: the distinct stacks, in any order; ones with equal frames add up.
+        unions: shared by the trees of one merge, which mostly have the same rank sets.
     """
     root = _Node("", "")
     order: list[_Node] = []
@@ -126,7 +108,7 @@ def build_tree(
     for path in paths:
         _insert(root, path, order)
     built: dict[int, TreeNode] = {}
-    unions = _Unions(present)
+    unions = unions or Unions(world_size)
     # Parents stand before their children in `order`, so reversed it is a bottom-up pass.
     for node in reversed(order):
         children = tuple(built.pop(id(node.children[key])) for key in sorted(node.children))

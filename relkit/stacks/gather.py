@@ -6,7 +6,6 @@ and not with that of ranks, and two gatherings add up to the same one in any ord
 
 from __future__ import annotations
 
-import heapq
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -50,7 +49,7 @@ class Tally:
         """Keep the alphabetically first names: the same eight for any order of adding."""
         new = {name for name in names if name}.difference(self.names)
         if new:
-            self.names = heapq.nsmallest(MAX_NAMES, new.union(self.names))
+            self.names = sorted(new.union(self.names))[:MAX_NAMES]
 
     def ranks(self, known: dict[bytes, RankSet] | None = None) -> RankSet:
         """The ranks taken in.

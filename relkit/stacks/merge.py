@@ -14,6 +14,7 @@ from relkit.stacks.mixed import join_frames, role_frame
 from relkit.stacks.model import Frame, RankDump, Role
 from relkit.stacks.native_merge import native_scanner
 from relkit.stacks.tree import StackTree
+from relkit.stacks.unions import Unions
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,10 @@ def _finish(
     present = gathered.present()
     states = [(text, tally.ranks(known)) for text, tally in gathered.states.items()]
 
+    unions = Unions(world_size)
+
     def tree(view: str, paths: list[forest.Path]) -> StackTree:
-        return forest.build_tree(view, world_size, present, states, paths)
+        return forest.build_tree(view, world_size, present, states, paths, unions)
 
     return Merged(
         world_size=world_size,

@@ -1,0 +1,164 @@
+"""Merge speed: relkit's merge of synthetic ranks, against xpu_timer's viewer where given.
+
+    python benchmarks/merge.py                               4,096 ranks, absolute figures
+    python benchmarks/merge.py --viewer DIR                  the same, in turn with the viewer
+    python benchmarks/merge.py --ranks 1000 --ranks 100000   cost per rank over the world size
+
+DIR holds py_xpu_timer/stack_viewer.py and its generated hosting_service_pb2.py. Each round runs in
+a process of its own. Timed: from files in the page cache to the folded texts on disk (relkit:
+py_stack, cpp_stack and mixed_stack; the viewer: py_stack and cpp_stack), without the start of the
+interpreter, imports and the SVGs. Memory: the peak resident size of that whole process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+LIMIT_S = 900
+
+
+class Run(NamedTuple):
+    """One timed run: seconds, peak resident MB, and lines written."""
+
+    wall_s: float
+    rss_mb: float
+    lines: int
+
+
+def _peak_mb() -> float:
+    # Not ru_maxrss: across fork and exec that starts with the size of the parent.
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return float("nan")
+
+
+def _relkit(folder: Path, output: Path) -> Callable[[], int]:
+    from relkit.stacks.folded import folded_lines
+    from relkit.stacks.merge import merge_folder
+    from relkit.stacks.native_merge import native_scanner
+
+    if native_scanner() is None:
+        print(
+            "note: librelkit_merge.so is not built; this is the reader in Python", file=sys.stderr
+        )
+
+    def work() -> int:
+        merged = merge_folder(folder)
+        count = 0
+        for tree in (merged.python, merged.native, merged.mixed):
+            with (output / f"{tree.view}_stack").open("w", encoding="utf-8") as stream:
+                for line in folded_lines(tree):
+                    stream.write(line + "\n")
+                    count += 1
+        assert not merged.refused
+        return count
+
+    return work
+
+
+def _viewer(folder: Path, output: Path, viewer: Path) -> Callable[[], int]:
+    sys.path.insert(0, str(viewer))
+    from py_xpu_timer.stack_viewer import StackViewer  # type: ignore[import-not-found]
+
+    def work() -> int:
+        StackViewer(str(folder))
+        count = 0
+        for name in ("py_stack", "cpp_stack"):
+            count += len((folder / name).read_text().splitlines())
+            (folder / name).replace(output / name)
+        return count
+
+    return work
+
+
+def _child(who: str, folder: Path, output: Path, viewer: Path | None) -> None:
+    work = _viewer(folder, output, viewer) if viewer else _relkit(folder, output)
+    start = time.perf_counter()
+    lines = work()
+    wall_s = time.perf_counter() - start
+    print(json.dumps({"who": who, "wall_s": wall_s, "rss_mb": _peak_mb(), "lines": lines}))
+
+
+def _run(who: str, folder: Path, output: Path, viewer: Path | None) -> Run:
+    command = [sys.executable, str(Path(__file__).resolve()), "--child", who, str(folder)]
+    command += [str(output)] + (["--viewer", str(viewer)] if viewer else [])
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Run(found["wall_s"], found["rss_mb"], found["lines"])
+
+
+def _warm(folder: Path) -> None:
+    for path in folder.iterdir():
+        with path.open("rb", buffering=0) as stream:
+            while stream.read(1 << 20):
+                pass
+
+
+def _show(name: str, runs: list[Run], ranks: int) -> float:
+    wall_s = statistics.median(run.wall_s for run in runs)
+    each = " ".join(f"{run.wall_s:.2f}" for run in runs)
+    print(
+        f"  {name:<8} {wall_s:8.3f} s  {wall_s / ranks * 1e6:8.1f} us/rank  "
+        f"{max(run.rss_mb for run in runs):7.1f} MB peak  {runs[-1].lines} lines  ({each})"
+    )
+    return wall_s
+
+
+def measure(ranks: int, rounds: int, where: Path | None, viewer: Path | None) -> None:
+    """Write the files of one world, time the merge of them, and print the medians."""
+    from merge_files import write_files
+
+    with tempfile.TemporaryDirectory(dir=where, prefix="relkit-merge-") as scratch:
+        folder, output = Path(scratch, "dumps"), Path(scratch, "out")
+        folder.mkdir()
+        output.mkdir()
+        size = write_files(folder, ranks)
+        _warm(folder)
+        print(f"{ranks} ranks, {size / ranks / 1024:.0f} KiB each, {size / 1e9:.2f} GB in all")
+        ours: list[Run] = []
+        theirs: list[Run] = []
+        for _ in range(rounds):
+            ours.append(_run("relkit", folder, output, None))
+            if viewer:
+                theirs.append(_run("viewer", folder, output, viewer))
+        wall_s = _show("relkit", ours, ranks)
+        if viewer:
+            print(f"  relkit is {_show('viewer', theirs, ranks) / wall_s:.1f} times faster")
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--ranks", type=int, action="append", help="world size (default 4096)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="where to write the files (default: temporary)")
+    parser.add_argument("--viewer", type=Path, help="folder of the original viewer, to compare")
+    parser.add_argument("--child", nargs=3, metavar=("WHO", "DUMPS", "OUT"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        who, folder, output = options.child
+        _child(who, Path(folder), Path(output), options.viewer if who == "viewer" else None)
+        return
+    sys.path.insert(0, str(CHECKOUT))
+    print("timed: warm files -> folded texts on disk, medians; no interpreter start, no SVG")
+    for ranks in options.ranks or [4096]:
+        measure(ranks, options.rounds, options.folder, options.viewer)
+
+
+if __name__ == "__main__":
+    main()
