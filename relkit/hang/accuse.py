@@ -16,6 +16,7 @@ from relkit.hook.model import OpKind
 from relkit.ranks import RankSet
 
 BUSY_SHARE = 0.5
+_IDLE_SHARE = 0.05
 _STOPPED = ("T", "t")
 
 _SCORES = {
@@ -55,10 +56,14 @@ def is_uninterruptible(view: RankView) -> bool:
 
 def spins(view: RankView, activity: Activity) -> bool:
     """It burns CPU and nothing in its stack says that it waits."""
-    share = cpu_share(view)
     if not activity.may_be_busy:
         return False
-    return activity.runs if share is None else share > BUSY_SHARE
+    share = cpu_share(view)
+    runnable = activity.runs or view.process_state[:1] == "R"
+    if share is None:
+        return runnable
+    # On a crowded host a busy loop gets less than half a core, but is found runnable.
+    return share > BUSY_SHARE or (runnable and share > _IDLE_SHARE)
 
 
 def host_category(view: RankView, activity: Activity) -> Category:

@@ -182,7 +182,8 @@ def _skipped(scene: _Scene, rank: int, wait: Wait) -> Culprit:
     own = next((w for w in scene.waits if rank in w.waiters), None)
     on = f" and went on to {own.what}" if own else ""
     place = f", in {case.activity.place}" if case.activity.place else ""
-    return case.verdict(Category.SKIPPED, f"left out {wait.what}{on}{place}")
+    reasons = (f"it waits itself in {own.what} for {of_ranks(own.missing)}",) if own else ()
+    return case.verdict(Category.SKIPPED, f"left out {wait.what}{on}{place}", reasons)
 
 
 def _why_undecided(scene: _Scene, rings: Sequence[RankSet]) -> str:

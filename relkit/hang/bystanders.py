@@ -62,8 +62,8 @@ def _state(
     if not view.alive:
         if left(view):
             return "have finished normally"
-        error = f": {printable(view.error)}" if view.error else ""
-        return f"failed in consequence, {exit_words(view.exit_code)}{error}"
+        how = printable(view.error) or (exit_words(view.exit_code) if view.exit_code else "")
+        return f"failed in consequence{': ' if how else ''}{how}"
     if not own:
         return f"are not in a collective, {activities[rank].phrase}"
     direct = [wait for wait in own if wait.missing & culprits]

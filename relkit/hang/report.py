@@ -74,8 +74,10 @@ def headline(verdict: Verdict) -> str:
 
 def _victim_parts(verdict: Verdict) -> list[str]:
     parts = [f"{of_ranks(_unfold(v.ranks))} {v.sentence}" for v in verdict.victims[:_MOST_VICTIMS]]
-    left_out = len(verdict.victims) - len(parts)
-    return [*parts, *([f"{left_out} more sets of ranks wait elsewhere"] if left_out else [])]
+    others = sum(len(_unfold(v.ranks)) for v in verdict.victims[_MOST_VICTIMS:])
+    if others:
+        parts.append(f"{others} more {'rank stands' if others == 1 else 'ranks stand'} elsewhere")
+    return parts
 
 
 def _unfold(folded: str) -> RankSet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from relkit.hang.activity import Doing
 from relkit.hang.frames import split_source
@@ -44,6 +44,7 @@ _PYTHON_COMPILED = tuple(
     (re.compile(path), re.compile(function), doing) for path, function, doing in _PYTHON
 )
 
+_FINALIZE = re.compile(r"Py_Finalize|finalize_modules|__run_exit_handlers")
 # Native functions, tried innermost first.
 _NATIVE: tuple[tuple[re.Pattern[str], Doing], ...] = tuple(
     (re.compile(pattern), doing)
@@ -87,8 +88,11 @@ def by_python(frames: Iterable[Frame]) -> Doing | None:
     return None
 
 
-def by_native(frames: Iterable[Frame]) -> Doing | None:
+def by_native(frames: Sequence[Frame]) -> Doing | None:
     """What native functions say, the innermost that says anything."""
+    # On its way out an interpreter collects garbage, joins threads and more.
+    if any(_FINALIZE.search(frame.func) for frame in frames):
+        return Doing.EXIT
     for frame in frames:
         for pattern, doing in _NATIVE:
             if pattern.search(frame.func):
