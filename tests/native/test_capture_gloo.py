@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from relkit.commands._stacks_dump import dump as dump_command
 from relkit.hook.model import HookState
+from relkit.stacks import procfs
 from relkit.stacks.capture import capture_ranks
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.model import RankDump, Role
@@ -109,3 +110,18 @@ def test_dump_by_pid_finds_rank_and_recorder(job: HungJob, tmp_path: Path) -> No
     assert "next_batch" in result.stdout
     assert "captured by hook and py-spy" in result.stdout
     assert (tmp_path / "00001-00002.stacktrace").is_file()
+
+
+def test_a_dead_rank_leaves_its_recorder_and_makes_the_answer_unknown(tmp_path: Path) -> None:
+    with hung_job(tmp_path) as job:
+        culprit = job.targets[-1]
+        os.kill(culprit.pid, signal.SIGKILL)
+        until(lambda: not procfs.is_same_process(culprit.pid, 0), "the rank is dead")
+        arguments = ["--job", job.job_id, "-o", str(tmp_path / "out"), "--json"]
+        result = CliRunner().invoke(dump_command, arguments, standalone_mode=False)
+    assert result.return_value == 3, result.output
+    document = json.loads(result.stdout)
+    assert document["findings"][0]["id"] == "RK-STK-001"
+    dump = read_dump(tmp_path / "out" / "00001-00002.stacktrace")
+    assert dump.process_state == "gone"
+    assert HookState.from_json(json.loads(dump.hook_json)).rank == 1
