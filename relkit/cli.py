@@ -64,9 +64,9 @@ class LazyGroup(click.Group):
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
-    from relkit.hook import layout
+    from relkit.hook.layout import VERSION
 
-    click.echo(f"relkit {__version__} (hook ABI {layout.VERSION})")
+    click.echo(f"relkit {__version__} (hook ABI {VERSION})")
     ctx.exit()
 
 

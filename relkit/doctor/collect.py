@@ -181,7 +181,7 @@ def collect(
         pyspy=pyspy_trial,
         shm_free_bytes=shm_free,
         shm_total_bytes=shm_total,
-        recorder_bytes=environment.RECORDER_BYTES,
+        recorder_bytes=environment.PROCESS_BYTES,
         core_limit_bytes=-1 if core == resource.RLIM_INFINITY else core,
         core_pattern=_read("/proc/sys/kernel/core_pattern"),
         timeline_path=str(timeline_path),
