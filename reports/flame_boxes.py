@@ -39,6 +39,7 @@ class Box:
         ranks, threads: who is here; of a "more" box the union and the sum.
         hidden: not drawn until its chain is unfolded.
         count: frames in the chain, or stacks that a "more" box stands for.
+        absent: nobody here was read; the merge names such ranks with the root `State@absent`.
         listed: what a "more" or "fold" box stands for, one line each.
         children: indices, in drawing order.
     """
@@ -50,6 +51,7 @@ class Box:
     threads: int = 0
     hidden: bool = False
     count: int = 0
+    absent: bool = False
     listed: tuple[str, ...] = ()
     children: list[int] = field(default_factory=list)
 
@@ -70,7 +72,10 @@ def boxes(tree: StackTree) -> list[Box]:
     flat = _flatten(tree)
     kept = _within_bounds(flat)
     chains = _chains(flat, kept) if tree.view != "py" else {}
-    return _build(flat, kept, chains)
+    drawn = _build(flat, kept, chains)
+    for box in drawn:
+        box.absent = bool(box.ranks) and not box.ranks & tree.present
+    return drawn
 
 
 def _flatten(tree: StackTree) -> _Flat:
@@ -86,16 +91,18 @@ def _flatten(tree: StackTree) -> _Flat:
         if node.ends and node.children:
             pending.extend((end, me) for end in _own_end(node))
     sizes = [len(node.ranks) for node in nodes]
+    # Ranks of which nothing was read come before even the rarest that were.
+    roots = [i for i, parent in enumerate(parents) if parent < 0]
+    unread = {i for i in roots if not nodes[i].ranks & tree.present}
     rarest = [
-        size if node.ends or not node.children else 1 << 62
-        for size, node in zip(sizes, nodes, strict=True)
+        0 if i in unread else sizes[i] if node.ends or not node.children else 1 << 62
+        for i, node in enumerate(nodes)
     ]
     children: list[list[int]] = [[] for _ in nodes]
     for i in range(len(nodes) - 1, -1, -1):
         if parents[i] >= 0:
             rarest[parents[i]] = min(rarest[parents[i]], rarest[i])
             children[parents[i]].append(i)
-    roots = [i for i, parent in enumerate(parents) if parent < 0]
 
     def order(i: int) -> tuple[int, int, int, str, str]:
         node = nodes[i]
@@ -213,9 +220,8 @@ def _build(flat: _Flat, kept: set[int], chains: dict[int, list[int]]) -> list[Bo
                     flat.nodes[run[-1]],
                     node.ranks,
                     node.threads,
-                    False,
-                    len(run),
-                    names,
+                    count=len(run),
+                    listed=names,
                 )
             )
         inner = i in in_chain

@@ -13,7 +13,7 @@ FOLD_ROW = 15.0
 LEAF_MIN = 24.0
 ODD_MIN = 150.0
 ODD_SHARE = 0.6
-DIFFERENCE = 3.0
+DIFFERENCE = 1.5
 OWN_END = 10.0
 """Free width beside a box's children that shows that stacks end in the box itself."""
 
@@ -31,6 +31,11 @@ class Place:
 def is_suspect(count: int, present: int) -> bool:
     """So few ranks that they are the likely cause: at most a third of those read."""
     return count * 3 <= present
+
+
+def is_odd(box: Box, present: int) -> bool:
+    """Where ranks differ: not all of them are here, or none of these was read."""
+    return box.absent or (box.kind != "more" and len(box.ranks) < present)
 
 
 def weight(count: int, present: int) -> float:
@@ -84,7 +89,7 @@ def _leaf_widths(
     boxes: Sequence[Box], counts: Sequence[int], width: float, present: int
 ) -> tuple[dict[int, float], float]:
     leaves = [i for i, box in enumerate(boxes) if not box.children]
-    odd = {i for i in leaves if boxes[i].kind != "more" and counts[i] < present}
+    odd = {i for i in leaves if is_odd(boxes[i], present)}
     gaps = sum(1 for box in boxes if ends_here(box))
     gap = min(OWN_END, width / 4 / gaps) if gaps else 0.0
     room = width - gap * gaps

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 
+from relkit.ranks import RankSet
 from relkit.reports import palette
 from relkit.reports.flame_boxes import Box, boxes
 from relkit.reports.flame_layout import layout
@@ -53,7 +54,7 @@ def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
     """
     drawn = boxes(tree)
     places = layout(drawn, WIDTH - 2 * MARGIN, len(tree.present))
-    table = SetTable(tree.present)
+    table = SetTable(tree.present, RankSet.world(tree.world_size))
     body = "".join(box_markup(box, spot, table) for box, spot in zip(drawn, places, strict=True))
     top = HEAD + (ABSENT_ROW if tree.absent else 0)
     depth = max((spot.y + spot.height for spot in places), default=60.0)
@@ -89,7 +90,7 @@ def _head(
         f'<text class="rk-h1" x="{MARGIN}" y="33">{heading}</text>\n'
         f'<text class="rk-h2" x="{MARGIN}" y="54">{below}</text>\n'
         f"{_legend(tree, drawn)}"
-        f'<text class="rk-detail" x="{MARGIN}" y="104">{hint}</text>\n'
+        f'<text class="rk-detail rk-hint" x="{MARGIN}" y="104">{hint}</text>\n'
         f"{_absent(tree, identity)}</g>\n"
     )
 

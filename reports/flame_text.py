@@ -34,9 +34,10 @@ def box_markup(box: Box, spot: Place, table: SetTable) -> str:
     present = len(table.present)
     label = f"{func}@{source}@{table.label(box.ranks)}"
     which = palette.family(func, source) if box.kind != "more" else palette.Family.ROLE
-    level = palette.rarity(len(box.ranks), present)
-    mark = badge(box.ranks, present)
-    short = short_badge(box.ranks, present)
+    # Against the world, not against those read: ten absent ranks of fifteen are not "all".
+    against = len(table.world) if box.absent else present
+    level = 4 if box.absent else palette.rarity(len(box.ranks), present)
+    mark, short = badge(box.ranks, against), short_badge(box.ranks, against)
     data = [
         f'data-label="{xml(label)}"',
         f'data-c="{_utf16(func)}"',
@@ -52,10 +53,11 @@ def box_markup(box: Box, spot: Place, table: SetTable) -> str:
         data.append('data-e="1"')
     if mark != "all":
         data.append(f'data-b="{mark}" data-q="{short}"')
+    kind = _KINDS[box.kind] + (" rk-gone" if box.absent else "")
     hidden = ' style="display:none"' if box.hidden else ""
     width, height = max(0.5, spot.width - 1), max(0.0, spot.height - 1)
     return (
-        f'<g class="rk-box rk-{which} rk-r{level}{_KINDS[box.kind]}" '
+        f'<g class="rk-box rk-{which} rk-r{level}{kind}" '
         f'transform="translate({spot.x:.2f} {spot.y:g})" {" ".join(data)}{hidden}>'
         f"<title>{xml(_tooltip(box, label, which, present))}</title>"
         f'<rect width="{width:.2f}" height="{height:g}" rx="2"/>'
@@ -82,8 +84,11 @@ def _names(box: Box) -> tuple[str, str, str, str]:
 
 
 def _tooltip(box: Box, label: str, which: palette.Family, present: int) -> str:
-    many = "thread" if box.threads == 1 else "threads"
-    counts = f"{len(box.ranks):,} of {present:,} ranks, {box.threads:,} {many}"
+    if box.absent:
+        return f"{label}\n{len(box.ranks):,} ranks without a dump; nothing here clears them"
+    counts = f"{len(box.ranks):,} of {present:,} ranks"
+    if box.threads:
+        counts += f", {box.threads:,} {'thread' if box.threads == 1 else 'threads'}"
     if box.kind == "more":
         rest = box.count - len(box.listed)
         lines = [f"{label}\n{counts}; the commonest stacks beside the rarer ones that are drawn:"]
@@ -127,7 +132,7 @@ def fit(name: str, extra: str, mark: str, short: str, width: float) -> tuple[str
             tail = extra if extra and title == name and cells(extra) <= left else ""
             return title, tail, ranks
     columns = int(room / CHAR)
-    return (end_cut(name, columns) if columns >= 2 else ""), "", ""
+    return (end_cut(name, columns) if columns >= min(4, need) else ""), "", ""
 
 
 def _utf16(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 
@@ -40,6 +40,7 @@ def _environment() -> Environment:
     )
     environment.filters["plain"] = _plain
     environment.filters["prose"] = _prose
+    environment.filters["heading"] = _heading
     environment.filters["measure"] = _measure
     environment.filters["bound"] = _bound
     return environment
@@ -59,13 +60,16 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
     columns, rows, left_out = _rank_table(facts.get("ranks"), culprits)
     faults = [f for f in report.findings if f.status in (Status.FAIL, Status.UNKNOWN)]
     others = [f for f in report.findings if f not in faults]
+    lead = faults[0] if faults else (others[0] if others else None)
+    if lead and lead.title.startswith("rank"):
+        lead = replace(lead, title=f"R{lead.title[1:]}")
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
             report=report,
             headline=_headline(report, culprits),
-            lead=faults[0] if faults else (others[0] if others else None),
+            lead=lead,
             rest=[*faults[1:], *others] if faults else others[1:],
             culprits=culprits,
             victims=_victims(facts.get("victims")),
@@ -84,13 +88,16 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
 
 def _headline(report: Report, culprits: Sequence[int]) -> str:
     if report.command == "hang" or culprits:
+        details = report.facts.get("culprit_details")
+        first = details[0] if isinstance(details, list) and details else None
+        died = isinstance(first, Mapping) and first.get("category") == "dead"
         if not culprits:
             return "The job hangs; no rank stands out"
         if len(culprits) == 1:
-            return f"Rank {culprits[0]} holds up the job"
+            return f"Rank {culprits[0]} {'took the job down' if died else 'holds up the job'}"
         names = ", ".join(str(rank) for rank in culprits[:6])
         more = f" and {len(culprits) - 6:,} more" if len(culprits) > 6 else ""
-        return f"Ranks {names}{more} hold up the job"
+        return f"Ranks {names}{more} {'took the job down' if died else 'hold up the job'}"
     return {
         Status.FAIL: "A problem was found",
         Status.UNKNOWN: "relkit could not tell",
@@ -133,7 +140,8 @@ def _rank_table(value: object, culprits: Sequence[int]) -> tuple[list[str], list
     keys: dict[str, None] = dict.fromkeys(_FIRST_COLUMNS)
     for entry in entries[:MAX_RANK_ROWS]:
         keys.update({str(key): None for key, cell in entry.items() if _is_cell(cell)})
-    columns = [key for key in keys if any(entry.get(key) not in (None, "") for entry in entries)]
+    # A column that is empty, or says "yes" of everybody, tells nobody anything.
+    columns = [key for key in keys if any(_tells(entry.get(key)) for entry in entries)]
     columns = columns[:_MAX_COLUMNS]
     place = {rank: i for i, rank in enumerate(culprits)}
     entries.sort(key=lambda entry: place.get(entry.get("rank", -1), len(place)))
@@ -148,19 +156,29 @@ def _is_cell(value: object) -> bool:
     return value is None or isinstance(value, (str, int, float))
 
 
+def _tells(value: object) -> bool:
+    return value not in (None, "") and value is not True
+
+
 def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}"
+        return f"{value:.1f}" if value == 0 or abs(value) >= 1 else f"{value:.3g}"
     return str(value)
 
 
 def _plain(value: object) -> str:
     """Any text made safe to show: one line, no control characters, bounded length."""
     return shown(middle_cut(_text(value), _TEXT_LIMIT))
+
+
+def _heading(key: str) -> str:
+    """A JSON key as a column's heading: `in_flight_s` is "in flight (s)"."""
+    name, unit = (key[:-2], " (s)") if key.endswith("_s") else (key, "")
+    return _plain(name.replace("_", " ") + unit)
 
 
 def _prose(value: object) -> Markup:

@@ -75,11 +75,13 @@ class SetTable:
 
     Args:
         present: ranks that were read.
+        world: all ranks of the job.
         budget_bytes: how much text the table may take; what is beyond is abbreviated, said so,
             and the rarest sets come first when it is spent.
     """
 
     present: RankSet
+    world: RankSet
     budget_bytes: int = 300_000
     sets: list[RankSet] = field(default_factory=list)
     _number: dict[RankSet, int] = field(default_factory=dict)

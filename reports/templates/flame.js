@@ -4,7 +4,7 @@
   "use strict";
   const SVG = "http://www.w3.org/2000/svg", HTML = "http://www.w3.org/1999/xhtml";
   const MARGIN = 16, PAD = 6, CHAR = 7.3, SMALL = 6.7, ROW = 21, FOLD_ROW = 15;
-  const LEAF_MIN = 24, ODD_MIN = 150, ODD_SHARE = 0.6, DIFFERENCE = 3, OWN_END = 10, FOOT = 24;
+  const LEAF_MIN = 24, ODD_MIN = 150, ODD_SHARE = 0.6, DIFFERENCE = 1.5, OWN_END = 10, FOOT = 24;
 
   function cells(text) {
     let width = 0;
@@ -54,7 +54,7 @@
       return [title, title === box.name && cells(box.extra) <= left ? box.extra : "", ranks];
     }
     const all = Math.floor(room / CHAR);
-    return [all >= 2 ? endCut(box.name, all) : "", "", ""];
+    return [all >= Math.min(4, need) ? endCut(box.name, all) : "", "", ""];
   }
 
   // "0-3,8-64:8" -> [[0, 3, 1], [8, 64, 8]]; null for what is no rank list.
@@ -106,7 +106,7 @@
         g: g, index: index, rect: g.querySelector("rect"), label: label, func: func,
         name: get("t") === null ? func : get("t"), extra: get("x") || "", mark: get("b") || "all", shortMark: get("q") || "all",
         parent: Number(get("p")), count: Number(get("n")), set: Number(get("s")), ends: get("e") === "1",
-        fold: kind.contains("rk-fold"), more: kind.contains("rk-more"), inner: kind.contains("rk-inner"),
+        fold: kind.contains("rk-fold"), more: kind.contains("rk-more"), gone: kind.contains("rk-gone"), inner: kind.contains("rk-inner"),
         hidden: kind.contains("rk-inner"), children: [], x: 0, y: 0, w: 0, h: 0, visible: false,
         family: /rk-(python|torch|cpp|state|system|role)/.exec(g.getAttribute("class"))[1]
       };
@@ -128,7 +128,7 @@
       }
       const gap = gaps ? Math.min(OWN_END, room / 4 / gaps) : 0;
       const free = room - gap * gaps;
-      const odd = function (b) { return !b.more && b.count < present; };
+      const odd = function (b) { return b.gone || (!b.more && b.count < present); };
       const many = leaves.filter(odd).length, others = leaves.length - many;
       let wide = many ? Math.min(ODD_MIN, (others ? ODD_SHARE : 1) * free / many) : 0;
       let least = others ? Math.min(LEAF_MIN, (free - wide * many) / others) : 0;
@@ -258,7 +258,7 @@
       }
       if (state.lens.trim()) {
         if (!spans) { said.push("no rank list"); bad = true; }
-        else if (absent && meets(absent, spans) && !held) { said.push("absent: no dump"); bad = true; }
+        else if (meets(absent, spans)) { said.push("absent: no dump"); bad = true; }
         else if (!held) { said.push("no such rank of " + facts.world.toLocaleString("en")); bad = true; }
         else said.push(held + (held === 1 ? " frame" : " frames") + " of " + state.lens.trim() + (maybe ? ", " + maybe + " uncertain" : ""));
       }
@@ -278,9 +278,11 @@
       if (index < 0) {
         const path = [];
         for (let i = state.zoom; i >= 0; i = boxes[i].parent) if (!boxes[i].hidden) path.unshift(boxes[i].name);
+        detail.classList.toggle("rk-hint", !path.length);
         detail.textContent = middleCut(path.length ? "all › " + path.join(" › ") : HINT, room);
         return;
       }
+      detail.classList.remove("rk-hint");
       const box = boxes[index];
       const rest = box.label.slice(box.func.length);
       const ranks = rest.slice(rest.lastIndexOf("@")), source = rest.slice(0, rest.lastIndexOf("@"));

@@ -46,7 +46,7 @@ def test_badges(text: str, present: int, long: str, short: str) -> None:
 
 
 def test_a_table_beyond_its_budget_keeps_the_rarest_sets_whole() -> None:
-    table = SetTable(RankSet.world(10_000), budget_bytes=200)
+    table = SetTable(RankSet.world(10_000), RankSet.world(10_000), budget_bytes=200)
     crowd = RankSet.of(n for n in range(10_000) if n % 7 in (1, 2, 4) and n % 11)
     assert [table.number(s) for s in (crowd, ranks("9"), crowd)] == [0, 1, 0]
     first, second = table.texts()
@@ -56,7 +56,7 @@ def test_a_table_beyond_its_budget_keeps_the_rarest_sets_whole() -> None:
 
 
 def test_labels_spell_a_set_out_up_to_the_limit() -> None:
-    table = SetTable(RankSet.world(8))
+    table = SetTable(RankSet.world(8), RankSet.world(8))
     assert table.label(ranks("0-1,3")) == "0-1/3|2/4-7"
     assert table.label(RankSet.world(8)) == "0-7|"
 

@@ -183,6 +183,8 @@ def hang(
     everyone = present or RankSet.world(world_size)
     rest = everyone - guilty
     state = [Stack((("State", "S (sleeping)"),), everyone)]
+    if absent := RankSet.world(world_size) - everyone:
+        state.append(Stack((("State", "absent"),), absent))
     loop = (("_bootstrap", "/usr/lib/python3.11/threading.py:995"),
             ("run", "/usr/lib/python3.11/threading.py:975"),
             ("_beat", "/home/ada/gpt/examples/metrics.py:31"),
