@@ -29,9 +29,10 @@ LIMIT_S = 900
 
 
 class Run(NamedTuple):
-    """One timed run: seconds, peak resident MB, and lines written."""
+    """One timed run: wall and CPU seconds, peak resident MB, and lines written."""
 
     wall_s: float
+    cpu_s: float
     rss_mb: float
     lines: int
 
@@ -85,10 +86,11 @@ def _viewer(folder: Path, output: Path, viewer: Path) -> Callable[[], int]:
 
 def _child(who: str, folder: Path, output: Path, viewer: Path | None) -> None:
     work = _viewer(folder, output, viewer) if viewer else _relkit(folder, output)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     lines = work()
-    wall_s = time.perf_counter() - start
-    print(json.dumps({"who": who, "wall_s": wall_s, "rss_mb": _peak_mb(), "lines": lines}))
+    wall_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu
+    run = Run(wall_s, cpu_s, _peak_mb(), lines)
+    print(json.dumps({"who": who, **run._asdict()}))
 
 
 def _run(who: str, folder: Path, output: Path, viewer: Path | None) -> Run:
@@ -99,7 +101,7 @@ def _run(who: str, folder: Path, output: Path, viewer: Path | None) -> Run:
         command, env=environment, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    return Run(found["wall_s"], found["rss_mb"], found["lines"])
+    return Run(found["wall_s"], found["cpu_s"], found["rss_mb"], found["lines"])
 
 
 def _warm(folder: Path) -> None:
@@ -109,14 +111,17 @@ def _warm(folder: Path) -> None:
                 pass
 
 
-def _show(name: str, runs: list[Run], ranks: int) -> float:
+def _show(name: str, runs: list[Run], ranks: int) -> tuple[float, float]:
     wall_s = statistics.median(run.wall_s for run in runs)
+    cpu_s = statistics.median(run.cpu_s for run in runs)
     each = " ".join(f"{run.wall_s:.2f}" for run in runs)
     print(
-        f"  {name:<8} {wall_s:8.3f} s  {wall_s / ranks * 1e6:8.1f} us/rank  "
-        f"{max(run.rss_mb for run in runs):7.1f} MB peak  {runs[-1].lines} lines  ({each})"
+        f"  {name:<8}{wall_s:8.3f} s wall {cpu_s:8.3f} s cpu  {wall_s / ranks * 1e6:7.1f} us/rank "
+        f"wall {cpu_s / ranks * 1e6:7.1f} cpu  {max(run.rss_mb for run in runs):6.1f} MB peak  "
+        f"{runs[-1].lines} lines  (walls {each})",
+        flush=True,
     )
-    return wall_s
+    return wall_s, cpu_s
 
 
 def measure(ranks: int, rounds: int, where: Path | None, viewer: Path | None) -> None:
@@ -129,16 +134,24 @@ def measure(ranks: int, rounds: int, where: Path | None, viewer: Path | None) ->
         output.mkdir()
         size = write_files(folder, ranks)
         _warm(folder)
-        print(f"{ranks} ranks, {size / ranks / 1024:.0f} KiB each, {size / 1e9:.2f} GB in all")
+        print(
+            f"{ranks} ranks, {size / ranks / 1024:.0f} KiB each, {size / 1e9:.2f} GB in all",
+            flush=True,
+        )
         ours: list[Run] = []
         theirs: list[Run] = []
         for _ in range(rounds):
             ours.append(_run("relkit", folder, output, None))
             if viewer:
                 theirs.append(_run("viewer", folder, output, viewer))
-        wall_s = _show("relkit", ours, ranks)
+        wall_s, cpu_s = _show("relkit", ours, ranks)
         if viewer:
-            print(f"  relkit is {_show('viewer', theirs, ranks) / wall_s:.1f} times faster")
+            their_wall_s, their_cpu_s = _show("viewer", theirs, ranks)
+            print(
+                f"  relkit is {their_wall_s / wall_s:.1f} times faster "
+                f"({their_cpu_s / cpu_s:.1f} times in CPU time)",
+                flush=True,
+            )
 
 
 def main() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
+from relkit.errors import UnwritablePath
 from relkit.ranks import RankSet
 from relkit.stacks.tree import StackTree, TreeNode
 
@@ -102,3 +106,25 @@ def folded_lines(tree: StackTree) -> Iterator[str]:
         if node.ends:
             yield f"{path} 1"
         stack.extend((child, path + ";") for child in reversed(node.children))
+
+
+def write_folded(path: Path, tree: StackTree) -> None:
+    """Write the folded lines to a file, one at a time: the whole text can be 100 MB and more.
+
+    Raises:
+        UnwritablePath: the folder is missing, read-only or full; an older file is then untouched.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error
+    try:
+        # mkstemp has made it private already. A lone surrogate in a name must not cost the file.
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
+            for line in folded_lines(tree):
+                stream.write(line)
+                stream.write("\n")
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error

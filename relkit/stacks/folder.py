@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from relkit.errors import BadDump
+from relkit.errors import BadDump, UnwritablePath
 from relkit.stacks.dumpfile import FrameMemo, parse_name, read_dump
 from relkit.stacks.gather import Gathered
 
@@ -87,6 +87,19 @@ def list_dumps(folder: Path) -> list[str]:
             next_step="Capture first: relkit stacks dump --job ID -o FOLDER.",
         )
     return sorted(names, key=_rank_order)
+
+
+def output_folder(folder: Path) -> Path:
+    """The folder for the results, made (private) where it is missing.
+
+    Raises:
+        UnwritablePath: it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwritablePath(f"cannot make {folder}: {error.strerror}") from error
+    return folder
 
 
 def python_scanner(

@@ -79,6 +79,11 @@ def _notes(notes: dict[str, Tally]) -> Iterator[str]:
         yield f"rank{'s' if len(ranks) > 1 else ''} {ranks.fold()}: {text}"
 
 
+def _printable(name: str) -> str:
+    # A file name need not be text; what cannot be printed must not stop the report.
+    return name.encode("utf-8", "replace").decode()
+
+
 def _finish(
     gathered: Gathered,
     world_size: int,
@@ -112,7 +117,7 @@ def _finish(
         python=tree("py", python),
         native=tree("cpp", native),
         mixed=tree("mixed", mixed),
-        refused=tuple(sorted(refused)),
+        refused=tuple(sorted((_printable(name), reason) for name, reason in refused)),
         notes=tuple(_notes(gathered.notes)),
         classes=_classes(mixed),
     )

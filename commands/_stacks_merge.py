@@ -1,0 +1,73 @@
+"""relkit stacks merge: all ranks' dumps -> folded stacks, flame SVGs, and who stands apart."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from relkit.output import emit, write_atomic
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--job-id", help="Merge the files of this job.  [default: the one captured last]")
+@click.option(
+    "--output",
+    "-o",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the results; made where missing.  [default: PATH]",
+)
+@click.option("--jsonl", "fmt", flag_value="jsonl", help="One finding a line, as JSON.")
+@click.option("--json", "fmt", flag_value="json", default=None, help="One JSON document.")
+def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) -> int:
+    """Merge the .stacktrace files in PATH, relkit's or xpu_timer's, into one picture.
+
+    Writes py_stack, cpp_stack and mixed_stack as folded text and as SVG. Every frame says which
+    ranks have it and which have not; ranks without a usable file are shown as absent.
+
+    \b
+    Examples:
+      relkit stacks merge /root/timeline
+      relkit stacks merge /shared/dumps --job-id my-run -o merged --json
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from relkit.reports import flame_svg
+    from relkit.reports.timeline_folder import TITLES
+    from relkit.stacks.folded import write_folded
+    from relkit.stacks.folder import output_folder
+    from relkit.stacks.merge import merge_folder
+    from relkit.stacks.merge_report import merge_report
+
+    started = time.time()
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=None)
+        merged = merge_folder(
+            path,
+            job_id=job_id,
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+        target = output_folder(folder or path)
+        written = []
+        for tree in (merged.mixed, merged.python, merged.native):
+            progress.update(task, description=f"writing {tree.view}_stack")
+            text, picture = target / f"{tree.view}_stack", target / f"{tree.view}_stack.svg"
+            write_folded(text, tree)
+            subtitle = f"job {merged.job_id}" if merged.job_id else ""
+            svg = flame_svg.render(tree, title=TITLES[tree.view], subtitle=subtitle)
+            write_atomic(picture, svg.encode(errors="replace"))
+            written += [picture, text]
+    report = merge_report(
+        merged, written, argv=sys.argv, started=started, duration_s=time.time() - started
+    )
+    emit(report, fmt or "table")
+    if fmt is None:
+        for name in written:
+            click.echo(name)
+    return report.exit_code
