@@ -153,15 +153,12 @@ def pause_at(step: int, pause: str | None) -> None:
         time.sleep(float(seconds))
 
 
-def train(options: argparse.Namespace) -> None:
+def train(options: argparse.Namespace, model: GPT, optimizer: torch.optim.Optimizer) -> None:
     """The training loop of one rank."""
     rank = dist.get_rank()
     injector = faults.from_environment()
-    # The same seed everywhere: DDP starts from equal weights; the loader's seed is the rank's own.
-    torch.manual_seed(options.seed)
-    model = GPT(options.width, options.heads, options.layers, options.seq_len)
     replica = DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(replica.parameters(), lr=options.learning_rate)
+    # Every rank reads other parts of the text: the loader's seed is the rank's own.
     loader = Loader(
         read_text(options.data), options.batch_size, options.seq_len, options.seed + rank
     )
@@ -191,9 +188,15 @@ def main() -> None:
     torch.set_num_threads(1)
     if "RANK" not in os.environ:
         raise SystemExit("start it with: relkit launch --nproc-per-node 4 examples/train.py")
+    # The same seed everywhere: all ranks start from equal weights.
+    torch.manual_seed(options.seed)
+    model = GPT(options.width, options.heads, options.layers, options.seq_len)
+    # Before the first collective: the first optimizer of a process imports torch's compiler,
+    # which takes seconds on a busy machine and would be the longest pause of the whole job.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
     dist.init_process_group("gloo")
     try:
-        train(options)
+        train(options, model, optimizer)
     finally:
         dist.destroy_process_group()
 

@@ -13,6 +13,8 @@ from relkit.stacks.model import RankDump
 
 # Longest time that a failing job waits for its post-mortem: capture, plus the other nodes.
 POST_MORTEM_S = 8.0
+# Longest time that a following node waits for node 0's verdict after that.
+JUDGEMENT_S = 2.0
 # Longest time that the launcher waits at its end for a report that is being written.
 CLOSE_S = 30.0
 
@@ -84,6 +86,9 @@ class Monitor:
         watch.fail(sentence)
         self._wake.set()
         watch.captured.wait(timeout_s)
+        if not watch.leads:
+            # So that this node's log, too, says who was at fault.
+            watch.judged.wait(JUDGEMENT_S)
 
     def close(self) -> None:
         """End the thread; waits for a report that is being written."""

@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from relkit.errors import RelkitError
 from relkit.launch.job import safe_job_id
-from relkit.stacks.dumpfile import write_dump
+from relkit.stacks.dumpfile import read_dump, write_dump
 from relkit.stacks.model import RankDump
 
 # What relkit itself writes there; nothing else in the folder is ever moved.
@@ -58,12 +59,18 @@ def choose_folder(asked: Path) -> tuple[Path, str]:
 def _old_job_id(folder: Path) -> str:
     try:
         report = folder / "report.json"
-        if report.stat().st_size > _REPORT_LIMIT_BYTES:
-            return "unknown"
-        found = json.loads(report.read_text(encoding="utf-8"))
-        return safe_job_id(str(found["job_id"]))
+        if report.stat().st_size <= _REPORT_LIMIT_BYTES:
+            found = json.loads(report.read_text(encoding="utf-8"))
+            return safe_job_id(str(found["job_id"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "unknown"
+        # A following node has no report of its own, only its ranks' dumps.
+        pass
+    for path in sorted(folder.glob("*.stacktrace")):
+        try:
+            return safe_job_id(read_dump(path).job_id or "unknown")
+        except (RelkitError, OSError):
+            continue
+    return "unknown"
 
 
 def rotate(folder: Path) -> Path | None:

@@ -18,7 +18,6 @@ from relkit.launch import codec, incident
 from relkit.launch.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job import End, LocalRank, OnHang, Publish, Say, Settings
 from relkit.launch.observe import Observer
-from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
 SHARE_EVERY_S = 1.0
@@ -87,6 +86,7 @@ class Watch:
         self.action: OnHang | None = None
         self.hung = False
         self.captured = threading.Event()
+        self.judged = threading.Event()
 
     @property
     def leads(self) -> bool:
@@ -105,10 +105,8 @@ class Watch:
         """
         local = self._site.observer.views(self._site.ranks(), self._site.ends())
         try:
-            if self._site.mailbox.nodes > 1:
-                self._share(now_s, local)
-            self._broken_since_s = None
-            self._alone = False
+            if self._site.mailbox.nodes > 1 and self._share(now_s, local):
+                self._broken_since_s, self._alone = None, False
         except ExchangeBroken as error:
             self._degrade(now_s, error)
         try:
@@ -126,15 +124,16 @@ class Watch:
             self._alone = True
             self._say(f"{error}; from here on this node judges only its own ranks")
 
-    def _share(self, now_s: float, local: Sequence[RankView]) -> None:
+    def _share(self, now_s: float, local: Sequence[RankView]) -> bool:
+        """Exchange summaries where it is time to; True where the store was reached."""
         if now_s < self._next_share_s:
-            return
+            return False
         self._next_share_s = now_s + SHARE_EVERY_S
         mailbox = self._site.mailbox
         if mailbox.node != 0:
             # The time makes every note differ, so that node 0 can tell a silent node.
             mailbox.put(f"node/{mailbox.node}", codec.encode_views(local, {"at": now_s}))
-            return
+            return True
         for node in range(1, mailbox.nodes):
             note = mailbox.get(f"node/{node}")
             if note is None or (node in self._heard and self._heard[node][1] == note):
@@ -144,6 +143,7 @@ class Watch:
             except BadDump:
                 continue
             self._heard[node] = (now_s, note, views)
+        return True
 
     def _remote(self, now_s: float) -> tuple[RankView, ...]:
         found: list[RankView] = []
@@ -163,6 +163,7 @@ class Watch:
             if not self.hung:
                 self._run_incident(failure, local, remote, hang=False)
             self.captured.set()
+            self.judged.set()
             return
         detection = self._detector.update(now_s, (*local, *remote))
         self.hung = detection.kind is Kind.HUNG
@@ -207,9 +208,7 @@ class Watch:
             new_views, new_dumps, silent = incident.gather(mailbox, number, patience_s)
             views.update({view.rank: view for view in new_views})
             dumps += new_dumps
-            if silent:
-                nodes = RankSet.of(silent).fold()
-                self._say(f"node {nodes} did not answer within {patience_s:g} s")
+            views.update(self._silent(silent, patience_s))
         self.captured.set()
         judged = incident.judge(
             tuple(views.values()),
@@ -221,13 +220,25 @@ class Watch:
             started=started,
             absent=self._absent(world_size, others),
         )
-        self._publish(judged.job, judged.verdict, judged.report, judged.dumps)
+        action = self._settings.on_hang if hang else None
         if others:
-            action = self._settings.on_hang.value if hang else ""
-            result = {"sentence": judged.sentence, "action": action}
+            result = {"sentence": judged.sentence, "action": action.value if action else ""}
             mailbox.put(f"incident/{number}/result", codec.pack(result))
-        if hang:
-            self.action = self._settings.on_hang
+        try:
+            self._publish(judged.job, judged.verdict, judged.report, judged.dumps)
+        finally:
+            # Whatever becomes of the report: a job that is to be restarted is restarted.
+            self.action = action or self.action
+
+    def _silent(self, nodes: Sequence[int], patience_s: float) -> dict[int, RankView]:
+        """The ranks of nodes that did not answer: what was known of them is out of date."""
+        found: dict[int, RankView] = {}
+        for node in nodes:
+            reason = f"node {node} did not answer within {patience_s:g} s"
+            self._say(reason)
+            for view in self._heard[node][2] if node in self._heard else ():
+                found[view.rank] = replace(view, absent_reason=view.absent_reason or reason)
+        return found
 
     def _absent(self, world_size: int, others: bool) -> dict[int, str]:
         reason = (
@@ -249,6 +260,7 @@ class Watch:
                 # Node 0 has gone already (it failed too, perhaps): judge what can be seen here.
                 self._failure_judged = self._alone = True
                 self._run_incident(self._failure, local, (), hang=False)
+                self.judged.set()
             return
         if self._answered < self._number:
             self._answer(order, local)
@@ -258,6 +270,7 @@ class Watch:
         self._number += 1
         facts = codec.unpack(result)
         self._say(f"node 0 judged: {facts.get('sentence', '')}")
+        self.judged.set()
         action = facts.get("action")
         if action in {choice.value for choice in OnHang}:
             self.action, self.hung = OnHang(action), True

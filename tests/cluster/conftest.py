@@ -1,0 +1,128 @@
+"""Runs real jobs through the command line, and sees to it that nothing of them is left."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
+ENDLESS = ("--steps", "100000")
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@pytest.fixture(scope="session", autouse=True)
+def orphans_come_to_us() -> None:
+    """Grandchildren whose parent died become ours, so that the leftover check sees them."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+    duration_s: float
+
+
+@dataclass(slots=True)
+class Started:
+    """A command that runs, with its output going into files."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+    began: float
+
+    def wait(self, timeout_s: float = 50) -> Done:
+        """Its end; on expiry it is ended and the test fails."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise AssertionError(f"still running after {timeout_s} s:\n{self.text}") from None
+        duration_s = time.monotonic() - self.began
+        return Done(code, _read(self.out), _read(self.err), duration_s)
+
+    @property
+    def text(self) -> str:
+        """All that it has printed so far."""
+        return _read(self.out) + _read(self.err)
+
+    def wait_for(self, text: str, timeout_s: float = 40) -> None:
+        """Until it has printed something."""
+        end = time.monotonic() + timeout_s
+        while text not in self.text:
+            assert self.process.poll() is None, f"ended without {text!r}:\n{self.text}"
+            assert time.monotonic() < end, f"no {text!r} in:\n{self.text}"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it: SIGTERM first, so that a launcher takes its workers along."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(40)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start `relkit ...`; whatever still runs when the test ends is ended."""
+    running: list[Started] = []
+
+    def begin(*line: str | Path, program: Sequence[str] = (), **environ: str) -> Started:
+        number = len(running)
+        out, err = tmp_path / f"out{number}", tmp_path / f"err{number}"
+        argv = [*(program or (sys.executable, "-m", "relkit")), *map(str, line)]
+        with out.open("wb") as out_stream, err.open("wb") as err_stream:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out_stream,
+                stderr=err_stream,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environ},
+            )
+        running.append(Started(process, out, err, time.monotonic()))
+        return running[-1]
+
+    yield begin
+    for job in running:
+        job.stop()
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def report_of(timeline: Path) -> dict[str, Any]:
+    """The report.json of a timeline folder."""
+    plain = json.loads((timeline / "report.json").read_text(encoding="utf-8"))
+    assert isinstance(plain, dict)
+    return plain

@@ -1,0 +1,220 @@
+"""`relkit launch` with real jobs: what hangs is named, what does not is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from relkit.hook.environment import job_dir
+from relkit.launch.timeline import OWN_FILES
+from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, report_of
+
+pytestmark = pytest.mark.job
+
+
+def test_a_hang_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
+    timeline = tmp_path / "timeline"
+    done = start(
+        "launch", "--nproc-per-node", "2", "--hang-timeout", "4", "--on-hang", "abort",
+        "--timeline-path", timeline, "--inject", "hang:rank=1:step=5", EXAMPLE, *ENDLESS,
+    ).wait()  # fmt: skip
+    assert done.code == 1, done.err
+    assert "rank 1" in done.err
+    assert "train.py:" in done.err
+    assert "next_batch" in done.err
+    assert "--on-hang abort" in done.err
+    assert "Traceback" not in done.err
+    found = report_of(timeline)
+    assert found["schema"] == "relkit.hang/1"
+    assert found["culprits"] == [1]
+    names = {path.name for path in timeline.iterdir()}
+    assert names == {*OWN_FILES, "00000-00002.stacktrace", "00001-00002.stacktrace"}
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in timeline.iterdir()}
+    assert modes == {0o600}
+    # The job's own output stays on stdout, relkit's words on stderr.
+    assert "relkit: hang timeout" not in done.out
+    assert "step    0" in done.out
+
+
+@pytest.mark.parametrize(("fault", "rank"), [("skip", 1), ("mismatch", 0)])
+def test_other_faults(start: Start, tmp_path: Path, fault: str, rank: int) -> None:
+    done = start(
+        "launch", "--nproc-per-node", "2", "--hang-timeout", "4", "--on-hang", "abort",
+        "--timeline-path", tmp_path / "t", "--inject", f"{fault}:rank={rank}:step=4",
+        EXAMPLE, *ENDLESS,
+    ).wait()  # fmt: skip
+    assert done.code == 1, done.err
+    assert report_of(tmp_path / "t")["culprits"][0] == rank, done.err
+
+
+def test_a_crash_is_named_and_the_job_fails_as_under_torchrun(start: Start, tmp_path: Path) -> None:
+    done = start(
+        "launch", "--nproc-per-node", "3", "--timeline-path", tmp_path / "t",
+        "--inject", "crash:rank=1:step=4", EXAMPLE, *ENDLESS,
+    ).wait()  # fmt: skip
+    assert done.code == 1
+    assert report_of(tmp_path / "t")["culprits"][0] == 1, done.err
+    # torchrun's own summary is there too.
+    assert "Root Cause" in done.err
+
+
+def test_an_exception_and_an_unwritable_timeline_folder(start: Start, tmp_path: Path) -> None:
+    blocked, home = tmp_path / "file", tmp_path / "home"
+    blocked.write_text("")
+    home.mkdir()
+    done = start(
+        "launch", "--nproc-per-node", "2", "--timeline-path", blocked / "t", "--inject",
+        "crash:rank=1:step=2:kind=exception", EXAMPLE, *ENDLESS, HOME=str(home),
+    ).wait()  # fmt: skip
+    assert f"the timeline goes to {home}/timeline" in done.err
+    assert report_of(home / "timeline")["culprits"][0] == 1, done.err
+
+
+def test_a_healthy_job_gives_no_alarm(start: Start, tmp_path: Path) -> None:
+    # The pause is longer than "suspect", shorter than the timeout: an evaluation, a checkpoint.
+    done = start(
+        "launch", "--nproc-per-node", "2", "--hang-timeout", "9", "--timeline-path",
+        tmp_path / "t", "--rdzv-id", f"leftover-{os.getpid()}", "--rdzv-backend", "c10d",
+        "--rdzv-endpoint", "localhost:0", EXAMPLE, "--steps", "20", "--pause", "10:4",
+    ).wait()  # fmt: skip
+    assert done.code == 0, done.err
+    assert not job_dir(f"leftover-{os.getpid()}").exists()
+    assert "done: 20 steps" in done.out
+    assert list((tmp_path / "t").iterdir()) == []
+
+
+def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
+    done = start(
+        "launch", "--nproc-per-node", "2", "--hang-timeout", "4", "--on-hang", "restart",
+        "--max-restarts", "1", "--timeline-path", tmp_path / "t",
+        "--inject", "stop:rank=1:step=5", EXAMPLE, "--steps", "12",
+    ).wait()  # fmt: skip
+    assert done.code == 0, done.err
+    assert report_of(tmp_path / "t")["culprits"] == [1]
+    assert "restarting the workers" in done.err
+    assert "done: 12 steps" in done.out
+
+
+def test_report_only_leaves_the_job_alone(start: Start, tmp_path: Path) -> None:
+    job = start(
+        "launch", "--nproc-per-node", "2", "--hang-timeout", "4", "--timeline-path",
+        tmp_path / "t", "--inject", "stop:rank=1:step=5", EXAMPLE, "--steps", "12",
+    )  # fmt: skip
+    job.wait_for("report.json")
+    stopped = report_of(tmp_path / "t")["findings"][0]
+    line = job.text.split("injecting stop:rank=1:step=5 (pid ")[1]
+    os.kill(int(line.split(")")[0]), signal.SIGCONT)
+    done = job.wait()
+    assert stopped["ranks"] == "1"
+    assert done.code == 0, done.err
+    assert "done: 12 steps" in done.out
+    assert done.err.count("capturing all ranks") == 1
+
+
+def test_no_hook_is_torchrun(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(
+        "import os, sys\nprint(os.environ['RANK'], sys.argv[1:], 'LD_PRELOAD' in os.environ)\n"
+    )
+    done = start(
+        "launch", "--nproc-per-node", "2", "--no-hook", "--timeline-path", tmp_path / "t",
+        script, "--hang-timeout", "60",
+    ).wait()  # fmt: skip
+    assert done.code == 0, done.err
+    # The script's own --hang-timeout went to the script.
+    lines = sorted(done.out.splitlines())
+    assert lines == [f"{rank} ['--hang-timeout', '60'] False" for rank in (0, 1)]
+
+
+def test_workers_run_under_the_hook_and_the_agent_does_not(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(
+        "import os\n"
+        "mine = 'librelkit_hook' in open('/proc/self/maps').read()\n"
+        "agents = 'librelkit_hook' in open(f'/proc/{os.getppid()}/maps').read()\n"
+        "print(mine, agents)\n"
+    )
+    done = start("launch", "--timeline-path", tmp_path / "t", script).wait()
+    assert (done.code, done.out) == (0, "True False\n"), done.err
+
+
+def test_the_kill_switch(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "show.py"
+    script.write_text("import os\nprint('LD_PRELOAD' in os.environ)\n")
+    done = start(
+        "launch", "--timeline-path", tmp_path / "t", script, RELKIT_HOOK_DISABLE="1"
+    ).wait()
+    assert (done.code, done.out) == (0, "False\n"), done.err
+    assert "the hook is off" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_the_job(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    script = tmp_path / "wait.py"
+    script.write_text("import signal\nprint('ready', flush=True)\nsignal.pause()\n")
+    job = start("launch", "--timeline-path", tmp_path / "t", script)
+    job.wait_for("ready")
+    job.process.send_signal(number)
+    done = job.wait(30)
+    assert done.code == 128 + number
+    assert "capturing" not in done.err
+
+
+def test_a_missing_script_file(start: Start, tmp_path: Path) -> None:
+    done = start("launch", "--timeline-path", tmp_path / "t", tmp_path / "no_such.py").wait()
+    assert done.code == 1
+    assert "no_such.py" in done.err
+
+
+def test_two_nodes(start: Start, tmp_path: Path, free_port: int) -> None:
+    def node(number: int) -> tuple[str | Path, ...]:
+        return (
+            "launch", "--nnodes", "2", "--node-rank", str(number), "--master-addr", "127.0.0.1",
+            "--master-port", str(free_port), "--nproc-per-node", "2", "--hang-timeout", "5",
+            "--on-hang", "abort", "--timeline-path", tmp_path / f"t{number}",
+            "--inject", "hang:rank=3:step=4", EXAMPLE, *ENDLESS,
+        )  # fmt: skip
+
+    jobs = [start(*node(0)), start(*node(1))]
+    first, second = (job.wait() for job in jobs)
+    assert (first.code, second.code) == (1, 1), first.err + second.err
+    assert report_of(tmp_path / "t0")["culprits"] == [3], first.err
+    dumps = sorted(path.name for path in (tmp_path / "t0").glob("*.stacktrace"))
+    assert dumps == [f"{rank:05d}-00004.stacktrace" for rank in range(4)]
+    kept = sorted(path.name for path in (tmp_path / "t1").glob("*.stacktrace"))
+    assert kept == ["00002-00004.stacktrace", "00003-00004.stacktrace"]
+    assert "node 0 judged: rank 3" in second.err
+    assert "next_batch" in second.err
+
+
+def test_two_nodes_and_a_crash_on_the_second(start: Start, tmp_path: Path, free_port: int) -> None:
+    def node(number: int) -> tuple[str | Path, ...]:
+        return (
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "two",
+            "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
+            "--timeline-path", tmp_path / f"t{number}",
+            "--inject", "crash:rank=1:step=4", EXAMPLE, *ENDLESS,
+        )  # fmt: skip
+
+    jobs = [start(*node(0)), start(*node(1))]
+    assert [job.wait().code for job in jobs] == [1, 1]
+    # c10d gives out the node numbers: which of the two judged is not known beforehand.
+    folders = [
+        tmp_path / name for name in ("t0", "t1") if (tmp_path / name / "report.json").exists()
+    ]
+    assert report_of(folders[0])["culprits"][0] == 1
+
+
+def test_demo(start: Start, tmp_path: Path) -> None:
+    done = start("demo", "--nproc", "2", "--hang-timeout", "4", "--fault", "deadlock", "--json",
+                 "--timeline-path", tmp_path / "t").wait()  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["schema"] == "relkit.demo/1"
+    assert found["culprits"][0] == found["injected"] == 1
+    assert any(name.endswith("py_stack.svg") for name in found["files"])
