@@ -233,5 +233,9 @@ def for_disagreement(case: Case, found: Disagreement) -> Culprit:
         f"of {found.group.title}"
     )
     place = f", in {case.activity.place}" if case.activity.place else ""
-    weight = 1.0 if len(found.rest) > len(found.odd) else 0.85
-    return case.verdict(category, found.sentence() + place, (majority,), weight)
+    reasons = [majority]
+    outvoted = len(found.rest) > len(found.odd)
+    if not outvoted:
+        reasons.append("so did the whole group at the same place of earlier steps")
+    weight = 1.0 if outvoted else 0.85
+    return case.verdict(category, found.sentence() + place, tuple(reasons), weight)

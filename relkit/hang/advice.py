@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 
 from relkit.hang.model import Category
@@ -28,9 +29,7 @@ ENTRIES = {
     ),
     Category.DEAD: Entry(
         "RK-HANG-002",
-        "Read the end of that rank's own log, then the host's kernel log for the same minute "
-        "(dmesg: out of memory, Xid, machine check). A signal with no kernel message is a bug in "
-        "native code: allow core files and run again.",
+        "Read the end of that rank's own log and the host's kernel log for the same minute.",
     ),
     Category.STOPPED: Entry(
         "RK-HANG-003",
@@ -82,3 +81,37 @@ NO_STACK = Entry(
     "The verdict stands without that evidence. `relkit doctor` on that host says why stacks "
     "cannot be read there.",
 )
+
+
+def advice_for(category: Category, exit_code: int | None, pid: int) -> str:
+    """What to do next.
+
+    Args:
+        category: the fault.
+        exit_code: of a dead rank, negative for a signal; None where it is not known.
+        pid: the process, for commands that name it; 0 where it is not known.
+    """
+    text = ENTRIES[category].advice
+    if category is Category.DEAD and exit_code is not None:
+        text = _AFTER_DEATH.get(exit_code, _AFTER_SIGNAL if exit_code < 0 else _AFTER_ERROR)
+    return text.replace("PID", str(pid)) if pid else text
+
+
+_AFTER_ERROR = (
+    "Read the traceback at the end of that rank's own log: the script ended by itself there. "
+    "The errors of the other ranks are consequences."
+)
+_AFTER_SIGNAL = (
+    "Look at the host's kernel log for the same minute (dmesg: Xid, machine check). With nothing "
+    "there it is a bug in native code: allow core files (ulimit -c unlimited) and run again."
+)
+_AFTER_DEATH = {
+    -signal.SIGKILL: (
+        "Look for the out-of-memory killer (dmesg, the memory limit of its cgroup), then for "
+        "whoever else may kill: a scheduler's limits, a person."
+    ),
+    -signal.SIGTERM: (
+        "Somebody asked it to end: look at the scheduler (time limit, preemption) and at that "
+        "host's own shutdown."
+    ),
+}

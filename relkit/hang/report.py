@@ -11,7 +11,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hang.accuse import cpu_share, idle_s
-from relkit.hang.advice import ENTRIES, NO_STACK
+from relkit.hang.advice import ENTRIES, NO_STACK, advice_for
 from relkit.hang.frames import printable
 from relkit.hang.model import Category, Culprit, JobView, RankView, Verdict
 from relkit.hang.rank_table import oldest_in_flight, rank_rows
@@ -111,17 +111,16 @@ def _finding(
     group: Sequence[Culprit], job: JobView, verdict: Verdict, views: Mapping[int, RankView]
 ) -> Finding:
     first = group[0]
-    entry = ENTRIES[first.category]
     view = views.get(first.rank)
     return Finding(
-        id=entry.id,
+        id=ENTRIES[first.category].id,
         status=Status.FAIL,
         title="; ".join([_title(group), *_victim_parts(verdict)]),
         ranks=RankSet.of(c.rank for c in group).fold(),
         nodes=fold_hosts(c.host for c in group),
         reasons=first.reasons,
         evidence=(*_evidence_of(view), *_longest_wait(job, verdict)),
-        advice=entry.advice.replace("PID", str(first.pid)) if first.pid else entry.advice,
+        advice=advice_for(first.category, view.exit_code if view else None, first.pid),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relkit.hang.activity import Activity
-from relkit.hang.groups import Group
+from relkit.hang.groups import Group, GroupKey
 from relkit.hang.model import RankView
 from relkit.hang.words import torch_name
 from relkit.hook.model import Op, OpKind
@@ -40,13 +40,13 @@ def waits_of(
     groups: Sequence[Group],
 ) -> tuple[Wait, ...]:
     """All waits of a job, in a fixed order. A rank that is in none of them is on the host."""
-    exact: dict[tuple[tuple[str, int, int, int], int], tuple[Group, Op, list[int]]] = {}
+    exact: dict[tuple[GroupKey, int, str], tuple[Group, Op, list[int]]] = {}
     for group in groups:
         for rank in sorted(group.members):
             for op in group.members[rank].stuck:
                 if op.failed and views[rank].alive and not group.behind(op.seq):
                     continue  # an old error: it has gone on since, and waits for nobody
-                entry = exact.setdefault((group.key, op.seq), (group, op, []))
+                entry = exact.setdefault((group.key, op.seq, op.name), (group, op, []))
                 entry[2].append(rank)
     recorded = {rank for _, _, ranks in exact.values() for rank in ranks}
     loose = {r: what for r in views if (what := _unnumbered(views[r]))}
