@@ -56,6 +56,11 @@ struct tail_table {
     struct intern_table bytes;
     uint32_t *stacks;
     size_t capacity;
+    /* The tail of each thread of the file before, by its place: ranks are mostly alike, and
+     * comparing with the right guess is faster than hashing. */
+    uint32_t *guesses;
+    size_t guesses_capacity;
+    size_t guesses_count;
 };
 
 enum { NATIVE = 0, PYTHON = 1 };

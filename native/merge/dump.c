@@ -26,7 +26,8 @@ static enum merge_status add_thread(struct merge_context *context, const struct 
     int language = field->number == 2 ? PYTHON : NATIVE;
     struct thread_list *list = &context->threads[language];
     struct dump_thread thread;
-    enum merge_status status = thread_read(context, wire_message(field), language, &thread);
+    enum merge_status status =
+        thread_read(context, wire_message(field), language, list->count, &thread);
     if (status != MERGE_OK) {
         return status;
     }

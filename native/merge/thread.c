@@ -82,6 +82,41 @@ static enum merge_status read_frame(struct merge_context *context, struct wire_c
                                                                         : MERGE_OUT_OF_MEMORY;
 }
 
+/* Note which tail stands at this place, as the guess for the next file. */
+static void keep_guess(struct merge_context *context, struct tail_table *tails, size_t place,
+                       uint32_t number) {
+    if (place >= tails->guesses_count) {
+        void *guesses = tails->guesses;
+        bool grown = memory_grow(&context->memory, &guesses, &tails->guesses_capacity, place + 1,
+                                 sizeof *tails->guesses);
+        tails->guesses = guesses;
+        if (!grown) {
+            return;
+        }
+        while (tails->guesses_count <= place) {
+            tails->guesses[tails->guesses_count++] = INTERN_NONE;
+        }
+    }
+    tails->guesses[place] = number;
+}
+
+/* The number of a tail seen before; else INTERN_NONE, with its hash for keep_tail(). */
+static uint32_t find_tail(struct merge_context *context, struct tail_table *tails, size_t place,
+                          struct span tail, uint64_t *hash) {
+    if (place < tails->guesses_count && tails->guesses[place] != INTERN_NONE) {
+        const struct intern_entry *guess = &tails->bytes.entries[tails->guesses[place]];
+        if (guess->size == tail.size && memcmp(guess->data, tail.data, tail.size) == 0) {
+            return tails->guesses[place];
+        }
+    }
+    *hash = intern_hash(tails->bytes.seed, tail.data, tail.size);
+    uint32_t number = intern_find(&tails->bytes, *hash, tail.data, tail.size);
+    if (number != INTERN_NONE) {
+        keep_guess(context, tails, place, number);
+    }
+    return number;
+}
+
 /* Remember what a tail means. Where there is no room it is parsed again the next time. */
 static void keep_tail(struct merge_context *context, struct tail_table *tails, uint64_t hash,
                       struct span tail, uint32_t stack) {
@@ -132,7 +167,7 @@ static bool read_field(const struct wire_field *field, const struct layout *layo
 }
 
 enum merge_status thread_read(struct merge_context *context, struct wire_cursor cursor,
-                              int language, struct dump_thread *thread) {
+                              int language, size_t place, struct dump_thread *thread) {
     const struct layout *layout = &LAYOUTS[language];
     struct tail_table *tails = &context->tails[language];
     struct span name = {NULL, 0};
@@ -168,8 +203,7 @@ enum merge_status thread_read(struct merge_context *context, struct wire_cursor 
         }
         if (tail.data == NULL) {
             tail = (struct span){start, (size_t)(cursor.end - start)};
-            hash = intern_hash(tails->bytes.seed, tail.data, tail.size);
-            uint32_t seen = intern_find(&tails->bytes, hash, tail.data, tail.size);
+            uint32_t seen = find_tail(context, tails, place, tail, &hash);
             if (seen != INTERN_NONE) {
                 stack = tails->stacks[seen];
                 break;

@@ -5,8 +5,9 @@
 #include "context.h"
 #include "wire.h"
 
-/* Parse a thread message into `thread`; its stack and name become numbers of the context. */
+/* Parse a thread message into `thread`; its stack and name become numbers of the context.
+ * `place`: how many threads of this language the file has before it. */
 enum merge_status thread_read(struct merge_context *context, struct wire_cursor cursor,
-                              int language, struct dump_thread *thread);
+                              int language, size_t place, struct dump_thread *thread);
 
 #endif

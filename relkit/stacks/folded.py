@@ -32,32 +32,27 @@ def safe_name(name: str) -> str:
     return _UNSAFE.sub(_escape, name)
 
 
-def _strided(ranks: RankSet) -> Iterator[str]:
-    singles: list[int] = []
-    for low, high in ranks.intervals:
-        if low != high:
-            yield from _runs(singles)
-            singles = []
-            yield f"{low}-{high}"
-        else:
-            singles.append(low)
-    yield from _runs(singles)
-
-
-def _runs(singles: list[int]) -> Iterator[str]:
-    at = 0
-    while at < len(singles):
-        stop = at + 1
-        if stop < len(singles):
-            step = singles[stop] - singles[at]
-            while stop + 1 < len(singles) and singles[stop + 1] - singles[stop] == step:
+def _strided(ranks: RankSet) -> str:
+    intervals = ranks.intervals
+    parts = []
+    at, count = 0, len(intervals)
+    while at < count:
+        low, high = intervals[at]
+        stop = at
+        if low == high and at + 1 < count:
+            step = intervals[at + 1][0] - low
+            # Single ranks that go on in equal steps; an interval of several ends the run.
+            while stop + 1 < count and intervals[stop + 1] == (high + step, high + step):
+                high += step
                 stop += 1
         if stop - at >= 2:
-            yield f"{singles[at]}-{singles[stop]}:{step}"
+            parts.append(f"{low}-{high}:{step}")
             at = stop + 1
         else:
-            yield str(singles[at])
+            low, high = intervals[at]
+            parts.append(f"{low}-{high}" if low != high else str(low))
             at += 1
+    return "/".join(parts)
 
 
 def fold_ranks(ranks: RankSet) -> str:
@@ -65,9 +60,12 @@ def fold_ranks(ranks: RankSet) -> str:
 
     Both forms are exact: the short one only says regular steps in fewer characters.
     """
-    # A set needs at least two characters an interval, so a small one is not folded twice.
-    text = ranks.fold("/")
-    return text if len(text) <= MAX_EXACT_CHARS else "/".join(_strided(ranks))
+    # At least a digit and a stroke an interval: of a large set the long form is not even tried.
+    if 2 * len(ranks.intervals) <= MAX_EXACT_CHARS:
+        text = ranks.fold("/")
+        if len(text) <= MAX_EXACT_CHARS:
+            return text
+    return _strided(ranks)
 
 
 class _Labels:
