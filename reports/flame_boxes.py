@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relkit.ranks import RankSet
@@ -36,7 +37,7 @@ class Box:
             chain, hidden while folded) or "more" (stands for stacks that are not drawn).
         parent: index of the box above, -1 for the outermost.
         node: the tree's node; of a "more" box the node whose children it stands for.
-        ranks, threads: who is here; of a "more" box the union and the sum.
+        ranks, size, threads: who is here, and how many; of a "more" box the union and the sum.
         hidden: not drawn until its chain is unfolded.
         count: frames in the chain, or stacks that a "more" box stands for.
         absent: nobody here was read; the merge names such ranks with the root `State@absent`.
@@ -49,6 +50,7 @@ class Box:
     node: TreeNode | None
     ranks: RankSet
     threads: int = 0
+    size: int = 0
     hidden: bool = False
     count: int = 0
     absent: bool = False
@@ -63,6 +65,7 @@ class _Flat:
     nodes: list[TreeNode]
     parents: list[int]
     children: list[list[int]]
+    sizes: list[int]
     rarest: list[int]
     leaves: list[int]
 
@@ -73,9 +76,24 @@ def boxes(tree: StackTree) -> list[Box]:
     kept = _within_bounds(flat)
     chains = _chains(flat, kept) if tree.view != "py" else {}
     drawn = _build(flat, kept, chains)
-    for box in drawn:
-        box.absent = bool(box.ranks) and not box.ranks & tree.present
+    for box, size in zip(drawn, _sizes(box.ranks for box in drawn), strict=True):
+        box.size = size
+        at_top = box.parent < 0 and box.node is not None
+        box.absent = at_top and size > 0 and not box.ranks & tree.present
     return drawn
+
+
+def _sizes(sets: Iterable[RankSet]) -> list[int]:
+    """How many ranks each set holds, counted once for all that share it."""
+    known: dict[int, int] = {}
+    # By identity: the sets live as long as the tree, and hashing one costs more than counting it.
+    out = []
+    for ranks in sets:
+        key = id(ranks.intervals)
+        if key not in known:
+            known[key] = len(ranks)
+        out.append(known[key])
+    return out
 
 
 def _flatten(tree: StackTree) -> _Flat:
@@ -90,7 +108,7 @@ def _flatten(tree: StackTree) -> _Flat:
         pending.extend((child, me) for child in reversed(node.children))
         if node.ends and node.children:
             pending.extend((end, me) for end in _own_end(node))
-    sizes = [len(node.ranks) for node in nodes]
+    sizes = _sizes(node.ranks for node in nodes)
     # Ranks of which nothing was read come before even the rarest that were.
     roots = [i for i, parent in enumerate(parents) if parent < 0]
     unread = {i for i in roots if not nodes[i].ranks & tree.present}
@@ -119,7 +137,7 @@ def _flatten(tree: StackTree) -> _Flat:
             leaves.append(i)
         walk.extend(reversed(children[i]))
     children.append(roots)
-    return _Flat(nodes, parents, children, rarest, leaves)
+    return _Flat(nodes, parents, children, sizes, rarest, leaves)
 
 
 def _own_end(node: TreeNode) -> list[TreeNode]:
@@ -132,7 +150,7 @@ def _own_end(node: TreeNode) -> list[TreeNode]:
 
 def _within_bounds(flat: _Flat) -> set[int]:
     """The nodes to draw: the paths of the rarest stacks first, and some of the commonest."""
-    by_rarity = sorted(flat.leaves, key=lambda i: len(flat.nodes[i].ranks))
+    by_rarity = sorted(flat.leaves, key=lambda i: flat.sizes[i])
     if len(by_rarity) > MAX_LEAVES:
         common = MAX_LEAVES // _COMMON_SHARE
         by_rarity = by_rarity[-common:][::-1] + by_rarity[: MAX_LEAVES - common]
@@ -240,8 +258,8 @@ def _more(flat: _Flat, kept: set[int], owner: int, parent: int) -> Box:
             i = pending.pop()
             stacks += 1 if not flat.children[i] else int(flat.nodes[i].ends)
             pending.extend(flat.children[i])
-    listed = [flat.nodes[child] for child in left_out[:2000]]
-    names = tuple(f"{node.func}@{node.source}  ({len(node.ranks)} ranks)" for node in listed)
+    listed = [(flat.nodes[child], flat.sizes[child]) for child in left_out[:2000]]
+    names = tuple(f"{node.func}@{node.source}  ({size} ranks)" for node, size in listed)
     return Box(
         "more",
         parent,

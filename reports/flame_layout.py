@@ -35,7 +35,7 @@ def is_suspect(count: int, present: int) -> bool:
 
 def is_odd(box: Box, present: int) -> bool:
     """Where ranks differ: not all of them are here, or none of these was read."""
-    return box.absent or (box.kind != "more" and len(box.ranks) < present)
+    return box.absent or (box.kind != "more" and box.size < present)
 
 
 def weight(count: int, present: int) -> float:
@@ -55,7 +55,7 @@ def layout(boxes: Sequence[Box], width: float, present: int) -> list[Place]:
     One stack is one column: at least LEAF_MIN wide while that fits, ODD_MIN where ranks differ,
     the rest shared by weight. So one rank in 100,000 is as easy to see as the 99,999.
     """
-    counts = [len(box.ranks) for box in boxes]
+    counts = [box.size for box in boxes]
     leaf_width, gap = _leaf_widths(boxes, counts, width, present)
     widths = [0.0] * len(boxes)
     for i in range(len(boxes) - 1, -1, -1):

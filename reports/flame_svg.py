@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 
-from relkit.ranks import RankSet
 from relkit.reports import palette
 from relkit.reports.flame_boxes import Box, boxes
 from relkit.reports.flame_layout import layout
@@ -53,9 +52,12 @@ def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
         tree, at most 2 MB, every rank of the tree in it.
     """
     drawn = boxes(tree)
-    places = layout(drawn, WIDTH - 2 * MARGIN, len(tree.present))
-    table = SetTable(tree.present, RankSet.world(tree.world_size))
-    body = "".join(box_markup(box, spot, table) for box, spot in zip(drawn, places, strict=True))
+    present = len(tree.present)
+    places = layout(drawn, WIDTH - 2 * MARGIN, present)
+    table = SetTable(tree.present, tree.world_size)
+    body = "".join(
+        box_markup(box, spot, table, present) for box, spot in zip(drawn, places, strict=True)
+    )
     top = HEAD + (ABSENT_ROW if tree.absent else 0)
     depth = max((spot.y + spot.height for spot in places), default=60.0)
     height = round(top + depth + FOOT)
@@ -63,7 +65,7 @@ def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
     facts = {
         "view": tree.view,
         "world": tree.world_size,
-        "present": len(tree.present),
+        "present": present,
         "absent": compact(tree.absent),
         "sets": table.texts(),
     }
@@ -113,7 +115,8 @@ def _legend(tree: StackTree, drawn: Sequence[Box]) -> str:
         for level in range(palette.LEVELS)
     )
     parts.append(
-        f'<g transform="translate({x:g} 70)"><text class="rk-note" x="0" y="10">all ranks</text>'
+        f'<g class="rk-scale" transform="translate({x:g} 70)">'
+        f'<text class="rk-note" x="0" y="10">all ranks</text>'
         f'{steps}<text class="rk-note" x="148" y="10">few ranks</text></g>\n'
     )
     frames = sum(1 for box in drawn if box.kind in ("frame", "inner"))

@@ -16,7 +16,7 @@ from relkit.reports.markup import (
     shown,
     xml,
 )
-from relkit.reports.rank_sets import SetTable, badge, short_badge
+from relkit.reports.rank_sets import SetTable
 
 CHAR = 7.3
 """Advance of one column at 12 px in any common monospaced font, rounded up. At 11 px: SMALL."""
@@ -28,22 +28,19 @@ _CHAIN_LINES = 40
 _KINDS = {"frame": "", "fold": " rk-fold", "inner": " rk-inner", "more": " rk-more"}
 
 
-def box_markup(box: Box, spot: Place, table: SetTable) -> str:
+def box_markup(box: Box, spot: Place, table: SetTable, present: int) -> str:
     """One `<g>`: title, rectangle, text, and the data that flame.js needs to draw it anew."""
     func, source, name, extra = _names(box)
-    present = len(table.present)
-    label = f"{func}@{source}@{table.label(box.ranks)}"
+    ranks = table.text(box.ranks)
+    label = f"{func}@{source}@{ranks.label}"
     which = palette.family(func, source) if box.kind != "more" else palette.Family.ROLE
-    # Against the world, not against those read: ten absent ranks of fifteen are not "all".
-    against = len(table.world) if box.absent else present
-    level = 4 if box.absent else palette.rarity(len(box.ranks), present)
-    mark, short = badge(box.ranks, against), short_badge(box.ranks, against)
+    level = 4 if box.absent else palette.rarity(ranks.count, present)
     data = [
         f'data-label="{xml(label)}"',
         f'data-c="{_utf16(func)}"',
         f'data-p="{box.parent}"',
-        f'data-n="{len(box.ranks)}"',
-        f'data-s="{table.number(box.ranks)}"',
+        f'data-n="{ranks.count}"',
+        f'data-s="{ranks.number}"',
     ]
     if name != func:
         data.append(f'data-t="{xml(name)}"')
@@ -51,6 +48,7 @@ def box_markup(box: Box, spot: Place, table: SetTable) -> str:
         data.append(f'data-x="{xml(extra)}"')
     if ends_here(box):
         data.append('data-e="1"')
+    mark, short = ranks.badge, ranks.short_badge
     if mark != "all":
         data.append(f'data-b="{mark}" data-q="{short}"')
     kind = _KINDS[box.kind] + (" rk-gone" if box.absent else "")
@@ -85,8 +83,8 @@ def _names(box: Box) -> tuple[str, str, str, str]:
 
 def _tooltip(box: Box, label: str, which: palette.Family, present: int) -> str:
     if box.absent:
-        return f"{label}\n{len(box.ranks):,} ranks without a dump; nothing here clears them"
-    counts = f"{len(box.ranks):,} of {present:,} ranks"
+        return f"{label}\n{box.size:,} ranks without a dump; nothing here clears them"
+    counts = f"{box.size:,} of {present:,} ranks"
     if box.threads:
         counts += f", {box.threads:,} {'thread' if box.threads == 1 else 'threads'}"
     if box.kind == "more":

@@ -69,38 +69,74 @@ def short_badge(ranks: RankSet, present: int) -> str:
     return f"{count}/{present}" if present < 1000 or present - count > 99 else f"-{present - count}"
 
 
+@dataclass(frozen=True, slots=True)
+class SetText:
+    """What a picture says of one rank set.
+
+    Args:
+        number: its line in the table.
+        count: ranks in it.
+        label: `stuck|leak` as in the guide; a side beyond LABEL_LIMIT is abbreviated and refers
+            to the table: `0/2/4/…/9998 (5000 ranks) #s3`.
+        badge, short_badge: for the right end of a box.
+    """
+
+    number: int
+    count: int
+    label: str
+    badge: str
+    short_badge: str
+
+
 @dataclass(slots=True)
 class SetTable:
     """Every distinct rank set of one picture, once; boxes refer to it by number.
 
     Args:
         present: ranks that were read.
-        world: all ranks of the job.
+        world_size: ranks of the job.
         budget_bytes: how much text the table may take; what is beyond is abbreviated, said so,
             and the rarest sets come first when it is spent.
     """
 
     present: RankSet
-    world: RankSet
+    world_size: int
     budget_bytes: int = 300_000
     sets: list[RankSet] = field(default_factory=list)
-    _number: dict[RankSet, int] = field(default_factory=dict)
-    _labels: dict[RankSet, str] = field(default_factory=dict)
+    _numbers: dict[RankSet, int] = field(default_factory=dict)
+    _texts: dict[int, SetText] = field(default_factory=dict)
+    # Hashing a set of 30,000 intervals takes as long as folding it, and most boxes share theirs
+    # with a neighbour: so first by identity, which is safe as long as the set is held here.
+    _by_id: dict[int, tuple[RankSet, SetText]] = field(default_factory=dict)
 
-    def number(self, ranks: RankSet) -> int:
-        """The set's number in this table; entered on first use."""
-        found = self._number.get(ranks)
+    def text(self, ranks: RankSet) -> SetText:
+        """Everything to say of this set; entered into the table on first use."""
+        held = self._by_id.get(id(ranks.intervals))
+        if held is None:
+            number = self._number(ranks)
+            if number not in self._texts:
+                self._texts[number] = self._make(number, ranks)
+            held = self._by_id[id(ranks.intervals)] = (ranks, self._texts[number])
+        return held[1]
+
+    def _make(self, number: int, ranks: RankSet) -> SetText:
+        leak = self.present - ranks
+        # Against the world, not against those read: ten absent ranks of fifteen are not "all".
+        unread = bool(ranks) and leak == self.present
+        against = self.world_size if unread else len(self.present)
+        return SetText(
+            number,
+            len(ranks),
+            f"{self._side(ranks)}|{self._side(leak)}",
+            badge(ranks, against),
+            short_badge(ranks, against),
+        )
+
+    def _number(self, ranks: RankSet) -> int:
+        found = self._numbers.get(ranks)
         if found is None:
-            found = self._number[ranks] = len(self.sets)
+            found = self._numbers[ranks] = len(self.sets)
             self.sets.append(ranks)
-        return found
-
-    def label(self, ranks: RankSet) -> str:
-        """`stuck|leak` as in the guide; a side beyond LABEL_LIMIT as `0/2/…/9 (5 ranks) #s3`."""
-        found = self._labels.get(ranks)
-        if found is None:
-            sides = (ranks, self.present - ranks)
-            found = self._labels[ranks] = "|".join(self._side(side) for side in sides)
         return found
 
     def _side(self, ranks: RankSet) -> str:
@@ -109,14 +145,15 @@ class SetTable:
             folded = ranks.fold("/")
             if len(folded) <= LABEL_LIMIT:
                 return folded
-        return f"{brief(ranks)} #s{self.number(ranks)}"
+        return f"{brief(ranks)} #s{self._number(ranks)}"
 
     def texts(self) -> list[str]:
         """The table's lines in number order; `~...` marks a set that is not spelled out."""
         lines = [""] * len(self.sets)
         left = self.budget_bytes
         refused = 0
-        for i in sorted(range(len(self.sets)), key=lambda i: (len(self.sets[i]), i)):
+        counts = [len(ranks) for ranks in self.sets]
+        for i in sorted(range(len(self.sets)), key=lambda i: (counts[i], i)):
             ranks = self.sets[i]
             # Folding costs time for each interval; after a few vain tries only short sets get one.
             hopeless = refused > 8 and len(ranks.intervals) > 64

@@ -254,13 +254,13 @@
       const said = [];
       let bad = false;
       if (search) {
-        said.push(found + (found === 1 ? " frame" : " frames") + (search.bad ? " (plain text)" : ""));
+        said.push(found + (found === 1 ? " match" : " matches") + (search.bad ? " (plain text)" : ""));
       }
       if (state.lens.trim()) {
         if (!spans) { said.push("no rank list"); bad = true; }
         else if (meets(absent, spans)) { said.push("absent: no dump"); bad = true; }
         else if (!held) { said.push("no such rank of " + facts.world.toLocaleString("en")); bad = true; }
-        else said.push(held + (held === 1 ? " frame" : " frames") + " of " + state.lens.trim() + (maybe ? ", " + maybe + " uncertain" : ""));
+        else said.push((/[-,]/.test(state.lens) ? "ranks " : "rank ") + state.lens.trim() + ": " + held + (held === 1 ? " frame" : " frames") + (maybe ? ", " + maybe + " uncertain" : ""));
       }
       ui.said.textContent = said.join(" · ");
       ui.said.classList.toggle("rk-bad", bad);
@@ -273,13 +273,17 @@
 
     const HINT = "Click a box to zoom, Esc to go back · / searches · r asks for a rank · arrows walk · labels read func@path@stuck|leak";
 
+    const SHORT_HINT = "Click a box to zoom, Esc to go back · / searches · r asks for a rank";
+
+    function small() { return width < 1180; }
+
     function describe(index) {
       const room = Math.max(40, Math.floor((width - 2 * MARGIN) / 7.7));
       if (index < 0) {
         const path = [];
         for (let i = state.zoom; i >= 0; i = boxes[i].parent) if (!boxes[i].hidden) path.unshift(boxes[i].name);
         detail.classList.toggle("rk-hint", !path.length);
-        detail.textContent = middleCut(path.length ? "all › " + path.join(" › ") : HINT, room);
+        detail.textContent = path.length ? middleCut("all › " + path.join(" › "), room) : small() ? SHORT_HINT : HINT;
         return;
       }
       detail.classList.remove("rk-hint");
@@ -452,13 +456,13 @@
       const outer = standalone ? document.documentElement.clientWidth || window.innerWidth : (svg.parentElement || svg).clientWidth;
       if (!outer || outer === width) return;
       width = Math.max(480, outer);
-      const small = width < 1180;
-      shell.setAttribute("width", Math.min(width - 2 * MARGIN, small ? width : 900));
-      shell.setAttribute("x", small ? MARGIN : width - MARGIN - 900);
-      shell.setAttribute("y", small ? 62 : 10);
-      bar.style.justifyContent = small ? "flex-start" : "flex-end";
-      ui.said.style.order = small ? 9 : 0;
-      const extra = small ? 40 : 0;
+      const room = small() ? width - 2 * MARGIN : 900;
+      shell.setAttribute("width", room);
+      shell.setAttribute("x", width - MARGIN - room);
+      shell.setAttribute("y", small() ? 62 : 10);
+      bar.style.justifyContent = small() ? "flex-start" : "flex-end";
+      ui.said.style.order = small() ? 9 : 0;
+      const extra = small() ? 40 : 0;
       shift.forEach(function (node, i) {
         const moved = extra && !/rk-h[12]/.test(node.getAttribute("class") || "");
         const own = baseTransforms[i];
@@ -469,6 +473,7 @@
       const sum = svg.querySelector(".rk-sum");
       sum.setAttribute("x", width - MARGIN);
       sum.style.display = width < 1350 ? "none" : "";
+      svg.querySelector(".rk-scale").style.display = width < 980 ? "none" : "";
       for (const band of svg.querySelectorAll(".rk-absent > rect")) band.setAttribute("width", width - 2 * MARGIN);
       place();
       describe(-1);

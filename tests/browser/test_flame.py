@@ -99,7 +99,7 @@ def test_a_click_zooms_escape_goes_back_and_the_address_remembers(page: Show) ->
 def test_search_counts_and_marks_what_it_finds(page: Show) -> None:
     driver = page(draw(hang("cpp")))
     type_into(driver, "search", "^Py(Eval|Object)_")
-    assert said(driver) == "6 frames"
+    assert said(driver) == "6 matches"
     # All six are inside the folded interpreter chain, so that box is the one to light up.
     found = driver.find_elements(By.CSS_SELECTOR, ".rk-fold.rk-found")
     assert len(found) == 1
@@ -113,6 +113,7 @@ def test_the_lens_lights_one_ranks_path_and_dims_the_rest(page: Show) -> None:
     driver = page(draw(hang("py", 100_000, "31337")))
     type_into(driver, "lens", "31337")
     assert seen(driver) >= {"next_batch", "acquire", "main"}
+    assert said(driver) == "rank 31337: 10 frames"
     assert "backward" not in seen(driver)
     opacity = js(driver, "return getComputedStyle(arguments[0]).opacity", box(driver, "backward"))
     assert float(opacity) < 0.3

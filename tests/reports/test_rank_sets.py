@@ -46,19 +46,20 @@ def test_badges(text: str, present: int, long: str, short: str) -> None:
 
 
 def test_a_table_beyond_its_budget_keeps_the_rarest_sets_whole() -> None:
-    table = SetTable(RankSet.world(10_000), RankSet.world(10_000), budget_bytes=200)
+    table = SetTable(RankSet.world(10_000), 10_000, budget_bytes=200)
     crowd = RankSet.of(n for n in range(10_000) if n % 7 in (1, 2, 4) and n % 11)
-    assert [table.number(s) for s in (crowd, ranks("9"), crowd)] == [0, 1, 0]
-    first, second = table.texts()
-    assert second == "9"
+    assert [table.text(s).number for s in (crowd, ranks("9"), crowd)] == [0, 2, 0]
+    # Number 1 is the complement of the crowd, which its label has to refer to.
+    first, _, last = table.texts()
+    assert last == "9"
     assert first == f"~{brief(crowd, ',')}"
     assert f"({len(crowd)} ranks)" in first
 
 
 def test_labels_spell_a_set_out_up_to_the_limit() -> None:
-    table = SetTable(RankSet.world(8), RankSet.world(8))
-    assert table.label(ranks("0-1,3")) == "0-1/3|2/4-7"
-    assert table.label(RankSet.world(8)) == "0-7|"
+    table = SetTable(RankSet.world(8), 8)
+    assert table.text(ranks("0-1,3")).label == "0-1/3|2/4-7"
+    assert table.text(RankSet.world(8)).label == "0-7|"
 
 
 @given(st.lists(st.sets(st.integers(0, 50)), max_size=6))
