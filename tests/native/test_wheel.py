@@ -1,0 +1,80 @@
+"""What is installed: one wheel for every interpreter, the hook in it, and nothing generic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = folder / "build"
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder)),
+            *(f"--config-settings=build-dir={build}", str(ROOT)),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=280,
+    )
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_the_wheel_serves_every_python3_and_holds_the_hook(wheel: Path) -> None:
+    assert "-py3-none-linux_" in wheel.name
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for wanted in (
+        "relkit/_lib/librelkit_hook.so",
+        "relkit/_lib/librelkit_merge.so",
+        "relkit/commands/launch.py",
+        "relkit/reports/flame_svg.py",
+        "relkit/reports/templates/flame.js",
+        "relkit/py.typed",
+    ):
+        assert wanted in names
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"relkit"}
+
+
+@pytest.mark.timeout(300)
+def test_an_installed_wheel_finds_its_hook_and_leaks_no_generic_package(
+    wheel: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "site"
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile"),
+            *("--target", str(target), str(wheel)),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    # A bare interpreter: -S keeps the checkout's editable install out of the way.
+    script = (
+        f"import sys; sys.path.insert(0, {str(target)!r})\n"
+        "from relkit.hook.locate import hook_library\n"
+        "print(hook_library())\n"
+        "try:\n    import commands\nexcept ModuleNotFoundError:\n    print('no commands')\n"
+    )
+    child = subprocess.run(
+        [sys.executable, "-S", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    library, leak = child.stdout.splitlines()
+    assert Path(library) == target / "relkit/_lib/librelkit_hook.so"
+    assert leak == "no commands"
