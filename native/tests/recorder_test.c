@@ -102,6 +102,19 @@ static void test_only_the_outermost_call_counts(void)
     rk_recorder_forget();
 }
 
+static void test_an_operation_may_be_counted_only(void)
+{
+    struct rk_header *header = start();
+    {
+        RK_SCOPE(scope);
+        rk_count(&scope);
+        scope.returned = true;
+    }
+    struct rk_slot *slot = &rk_slots(header)[0];
+    CHECK(slot->counted == 1 && slot->started == 0 && slot->finished == 0 && !rk_inside());
+    rk_recorder_forget();
+}
+
 static void test_the_ring_keeps_the_newest(void)
 {
     struct rk_header *header = start();
@@ -311,6 +324,7 @@ int main(int count, char **arguments)
     }
     test_an_operation_is_recorded();
     test_only_the_outermost_call_counts();
+    test_an_operation_may_be_counted_only();
     test_the_ring_keeps_the_newest();
     test_communicators();
     test_tags_that_stay_zero_are_not_believed();

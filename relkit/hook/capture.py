@@ -31,6 +31,7 @@ _UNREACHABLE = {
     "Z": "a zombie",
     "X": "dead",
 }
+_MAY_PASS = (_BLOCKED, _UNREACHABLE["D"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def _ask(
             reason = _send(pid, thread, signal_number, generation)
             if reason is None:
                 asked.add(tid)
-            elif reason == _BLOCKED:
+            elif reason in _MAY_PASS:
                 missed[tid] = reason
                 continue
             else:
@@ -161,9 +162,9 @@ def _ask(
         ):
             break
         time.sleep(_POLL_S)
-        # A thread that is just being born, ends or loads a library blocks all signals for some
-        # microseconds: ask again. One that blocks them for good is not left with a pending signal,
-        # which would kill it after an exec.
+        # A thread that is just being born, ends or loads a library blocks all signals, or waits for
+        # the memory map in state D, for some microseconds: ask again. One that stays so is not left
+        # with a pending signal, which would kill it after an exec.
         for tid in list(unasked):
             status = thread_status(pid, tid)
             if status is None:

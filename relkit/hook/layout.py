@@ -111,7 +111,8 @@ SLOT = np.dtype(
         ("finished", "<u8"),
         ("last_finish_ns", "<u8"),
         ("flight_seq", "<u8"),
-        ("reserved1", "<u8", (3,)),
+        ("counted", "<u8"),
+        ("reserved1", "<u8", (2,)),
         ("flight", OP),
         ("ring", OP, (RING_LENGTH,)),
     ]

@@ -85,6 +85,8 @@ class HookState:
         communicators: all groups, by index.
         missing: hooked symbols whose original could not be found.
         dropped: operations not recorded because a fixed budget was used up.
+        counted: how many of the finished ones were too small to be timed: they are in neither
+            in_flight nor recent, and do not move last_finish_ns.
         capture_signal: the real-time signal that asks for native stacks; 0 = cannot capture.
     """
 
@@ -104,6 +106,7 @@ class HookState:
     missing: tuple[str, ...] = ()
     dropped: int = 0
     capture_signal: int = 0
+    counted: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, for the store between nodes and for the dump file."""

@@ -58,7 +58,8 @@ def read_state(path: Path) -> HookState:
     in_flight = decode.ops([flight for _, flight, _ in slots if flight is not None])
     recent = [row for _, _, ring in slots for row in ring]
     landed = {(op.os_thread_id, op.start_ns) for op in decode.ops(recent)}
-    finished = sum(int(slot["finished"]) for slot, _, _ in slots)
+    counted = sum(int(slot["counted"]) for slot, _, _ in slots)
+    finished = counted + sum(int(slot["finished"]) for slot, _, _ in slots)
     missing = int(newest["missing"])
     return HookState(
         pid=int(header["pid"]),
@@ -68,7 +69,7 @@ def read_state(path: Path) -> HookState:
         world_size=int(header["world_size"]),
         now_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         boot_to_unix_ns=int(header["anchor_realtime_ns"]) - int(header["anchor_monotonic_ns"]),
-        started=max(finished, sum(int(slot["started"]) for slot, _, _ in slots)),
+        started=max(finished, counted + sum(int(slot["started"]) for slot, _, _ in slots)),
         finished=finished,
         last_finish_ns=max((int(slot["last_finish_ns"]) for slot, _, _ in slots), default=0),
         # Between its entry in the ring and the end of its flight an operation is in both.
@@ -78,6 +79,7 @@ def read_state(path: Path) -> HookState:
         missing=tuple(name for bit, name in enumerate(names) if missing >> bit & 1),
         dropped=int(newest["dropped"]),
         capture_signal=_signal(int(newest["capture_signal"])),
+        counted=counted,
     )
 
 

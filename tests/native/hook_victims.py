@@ -28,8 +28,8 @@ PREAMBLE = """
 import ctypes, os, sys, threading, time
 def load():
     fake = ctypes.CDLL(os.environ["FAKE_TORCH"])
-    fake.fake_gemms.argtypes = [ctypes.c_long]
-    fake.fake_gemms.restype = ctypes.c_double
+    for gemms in (fake.fake_gemms, fake.fake_small_gemms):
+        gemms.argtypes, gemms.restype = [ctypes.c_long], ctypes.c_double
     fake.fake_collectives.argtypes = [
         ctypes.c_int, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_long]
     return fake

@@ -54,8 +54,8 @@ if rank == 0:
     dist.send(ones(17), 1)
 elif rank == 1:
     dist.recv(ones(17), 0)
-torch.mm(ones(64, 32), ones(32, 16))
-assert (torch.ones(64, 64, dtype=torch.float64) @ torch.ones(64, 64, dtype=torch.float64)).sum() > 0
+torch.mm(ones(512, 256), ones(256, 128))
+torch.mm(ones(512, 256, dtype=torch.float64), ones(256, 128, dtype=torch.float64))
 dist.barrier()
 tell("up")
 sys.stdin.readline()
@@ -206,7 +206,7 @@ def test_all_collectives_have_their_names_and_sizes(recording: Recording) -> Non
     assert (sent.peer, received.peer) == (1, 0)
     assert {op.name for op in states[0].recent if op.kind == OpKind.GEMM} == {"sgemm", "dgemm"}
     product = next(op for op in states[0].recent if op.name == "sgemm")
-    assert product.size_bytes == 4 * (64 * 32 + 32 * 16 + 64 * 16)
+    assert product.size_bytes == 4 * (512 * 256 + 256 * 128 + 512 * 128)
 
 
 def test_a_stuck_job_is_seen_captured_and_goes_on(recording: Recording) -> None:

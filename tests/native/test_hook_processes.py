@@ -30,6 +30,13 @@ def test_a_library_that_is_loaded_late_and_privately_is_recorded(recording: Reco
     assert state.in_flight == ()
 
 
+def test_small_products_are_counted_and_not_timed(recording: Recording) -> None:
+    recording.run("fake = load(); fake.fake_small_gemms(5000); fake.fake_gemms(2)")
+    state = recording.only_state()
+    assert (state.started, state.finished) == (5002, 5002)
+    assert [(op.name, op.size_bytes) for op in state.recent] == [("sgemm", 3 * 4 * 512**2)] * 2
+
+
 def test_rank_and_world_come_from_the_environment(recording: Recording) -> None:
     code = "load().fake_gemms(1); tell(os.getpid())"
     pid = int(recording.run(code, RANK="5", LOCAL_RANK="1", WORLD_SIZE="8"))

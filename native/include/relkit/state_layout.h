@@ -93,7 +93,8 @@ struct rk_slot {
     _Atomic uint64_t finished;
     _Atomic uint64_t last_finish_ns;
     _Atomic uint64_t flight_seq;
-    uint64_t reserved1[3];
+    _Atomic uint64_t counted; /* operations too small to time: neither in flight nor in the ring */
+    uint64_t reserved1[2];
     rk_op_words flight;
     rk_op_words ring[RK_RING_LENGTH];
 };

@@ -183,6 +183,13 @@ void rk_begin(struct rk_scope *scope)
     set_flight(slot, &scope->op);
 }
 
+void rk_count(struct rk_scope *scope)
+{
+    struct rk_slot *slot = scope->slot;
+    uint64_t counted = atomic_load_explicit(&slot->counted, memory_order_relaxed);
+    atomic_store_explicit(&slot->counted, counted + 1, memory_order_relaxed);
+}
+
 void rk_leave(struct rk_scope *scope)
 {
     thread_state.depth--;
