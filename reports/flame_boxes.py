@@ -243,7 +243,9 @@ def _build(flat: _Flat, kept: set[int], chains: dict[int, list[int]]) -> list[Bo
                 )
             )
         inner = i in in_chain
-        me = add(Box("inner" if inner else "frame", parent, node, node.ranks, node.threads, inner))
+        me = add(
+            Box("inner" if inner else "frame", parent, node, node.ranks, node.threads, hidden=inner)
+        )
         ask(i, me)
     _share_listings(out)
     return out

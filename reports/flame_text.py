@@ -120,7 +120,7 @@ def _text(name: str, extra: str, mark: str, short: str, width: float, kind: str)
 def fit(name: str, extra: str, mark: str, short: str, width: float) -> tuple[str, str, str]:
     """What of (name, place, ranks) fits into a box this wide; flame.js has the same rules."""
     room = width - 1 - 2 * PAD
-    need = cells(name)
+    need = max(1, cells(name))
     # Whole names go before long rank lists, and a cut name still goes with its ranks.
     for ranks, least in ((mark, need), (short, need), (mark, 10), (short, 10)):
         columns = int((room - len(ranks) * SMALL - 10) / CHAR)

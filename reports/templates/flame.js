@@ -45,7 +45,7 @@
   // The same rules as fit() in flame_text.py.
   function fit(box, width) {
     const room = width - 1 - 2 * PAD;
-    const need = cells(box.name), short = box.shortMark;
+    const need = Math.max(1, cells(box.name)), short = box.shortMark;
     for (const [ranks, least] of [[box.mark, need], [short, need], [box.mark, 10], [short, 10]]) {
       const columns = Math.floor((room - ranks.length * SMALL - 10) / CHAR);
       if (columns < least) continue;
