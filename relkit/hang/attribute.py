@@ -15,7 +15,7 @@ from relkit.hang.accuse import (
 from relkit.hang.activity import Activity, Doing
 from relkit.hang.bystanders import victims_of
 from relkit.hang.cycles import astray, left_out
-from relkit.hang.deaths import collateral, primary_deaths
+from relkit.hang.deaths import collateral, left, primary_deaths
 from relkit.hang.groups import Group, groups_of
 from relkit.hang.model import Category, Culprit, JobView, RankView, Verdict
 from relkit.hang.sequence import Disagreement, disagreements
@@ -114,14 +114,28 @@ def _late(scene: _Scene, accused: set[int]) -> list[Culprit]:
         return [] if accused else _all_on_the_host(scene)
     waiting = RankSet.of(rank for wait in scene.waits for rank in wait.waiters)
     ends = [next(iter(end)) for end in sinks(scene.waits) if len(end) == 1]
+    ends = [rank for rank in ends if rank not in waiting]
+    finished = RankSet.of(rank for rank in ends if left(scene.views[rank]))
+    if finished and len(finished) == len(ends) and len(finished) > len(waiting):
+        return _one_call_too_many(scene, waiting, finished)
     found = []
     for rank in ends:
         case = scene.case(rank)
-        if rank in accused or rank in waiting or collateral(case.view):
+        if rank in accused or collateral(case.view):
             continue
         known = case.activity.known or not case.view.alive
         category = host_category(case.view, case.activity)
         found.append(case.verdict(category, weight=1.0 if known else 0.8))
+    return found
+
+
+def _one_call_too_many(scene: _Scene, waiting: RankSet, finished: RankSet) -> list[Culprit]:
+    """Most ranks have finished normally: the few that still wait are the odd ones."""
+    found = []
+    for rank in waiting:
+        own = next(wait for wait in scene.waits if rank in wait.waiters)
+        sentence = f"called {own.what}, which {of_ranks(finished)} finished without"
+        found.append(scene.case(rank).verdict(Category.MISMATCH, sentence, weight=0.8))
     return found
 
 

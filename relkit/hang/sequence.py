@@ -98,6 +98,9 @@ def _judge(group: Group, seq: int, by_shape: Mapping[Shape, list[int]]) -> Disag
     if not certain:
         expected = _expected(group, seq)
         usual = [s for s in by_shape if expected is not None and _same(s, expected)]
+        if len(usual) != 1:
+            past = _history(group, seq).values()
+            usual = [s for s in by_shape if any(_same(s, earlier) for earlier in past)]
         if len(usual) == 1:
             right, certain = usual[0], True
     odd = [rank for s, ranks in by_shape.items() if s != right for rank in ranks]
@@ -137,16 +140,21 @@ def _after(history: Mapping[int, Shape], seq: int, fits: Callable[[int], bool]) 
 def _expected(group: Group, seq: int) -> Shape | None:
     """What the group's own past says should come at `seq`: steps of training repeat."""
     history = _history(group, seq)
+    for context in (3, 2, 1):
+        backs = range(1, context + 1)
 
-    def fits(earlier: int) -> bool:
-        return all(
-            seq - back in history
-            and earlier + 1 - back in history
-            and history[earlier + 1 - back] == history[seq - back]
-            for back in (1, 2)
-        )
+        def fits(earlier: int, backs: range = backs) -> bool:
+            return all(
+                seq - back in history
+                and earlier + 1 - back in history
+                and history[earlier + 1 - back] == history[seq - back]
+                for back in backs
+            )
 
-    return _after(history, seq - 1, fits)
+        found = _after(history, seq - 1, fits)
+        if found is not None:
+            return found
+    return None
 
 
 def _follows(group: Group, seq: int, rest: Sequence[int], rest_op: Op, odd_op: Op) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.detect import Detection, HangDetector, Kind
@@ -229,6 +229,7 @@ def test_a_chosen_suspicion_is_kept_below_the_timeout() -> None:
         HangDetector(0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.05, 9.0), max_size=40), st.floats(0.1, 2.0))
 def test_it_never_fires_while_gaps_stay_below_the_timeout(
     gaps: list[float], every_s: float
@@ -246,6 +247,7 @@ def test_it_never_fires_while_gaps_stay_below_the_timeout(
         job.now_s = at_s
 
 
+@settings(deadline=None)
 @given(
     moving_s=st.integers(1, 30),
     timeout_s=st.floats(1.0, 60.0),

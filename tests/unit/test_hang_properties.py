@@ -116,6 +116,7 @@ def stuck_worlds(draw: st.DrawFn) -> tuple[World, int, int]:
     return world, draw(st.integers(0, world.size - 1)), draw(st.integers(calls // 3, calls - 1))
 
 
+@settings(deadline=None)
 @given(stuck_worlds())
 def test_the_one_late_rank_is_the_verdict(case: tuple[World, int, int]) -> None:
     world, rank, call = case
@@ -125,6 +126,7 @@ def test_the_one_late_rank_is_the_verdict(case: tuple[World, int, int]) -> None:
         assert named(attribute(as_job(states, late))) == [(rank, Category.BLOCKED)]
 
 
+@settings(deadline=None)
 @given(stuck_worlds(), st.randoms(use_true_random=False))
 def test_the_order_in_which_ranks_are_listed_means_nothing(
     case: tuple[World, int, int], shuffler: random.Random
@@ -154,6 +156,7 @@ def renamed(whole: JobView, to: list[int]) -> JobView:
     return replace(whole, ranks=tuple(sorted(views, key=lambda v: v.rank)))
 
 
+@settings(deadline=None)
 @given(stuck_worlds(), st.randoms(use_true_random=False))
 def test_the_names_of_ranks_mean_nothing(
     case: tuple[World, int, int], shuffler: random.Random
@@ -166,6 +169,7 @@ def test_the_names_of_ranks_mean_nothing(
     assert [to[r] for r, _ in named(before)] == [r for r, _ in named(after)]
 
 
+@settings(deadline=None)
 @given(worlds, st.data())
 def test_of_two_late_ranks_only_late_ranks_are_named(world: World, data: st.DataObject) -> None:
     calls = len(world.program(3))
@@ -181,7 +185,7 @@ def test_of_two_late_ranks_only_late_ranks_are_named(world: World, data: st.Data
         assert verdict.culprits
 
 
-@settings(max_examples=30)
+@settings(deadline=None)
 @given(st.integers(3, 8), st.integers(0, 7), st.integers(3, 11), st.booleans())
 def test_the_odd_call_is_found_wherever_it_is(
     size: int, odd: int, seq: int, other_op: bool

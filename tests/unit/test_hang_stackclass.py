@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.activity import Activity, Doing
@@ -186,6 +186,7 @@ def test_places_are_short_and_safe() -> None:
     assert split_source("no line:") == ("no line:", 0)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.text(max_size=40), st.text(max_size=60)), max_size=6),
     st.text(max_size=20),
