@@ -75,7 +75,7 @@ def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
         f"<title>{xml(shown(title))}</title>\n"
         f"{style_block()}"
         f'<metadata class="rk-facts">{xml(json.dumps(facts, ensure_ascii=False))}</metadata>\n'
-        '<rect class="rk-paper" width="100%" height="100%"/>\n'
+        '<rect class="rk-paper" fill="#ffffff" width="100%" height="100%"/>\n'
         f'<g class="rk-body" transform="translate({MARGIN} {top})">\n{body}</g>\n'
         f"{_head(tree, drawn, title, subtitle, identity, top)}"
         f"{script_block()}</svg>\n"
@@ -88,7 +88,7 @@ def _head(
     heading, below = (xml(middle_cut(shown(text), 150)) for text in (title, subtitle))
     hint = "Hover over a box for its exact name." if drawn else "No stacks were read."
     return (
-        f'<g class="rk-head">\n<rect class="rk-cover" width="100%" height="{top - 4}"/>\n'
+        f'<g class="rk-head">\n<rect class="rk-cover" fill="#ffffff" width="100%" height="{top - 4}"/>\n'
         f'<text class="rk-h1" x="{MARGIN}" y="33">{heading}</text>\n'
         f'<text class="rk-h2" x="{MARGIN}" y="54">{below}</text>\n'
         f"{_legend(tree, drawn)}"
@@ -142,7 +142,7 @@ def _absent(tree: StackTree, identity: str) -> str:
         f'<defs><pattern id="{identity}-hatch" width="8" height="8" '
         'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<rect class="rk-hatch" width="3" height="8"/></pattern></defs>'
-        f'<rect class="rk-band" width="{WIDTH - 2 * MARGIN}" height="24" rx="4"/>'
+        f'<rect class="rk-band" fill="#fff3ea" width="{WIDTH - 2 * MARGIN}" height="24" rx="4"/>'
         f'<rect class="rk-hatched" width="{WIDTH - 2 * MARGIN}" height="24" rx="4" '
         f'fill="url(#{identity}-hatch)"/>'
         f'<text x="10" y="16.5">{xml(middle_cut(text, 190))}</text></g>\n'

@@ -60,13 +60,15 @@ def badge(ranks: RankSet, present: int) -> str:
 
 
 def short_badge(ranks: RankSet, present: int) -> str:
-    """The same for a narrow box: `r2`, `7/8`, or `-1` for all but one."""
+    """The same for a narrow box: `r2`, `7/8`, or `all-1` for all but one."""
     count = len(ranks)
     if count >= present > 0:
         return "all"
     if count == 1:
         return f"r{ranks.fold()}"
-    return f"{count}/{present}" if present < 1000 or present - count > 99 else f"-{present - count}"
+    return (
+        f"{count}/{present}" if present < 1000 or present - count > 99 else f"all-{present - count}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

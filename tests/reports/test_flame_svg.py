@@ -177,11 +177,15 @@ def test_absent_ranks_are_named_on_a_banner() -> None:
 
 
 def test_interpreter_chains_are_one_thin_box_with_the_frames_inside() -> None:
-    picture = Picture.parse(draw(hang("cpp")))
+    text = draw(hang("cpp"))
+    picture = Picture.parse(text)
     (fold,) = [box for box in picture.boxes if box.fold]
     assert "interpreter frames, click to unfold" in fold.title
     assert "_PyEval_EvalFrameDefault" in fold.title
     assert any(box.label.startswith("_PyEval_Vector@") for box in picture.boxes)
+    inner = re.findall('<g class="[^"]*rk-inner"[^>]*>', text)
+    assert len(inner) == 19
+    assert all('style="display:none"' in group for group in inner)
 
 
 def test_hostile_names_stay_text() -> None:

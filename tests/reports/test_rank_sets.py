@@ -36,7 +36,7 @@ def test_equal_steps_are_one_term(members: list[int], wanted: str) -> None:
         ("0-7", 8, "all", "all"),
         ("2", 8, "rank 2", "r2"),
         ("0-1,3-7", 8, "ranks 0-1,3-7", "7/8"),
-        ("0-4,6-99999", 100_000, "all but 1", "-1"),
+        ("0-4,6-99999", 100_000, "all but 1", "all-1"),
         ("100-299,400", 1000, "201 ranks", "201/1000"),
     ],
 )
