@@ -209,6 +209,36 @@ def test_all_collectives_have_their_names_and_sizes(recording: Recording) -> Non
     assert product.size_bytes == 4 * (512 * 256 + 256 * 128 + 512 * 128)
 
 
+NAMES = """
+store = dist.distributed_c10d._get_default_store()
+by_hand = dist.ProcessGroupGloo(dist.PrefixStore("by hand", store), rank, size)
+second = dist.new_group([0, 1])
+by_hand.allreduce([torch.ones(1)]).wait()
+dist.all_reduce(torch.ones(2))
+dist.all_reduce(torch.ones(3), group=second)
+tell("up")
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "names"),
+    [
+        ({}, ["0", "", "1"]),
+        ({"TORCH_GLOO_LAZY_INIT": "1"}, ["0", "", "1"]),
+        ({"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}, ["0", "0/checks", "", "1", "1/checks"]),
+    ],
+    ids=["plain", "lazy", "detail"],
+)
+def test_group_names(recording: Recording, variable: dict[str, str], names: list[str]) -> None:
+    recording.extra.update(variable)
+    with running_job(recording, NAMES, size=2) as job:
+        for rank in range(2):
+            groups = job.state(rank).communicators
+            assert [group.name for group in groups] == names
+            assert {group.seq for group in groups if "/" not in group.name} == {0}
+
+
 def test_a_stuck_job_is_seen_captured_and_goes_on(recording: Recording) -> None:
     with running_job(recording, ONE_COMES_LATE, size=2) as job:
         op = job.stuck(0)

@@ -58,8 +58,14 @@ struct rk_thread_notes {
     uint64_t context; /* last context looked up, and what was found */
     uint32_t context_epoch;
     int32_t context_index;
-    uint32_t unnamed_count; /* groups connected on this thread that wait for their name */
-    int32_t unnamed[8];
+    /* For hooks/gloo_groups.c: groups under construction on this thread. */
+    const void *group;  /* the ProcessGroupGloo that the next name is for */
+    const void *helper; /* the one that checks it (TORCH_DISTRIBUTED_DEBUG=DETAIL) */
+    uint32_t unnamed_count;
+    struct {
+        const void *group;
+        int32_t communicator;
+    } unnamed[8];
 };
 
 struct rk_thread_notes *rk_thread_notes(void);

@@ -38,10 +38,14 @@
 /* gloo::transport::tcp::Socket::Socket(int fd) */
 #define RK_SYMBOL_GLOO_SOCKET RK_GLOO("9transport3tcp6SocketC1Ei")
 
-/* c10d::ProcessGroupGloo's constructor, c10d::ProcessGroup::setGroupName(std::string const &) */
+/* The constructors of c10d::ProcessGroupGloo and of c10d::ProcessGroupWrapper(backend, helper);
+ * c10d::ProcessGroup::setGroupName(std::string const &) */
 #define RK_SYMBOL_C10D_GLOO_GROUP                                                                  \
     RK_C10D("16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_" \
             "default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE")
+#define RK_SYMBOL_C10D_CHECKED_GROUP                                                               \
+    RK_C10D("19ProcessGroupWrapperC1ERKN3c1013intrusive_ptrINS_7BackendENS1_6detail34intrusive_"   \
+            "target_default_null_typeIS3_EEEES7_")
 #define RK_SYMBOL_C10D_GROUP_NAME                                                                  \
     RK_C10D("12ProcessGroup12setGroupNameERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE")
 
@@ -74,6 +78,7 @@
     X(GLOO_POST_SEND, cpu, PLUMBING, "post_send", 0)                                               \
     X(GLOO_SOCKET, cpu, PLUMBING, "socket", 0)                                                     \
     X(C10D_GLOO_GROUP, cpu, PLUMBING, "group", 0)                                                  \
+    X(C10D_CHECKED_GROUP, cpu, PLUMBING, "checked_group", 0)                                       \
     X(C10D_GROUP_NAME, cpu, PLUMBING, "group_name", 0)                                             \
     X(MKL_SGEMM, cpu, GEMM, "sgemm", 1)                                                            \
     X(MKL_DGEMM, cpu, GEMM, "dgemm", 1)                                                            \

@@ -1,0 +1,58 @@
+"""Whether a program can be preloaded at all: a glibc program, linked dynamically, of our kind."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+_IDENTITY = struct.Struct("<4sBB10xHH")
+_PROGRAM_HEADERS_AT = 32
+_TABLE = struct.Struct("<QQIHHH")
+_SEGMENT = struct.Struct("<IIQQQQ")
+_PT_INTERP = 3
+_CLASS_64, _LITTLE_ENDIAN = 2, 1
+_MACHINES = {62: "x86-64", 183: "AArch64"}
+
+
+def why_not_preloadable(program: Path, library: Path) -> str:
+    """Why the hook must not be preloaded into a program; "" where it can be.
+
+    The loader of another C library may refuse to start a program because of a library that it
+    cannot load, and a static program never loads any, so it is better to look first.
+
+    Args:
+        program: an executable file (a script counts by its interpreter: pass that).
+        library: the hook, from hook_library.
+    """
+    try:
+        kind, loader = _loader_of(program)
+        wanted, _ = _loader_of(library)
+    except (OSError, ValueError, struct.error) as error:
+        return f"{program} is not a program that can be looked at: {error}"
+    if kind != wanted:
+        return f"{program} is {kind}, and the hook is {wanted}"
+    if not loader:
+        return f"{program} is linked statically: nothing can be preloaded into it"
+    if "ld-linux" not in loader:
+        return f"{program} runs on {loader}, which is not glibc's loader"
+    return ""
+
+
+def _loader_of(path: Path) -> tuple[str, str]:
+    """Machine, and the dynamic loader that the file names ("" where it names none)."""
+    with path.open("rb") as file:
+        magic, width, order, _, machine = _IDENTITY.unpack(file.read(_IDENTITY.size))
+        if magic != b"\x7fELF":
+            raise ValueError("no ELF file")
+        if width != _CLASS_64 or order != _LITTLE_ENDIAN:
+            return "32-bit or big-endian", ""
+        file.seek(_PROGRAM_HEADERS_AT)
+        table_at, _, _, _, size, count = _TABLE.unpack(file.read(_TABLE.size))
+        loader = ""
+        for index in range(min(count, 256)):
+            file.seek(table_at + index * size)
+            segment, _, offset, _, _, length = _SEGMENT.unpack(file.read(_SEGMENT.size))
+            if segment == _PT_INTERP:
+                file.seek(offset)
+                loader = file.read(min(length, 4096)).rstrip(b"\0").decode("utf-8", "replace")
+        return _MACHINES.get(machine, f"machine {machine}"), loader
