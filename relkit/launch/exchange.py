@@ -74,6 +74,8 @@ class StoreMailbox:
     def __init__(self, store: Store, node: int, nodes: int, prefix: str) -> None:
         self.node, self.nodes = node, nodes
         self._prefix = f"relkit/{prefix}/"
+        # Held on to: it may be the store's server, which must outlive the last note.
+        self._origin = store
         try:
             # The agent blocks in this store's calls (exit barrier): never share its connection.
             clone = getattr(store, "clone", None)

@@ -12,7 +12,7 @@ from relkit.hang.attribute import attribute
 from relkit.hang.model import JobView, RankView, Verdict
 from relkit.hang.report import hang_report
 from relkit.launch import codec
-from relkit.launch.exchange import MESSAGE_BYTES, Mailbox
+from relkit.launch.exchange import MESSAGE_BYTES, ExchangeBroken, Mailbox
 from relkit.launch.job import Settings
 from relkit.launch.observe import Observer
 from relkit.ranks import RankSet
@@ -111,6 +111,20 @@ def gather(
         if waiting:
             pause(0.02)
     return tuple(views), tuple(dumps), tuple(sorted(waiting))
+
+
+def wait_for_notes(mailbox: Mailbox, keys: Sequence[str], timeout_s: float) -> bool:
+    """Wait until all these notes are there; False where time ran out or the store failed."""
+    end = time.monotonic() + timeout_s
+    missing = list(keys)
+    try:
+        while missing := [key for key in missing if mailbox.get(key) is None]:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.05)
+    except ExchangeBroken:
+        return False
+    return True
 
 
 def answer(

@@ -27,6 +27,8 @@ SILENT_NODE_S = 10.0
 ALONE_AFTER_S = 5.0
 # How long a following node that saw a failure waits for node 0 to take it up.
 FAILURE_PATIENCE_S = 3.0
+# How long node 0 waits for the others to have read its verdict.
+SEEN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class Watch:
         deadline_s = incident.HANG_CAPTURE_S if hang else incident.FAILURE_CAPTURE_S
         self._say(f"{trigger}; capturing all ranks")
         others = mailbox.nodes > 1 and not self._alone
+        silent: tuple[int, ...] = ()
         if others:
             order = {"job_id": self._site.job_id, "deadline_s": deadline_s}
             mailbox.put(f"incident/{number}", codec.pack(order))
@@ -227,6 +230,12 @@ class Watch:
         try:
             self._publish(judged.job, judged.verdict, judged.report, judged.dumps)
         finally:
+            if others:
+                # Node 0 often hosts the store: were it to go now, the others would never know.
+                answered = set(range(1, mailbox.nodes)) - set(silent)
+                incident.wait_for_notes(
+                    mailbox, [f"incident/{number}/seen/{node}" for node in answered], SEEN_S
+                )
             # Whatever becomes of the report: a job that is to be restarted is restarted.
             self.action = action or self.action
 
@@ -267,6 +276,7 @@ class Watch:
         result = mailbox.get(f"incident/{self._number}/result")
         if result is None:
             return
+        mailbox.put(f"incident/{self._number}/seen/{mailbox.node}", b"")
         self._number += 1
         facts = codec.unpack(result)
         self._say(f"node 0 judged: {facts.get('sentence', '')}")
