@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relkit.hang.activity import Activity
+from relkit.hang.activity import Activity, Doing
 from relkit.hang.deaths import last_talk
 from relkit.hang.frames import printable
 from relkit.hang.groups import Group
 from relkit.hang.model import Category, Culprit, RankView
 from relkit.hang.sequence import Disagreement
 from relkit.hang.waits import Wait
-from relkit.hang.words import exit_words, for_seconds, numbered, of_ranks
+from relkit.hang.words import exit_words, for_seconds, numbered, of_ranks, shortened
 from relkit.hook.model import OpKind
 from relkit.ranks import RankSet
 
@@ -76,6 +76,8 @@ def host_category(view: RankView, activity: Activity) -> Category:
         return Category.STOPPED
     if is_uninterruptible(view):
         return Category.UNINTERRUPTIBLE
+    if activity.doing in (Doing.EXIT, Doing.EXCEPTION):
+        return Category.DEAD
     return Category.SPINNING if spins(view, activity) else Category.BLOCKED
 
 
@@ -128,7 +130,9 @@ class Case:
         if category is Category.ABSENT:
             return printable(view.absent_reason) or "nothing is known of it"
         if category is Category.DEAD:
-            error = f": {printable(view.error)}" if view.error else ""
+            if view.alive:
+                return f"is ending of itself, {activity.sentence()}{idle}"
+            error = f": {shortened(printable(view.error), 160)}" if view.error else ""
             return f"{exit_words(view.exit_code)}{error}"
         if category is Category.LEFT:
             last = self._newest_call()
@@ -157,7 +161,9 @@ class Case:
         found = []
         if category is Category.DEAD:
             last = last_talk(view)
-            if last is not None and last.end_ns and not last.failed:
+            if view.alive:
+                found.append("its own last collective did not fail, so no peer takes it down")
+            elif last is not None and last.end_ns and not last.failed:
                 found.append("it died outside of any collective, so no peer took it down")
             if view.failed_unix_s:
                 found.append("of the ranks that died of themselves it was the first")

@@ -9,13 +9,14 @@ from relkit.hang.accuse import (
     Case,
     for_disagreement,
     host_category,
+    idle_s,
     is_stopped,
     is_uninterruptible,
 )
 from relkit.hang.activity import Activity, Doing
 from relkit.hang.bystanders import victims_of
 from relkit.hang.cycles import astray, left_out
-from relkit.hang.deaths import collateral, left, primary_deaths
+from relkit.hang.deaths import collateral, died, left, primary_deaths
 from relkit.hang.groups import Group, groups_of
 from relkit.hang.model import Category, Culprit, JobView, RankView, Verdict
 from relkit.hang.sequence import Disagreement, disagreements
@@ -36,6 +37,7 @@ class _Scene:
     groups: tuple[Group, ...]
     waits: tuple[Wait, ...]
     differ: tuple[Disagreement, ...]
+    hang_timeout_s: float
 
     def case(self, rank: int) -> Case:
         return Case(self.views[rank], self.activities[rank], self.waits, self.groups)
@@ -83,7 +85,7 @@ def _scene(job: JobView) -> _Scene:
     }
     groups = groups_of(replace(job, ranks=tuple(views.values())))
     waits = waits_of(views, activities, groups)
-    return _Scene(views, activities, groups, waits, disagreements(groups))
+    return _Scene(views, activities, groups, waits, disagreements(groups), job.hang_timeout_s)
 
 
 def _proven(scene: _Scene) -> list[Culprit]:
@@ -126,7 +128,28 @@ def _late(scene: _Scene, accused: set[int]) -> list[Culprit]:
         known = case.activity.known or not case.view.alive
         category = host_category(case.view, case.activity)
         found.append(case.verdict(category, weight=1.0 if known else 0.8))
-    return found
+    return _of_a_failure(scene, found) if _has_victims(scene) else found
+
+
+def _has_victims(scene: _Scene) -> bool:
+    return any(died(view) and collateral(view) for view in scene.views.values())
+
+
+def _of_a_failure(scene: _Scene, late: list[Culprit]) -> list[Culprit]:
+    """A job that failed is looked at in mid-step: who merely computes is no suspect.
+
+    The first rank that the launcher sees fail can be a victim, while the one that took it down
+    is still on its way out.
+    """
+    ending = [c for c in late if c.category not in (Category.SPINNING, Category.BLOCKED)]
+    stuck = [
+        c
+        for c in late
+        if c not in ending and (idle_s(scene.views[c.rank]) or 0.0) >= scene.hang_timeout_s
+    ]
+    if ending or stuck:
+        return ending + stuck
+    return [replace(c, score=round(c.score / 2, 2)) for c in late]
 
 
 def _one_call_too_many(scene: _Scene, waiting: RankSet, finished: RankSet) -> list[Culprit]:

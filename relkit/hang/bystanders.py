@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relkit.hang.activity import Activity
-from relkit.hang.deaths import left
-from relkit.hang.frames import printable
+from relkit.hang.deaths import consequence, left
 from relkit.hang.model import RankView, Victims
 from relkit.hang.waits import Wait
 from relkit.hang.words import exit_words, of_ranks
@@ -62,7 +61,7 @@ def _state(
     if not view.alive:
         if left(view):
             return "have finished normally"
-        how = printable(view.error) or (exit_words(view.exit_code) if view.exit_code else "")
+        how = consequence(view) or (exit_words(view.exit_code) if view.exit_code else "")
         return f"failed in consequence{': ' if how else ''}{how}"
     if not own:
         return f"are not in a collective, {activities[rank].phrase}"

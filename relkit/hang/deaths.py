@@ -6,7 +6,9 @@ import re
 import signal
 from collections.abc import Sequence
 
+from relkit.hang.frames import printable
 from relkit.hang.model import RankView
+from relkit.hang.words import shortened
 from relkit.hook.model import Op, OpKind
 
 # What the survivors of a broken connection, or of a peer that never came, raise.
@@ -48,6 +50,17 @@ def collateral(view: RankView) -> bool:
         return True
     last = last_talk(view)
     return last is not None and last.failed
+
+
+def consequence(view: RankView) -> str:
+    """How a rank failed that was taken down, without the addresses that differ by rank."""
+    error = printable(view.error)
+    found = _COLLATERAL.search(error)
+    if not found:
+        return shortened(error, 80)
+    kind, colon, _ = error.partition(":")
+    prefix = f"{kind}: " if colon and kind.replace(".", "").isidentifier() else ""
+    return prefix + found[0]
 
 
 def _in_communication(view: RankView) -> bool:

@@ -47,9 +47,9 @@ def group_title(communicator: Communicator, world_size: int, members: RankSet | 
     name = printable(communicator.name)
     if name == "0" or (not name and communicator.size == world_size):
         return "the default group"
-    if len(name) > _LONGEST_NAME:
-        name = name[: _LONGEST_NAME - 3] + "..."
-    called = f'group "{name}"' if name else f"a group of {communicator.size}"
+    called = (
+        f'group "{shortened(name, _LONGEST_NAME)}"' if name else f"a group of {communicator.size}"
+    )
     if not members:
         return called
     folded = members.fold()
@@ -80,6 +80,11 @@ def size(size_bytes: int) -> str:
             return f"{value:.4g} {unit}"
         value /= 1024
     return f"{value:.4g} GiB"
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, cut off with dots where it is longer than `longest` characters."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def for_seconds(seconds: float | None) -> str:

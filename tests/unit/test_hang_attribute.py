@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, JobView, RankView, Verdict
 from relkit.hook.model import Communicator, OpKind
+from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from tests.unit.hang_builders import (
     BUCKETS,
     PER_STEP,
@@ -422,3 +424,26 @@ def test_two_groups_of_equal_numbers_never_mix() -> None:
 
 def test_two_groups_builder_matches_the_example() -> None:
     assert [c.name for c in two_groups(0, 4)] == ["0", "1"]
+
+
+def test_a_rank_on_its_way_out_whose_peers_fail_before_it_has_ended() -> None:
+    out = ThreadStack(1002, "python", (Frame("Py_FinalizeEx", "/usr/bin/python3"),), Role.MAIN, "R")
+    ending = view(BAD, WORLD, hook=trained(BAD, WORLD, 6))
+    ending = replace(ending, dump=RankDump(BAD, WORLD, ending.pid, "R", native=(out,)))
+    failed = [op(seq=12, size=BUCKETS[0], age_s=1, failed=True)]
+    views = [
+        view(r, WORLD, hook=trained(r, WORLD, 6, (), failed), alive=False, exit_code=1,
+             error=f"RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:9{r}")
+        for r in range(WORLD)
+    ]  # fmt: skip
+    views[BAD] = ending
+    # One that is on its way to the next collective, for less than the timeout, is no suspect.
+    computing = view(3, WORLD, stack="spin", hook=state(3, WORLD, steps(6, until_s=0.1), (),
+                     two_groups(3, WORLD)))  # fmt: skip
+    assert named(attribute(job([*views[:3], computing]))) == [(BAD, Category.DEAD)]
+    verdict = attribute(job(views))
+    assert named(verdict) == [(BAD, Category.DEAD)]
+    assert verdict.culprits[0].sentence.startswith("is ending of itself, shutting down for 12")
+    assert [(v.ranks, v.sentence) for v in verdict.victims] == [
+        ("0-1,3", "failed in consequence: RuntimeError: Connection closed")
+    ]
