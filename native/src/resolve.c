@@ -1,7 +1,7 @@
-/* dlsym(RTLD_NEXT) finds nothing here: PyTorch arrives by dlopen(RTLD_LOCAL), outside the search
- * scope of a preloaded library. The caller knows better: its own object and what that depends on
- * is where the loader would have looked next. That also keeps apart two BLAS libraries in one
- * process, each called by its own user. */
+/* The loader binds a caller's symbol in the global scope first, which is what RTLD_NEXT searches,
+ * and then in the caller's own scope: its object and what that depends on. PyTorch arrives by
+ * dlopen(RTLD_LOCAL), so for it RTLD_NEXT finds nothing and the second step decides. Asking per
+ * caller also keeps apart two BLAS libraries in one process, each called by its own user. */
 #define _GNU_SOURCE
 #include "resolve.h"
 
@@ -142,12 +142,10 @@ uintptr_t rk_find_original(enum rk_hook_id hook, uintptr_t caller)
     }
     int saved = errno;
     struct object object = {.address = caller};
-    uintptr_t function = 0;
     int known = dl_iterate_phdr(match_object, &object);
-    if (known)
+    uintptr_t function = (uintptr_t)dlsym(RTLD_NEXT, rk_hook_rows[hook].symbol);
+    if (function == 0 && known)
         function = look_in(open_loaded(&object), hook);
-    if (function == 0)
-        function = (uintptr_t)dlsym(RTLD_NEXT, rk_hook_rows[hook].symbol);
     if (function == 0)
         function = look_in(torch_handle(), hook);
     if (function == 0) {
