@@ -119,8 +119,9 @@ def launch(
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
-    from relkit.commands._incident import JobFolder, Publisher, choose_timeline, say
+    from relkit.commands._incident import Publisher, choose_timeline, say
     from relkit.launch.agent import run_job
+    from relkit.launch.job_folder import JobFolder
     from relkit.launch.monitor import Monitor
 
     folder = choose_timeline(timeline_path)
@@ -131,7 +132,7 @@ def launch(
         keep=publisher.keep,
         say=say,
     )
-    recorders = JobFolder(not no_hook)
+    recorders = JobFolder(not no_hook, say)
     say(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
         return run_job(options, monitor, recorders.prepare, say)

@@ -42,8 +42,9 @@ def run(
       relkit run --hang-timeout 120 -- mpirun -n 8 python train.py
       srun relkit run -- python train.py
     """
-    from relkit.commands._incident import JobFolder, Publisher, choose_timeline, say
+    from relkit.commands._incident import Publisher, choose_timeline, say
     from relkit.launch import run_command
+    from relkit.launch.job_folder import JobFolder
     from relkit.launch.monitor import Monitor
 
     action = OnHang(on_hang)
@@ -55,7 +56,7 @@ def run(
         keep=publisher.keep,
         say=say,
     )
-    recorders = JobFolder(not no_hook)
+    recorders = JobFolder(not no_hook, say)
     job_dir, extra = recorders.prepare(name, os.cpu_count() or 1)
     try:
         return run_command.run_command(

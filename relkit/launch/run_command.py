@@ -23,6 +23,7 @@ from relkit.launch.watch import Site
 from relkit.stacks import procfs
 
 POLL_S = 0.1
+DISCOVER_S = 1.0
 GRACE_S = 5.0
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Where a launcher names its job, in the order of asking.
@@ -69,6 +70,51 @@ class Leadership:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+
+class Deaths:
+    """Notes which rank's process went first: all that can be known of somebody else's children.
+
+    Args:
+        observer: finds the ranks.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._seen: dict[int, tuple[int, float]] = {}
+        self._ends: dict[int, End] = {}
+        self._next_discovery_s = 0.0
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks that were ever seen."""
+        return tuple(sorted({*self._seen, *self._ends}))
+
+    def ends(self) -> Mapping[int, End]:
+        """How the ranks ended, as far as that is known."""
+        return self._ends
+
+    def look(self, returncode: int | None = None) -> None:
+        """Look which ranks still live.
+
+        Args:
+            returncode: of the command, once it has ended; where it had but one rank, it is that
+                rank's too.
+        """
+        now_s = time.monotonic()
+        if now_s >= self._next_discovery_s or returncode is not None:
+            self._next_discovery_s = now_s + DISCOVER_S
+            for rank in self._observer.discover():
+                known = self._seen.get(rank.rank)
+                if known is None or known[0] != rank.pid:
+                    self._seen[rank.rank] = (rank.pid, time.time())
+                    self._ends.pop(rank.rank, None)
+        code = returncode if len(self._seen) == 1 else None
+        for number, (pid, alive_unix_s) in self._seen.items():
+            if procfs.is_same_process(pid, 0):
+                self._seen[number] = (pid, time.time())
+            elif number not in self._ends or returncode is not None:
+                self._ends[number] = End(code, alive_unix_s)
 
 
 @contextmanager
@@ -180,14 +226,14 @@ def run_command(
     """
     observer = Observer(job_dir)
     leadership = Leadership(job_dir)
-    ends: dict[int, End] = {}
+    deaths = Deaths(observer)
     site = Site(
         job_id=job_id,
         world_size=0,
         observer=observer,
         mailbox=MemoryMailbox(),
         ranks=observer.discover,
-        ends=lambda: ends,
+        ends=deaths.ends,
     )
     child = start(command, environ)
     watching = False
@@ -197,26 +243,20 @@ def run_command(
                 if not watching and leadership.take():
                     watching = True
                     monitor.begin(site)
+                if watching:
+                    deaths.look()
                 if monitor.action() is not None:
                     say("ending the job, because it hangs (--on-hang abort)")
                     end_tree(child, [rank.pid for rank in observer.discover()])
                     return EXIT_PROBLEM
                 time.sleep(POLL_S)
-            if child.returncode != 0 and watching and observer.discover():
-                _explain_end(child.returncode, observer, ends, monitor)
+            if child.returncode != 0 and watching and deaths.ranks:
+                deaths.look(child.returncode)
+                code = exit_code_of(child.returncode)
+                monitor.failed(f"the command ended with exit code {code}")
     finally:
         if child.poll() is None:
             end_tree(child)
         monitor.close()
         leadership.drop()
     return exit_code_of(child.returncode)
-
-
-def _explain_end(
-    returncode: int, observer: Observer, ends: dict[int, End], monitor: Monitor
-) -> None:
-    """The command failed: let the monitor say which rank it was, from what the recorders hold."""
-    ranks = observer.discover()
-    if len(ranks) == 1:
-        ends[ranks[0].rank] = End(returncode, time.time())
-    monitor.failed(f"the command ended with exit code {exit_code_of(returncode)}")

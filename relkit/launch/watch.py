@@ -18,6 +18,7 @@ from relkit.launch import codec, incident
 from relkit.launch.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job import End, LocalRank, OnHang, Publish, Say, Settings
 from relkit.launch.observe import Observer
+from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
 SHARE_EVERY_S = 1.0
@@ -81,6 +82,8 @@ class Watch:
         self._heard: dict[int, tuple[float, bytes, tuple[RankView, ...]]] = {}
         self._broken_since_s: float | None = None
         self._alone = False
+        self._began_s: float | None = None
+        self._told_unseen = False
         self._failure = ""
         self._failure_since_s: float | None = None
         self._failure_judged = False
@@ -106,6 +109,7 @@ class Watch:
             now_s: monotonic time, s.
         """
         local = self._site.observer.views(self._site.ranks(), self._site.ends())
+        self._tell_unseen(now_s, local)
         try:
             if self._site.mailbox.nodes > 1 and self._share(now_s, local):
                 self._broken_since_s, self._alone = None, False
@@ -118,6 +122,19 @@ class Watch:
                 self._follow(now_s, local)
         except ExchangeBroken as error:
             self._degrade(now_s, error)
+
+    def _tell_unseen(self, now_s: float, local: Sequence[RankView]) -> None:
+        """Say, once, which ranks have no recorder although there was time enough for one."""
+        self._began_s = now_s if self._began_s is None else self._began_s
+        if self._told_unseen or now_s - self._began_s < self._settings.hang_timeout_s:
+            return
+        self._told_unseen = True
+        unseen = RankSet.of(view.rank for view in local if view.alive and view.hook is None)
+        if unseen:
+            self._say(
+                f"rank {unseen.fold()}: no operation seen yet; either the first one is still to "
+                "come, or the hook is not loaded there (relkit doctor says why)"
+            )
 
     def _degrade(self, now_s: float, error: ExchangeBroken) -> None:
         if self._broken_since_s is None:
