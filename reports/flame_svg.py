@@ -21,6 +21,7 @@ MARGIN = 16
 HEAD = 118
 ABSENT_ROW = 32
 FOOT = 24
+_SCRIPTS = ("flame_text.js", "flame_widths.js", "flame_find.js", "flame.js")
 
 
 @lru_cache
@@ -32,7 +33,8 @@ def style_block() -> str:
 @lru_cache
 def script_block() -> str:
     """The picture's <script>; it takes care of every picture of the document, once each."""
-    return f"<script><![CDATA[\n{_template('flame.js')}]]></script>\n"
+    parts = "\n".join(_template(name) for name in _SCRIPTS)
+    return f'<script><![CDATA[\n(function () {{\n"use strict";\n{parts}}})();\n]]></script>\n'
 
 
 def _template(name: str) -> str:
@@ -88,7 +90,8 @@ def _head(
     heading, below = (xml(middle_cut(shown(text), 150)) for text in (title, subtitle))
     hint = "Hover over a box for its exact name." if drawn else "No stacks were read."
     return (
-        f'<g class="rk-head">\n<rect class="rk-cover" fill="#ffffff" width="100%" height="{top - 4}"/>\n'
+        f'<g class="rk-head">\n'
+        f'<rect class="rk-cover" fill="#ffffff" width="100%" height="{top - 4}"/>\n'
         f'<text class="rk-h1" x="{MARGIN}" y="33">{heading}</text>\n'
         f'<text class="rk-h2" x="{MARGIN}" y="54">{below}</text>\n'
         f"{_legend(tree, drawn)}"

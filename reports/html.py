@@ -10,7 +10,6 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from relkit import __version__
 from relkit.findings import Evidence, Report, Status
 from relkit.reports.flame_svg import script_block, style_block
 from relkit.reports.markup import middle_cut, shown
@@ -81,7 +80,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
             evidence=[(finding, item) for finding in report.findings for item in finding.evidence],
             tabs=[(name, _TABS.get(name, name), picture) for name, picture in _inline(svgs)],
             started=_time(report.started),
-            version=__version__,
+            version=report.to_json()["meta"]["version"],
         )
     )
 

@@ -120,6 +120,10 @@ def test_the_lens_lights_one_ranks_path_and_dims_the_rest(page: Show) -> None:
     type_into(driver, "lens", "0-3,70000")
     assert "backward" in seen(driver)
     assert "next_batch" not in seen(driver)
+    type_into(driver, "lens", "31335-31339:2")
+    assert "next_batch" in seen(driver)
+    type_into(driver, "lens", "31336-31340:2")
+    assert "next_batch" not in seen(driver)
     type_into(driver, "lens", "100000")
     assert said(driver) == "no such rank of 100,000"
     type_into(driver, "lens", "x")
