@@ -64,7 +64,8 @@ def _state(
         how = consequence(view) or (exit_words(view.exit_code) if view.exit_code else "")
         return f"failed in consequence{': ' if how else ''}{how}"
     if not own:
-        return f"are not in a collective, {activities[rank].phrase}"
+        activity = activities[rank]
+        return f"are {activity.phrase}" if activity.known else "are outside of any collective"
     direct = [wait for wait in own if wait.missing & culprits]
     wait = (direct or own)[0]
     blamed = wait.missing & culprits
