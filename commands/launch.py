@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -66,7 +67,7 @@ class LaunchCommand(click.Command):
             formatter.write_dl(rows)
 
 
-def _spelled(flags: list[str] | tuple[str, ...], name: object, nargs: object) -> str:
+def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     # torchrun spells each option twice; the second, with underscores, would only double the page.
     shown = [flag for flag in flags if "_" not in flag]
     return ", ".join(shown) + ("" if nargs == 0 else f" {str(name).upper()}")

@@ -1,0 +1,145 @@
+"""How the launch, run and demo commands read their options; nothing is started here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from relkit import demo as demonstration
+from relkit.cli import cli
+from relkit.commands.launch import launch
+from relkit.commands.run import run
+from relkit.errors import UsageProblem
+
+
+def params(command: click.Command, line: list[str]) -> dict[str, object]:
+    with command.make_context(command.name or "", line) as ctx:
+        return dict(ctx.params)
+
+
+def test_defaults() -> None:
+    found = params(launch, ["t.py"])
+    assert found == {
+        "hang_timeout": 300.0,
+        "timeline_path": None,
+        "on_hang": "report",
+        "no_hook": False,
+        "inject": (),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "timeout_s"),
+    [
+        ([], {}, 300.0),
+        ([], {"XPU_TIMER_HANG_TIMEOUT": "40"}, 40.0),
+        ([], {"XPU_TIMER_HANG_TIMEOUT": "40", "RELKIT_LAUNCH_HANG_TIMEOUT": "50"}, 50.0),
+        (["--hang-timeout", "60"], {"RELKIT_LAUNCH_HANG_TIMEOUT": "50"}, 60.0),
+    ],
+)
+def test_precedence(
+    line: list[str], environ: dict[str, str], timeout_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert params(launch, [*line, "t.py"])["hang_timeout"] == timeout_s
+
+
+def test_the_original_tools_variables_serve_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XPU_TIMER_HANG_TIMEOUT", "40")
+    monkeypatch.setenv("XPU_TIMER_TIMELINE_PATH", "/there")
+    found = params(run, ["--", "true"])
+    assert (found["hang_timeout"], found["timeline_path"]) == (40.0, Path("/there"))
+
+
+@pytest.mark.parametrize("line", [["--", "a", "--b", "-c"], ["a", "--b", "-c"]])
+def test_the_command_of_run_keeps_its_options(line: list[str]) -> None:
+    assert params(run, ["--hang-timeout", "9", *line])["command"] == ("a", "--b", "-c")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--hang-timeout", "soon", "t.py"],
+        ["--hang-timeout", "0", "t.py"],
+        ["--hang-timeout=-3", "t.py"],
+        ["--on-hang", "panic", "t.py"],
+    ],
+)
+def test_bad_values(line: list[str]) -> None:
+    with pytest.raises(click.UsageError):
+        params(launch, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["launch", "--inject", "explode:rank=1:step=1", "t.py"], "explode"),
+        (["launch", "--on-hang", "restart", "t.py"], "--max-restarts is 0"),
+        (["launch", "--on-hang", "restart", "--max-restarts=1", "--no-hook", "t.py"], "--no-hook"),
+        (["launch"], "script"),
+        (["launch", "--nnodes", "2", "t.py"], "host"),
+    ],
+)
+def test_refused_with_a_reason(line: list[str], words: str) -> None:
+    result = CliRunner().invoke(cli, line)
+    assert isinstance(result.exception, UsageProblem)
+    assert words in str(result.exception)
+
+
+def test_help_shows_both_sets_of_options() -> None:
+    result = CliRunner().invoke(cli, ["launch", "--help"])
+    assert result.exit_code == 0
+    assert result.output.index("--hang-timeout SECONDS") < result.output.index(
+        "--rdzv-backend RDZV"
+    )
+    assert "--inject" in result.output
+    assert result.output.count("-h, --help") == 1
+
+
+def test_the_example_is_found() -> None:
+    assert demonstration.example().parts[-2:] == ("examples", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("fault", "processes", "rank", "words"),
+    [
+        ("explode", 4, -1, "explode"),
+        ("hang", 1, -1, "at least 2"),
+        ("hang", 4, 4, "no rank 4"),
+    ],
+)
+def test_demos_that_cannot_be(
+    fault: str, processes: int, rank: int, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        demonstration.check(demonstration.Demo(fault, processes, 10.0, tmp_path, rank))
+
+
+@pytest.mark.parametrize(
+    ("guilty", "culprits", "code", "right"),
+    [
+        (2, (2,), 1, True),
+        (2, (2, 0), 1, True),
+        (2, (0, 2), 1, False),
+        (2, (), 1, False),
+        (2, None, 0, False),
+        (None, None, 0, True),
+        (None, (1,), 0, False),
+        (None, None, 1, False),
+    ],
+)
+def test_when_a_demo_is_right(
+    guilty: int | None, culprits: tuple[int, ...] | None, code: int, right: bool
+) -> None:
+    assert demonstration.Outcome(guilty, culprits, code, 1.0).right is right
+
+
+def test_a_demos_command_line_can_be_typed(tmp_path: Path) -> None:
+    line = demonstration.command_line(demonstration.Demo("crash", 4, 10.0, tmp_path, kind="abort"))
+    assert line[1:4] == ["-m", "relkit", "launch"]
+    assert "crash:rank=2:step=5:kind=abort" in line
+    assert params(launch, line[4:])["on_hang"] == "abort"
