@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from relkit.ranks import RankSet
 from relkit.reports.markup import NAME_LIMIT
-from relkit.reports.palette import END_FUNC, is_cpython
+from relkit.reports.palette import END_FUNC, ROLE_FUNC, STATE_FUNC, is_cpython
 from relkit.reports.rank_sets import union
 from relkit.stacks.tree import StackTree, TreeNode
 
@@ -19,13 +19,19 @@ _BOX_BYTES = 420
 _COMMON_SHARE = 10
 _LISTED_BYTES = 200_000
 
-# Threads in the order in which a person asks for them, where rarity does not decide.
-_ROLE_ORDER = {
+# Among equally rare ones: odd process states, then threads in the order in which people ask.
+_TOP_ORDER = {
     name: i
     for i, name in enumerate(
         ("main", "autograd", "communication", "loader", "compute", "watchdog", "other")
     )
 }
+
+
+def _top_order(node: TreeNode, everyone: bool) -> int:
+    if node.func == STATE_FUNC:
+        return 10 if everyone else -1
+    return _TOP_ORDER.get(node.source, 8) if node.func == ROLE_FUNC else 9
 
 
 @dataclass(slots=True)
@@ -122,9 +128,11 @@ def _flatten(tree: StackTree) -> _Flat:
             rarest[parents[i]] = min(rarest[parents[i]], rarest[i])
             children[parents[i]].append(i)
 
+    present = len(tree.present)
+
     def order(i: int) -> tuple[int, int, int, str, str]:
         node = nodes[i]
-        return rarest[i], sizes[i], _ROLE_ORDER.get(node.source, 99), node.func, node.source
+        return rarest[i], _top_order(node, sizes[i] >= present), sizes[i], node.func, node.source
 
     for family in children:
         family.sort(key=order)
