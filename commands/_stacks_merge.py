@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.output import emit, write_atomic
+from relkit.output import emit
 
 
 @click.command()
@@ -26,8 +26,9 @@ from relkit.output import emit, write_atomic
 def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) -> int:
     """Merge the .stacktrace files in PATH, relkit's or xpu_timer's, into one picture.
 
-    Writes py_stack, cpp_stack and mixed_stack as folded text and as SVG. Every frame says which
-    ranks have it and which have not; ranks without a usable file are shown as absent.
+    Writes py_stack, cpp_stack and mixed_stack as folded text and as SVG, and stack_graph as DOT (a
+    picture too, where graphviz is installed). Every frame says which ranks have it and which have
+    not; ranks without a usable file are shown as absent.
 
     \b
     Examples:
@@ -37,9 +38,7 @@ def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) 
     from rich.console import Console
     from rich.progress import Progress
 
-    from relkit.reports import flame_svg
-    from relkit.reports.timeline_folder import TITLES
-    from relkit.stacks.folded import write_folded
+    from relkit.reports.merged_files import draw, write_each, writers
     from relkit.stacks.folder import output_folder
     from relkit.stacks.merge import merge_folder
     from relkit.stacks.merge_report import merge_report
@@ -54,15 +53,10 @@ def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) 
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
         target = output_folder(folder or path)
-        written = []
-        for tree in (merged.mixed, merged.python, merged.native):
-            progress.update(task, description=f"writing {tree.view}_stack")
-            text, picture = target / f"{tree.view}_stack", target / f"{tree.view}_stack.svg"
-            write_folded(text, tree)
-            subtitle = f"job {merged.job_id}" if merged.job_id else ""
-            svg = flame_svg.render(tree, title=TITLES[tree.view], subtitle=subtitle)
-            write_atomic(picture, svg.encode(errors="replace"))
-            written += [picture, text]
+        progress.update(task, description="drawing")
+        svgs = draw(merged, f"job {merged.job_id}" if merged.job_id else "")
+        progress.update(task, description="writing")
+        written = write_each(target, writers(merged, svgs, graph_timeout_s=10.0))
     report = merge_report(
         merged, written, argv=sys.argv, started=started, duration_s=time.time() - started
     )

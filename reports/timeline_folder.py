@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relkit.errors import UnwritablePath
 from relkit.findings import Report
-from relkit.output import as_json, write_atomic
-from relkit.reports import flame_svg, html
-from relkit.stacks.folded import folded_lines
+from relkit.output import as_json
+from relkit.reports import html
+from relkit.reports.merged_files import draw, text_writer, write_each, writers
 
 if TYPE_CHECKING:
     from relkit.stacks.merge import Merged
-
-TITLES = {
-    "mixed": "Python and native stacks, merged over all ranks",
-    "py": "Python stacks, merged over all ranks",
-    "cpp": "Native stacks, merged over all ranks",
-}
 
 
 def write(folder: Path, report: Report, merged: Merged) -> list[Path]:
@@ -43,32 +36,13 @@ def write(folder: Path, report: Report, merged: Merged) -> list[Path]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UnwritablePath(f"cannot make {folder}: {error.strerror}") from error
-    subtitle = _subtitle(report, merged)
-    views = {"mixed": merged.mixed, "py": merged.python, "cpp": merged.native}
-    svgs = {
-        name: flame_svg.render(tree, title=TITLES[name], subtitle=subtitle)
-        for name, tree in views.items()
+    svgs = draw(merged, _subtitle(report, merged))
+    files = {
+        "report.json": text_writer(lambda: as_json(report)),
+        "report.html": text_writer(lambda: html.render(report, svgs)),
+        **writers(merged, svgs),
     }
-    contents: dict[str, Callable[[], str]] = {
-        "report.json": lambda: as_json(report),
-        "report.html": lambda: html.render(report, svgs),
-        "mixed_stack.svg": lambda: svgs["mixed"],
-        "py_stack.svg": lambda: svgs["py"],
-        "cpp_stack.svg": lambda: svgs["cpp"],
-        "py_stack": lambda: "".join(f"{line}\n" for line in folded_lines(merged.python)),
-        "cpp_stack": lambda: "".join(f"{line}\n" for line in folded_lines(merged.native)),
-    }
-    failed: list[UnwritablePath] = []
-    written: list[Path] = []
-    for name, make in contents.items():
-        path = folder / name
-        try:
-            write_atomic(path, make().encode(errors="replace"))
-            written.append(path)
-        except UnwritablePath as error:
-            failed.append(error)
-    if failed:
-        raise failed[0]
+    written = write_each(folder, files)
     order = ("report.html", "mixed_stack.svg", "py_stack.svg", "cpp_stack.svg", "report.json")
     return sorted(written, key=lambda path: order.index(path.name) if path.name in order else 9)
 

@@ -10,6 +10,8 @@ leave() { # marker, reason
 }
 [ "$(id -u)" = 0 ] || leave root "not running as root"
 { command -v chromium && command -v chromedriver; } >/dev/null || leave browser "no chromium"
+command -v gdb >/dev/null || leave gdb "no gdb"
+command -v dot >/dev/null || leave dot "no graphviz"
 command -v clang >/dev/null || leave fuzz "no clang"
 
 .venv/bin/ruff format --check -q .

@@ -92,6 +92,7 @@ def test_two_collectors_take_turns_at_one_process() -> None:
     assert found == [2, 2, 2]
 
 
+@pytest.mark.gdb
 def test_a_traced_process_is_left_alone() -> None:
     gdb = ["gdb", "-q", "-nx", "-p"]
     with running(BEATING) as process:

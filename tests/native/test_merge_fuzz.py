@@ -11,7 +11,7 @@ import pytest
 
 from tests.native.merge_library import NATIVE, build
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.fuzz]
 
 FUZZ = NATIVE / "fuzz/merge"
 RUNS = 200_000

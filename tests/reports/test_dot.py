@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -62,3 +63,11 @@ def test_the_layout_program_has_a_deadline(
 def test_no_graphviz_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert picture("digraph {}") is None
+
+
+@pytest.mark.dot
+def test_the_real_layout_program_draws_it_hostile_names_included() -> None:
+    for tree in (hang("mixed"), hostile()):
+        made = picture(stack_dot(tree))
+        assert made is not None
+        assert ElementTree.fromstring(made).tag.endswith("svg")  # noqa: S314  our own output

@@ -18,7 +18,7 @@ from tests.reports.trees import hang, hostile
 REPORT = Report("hang", (Finding("RK-HANG-001", Status.FAIL, "rank 2 hangs"),), {"culprits": [2]})
 NAMES = {
     "report.html", "report.json", "mixed_stack.svg", "py_stack.svg", "cpp_stack.svg", "py_stack",
-    "cpp_stack",
+    "cpp_stack", "mixed_stack", "stack_graph.dot",
 }  # fmt: skip
 
 
