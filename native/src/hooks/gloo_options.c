@@ -1,5 +1,5 @@
-/* gloo's options objects have no accessors, so their fields are read at fixed offsets, seen the
- * same in PyTorch 2.4 to 2.13 on 64-bit machines. An offset that is wrong in some other build
+/* gloo's options objects have no accessors, so their fields are read at fixed offsets, as seen in
+ * PyTorch 2.13 on a 64-bit machine. An offset that is wrong in some other build
  * must show as such and do no harm: the first calls of every kind are read through the kernel and
  * checked for what can be checked (timeout, element size, buffer length, root), and one failure
  * turns reading off for the whole process. Then collectives are counted instead. The count is as
