@@ -17,13 +17,15 @@ from types import MappingProxyType
 from typing import Any
 
 import torch.distributed.launcher.api as launcher_api
+from torch._C import _DistError as DistError
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.run import run as torchrun
 
-from relkit.errors import EXIT_PROBLEM
+from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job import End, JobAborted, LocalRank, OnHang, Say
 from relkit.launch.monitor import Monitor
@@ -53,6 +55,12 @@ class Crew:
     monitor: Monitor
     prepare: Prepare
     say: Say
+
+
+class RendezvousFailed(RelkitError):
+    """The nodes of a job did not find each other."""
+
+    next_step = "Check that the endpoint's host is up, reachable from here, and the same on all."
 
 
 class MonitoredAgent(LocalElasticAgent):
@@ -277,6 +285,10 @@ def _agent_class(agent: type[LocalElasticAgent]) -> Iterator[None]:
         vars(launcher_api)["LocalElasticAgent"] = original
 
 
+def _brief(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
 def run_job(options: argparse.Namespace, monitor: Monitor, prepare: Prepare, say: Say) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -290,12 +302,20 @@ def run_job(options: argparse.Namespace, monitor: Monitor, prepare: Prepare, say
 
     Raises:
         JobAborted: the job hung, and --on-hang asked for its end.
+        UsageProblem: torch does not accept an option's value.
+        RendezvousFailed: the nodes did not find each other.
     """
+    made: list[MonitoredAgent] = []
 
     class JobAgent(MonitoredAgent):
         """The agent of this job: torch makes it, so that its crew comes with the class."""
 
         crew = Crew(monitor, prepare, say)
+
+        def run(self, role: str = "default") -> RunResult:
+            made.append(self)
+            result: RunResult = super().run(role)
+            return result
 
     try:
         with _agent_class(JobAgent):
@@ -305,6 +325,14 @@ def run_job(options: argparse.Namespace, monitor: Monitor, prepare: Prepare, say
         return EXIT_PROBLEM
     except SignalException as error:
         return 128 + int(error.sigval)
+    except (RendezvousError, DistError) as error:
+        endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
+        raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error
+    except (ValueError, AssertionError) as error:
+        if made:
+            raise
+        # Before the agent runs, this is torch's way to refuse an option's value.
+        raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
     finally:
         monitor.close()
     return 0

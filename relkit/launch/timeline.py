@@ -20,7 +20,9 @@ OWN_FILES = (
     "py_stack.svg",
     "cpp_stack",
     "cpp_stack.svg",
+    "mixed_stack",
     "mixed_stack.svg",
+    "stack_graph.dot",
     "report.json",
     "report.html",
 )

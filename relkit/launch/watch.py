@@ -28,6 +28,8 @@ SILENT_NODE_S = 10.0
 ALONE_AFTER_S = 5.0
 # How long a following node that saw a failure waits for node 0 to take it up.
 FAILURE_PATIENCE_S = 3.0
+# How long a worker may take at least to reach its first operation before that is worth a word.
+UNSEEN_S = 60.0
 # How long node 0 waits for the others to have read its verdict.
 SEEN_S = 3.0
 
@@ -126,7 +128,8 @@ class Watch:
     def _tell_unseen(self, now_s: float, local: Sequence[RankView]) -> None:
         """Say, once, which ranks have no recorder although there was time enough for one."""
         self._began_s = now_s if self._began_s is None else self._began_s
-        if self._told_unseen or now_s - self._began_s < self._settings.hang_timeout_s:
+        patience_s = max(UNSEEN_S, self._settings.hang_timeout_s)
+        if self._told_unseen or now_s - self._began_s < patience_s:
             return
         self._told_unseen = True
         unseen = RankSet.of(view.rank for view in local if view.alive and view.hook is None)

@@ -171,6 +171,32 @@ def test_a_missing_script_file(start: Start, tmp_path: Path) -> None:
     assert "no_such.py" in done.err
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--nproc-per-node", "many"], 2, "many"),
+        (["--redirects", "x"], 2, "does not match"),
+        (
+            [
+                "--nnodes=2",
+                "--rdzv-backend=c10d",
+                "--rdzv-endpoint=127.0.0.1:1",
+                "--rdzv-conf=is_host=0,read_timeout=2",
+            ],
+            3,
+            "no rendezvous at 127.0.0.1:1",
+        ),
+    ],
+)
+def test_what_torch_refuses_is_said_plainly(
+    start: Start, tmp_path: Path, options: list[str], code: int, words: str
+) -> None:
+    done = start("launch", *options, "--timeline-path", tmp_path / "t", "t.py").wait()
+    assert done.code == code, done.err
+    assert words in done.err
+    assert "Traceback" not in done.err
+
+
 def test_two_nodes(start: Start, tmp_path: Path, free_port: int) -> None:
     def node(number: int) -> tuple[str | Path, ...]:
         return (

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from relkit.findings import Report
 from relkit.launch import timeline
+from relkit.reports import timeline_folder
+from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import RankDump
 
 
@@ -83,6 +86,12 @@ def test_rotation_survives_a_hostile_report(tmp_path: Path, report: str) -> None
 def test_the_job_id_of_a_following_node_is_in_its_dumps(tmp_path: Path) -> None:
     timeline.write_dumps(tmp_path, [RankDump(1, 2, 9, "S", job_id="run7")])
     assert timeline.rotate(tmp_path) == tmp_path / "previous-run7"
+
+
+def test_own_files_are_all_that_is_written(tmp_path: Path) -> None:
+    dumps = [RankDump(0, 1, 9, "S", job_id="a")]
+    written = timeline_folder.write(tmp_path, Report("hang", ()), merge_dumps(dumps, 1))
+    assert {path.name for path in written} == set(timeline.OWN_FILES)
 
 
 def test_dumps_are_private(tmp_path: Path) -> None:
