@@ -7,7 +7,7 @@
 
 #define RKM_EXPORT __attribute__((visibility("default")))
 
-enum { RKM_ABI = 1 };
+enum { RKM_ABI = 2 };
 
 /* One distinct thing and who has it; pointers are valid until the next rkm_read or rkm_add. */
 struct rkm_item {

@@ -9,11 +9,17 @@ struct layout {
     uint32_t frames;
     uint32_t last_number; /* fields 1..last_number that are not the name are varints */
     uint32_t frame_module;
+    uint32_t frame_called; /* not 0: its caller's evaluation runs it too; 0: no such field */
 };
 
 static const struct layout LAYOUTS[2] = {
     [NATIVE] = {.lwp = 1, .name = 2, .frames = 3, .last_number = 1, .frame_module = 1002},
-    [PYTHON] = {.lwp = 4, .name = 3, .frames = 7, .last_number = 6, .frame_module = 3},
+    [PYTHON] = {.lwp = 4,
+                .name = 3,
+                .frames = 7,
+                .last_number = 6,
+                .frame_module = 3,
+                .frame_called = 1002},
 };
 
 static const char *const ROLES[ROLE_COUNT] = {"main",    "autograd", "communication", "loader",
@@ -58,6 +64,7 @@ static enum merge_status read_frame(struct merge_context *context, struct wire_c
                                     const struct layout *layout, size_t *used) {
     struct span func = {NULL, 0};
     struct span source = {NULL, 0};
+    uint8_t called = 0;
     struct wire_field field;
     enum wire_result result;
     while ((result = wire_next(&cursor, &field)) == WIRE_FIELD) {
@@ -71,15 +78,21 @@ static enum merge_status read_frame(struct merge_context *context, struct wire_c
             } else if (number == 2) {
                 source = (struct span){field.data, field.size};
             }
-        } else if (number == 1001 && field.wire != WIRE_VARINT) {
-            return MERGE_MALFORMED;
+        } else if (number == 1001 || number == layout->frame_called) {
+            if (field.wire != WIRE_VARINT) {
+                return MERGE_MALFORMED;
+            }
+            if (number == layout->frame_called) {
+                called = field.value != 0;
+            }
         }
     }
     if (result == WIRE_BAD) {
         return MERGE_MALFORMED;
     }
-    return append(context, used, func) && append(context, used, source) ? MERGE_OK
-                                                                        : MERGE_OUT_OF_MEMORY;
+    bool appended = append(context, used, func) && append(context, used, source) &&
+                    append(context, used, (struct span){&called, called});
+    return appended ? MERGE_OK : MERGE_OUT_OF_MEMORY;
 }
 
 /* Note which tail stands at this place, as the guess for the next file. */

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
 from relkit.errors import RelkitError
+from relkit.hook.locate import LIBRARY as HOOK
 from relkit.hook.model import HookState
 from relkit.stacks import procfs
 from relkit.stacks.engines.base import EngineResult, NativeEngine, Target
@@ -88,8 +89,15 @@ def _look_with_hook(work: _Work, deadline: float, alive: bool) -> None:
     _keep_native(work, found)
 
 
+def _without_hook(thread: ThreadStack) -> ThreadStack:
+    """The stack as it would be without the hook, whose wrappers stand around hooked calls."""
+    frames = tuple(f for f in thread.frames if f.source.rpartition("/")[2] != HOOK)
+    # A stack of nothing else is the hook's own, and no other frame could tell where it is.
+    return replace(thread, frames=frames) if frames else thread
+
+
 def _keep_native(work: _Work, found: EngineResult) -> None:
-    work.native = found.threads
+    work.native = tuple(_without_hook(thread) for thread in found.threads)
     work.notes += found.notes
     if found.threads:
         work.results.append(found)

@@ -88,6 +88,7 @@ def _python_thread(thread: ThreadStack, pid: int) -> bytes:
             + wire.text_field(3, frame.module)
             + wire.text_field(1000, frame.build_id)
             + wire.number_field(1001, frame.offset)
+            + wire.number_field(1002, not frame.entry)
         )
         parts.append(wire.bytes_field(7, body))
     return b"".join(parts)
@@ -120,9 +121,11 @@ def _text(data: bytes, start: int, end: int) -> str:
     return data[start:end].decode("utf-8", "replace")
 
 
-def _frame(data: bytes, start: int, end: int, module_field: int) -> Frame:
+def _frame(data: bytes, start: int, end: int, python: bool) -> Frame:
     func = source = module = build_id = ""
     offset = 0
+    entry = True
+    module_field = 3 if python else 1002
     for number, kind, a, b in wire.fields(data, start, end):
         if number in (1, 2, 3, 1000, module_field):
             wire.expect(number, kind, wire.BYTES)
@@ -137,7 +140,10 @@ def _frame(data: bytes, start: int, end: int, module_field: int) -> Frame:
         elif number == 1001:
             wire.expect(number, kind, wire.VARINT)
             offset = a
-    return Frame(func, source, module, build_id, offset)
+        elif number == 1002:
+            wire.expect(number, kind, wire.VARINT)
+            entry = a == 0
+    return Frame(func, source, module, build_id, offset, entry)
 
 
 class _Thread:
@@ -189,7 +195,7 @@ def _thread(
     data: bytes, start: int, end: int, python: bool, memo: FrameMemo | None
 ) -> tuple[ThreadStack, bool]:
     thread = _Thread()
-    frames_field, module_field = (7, 3) if python else (3, 1002)
+    frames_field = 7 if python else 3
     texts = _PYTHON_TEXTS if python else _NATIVE_TEXTS
     numbers = _PYTHON_NUMBERS if python else _NATIVE_NUMBERS
     at = start
@@ -204,7 +210,7 @@ def _thread(
                 if known is not None:
                     thread.frames.extend(known)
                     return thread.stack()
-            thread.frames.append(_frame(data, a, b, module_field))
+            thread.frames.append(_frame(data, a, b, python))
             if len(thread.frames) > MAX_FRAMES:
                 raise wire.WireError(f"a thread has more than {MAX_FRAMES} frames")
         elif number in texts:

@@ -69,8 +69,8 @@ def _classes(paths: Iterable[forest.Path]) -> tuple[PathClass, ...]:
     return tuple(sorted(classes, key=lambda c: (-len(c.ranks), _sortable(c.frames))))
 
 
-def _sortable(frames: tuple[Frame, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((frame.func, frame.source) for frame in frames)
+def _sortable(frames: tuple[Frame, ...]) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((frame.func, frame.source, frame.entry) for frame in frames)
 
 
 def _notes(notes: dict[str, Tally]) -> Iterator[str]:

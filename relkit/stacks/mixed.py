@@ -1,9 +1,10 @@
 """One stack a thread out of two: Python frames spliced into the native ones.
 
 CPython runs Python frames inside its evaluation function, so the native stack has a place for
-them. Where the numbers match, every Python frame goes to its own evaluation; where one
-evaluation ran several frames (CPython 3.11 and later) and it cannot be told which, that thread
-shows all Python frames together, between the outer and the inner native part.
+them. Up to 3.10 every frame has an evaluation of its own; later ones run a frame and those that
+it calls directly in one, and Frame.entry tells where the next one begins. Where there are as many
+evaluations as such runs of frames, each run goes to its own place; else it cannot be told, and
+that thread shows all Python frames together, between the outer and the inner native part.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _CALL_GLUE = re.compile(
     r"[Vv]ectorcall|_?PyObject_\w*Call|PyCFunction_Call|cfunction_call|method_call|slot_tp_call"
     r"|type_call|_?PyEval_|partial_call|do_call_core|call_function"
 )
+# What calls a function written in C on behalf of Python code.
+_CALLS_BUILTIN = re.compile(r"cfunction_|method_vectorcall_|_PyEval_EvalFrameDefault")
+_MACHINERY = re.compile(r"slot_|gen_|coro_|wrap_|object_|type_|method_|run_")
 
 ROLE_FRAME = "Role"
 
@@ -80,6 +84,37 @@ def _evaluations(native: list[Frame]) -> list[int]:
     return loops or found
 
 
+def _between(native: list[Frame], start: int, end: int) -> list[Frame]:
+    """What is worth showing of native[start:end], which has Python code on its inner side."""
+    return [
+        frame
+        for i, frame in enumerate(native[start:end], start)
+        if not _is_interpreter(frame) or _is_builtin(native, i)
+    ]
+
+
+def _is_builtin(native: list[Frame], index: int) -> bool:
+    """A function of the interpreter that Python code called by name: sorted, functools.reduce."""
+    name = native[index].func
+    return bool(
+        index
+        and _CALLS_BUILTIN.match(native[index - 1].func)
+        and not _INTERPRETER_NAME.match(name)
+        and not _CALL_GLUE.search(name)
+        and not _MACHINERY.match(name)
+    )
+
+
+def _runs(python: list[Frame]) -> list[list[Frame]]:
+    """Python frames (outermost first) by the evaluation that runs them."""
+    runs: list[list[Frame]] = []
+    for frame in python:
+        if frame.entry or not runs:
+            runs.append([])
+        runs[-1].append(frame)
+    return runs
+
+
 def _splice(native: list[Frame], python: list[Frame]) -> list[Frame]:
     evaluations = _evaluations(native)
     if not evaluations:
@@ -88,12 +123,12 @@ def _splice(native: list[Frame], python: list[Frame]) -> list[Frame]:
         if not evaluations:
             return python + native
         evaluations = [evaluations[0], evaluations[-1]]
-    elif len(evaluations) == len(python):
+    elif len(evaluations) == len(runs := _runs(python)):
         joined: list[Frame] = []
         start = 0
-        for place, frame in zip(evaluations, python, strict=True):
-            joined += [f for f in native[start:place] if not _is_interpreter(f)]
-            joined.append(frame)
+        for place, run in zip(evaluations, runs, strict=True):
+            joined += _between(native, start, place)
+            joined += run
             start = place + 1
         return joined + [f for f in native[start:] if not _CALL_GLUE.search(f.func)]
     outer = [f for f in native[: evaluations[0]] if not _is_interpreter(f)]

@@ -32,6 +32,8 @@ class Frame:
         module: Python module, "" otherwise.
         build_id: hex GNU build id of the native object, "" otherwise.
         offset: offset of the frame in the native object (its link-time address), else 0.
+        entry: C code entered the interpreter for this Python frame; False where its caller's
+            evaluation runs it too, as CPython 3.11 and later do for a call from Python.
     """
 
     func: str
@@ -39,6 +41,7 @@ class Frame:
     module: str = ""
     build_id: str = ""
     offset: int = 0
+    entry: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from relkit.stacks.gather import Gathered
 from relkit.stacks.model import Frame, Role
 
 LIBRARY_VARIABLE = "RELKIT_MERGE_LIBRARY"
-ABI = 1
+ABI = 2
 BUDGET_BYTES = 1 << 30
 _BATCH = 256
 _MAX_THREADS = 4
@@ -115,7 +115,7 @@ class NativeContext:
         self._handle = library.rkm_new(budget_bytes)
         if not self._handle:
             raise RelkitError("no memory for the merge", next_step="Free memory on this host.")
-        self._frames: dict[tuple[bytes, bytes], Frame] = {}
+        self._frames: dict[tuple[bytes, ...], Frame] = {}
 
     def __enter__(self) -> NativeContext:
         return self
@@ -155,11 +155,11 @@ class NativeContext:
             at += 4 + size
             parts.append(data[at - size : at])
         frames = []
-        for key in zip(parts[0::2], parts[1::2], strict=True):
+        for key in zip(parts[0::3], parts[1::3], parts[2::3], strict=True):
             frame = self._frames.get(key)
             if frame is None:
-                func, source = (part.decode("utf-8", "replace") for part in key)
-                frame = self._frames[key] = Frame(func, source)
+                func, source = (part.decode("utf-8", "replace") for part in key[:2])
+                frame = self._frames[key] = Frame(func, source, entry=not key[2])
             frames.append(frame)
         return tuple(frames)
 

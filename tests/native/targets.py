@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from relkit.stacks import procfs
@@ -23,6 +23,30 @@ def wait_for_the_lock():
 threading.Thread(target=wait_for_the_lock, name="my-loader", daemon=True).start()
 print("up", flush=True)
 wait_for_the_lock()
+"""
+
+# The main thread waits for a lock below Python code that C code called, three times over.
+NESTED = """
+import ctypes, functools, threading
+lock = threading.Lock()
+lock.acquire()
+def wait_for_the_lock():
+    lock.acquire()
+def add(total, number):
+    wait_for_the_lock()
+def order(number):
+    return by_sum(number)
+def by_sum(number):
+    return functools.reduce(add, [number, 1])
+@ctypes.CFUNCTYPE(None)
+def callback():
+    sort()
+def sort():
+    [1, 2].sort(key=order)
+def work():
+    callback()
+print("up", flush=True)
+work()
 """
 
 # Prints a growing number for ever, so that whoever reads it knows that the process goes on.
@@ -85,10 +109,13 @@ def locked() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextlib.contextmanager
-def running(script: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    script: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A Python process that runs the script and has said "up"; killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
+        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

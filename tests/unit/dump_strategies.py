@@ -14,7 +14,9 @@ plain = st.sampled_from(
 u64 = st.integers(0, 2**64 - 1)
 
 
-def frames(names: st.SearchStrategy[str], rich: bool) -> st.SearchStrategy[tuple[Frame, ...]]:
+def frames(
+    names: st.SearchStrategy[str], rich: bool, python: bool
+) -> st.SearchStrategy[tuple[Frame, ...]]:
     """Stacks of up to six frames; `rich` ones have build ids, offsets and modules too."""
     frame = st.builds(
         Frame,
@@ -23,6 +25,7 @@ def frames(names: st.SearchStrategy[str], rich: bool) -> st.SearchStrategy[tuple
         module=ugly if rich else st.just(""),
         build_id=ugly if rich else st.just(""),
         offset=u64 if rich else st.just(0),
+        entry=st.booleans() if python else st.just(True),
     )
     return st.lists(frame, max_size=6).map(tuple)
 
@@ -35,7 +38,7 @@ def threads(
         ThreadStack,
         os_thread_id=st.integers(0, 3) if not rich else st.integers(0, 2**32 - 1),
         name=names,
-        frames=frames(names, rich),
+        frames=frames(names, rich, python),
         role=st.sampled_from(Role),
         state=ugly if rich else st.just("S"),
         thread_id=u64 if python else st.just(0),

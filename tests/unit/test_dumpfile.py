@@ -92,6 +92,16 @@ def test_equal_stacks_are_equal_bytes_whatever_the_thread_ids() -> None:
     assert tail(5) == tail(3_000_000)
 
 
+def test_only_frames_that_share_an_evaluation_take_room() -> None:
+    def size(*entries: bool) -> int:
+        frames = tuple(Frame("f", "a.py:1", entry=entry) for entry in entries)
+        return len(encode(RankDump(1, 2, 3, "S", python=(ThreadStack(1, "t", frames),))))
+
+    assert size(True, True) + 3 == size(False, True)
+    foreign = decode(Stacktrace.FromString(encode(DUMP)).SerializeToString())
+    assert all(frame.entry for thread in foreign.python for frame in thread.frames)
+
+
 @pytest.mark.parametrize(
     ("rank", "world_size", "name"),
     [

@@ -53,6 +53,7 @@ DEEP = field(1, field(3, b"") * (dumpfile.MAX_FRAMES + 1))
         (field(1, b"\x0a\x01x"), "field 1 has wire type 2 instead of 0"),
         (field(1, field(3, b"\x08\x01")), "field 1 has wire type 0 instead of 2"),
         (field(2, field(7, b"\x0a\x09x")), "wants 9 bytes"),
+        (field(2, field(7, field(1002, b"x"))), "field 1002 has wire type 2 instead of 0"),
         (field(1000, b"\x3a"), "cut off"),
         (field(1000, field(7, b"n") * (dumpfile.MAX_TEXTS + 1)), "more than 4096 notes"),
         (field(1, b"") * (dumpfile.MAX_THREADS + 1), "more than 65536 threads"),

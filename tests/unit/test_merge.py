@@ -149,6 +149,25 @@ def test_main_threads_are_classed_by_their_functions() -> None:
     assert merged.classes[0].frames[0] == Frame("wait", "a.py:1")
 
 
+def test_where_evaluations_begin_tells_stacks_apart_in_the_mixed_view_only() -> None:
+    native = ThreadStack(
+        1, "n", tuple(Frame(f, "x.so") for f in ("_PyEval_EvalFrame", "c", "_PyEval_EvalFrame"))
+    )
+
+    def dump(number: int, *entries: bool) -> RankDump:
+        frames = tuple(Frame(f, "a.py:1", entry=e) for f, e in zip("fed", entries, strict=True))
+        return replace(rank(number, native), python=(ThreadStack(1, "p", frames),))
+
+    found = [dump(0, False, True, True), dump(1, True, False, True)]
+    merged = merge_dumps(found, 2)
+    assert merged == merge_dumps(reversed(found), 2)
+    assert lines(merged.python)[1:] == ["d@a.py:1@0-1|;e@a.py:1@0-1|;f@a.py:1@0-1| 1"]
+    assert [line.split(";", 1)[1] for line in lines(merged.mixed)[:-1]] == [
+        "d@a.py:1@0-1|;c@x.so@0|1;e@a.py:1@0|1;f@a.py:1@0|1 1",
+        "d@a.py:1@0-1|;e@a.py:1@1|0;c@x.so@1|0;f@a.py:1@1|0 1",
+    ]
+
+
 def test_notes_name_their_ranks() -> None:
     found = [replace(rank(i), notes=("no ptrace right",)) for i in (0, 1, 3)]
     assert merge_dumps(found, WORLD).notes == ("ranks 0-1,3: no ptrace right",)

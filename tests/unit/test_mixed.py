@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
@@ -59,6 +61,59 @@ def test_one_evaluation_with_several_python_frames() -> None:
         "load",
         "read",
     ]
+
+
+def called(*funcs: str) -> tuple[Frame, ...]:
+    """Python frames of one evaluation: all but the outermost were called by the one before."""
+    *inner, outermost = python(*funcs)
+    return (*(replace(frame, entry=False) for frame in inner), outermost)
+
+
+def test_frames_of_one_evaluation_stay_together() -> None:
+    stack = native(
+        "start libc.so.6",
+        EVAL,
+        "_PyObject_MakeTpCall",
+        "_ctypes_callproc _ctypes.so",
+        "closure_fcn _ctypes.so",
+        "_PyEval_Vector",
+        EVAL,
+        "list_sort",
+        "PyObject_CallOneArg",
+        EVAL,
+        "slot_tp_init",
+        EVAL,
+        "read libc.so.6",
+    )
+    frames = (
+        python("__init__") + called("key", "make") + called("callback") + called("main", "train")
+    )
+    assert names(join_frames(stack, frames)) == [
+        "start",
+        "main",
+        "train",
+        "_ctypes_callproc",
+        "closure_fcn",
+        "callback",
+        "list_sort",
+        "key",
+        "make",
+        "__init__",
+        "read",
+    ]
+
+
+def test_runs_that_do_not_match_keep_outer_python_inner() -> None:
+    stack = native("start libc.so.6", EVAL, "glue libtorch.so", EVAL, "wait libc.so.6")
+    for frames in (called("a", "b"), python("c") + python("b") + called("a"), python("x") * 3):
+        assert names(join_frames(stack, frames)) == ["start", *names(frames), "wait"]
+
+
+@pytest.mark.parametrize("caller", [EVAL, "cfunction_vectorcall_O", "method_vectorcall_NOARGS"])
+def test_what_python_code_calls_by_name_is_shown(caller: str) -> None:
+    outer = (EVAL,) if caller == EVAL else (EVAL, "PyObject_Vectorcall", caller)
+    stack = native(*outer, "builtin_sorted", "helper", "_PyEval_Vector", EVAL, "w libc.so.6")
+    assert names(join_frames(stack, python("a", "b"))) == ["a", "builtin_sorted", "b", "w"]
 
 
 @pytest.mark.parametrize("frames", [python("a", "b", "c"), python("a")])

@@ -15,7 +15,7 @@ from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
 
 def _thread(lwp: int, count: int, role: Role) -> ThreadStack:
-    frames = tuple(Frame(f"f{i}", f"a.so:{i}", "m", "ab", i) for i in range(count))
+    frames = tuple(Frame(f"f{i}", f"a.so:{i}", "m", "ab", i, i != 1) for i in range(count))
     return ThreadStack(lwp, "name", frames, role, "S", 9, True, True, "wait")
 
 

@@ -16,14 +16,12 @@ class SpyFrame:
 
     Args:
         frame: the frame itself.
-        native: it is native code: `--native` gives the object's path as file and as module.
-        entry: the interpreter was entered from C code for this Python frame, so that one native
-            eval frame stands for it and for the Python frames that it called directly.
+        native: it is native code: only `--native` gives a module, the path of the object. The file
+            name is the same path, or the source where the object has debugging information.
     """
 
     frame: Frame
     native: bool
-    entry: bool = False
 
 
 def _number(value: object) -> int:
@@ -37,14 +35,13 @@ def _string(value: object) -> str:
 def _frame(plain: dict[str, Any]) -> SpyFrame:
     name, path = _string(plain.get("name")), _string(plain.get("filename"))
     module, line = _string(plain.get("module")), _number(plain.get("line"))
-    if module and module == path:
-        return SpyFrame(Frame(func=name or "??", source=path), native=True)
+    if module:
+        return SpyFrame(Frame(func=name or "??", source=module), native=True)
     source = f"{path}:{line}" if line else path
-    return SpyFrame(
-        Frame(func=name or "??", source=source, module=module),
-        native=False,
-        entry=plain.get("is_entry", True) is True,
-    )
+    # CPython 3.11 marks the first frame of an evaluation itself; 3.12 and later put a frame of
+    # their own below it, which py-spy reports as is_shim_entry while is_entry is always false.
+    entry = plain.get("is_entry", True) is True or plain.get("is_shim_entry") is True
+    return SpyFrame(Frame(func=name or "??", source=source, entry=entry), native=False)
 
 
 def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:

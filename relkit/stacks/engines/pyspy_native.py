@@ -42,7 +42,7 @@ def _frames(spied: Sequence[SpyFrame], target: Target) -> tuple[Frame, ...]:
             frames.append(next(named))
         elif item.native:
             frames.append(replace(item.frame, func=strip_arguments(item.frame.func)))
-        elif item.entry:
+        elif item.frame.entry:
             frames.append(Frame(EVAL_FRAME, ""))
     return place_interpreter(frames)
 
