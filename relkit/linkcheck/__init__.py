@@ -1,0 +1,1 @@
+"""The check of switchbox-to-GPU links inside a host."""

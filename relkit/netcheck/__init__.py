@@ -1,0 +1,1 @@
+"""The network check: schedule pairs, probe them, and convict nodes, links or groups."""
