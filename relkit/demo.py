@@ -133,13 +133,14 @@ def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) ->
         UsageProblem: see check().
     """
     check(demo)
-    began_unix_s, began = time.time(), time.monotonic()
+    before, began = _identity(demo.timeline), time.monotonic()
     exit_code = _run(command_line(demo), environ, output, demo.limit_s)
     duration_s = time.monotonic() - began
     files = tuple(sorted(path for path in demo.timeline.glob("*") if path.is_file()))
-    return Outcome(
-        demo.guilty, _culprits(demo.timeline, began_unix_s), exit_code, duration_s, files
-    )
+    # A report of an earlier run in the same folder is not this run's verdict.
+    fresh = _identity(demo.timeline) != before
+    culprits = _culprits(demo.timeline) if fresh else None
+    return Outcome(demo.guilty, culprits, exit_code, duration_s, files)
 
 
 def _run(
@@ -161,11 +162,18 @@ def _run(
                 child.wait()
 
 
-def _culprits(timeline: Path, since_unix_s: float) -> tuple[int, ...] | None:
-    report = timeline / "report.json"
+def _identity(timeline: Path) -> tuple[int, int] | None:
+    """Tells one report.json from the next; None where there is none."""
     try:
-        if report.stat().st_mtime < since_unix_s - 1:
-            return None
-        return tuple(int(rank) for rank in json.loads(report.read_text())["culprits"])
+        found = (timeline / "report.json").stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _culprits(timeline: Path) -> tuple[int, ...] | None:
+    try:
+        plain = json.loads((timeline / "report.json").read_text(encoding="utf-8"))
+        return tuple(int(rank) for rank in plain["culprits"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -144,3 +144,21 @@ def test_a_demos_command_line_can_be_typed(tmp_path: Path) -> None:
     assert line[1:4] == ["-m", "relkit", "launch"]
     assert "crash:rank=2:step=5:kind=abort" in line
     assert params(launch, line[4:])["on_hang"] == "abort"
+
+
+def test_an_earlier_report_is_not_this_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "report.json"
+    report.write_text('{"culprits": [2]}')
+    monkeypatch.setattr(demonstration, "_run", lambda *_: 0)
+    healthy = demonstration.Demo("none", 2, 10.0, tmp_path)
+    assert demonstration.run(healthy, environ={}).right
+
+    def job(*_: object) -> int:
+        report.unlink()
+        report.write_text('{"culprits": [1]}')
+        return 1
+
+    monkeypatch.setattr(demonstration, "_run", job)
+    assert demonstration.run(demonstration.Demo("hang", 2, 10.0, tmp_path), environ={}).right
