@@ -9,20 +9,28 @@ static uint8_t role_of(const struct dump_thread *thread, int32_t pid) {
         return thread->role;
     }
     /* The original tool writes no roles; the kernel's rule tells the main thread even so. */
-    return pid != 0 && (int64_t)thread->lwp == (int64_t)pid ? ROLE_MAIN : ROLE_OTHER;
+    return pid != 0 && (int64_t)thread->lwp == (int64_t)pid ? ROLE_MAIN : ROLE_UNSET;
 }
 
 static bool count_pair(struct merge_context *context, int32_t rank, int32_t pid,
                        const struct dump_thread *native, const struct dump_thread *python) {
     uint8_t role = native == NULL ? ROLE_OTHER : role_of(native, pid);
-    if (role == ROLE_OTHER && python != NULL) {
-        role = role_of(python, pid);
+    uint8_t fallback = ROLE_OTHER;
+    if ((role == ROLE_OTHER || role == ROLE_UNSET) && python != NULL) {
+        fallback = role_of(python, pid);
+    }
+    if (role == ROLE_OTHER && fallback != ROLE_UNSET) {
+        role = fallback;
+        fallback = ROLE_OTHER;
     }
     struct tally_key key = {
         .first = native == NULL ? INTERN_NONE : native->stack,
         .second = python == NULL ? INTERN_NONE : python->stack,
+        .native_name = role == ROLE_UNSET ? native->name : INTERN_NONE,
+        .python_name = fallback == ROLE_UNSET ? python->name : INTERN_NONE,
         .kind = TALLY_THREAD,
         .role = role,
+        .fallback = fallback,
     };
     struct tally *tally = tally_of(&context->tallies, &context->memory, key);
     if (tally == NULL || !tally_add_rank(tally, &context->memory, rank)) {
@@ -39,7 +47,13 @@ static bool count_pair(struct merge_context *context, int32_t rank, int32_t pid,
 }
 
 static bool count_text(struct merge_context *context, uint8_t kind, uint32_t text, int32_t rank) {
-    struct tally_key key = {.first = text, .second = INTERN_NONE, .kind = kind};
+    struct tally_key key = {
+        .first = text,
+        .second = INTERN_NONE,
+        .native_name = INTERN_NONE,
+        .python_name = INTERN_NONE,
+        .kind = kind,
+    };
     struct tally *tally = tally_of(&context->tallies, &context->memory, key);
     return tally != NULL && tally_add_rank(tally, &context->memory, rank);
 }

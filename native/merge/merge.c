@@ -149,6 +149,9 @@ void rkm_item(const struct merge_context *context, uint32_t index, struct rkm_it
     const struct tally *tally = &context->tallies.items[index];
     item->kind = tally->key.kind;
     item->role = tally->key.role;
+    item->fallback = tally->key.fallback;
+    item->native_name = tally->key.native_name;
+    item->python_name = tally->key.python_name;
     item->first = tally->key.first;
     item->second = tally->key.second;
     item->threads = tally->threads;

@@ -7,18 +7,21 @@
 
 #define RKM_EXPORT __attribute__((visibility("default")))
 
-enum { RKM_ABI = 2 };
+enum { RKM_ABI = 3 };
 
 /* One distinct thing and who has it; pointers are valid until the next rkm_read or rkm_add. */
 struct rkm_item {
     uint32_t kind;   /* enum tally_kind */
-    uint32_t role;   /* of TALLY_THREAD */
+    uint32_t role;   /* of TALLY_THREAD: these four as in struct tally_key */
+    uint32_t fallback;
+    uint32_t native_name;
+    uint32_t python_name;
     uint32_t first;  /* native stack, or the text of a state or note */
     uint32_t second; /* Python stack; UINT32_MAX for none */
+    uint32_t name_count;
     uint64_t threads;
     uint64_t interval_count;
     const int32_t *intervals; /* inclusive (low, high) pairs */
-    uint32_t name_count;
     uint32_t names[TALLY_NAMES];
 };
 

@@ -4,13 +4,15 @@
 #include <string.h>
 
 static uint64_t hash_key(uint64_t seed, const struct tally_key *key) {
-    uint32_t words[3] = {key->first, key->second, (uint32_t)key->kind << 8 | key->role};
+    uint32_t words[5] = {key->first, key->second, key->native_name, key->python_name,
+                         (uint32_t)key->kind << 16 | (uint32_t)key->fallback << 8 | key->role};
     return intern_hash(seed, (const uint8_t *)words, sizeof words);
 }
 
 static bool same_key(const struct tally_key *a, const struct tally_key *b) {
-    return a->first == b->first && a->second == b->second && a->kind == b->kind &&
-           a->role == b->role;
+    return a->first == b->first && a->second == b->second && a->native_name == b->native_name &&
+           a->python_name == b->python_name && a->kind == b->kind && a->role == b->role &&
+           a->fallback == b->fallback;
 }
 
 static void place(struct tally_table *table, uint32_t number) {

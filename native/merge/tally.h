@@ -13,12 +13,17 @@ enum { TALLY_NAMES = 8 };
 
 enum tally_kind { TALLY_THREAD = 0, TALLY_STATE = 1, TALLY_NOTE = 2 };
 
-/* first, second: numbers of stacks (native, Python) or of one text; INTERN_NONE for none. */
+/* first, second: numbers of stacks (native, Python) or of one text; INTERN_NONE for none.
+ * role: that of the pair, or ROLE_UNSET where the file does not say it: then the name and the
+ * stack of the native thread tell it, and `fallback` counts where they tell nothing. */
 struct tally_key {
     uint32_t first;
     uint32_t second;
+    uint32_t native_name; /* of a role or fallback that is ROLE_UNSET, else INTERN_NONE */
+    uint32_t python_name;
     uint8_t kind;
     uint8_t role;
+    uint8_t fallback;
 };
 
 /* intervals: inclusive (low, high) pairs in the order in which ranks came. */

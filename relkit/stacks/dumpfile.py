@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import MutableMapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from relkit.errors import BadDump
 from relkit.output import write_atomic
 from relkit.stacks import wire
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
+from relkit.stacks.roles import role_of_frames, role_of_name
 
 FORMAT_VERSION = 1
 MAX_FILE_BYTES = 64 << 20
@@ -325,13 +327,21 @@ def _decode(data: bytes, name: str, memo: FrameMemo | None) -> RankDump:
 
 
 def _with_roles(found: list[tuple[ThreadStack, bool]], pid: int) -> tuple[ThreadStack, ...]:
-    # The original tool writes no roles; the kernel's rule tells the main thread even so.
     return tuple(
-        thread
-        if has_role or not pid or thread.os_thread_id != pid
-        else replace(thread, role=Role.MAIN)
+        thread if has_role else replace(thread, role=_inferred_role(thread, pid))
         for thread, has_role in found
     )
+
+
+# The ranks of a job have mostly the same stacks; few entries, because a stack may be huge.
+_role_of_frames = lru_cache(maxsize=256)(role_of_frames)
+
+
+def _inferred_role(thread: ThreadStack, pid: int) -> Role:
+    # The original tool writes no roles; the kernel's rule tells the main thread even so.
+    if pid and thread.os_thread_id == pid:
+        return Role.MAIN
+    return role_of_name(thread.name) or _role_of_frames(thread.frames)
 
 
 def decode(data: bytes, *, name: str = "", memo: FrameMemo | None = None) -> RankDump:

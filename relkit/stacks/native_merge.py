@@ -21,15 +21,17 @@ from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.folder import Head, Scan, Scanner
 from relkit.stacks.gather import Gathered
 from relkit.stacks.model import Frame, Role
+from relkit.stacks.roles import role_of_frames, role_of_name
 
 LIBRARY_VARIABLE = "RELKIT_MERGE_LIBRARY"
-ABI = 2
+ABI = 3
 BUDGET_BYTES = 1 << 30
 _BATCH = 256
 _MAX_THREADS = 4
 _PROGRESS_S = 0.1
 _EXPLAINED = 1000
 _NONE = 0xFFFFFFFF
+_ROLE_UNSET = 255
 _ROLES = tuple(Role)
 _OUT_OF_MEMORY = 4
 _TEXTS, _STACKS = 0, 1
@@ -52,12 +54,15 @@ class _Item(ctypes.Structure):
     _fields_ = (
         ("kind", ctypes.c_uint32),
         ("role", ctypes.c_uint32),
+        ("fallback", ctypes.c_uint32),
+        ("native_name", ctypes.c_uint32),
+        ("python_name", ctypes.c_uint32),
         ("first", ctypes.c_uint32),
         ("second", ctypes.c_uint32),
+        ("name_count", ctypes.c_uint32),
         ("threads", ctypes.c_uint64),
         ("interval_count", ctypes.c_uint64),
         ("intervals", ctypes.POINTER(ctypes.c_int32)),
-        ("name_count", ctypes.c_uint32),
         ("names", ctypes.c_uint32 * 8),
     )
 
@@ -116,6 +121,7 @@ class NativeContext:
         if not self._handle:
             raise RelkitError("no memory for the merge", next_step="Free memory on this host.")
         self._frames: dict[tuple[bytes, ...], Frame] = {}
+        self._roles: dict[int, Role] = {}
 
     def __enter__(self) -> NativeContext:
         return self
@@ -163,6 +169,20 @@ class NativeContext:
             frames.append(frame)
         return tuple(frames)
 
+    def _role(self, role: int, name: int, stack: int) -> Role:
+        if role != _ROLE_UNSET:
+            return _ROLES[role]
+        found = role_of_name(self.text(name)) or self._roles.get(stack)
+        if found is None:
+            found = self._roles[stack] = role_of_frames(self._stack(stack))
+        return found
+
+    def _pair_role(self, item: _Item) -> Role:
+        native = self._role(item.role, item.native_name, item.first)
+        if native is not Role.OTHER:
+            return native
+        return self._role(item.fallback, item.python_name, item.second)
+
     def pour(self, gathered: Gathered) -> None:
         """Add all that was read to a gathering."""
         item = _Item()
@@ -173,7 +193,7 @@ class NativeContext:
                 for number in (item.first, item.second):
                     if number not in stacks:
                         stacks[number] = gathered.number(self._stack(number))
-                role = _ROLES[item.role]
+                role = self._pair_role(item)
                 tally = gathered.thread(stacks[item.first], stacks[item.second], role)
             elif item.kind == _STATE:
                 tally = gathered.state(self.text(item.first))

@@ -47,10 +47,20 @@ def role_of(name: str, frames: Iterable[Frame], is_main: bool = False) -> Role:
     """
     if is_main:
         return Role.MAIN
+    return role_of_name(name) or role_of_frames(frames)
+
+
+def role_of_name(name: str) -> Role | None:
+    """The role that a thread's name tells, None where it tells nothing."""
     lowered = name.lower()
     for marks, role in _BY_NAME:
         if any(mark in lowered for mark in marks):
             return role
+    return None
+
+
+def role_of_frames(frames: Iterable[Frame]) -> Role:
+    """The role that a stack tells; OTHER where it tells nothing."""
     stack = tuple(frames)
     functions = [frame.func for frame in stack]
     for marks, role in _BY_FRAME:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.stacks.native_merge import NativeContext, library_path, native_scanner
 from tests.native.merge_library import NATIVE, SOURCES, build
 from tests.unit.dump_strategies import damaged, dumps, plain
+from tests.unit.xpu_messages import Stacktrace
 
 pytestmark = pytest.mark.native
 
@@ -84,6 +86,53 @@ def test_random_dumps_gather_alike(library: Path, found: list[RankDump]) -> None
     _, python = python_gathering(files)
     assert statuses == [0] * len(files)
     assert content(native) == content(python)
+
+
+def without_own_fields(data: bytes) -> bytes:
+    """What the original tool would have written: no roles among others."""
+    message = Stacktrace.FromString(data)
+    message.DiscardUnknownFields()
+    return bytes(message.SerializeToString())
+
+
+@st.composite
+def partly_foreign(draw: st.DrawFn) -> bytes:
+    """A file whose native or Python threads, or all, have no roles."""
+    names = st.sampled_from(
+        ["", "python", "pt_autograd_0", "gloo_loop", "gomp_thread_start", "ncclProxyService"]
+    )
+    dump = draw(dumps(names, rich=False, world_size=4))
+    native, python = encode(replace(dump, python=())), encode(replace(dump, native=()))
+    stripped = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+    # Messages one behind the other are one message, in which repeated fields add up.
+    return b"".join(
+        without_own_fields(part) if foreign else part
+        for part, foreign in zip((native, python), stripped, strict=True)
+    )
+
+
+@SHARED
+@given(st.lists(partly_foreign(), min_size=1, max_size=4))
+def test_roles_are_inferred_alike(library: Path, files: list[bytes]) -> None:
+    statuses, native = native_gathering(library, files)
+    _, python = python_gathering(files)
+    assert statuses == [0] * len(files)
+    assert content(native) == content(python)
+
+
+def test_one_stack_under_names_of_two_roles(library: Path) -> None:
+    frames = (Frame("clone3", "libc"),)
+    threads = tuple(
+        ThreadStack(i, name, frames) for i, name in enumerate(("pt_autograd_0", "gloo", "x"), 2)
+    )
+    files = [without_own_fields(encode(RankDump(rank, 4, 9, "S", threads))) for rank in (1, 2)]
+    _, native = native_gathering(library, files)
+    assert content(native) == content(python_gathering(files)[1])
+    assert [role for _, _, role, _ in native.threads()] == [
+        Role.AUTOGRAD,
+        Role.COMMUNICATION,
+        Role.OTHER,
+    ]
 
 
 @SHARED

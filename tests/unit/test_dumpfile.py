@@ -78,7 +78,14 @@ def test_a_file_of_the_original_tool() -> None:
     assert (dump.rank, dump.world_size, dump.pid) == (2, 8, 41_194)
     assert dump.process_state == "S (sleeping)"
     assert (dump.job_id, dump.host, dump.captured_unix_ns) == ("", "", 0)
-    assert [thread.role for thread in dump.native].count(Role.MAIN) == 1
+    # No role is in such a file: the pid tells the main thread, names and stacks tell the others.
+    assert {thread.name: thread.role for thread in dump.native} == {
+        "pt_main_thread": Role.MAIN,
+        "pt_nccl_watchdg": Role.WATCHDOG,
+        "nccl_proxy_svc": Role.COMMUNICATION,
+        "pt_autograd_0": Role.AUTOGRAD,
+        "pt_autograd_1": Role.AUTOGRAD,
+    }
     assert dump.native[0].frames[0].func == "do_futex_wait.constprop.0@@GLIBC_2.34"
     assert dump.python[0].frames[-1] == Frame("<module>", "pretrain_gpt.py:221")
 
@@ -90,6 +97,17 @@ def test_equal_stacks_are_equal_bytes_whatever_the_thread_ids() -> None:
         return whole[whole.index(b"python") :]
 
     assert tail(5) == tail(3_000_000)
+
+
+def test_a_role_that_the_file_says_is_not_guessed_again() -> None:
+    said = ThreadStack(7, "pt_autograd_0", (Frame("ncclProxyService", "x"),), Role.OTHER)
+    whole = encode(RankDump(1, 2, 3, "S", native=(said,)))
+    assert decode(whole).native[0].role is Role.OTHER
+    message = Stacktrace.FromString(whole)
+    message.DiscardUnknownFields()
+    assert decode(message.SerializeToString()).native[0].role is Role.AUTOGRAD
+    message.stacktrace[0].thread_name = "python"
+    assert decode(message.SerializeToString()).native[0].role is Role.COMMUNICATION
 
 
 def test_only_frames_that_share_an_evaluation_take_room() -> None:

@@ -51,6 +51,13 @@ def test_the_lines_of_the_original_viewer(name: str) -> None:
     assert sorted(lines(tree)) == sorted((GOLD / name).read_text().splitlines())
 
 
+def test_threads_of_the_original_tool_are_told_apart() -> None:
+    roots = {r.source: r for r in merge_folder(GOLD).mixed.roots if r.func == "Role"}
+    assert set(roots) == {"autograd", "communication", "main", "other", "watchdog"}
+    assert roots["autograd"].names == ("pt_autograd_0", "pt_autograd_1")
+    assert roots["communication"].names == ("nccl_proxy_svc",)
+
+
 def test_the_dumps_in_memory_merge_as_the_folder_does() -> None:
     in_memory = [read_dump(path) for path in GOLD.glob("*.stacktrace")]
     assert merge_dumps(reversed(in_memory), 8) == merge_folder(GOLD)
