@@ -68,7 +68,12 @@ class Tally:
 
 def _bare(frames: Frames) -> Frames:
     # Build ids and offsets serve symbolising; two hosts with equal names merge without them.
-    return tuple(Frame(frame.func, frame.source, entry=frame.entry) for frame in frames)
+    return tuple(
+        Frame(frame.func, frame.source, entry=frame.entry)
+        if frame.build_id or frame.offset or frame.module
+        else frame
+        for frame in frames
+    )
 
 
 class Gathered:
