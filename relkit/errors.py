@@ -75,3 +75,30 @@ class MissingExtra(RelkitError):
     """An optional package that this command needs is not installed."""
 
     next_step = "Install it: pip install 'relkit[torch]' (or your site's own torch build)."
+
+
+class BadBundle(RelkitError):
+    """A saved check is truncated, hostile, or not one at all."""
+
+    next_step = "Name a folder that `relkit netcheck -o FOLDER` wrote."
+
+
+class BadInputFile(RelkitError):
+    """A file that the user named cannot be read, or is not what it should be."""
+
+    next_step = "Correct the file, or name another one."
+
+
+class NoLinkHardware(RelkitError):
+    """This host has no links that relkit can measure, or no tool to measure them with.
+
+    Args:
+        message: what is missing, in a few words.
+        looked_for: every file and program that was looked for and not found.
+    """
+
+    next_step = "Run it on a host with such hardware, or name the tool with --tool."
+
+    def __init__(self, message: str, *, looked_for: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.looked_for = looked_for
