@@ -16,6 +16,10 @@ from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
 # name -> (module:attribute, help line). The help lines live here so that `relkit --help`
 # imports no command at all; a test holds them against each command's own first line.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "agent": (
+        "relkit.commands.agent:agent",
+        "Serve one node of a fleet over stdin and stdout (started by other commands).",
+    ),
     "demo": (
         "relkit.commands.demo:demo",
         "Watch a real job hang, and relkit name the rank at fault.",

@@ -102,3 +102,9 @@ class NoLinkHardware(RelkitError):
     def __init__(self, message: str, *, looked_for: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.looked_for = looked_for
+
+
+class ToolMissing(RelkitError):
+    """A program that this command needs is not installed on this host."""
+
+    next_step = "Install it, or choose another way."

@@ -1,0 +1,75 @@
+"""The one shape in which relkit reaches many nodes, whatever carries the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from relkit.hosts import NodeSpec
+
+GONE = "gone"
+"""The op of the one message that tells of an agent's end; its "detail" says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of reaching one node.
+
+    Args:
+        node: the name that the user gave it.
+        answered: its agent runs and speaks our protocol. False is "unknown", never "healthy".
+        detail: why not, in words for a person; "" where it answered.
+        hello: the agent's first message, as docs/fleet.md lists it; empty where none came.
+        clock_skew_s: node clock minus ours when the hello was read. The way here takes time, so
+            this is too low by that time: some ten milliseconds, more on a busy controller.
+    """
+
+    node: str
+    answered: bool
+    detail: str = ""
+    hello: Mapping[str, Any] = field(default_factory=dict)
+    clock_skew_s: float = 0.0
+
+
+class Channel(Protocol):
+    """Agents on many nodes: one message to all, tagged messages from each.
+
+    A channel is used once, by one thread: start, then send and receive, then close (always).
+    """
+
+    name: str
+
+    def start(self, nodes: Sequence[NodeSpec], deadline_s: float) -> Mapping[str, Answer]:
+        """Start an agent on every node, and wait for their hellos.
+
+        Args:
+            nodes: whom to reach.
+            deadline_s: the longest that this may take, however many nodes stay silent.
+
+        Returns:
+            One answer a node, by name and in the order given. A dead node is an answer too.
+
+        Raises:
+            ToolMissing: the program that carries this channel is not installed here.
+        """
+        ...
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Broadcast one message; an agent acts when "to" is absent or has its name.
+
+        A node whose pipe stays full becomes "gone"; the others are not held up by it for long.
+        """
+        ...
+
+    def receive(self, timeout_s: float) -> tuple[str, dict[str, Any]] | None:
+        """The next message of any agent, as (node, message); None when the time is up.
+
+        An agent that ends, or sends what is no message, gives {"op": "gone", "detail": why}
+        once, after all that it said before.
+        """
+        ...
+
+    def close(self, deadline_s: float) -> None:
+        """End all agents: end of file first, signals for those that stay. Safe to call twice."""
+        ...

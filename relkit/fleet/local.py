@@ -1,0 +1,34 @@
+"""Agents on this machine: for trying things out, and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relkit.fleet.remote_command import local_words
+from relkit.fleet.words import how_it_ended
+from relkit.hosts import NodeSpec
+
+
+class LocalCarrier:
+    """One child a node.
+
+    Args:
+        relkit: the command, "" for the running one.
+    """
+
+    name = "local"
+
+    def __init__(self, relkit: str = "") -> None:
+        self._words = local_words(relkit)
+
+    def prepare(self, nodes: Sequence[NodeSpec], deadline_s: float) -> Mapping[str, str]:
+        """Nothing to look at."""
+        return {}
+
+    def argv(self, node: NodeSpec) -> Sequence[str]:
+        """The agent itself."""
+        return [*self._words, "agent", f"--name={node.name}"]
+
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> str:
+        """Its exit code, and what it said last."""
+        return f"its agent {how_it_ended(code, complaint)}"

@@ -1,0 +1,132 @@
+"""Who is expected, who has said hello, who is gone: the bookkeeping that all channels share."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from relkit import __version__
+from relkit.fleet.channel import GONE, Answer
+from relkit.fleet.wire import PROTOCOL, BadLine, Joiner, decode, printable
+
+# What login shells print before the agent runs: tolerated, kept for the explanation, bounded.
+_MOST_NOISE = 100
+
+
+class Roster:
+    """Nodes by name, and the messages that wait to be received.
+
+    Args:
+        names: the nodes of this channel.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._answers: dict[str, Answer] = {}
+        self._gone: set[str] = set()
+        self._inbox: deque[tuple[str, dict[str, Any]]] = deque()
+        self._noise: dict[str, list[str]] = {}
+        self._joiner = Joiner()
+
+    @property
+    def silent(self) -> list[str]:
+        """Nodes that have neither answered nor failed."""
+        return [name for name in self._names if name not in self._answers]
+
+    @property
+    def live(self) -> list[str]:
+        """Nodes whose agent answered and has not ended."""
+        return [n for n, a in self._answers.items() if a.answered and n not in self._gone]
+
+    @property
+    def ended(self) -> set[str]:
+        """Nodes whose agent is gone, or never came up."""
+        return self._gone
+
+    def answers(self) -> dict[str, Answer]:
+        """One a node, in the order given; what is still silent is left out."""
+        return {name: self._answers[name] for name in self._names if name in self._answers}
+
+    def take(self) -> tuple[str, dict[str, Any]] | None:
+        """The oldest message that was not received yet."""
+        return self._inbox.popleft() if self._inbox else None
+
+    def hear(self, line: bytes, sender: str = "") -> str:
+        """Sort one line in.
+
+        Args:
+            line: as it came.
+            sender: the node that this stream belongs to; "" where many share one stream.
+
+        Returns:
+            The name of the node that spoke; "" where the line is noise or nobody's.
+
+        Raises:
+            BadLine: from an agent that has said hello (or under a name that is not its own):
+                it can't be trusted any more.
+        """
+        early = sender in self._names and sender not in self._answers
+        if early and not line.lstrip().startswith(b"{"):
+            self._keep_noise(sender, line)
+            return ""
+        message = decode(line)
+        node = message.get("node")
+        if not isinstance(node, str) or node not in self._names or node in self._gone:
+            if sender:
+                raise BadLine(f"a message tagged as {printable(str(node).encode())!r}")
+            return ""
+        if sender and node != sender:
+            raise BadLine(f"a message tagged as another node's: {printable(node.encode())!r}")
+        whole = self._joiner.feed(message)
+        if whole is not None:
+            self._sort_in(node, whole)
+        return node
+
+    def fail(self, node: str, why: str) -> None:
+        """This node did not come up, or is gone; only the first reason counts."""
+        if node not in self._answers:
+            noise = self._noise.get(node)
+            said = f" (it printed: {noise[-1]})" if noise else ""
+            self._answers[node] = Answer(node, False, why + said)
+            self._gone.add(node)
+        elif node not in self._gone:
+            self._gone.add(node)
+            self._inbox.append((node, {"node": node, "op": GONE, "detail": why}))
+
+    def _sort_in(self, node: str, message: dict[str, Any]) -> None:
+        if message.get("node") != node or not isinstance(message.get("op"), str):
+            raise BadLine("a message without op or under another name")
+        if node in self._answers:
+            # Nobody but the roster says who is gone, and hello is said once.
+            if message["op"] in (GONE, "hello"):
+                raise BadLine(f"an unexpected {message['op']!r}")
+            self._inbox.append((node, message))
+            return
+        if message["op"] != "hello":
+            raise BadLine(f"{printable(str(message['op']).encode())!r} before hello")
+        self._answers[node] = _judge(node, message)
+        if not self._answers[node].answered:
+            self._gone.add(node)
+
+    def _keep_noise(self, sender: str, line: bytes) -> None:
+        noise = self._noise.setdefault(sender, [])
+        if line.strip():
+            noise.append(printable(line))
+        if len(noise) > _MOST_NOISE:
+            raise BadLine(f"{_MOST_NOISE} lines that are no message, such as {noise[-1]!r}")
+
+
+def _judge(node: str, hello: dict[str, Any]) -> Answer:
+    """Whether we can talk with this agent."""
+    protocol, unix_s = hello.get("protocol"), hello.get("unix_s")
+    if protocol != PROTOCOL:
+        theirs = printable(str(hello.get("version")).encode())
+        detail = (
+            f"relkit {theirs} there speaks protocol {printable(str(protocol).encode())}, relkit "
+            f"{__version__} here speaks {PROTOCOL}: install the same version on both"
+        )
+        return Answer(node, False, detail, hello)
+    skew_s = unix_s - time.time() if isinstance(unix_s, (int, float)) else 0.0
+    return Answer(node, True, "", hello, round(skew_s, 3))

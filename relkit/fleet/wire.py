@@ -1,0 +1,98 @@
+"""The lines between controller and agents: JSON, one object a line, bounded, in parts if long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+PROTOCOL = 1
+MAX_LINE_BYTES = 1 << 20
+# A part holds JSON inside JSON: quotes and backslashes double, the envelope adds its own.
+_ENVELOPE_BYTES = 160
+
+
+class BadLine(ValueError):
+    """A line that is no message; the text says why, with control characters made visible."""
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """One line for a message.
+
+    Raises:
+        BadLine: it is longer than MAX_LINE_BYTES.
+    """
+    line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    if len(line) > MAX_LINE_BYTES:
+        raise BadLine(f"a message of {len(line)} bytes; at most {MAX_LINE_BYTES} may be sent")
+    return line
+
+
+def in_parts(line: bytes, node: str, limit_bytes: int) -> Iterator[bytes]:
+    """The line itself, or pieces of it with the node's tag on each.
+
+    A carrier that merges the output of many tasks keeps short lines whole only (Slurm: 1024
+    bytes), so that a long one arrives with others in its midst.
+
+    Args:
+        line: one encoded message.
+        node: the sender's name.
+        limit_bytes: longest line that the carrier keeps whole; 0 for any length.
+    """
+    if not limit_bytes or len(line) <= limit_bytes:
+        yield line
+        return
+    step = max(1, (limit_bytes - _ENVELOPE_BYTES - len(node)) // 2)
+    text = line.decode().rstrip("\n")
+    for start in range(0, len(text), step):
+        last = start + step >= len(text)
+        yield encode({"node": node, "part": text[start : start + step], "last": last})
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The message in one line.
+
+    Raises:
+        BadLine: not JSON, or no object.
+    """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"a line that is not JSON: {printable(line)}") from error
+    if not isinstance(message, dict):
+        raise BadLine(f"a line that is no JSON object: {printable(line)}")
+    return message
+
+
+def printable(raw: bytes, limit: int = 100) -> str:
+    """Bytes from elsewhere as one short line that is safe to show in a terminal."""
+    text = raw[: limit + 1].decode("utf-8", "replace").strip()
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:limit])
+    return f"{shown!s}..." if len(raw) > limit else shown
+
+
+class Joiner:
+    """Puts the parts of long messages together again; holds one message a node, bounded."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[str]] = {}
+
+    def feed(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """The message itself, or the whole one when its last part came; None in between.
+
+        Raises:
+            BadLine: the parts are not text, are too long, or give no message.
+        """
+        if "part" not in message:
+            return message
+        node, part = str(message.get("node")), message["part"]
+        if not isinstance(part, str):
+            raise BadLine("a part that is no text")
+        parts = self._parts.setdefault(node, [])
+        parts.append(part)
+        if sum(map(len, parts)) > MAX_LINE_BYTES:
+            raise BadLine(f"a message of more than {MAX_LINE_BYTES} bytes in parts")
+        if not message.get("last"):
+            return None
+        del self._parts[node]
+        return decode("".join(parts).encode())

@@ -1,0 +1,31 @@
+"""How an ended process is told of."""
+
+from __future__ import annotations
+
+import signal
+
+from relkit.fleet.wire import printable
+
+
+def how_it_ended(code: int, complaint: str) -> str:
+    """Exit code or signal, and the last line of stderr.
+
+    Args:
+        code: -n for signal n.
+        complaint: stderr, or its tail.
+    """
+    if code < 0:
+        try:
+            ended = f"was ended by {signal.Signals(-code).name}"
+        except ValueError:
+            ended = f"was ended by signal {-code}"
+    else:
+        ended = f"ended with exit code {code}"
+    last = last_line(complaint)
+    return f"{ended}: {last}" if last else ended
+
+
+def last_line(complaint: str) -> str:
+    """The last line that says something, safe to show."""
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    return printable(lines[-1].encode(), 200) if lines else ""

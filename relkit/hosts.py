@@ -1,0 +1,257 @@
+"""Which nodes: node sets, host files, exclusions, and folded names for people."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relkit.errors import UsageProblem
+
+MAX_NODES = 100_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_PIECE = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>[^@:]+)(?::(?P<port>\d{1,5}))?")
+_SET = re.compile(r"(?:[A-Za-z0-9._-]|\[[0-9,/-]+\])+")
+_GROUP = re.compile(r"@[A-Za-z0-9_*][A-Za-z0-9._:*-]*")
+_COMMA = re.compile(r",(?![^\[]*\])")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One node, as the user named it.
+
+    Args:
+        name: what reports call it.
+        address: where to reach it, if not under its name.
+        user, port: for ssh; "" and 0 leave them to ssh's own configuration.
+        slots: processes that it takes, 0 where not said.
+    """
+
+    name: str
+    address: str = ""
+    user: str = ""
+    port: int = 0
+    slots: int = 0
+
+    @property
+    def target(self) -> str:
+        """The host to connect to."""
+        return self.address or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class NodeList:
+    """Nodes without duplicates, in the order given, and what was odd about the input."""
+
+    nodes: tuple[NodeSpec, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def parse_nodes(text_or_path: str, *, exclude: str = "") -> tuple[NodeSpec, ...]:
+    """The nodes that read_nodes finds, without its warnings."""
+    return read_nodes(text_or_path, exclude=exclude).nodes
+
+
+def read_nodes(text_or_path: str, *, exclude: str = "") -> NodeList:
+    """Nodes from a file, a node set, a group, or stdin.
+
+    Args:
+        text_or_path: a file (one node or node set a line, `#` comments, `slots=`, `address=`,
+            `user=`, `port=`), a node set ("node[001-128]", "root@a:2222,b"), "@group", or "-".
+        exclude: the same, for nodes to leave out; "" for none.
+
+    Raises:
+        UsageProblem: a name that is none, an empty list, a file that cannot be read.
+    """
+    found, warnings = _merged(_specs(text_or_path))
+    if exclude:
+        out = {spec.name for spec in _specs(exclude)}
+        known = {name for spec in found for name in (spec.name, spec.target)}
+        if out - known:
+            warnings.append(f"excluded, but not in the list: {fold(out - known)}")
+        found = [spec for spec in found if not out & {spec.name, spec.target}]
+    if not found:
+        raise UsageProblem("no node is left", next_step="Name nodes with --nodes.")
+    return NodeList(tuple(found), tuple(warnings))
+
+
+def default_nodes(environ: Mapping[str, str] | None = None) -> NodeList:
+    """The nodes of the Slurm job that this runs in.
+
+    Raises:
+        UsageProblem: this runs in no job.
+    """
+    text = (os.environ if environ is None else environ).get("SLURM_JOB_NODELIST", "")
+    if not text:
+        raise UsageProblem(
+            "no nodes are named, and this is no Slurm job",
+            next_step="Name them: --nodes hosts.txt, --nodes 'node[001-128]', or --nodes @group.",
+        )
+    found, warnings = _merged(_line(text, "SLURM_JOB_NODELIST"))
+    return NodeList(tuple(found), tuple(warnings))
+
+
+def fold(names: Iterable[str]) -> str:
+    """Names in the short form for people: node[1-4,7]; what is no node name is listed as it is."""
+    from ClusterShell.NodeSet import NodeSet
+
+    plain: list[str] = []
+    odd: list[str] = []
+    for name in names:
+        (plain if _NAME.fullmatch(name) and ":" not in name else odd).append(name)
+    folded = str(NodeSet.fromlist(plain)) if plain else ""
+    return ",".join(part for part in (folded, *sorted(set(odd))) if part)
+
+
+def _specs(text: str) -> list[NodeSpec]:
+    if text == "-":
+        return _lines(sys.stdin.read(), "stdin")
+    path = Path(text)
+    if path.is_file():
+        try:
+            return _lines(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageProblem(f"cannot read the nodes in {path}: {error}") from error
+    if "/" in text and "[" not in text:
+        raise UsageProblem(f"there is no file {text!r} with nodes")
+    return _line(text, "the node set")
+
+
+def _lines(text: str, source: str) -> list[NodeSpec]:
+    found: list[NodeSpec] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.split("#", 1)[0].strip()
+        if stripped:
+            found += _line(stripped, f"{source}, line {number}")
+        if len(found) > MAX_NODES:
+            raise UsageProblem(f"{source}: more than {MAX_NODES} nodes")
+    return found
+
+
+def _line(line: str, source: str) -> list[NodeSpec]:
+    """One line: names (by commas or blanks), then key=value words that hold for all of them."""
+    names: list[str] = []
+    keys: dict[str, str] = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if equals:
+            keys[key] = value
+        elif keys:
+            raise UsageProblem(f"{source}: {word!r} stands after {next(iter(keys))}=")
+        else:
+            names += [piece for piece in _COMMA.split(word) if piece]
+    found = [spec for piece in names for spec in _piece(piece, source)]
+    for key, value in keys.items():
+        found = _with(found, key, value, source)
+    return found
+
+
+def _piece(piece: str, source: str) -> list[NodeSpec]:
+    """All nodes of one name, node set, group or address."""
+    bare = piece[1:-1] if piece.startswith("[") and piece.endswith("]") else piece
+    try:
+        return [NodeSpec(str(ipaddress.ip_address(bare)))]
+    except ValueError:
+        pass
+    if piece.startswith("@"):
+        if not _GROUP.fullmatch(piece):
+            raise _refused(piece, source)
+        return [NodeSpec(name) for name in _expanded(piece, source)]
+    bracketed = re.fullmatch(
+        r"(?:([^@]*)@)?\[([0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\](?::(\d{1,5}))?", piece
+    )
+    if bracketed:
+        user, host, port = bracketed.groups()
+        names = [spec.name for spec in _piece(host, source)]
+    else:
+        match = _PIECE.fullmatch(piece)
+        if match is None or not _SET.fullmatch(match["host"]):
+            raise _refused(piece, source)
+        user, port = match["user"], match["port"]
+        names = _expanded(match["host"], source)
+    if user is not None and not _USER.fullmatch(user):
+        raise _refused(piece, source)
+    spec = NodeSpec("", user=user or "", port=_port(port, source) if port else 0)
+    return [replace(spec, name=name) for name in names]
+
+
+def _expanded(text: str, source: str) -> list[str]:
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeUtils import GroupResolverError
+
+    size = 1
+    for inside in re.findall(r"\[([^\]]*)\]", text):
+        size *= sum(_span(item) for item in inside.split(","))
+    if size > MAX_NODES:
+        raise UsageProblem(f"{source}: {text!r} are {size} nodes; at most {MAX_NODES} are taken")
+    try:
+        names = list(NodeSet(text))
+    except (NodeSetException, GroupResolverError) as error:
+        raise UsageProblem(f"{source}: {text!r} is no node set: {error}") from error
+    if not names:
+        raise UsageProblem(f"{source}: {text!r} has no nodes")
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise _refused(name, source)
+    return names
+
+
+def _span(item: str) -> int:
+    low, dash, high = item.split("/")[0].partition("-")
+    if not dash or not low.isdigit() or not high.isdigit():
+        return 1
+    return max(1, int(high) - int(low) + 1)
+
+
+def _with(found: list[NodeSpec], key: str, value: str, source: str) -> list[NodeSpec]:
+    if key in ("slots", "max_slots", "max-slots"):
+        if not value.isdigit():
+            raise UsageProblem(f"{source}: {key}={value!r} is no number")
+        return [replace(spec, slots=int(value)) for spec in found] if key == "slots" else found
+    if key == "port":
+        return [replace(spec, port=_port(value, source)) for spec in found]
+    if key == "user" and _USER.fullmatch(value):
+        return [replace(spec, user=value) for spec in found]
+    if key == "address" and len(found) == 1:
+        (there,) = _piece(value, source)[:1]
+        return [replace(found[0], address=there.name)]
+    raise UsageProblem(
+        f"{source}: {key}={value!r} is not understood",
+        next_step="slots=, user=, port= hold for a whole line, address= for a single node.",
+    )
+
+
+def _port(text: str, source: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 1 << 16:
+        raise UsageProblem(f"{source}: {text!r} is no port")
+    return int(text)
+
+
+def _refused(name: str, source: str) -> UsageProblem:
+    return UsageProblem(
+        f"{source}: {name!r} is no node name",
+        next_step="Names have letters, digits, dots, dashes, and do not start with a dash.",
+    )
+
+
+def _merged(found: list[NodeSpec]) -> tuple[list[NodeSpec], list[str]]:
+    """Each node once; one host behind several ports is several nodes, named with the port."""
+    ports: dict[str, set[int]] = {}
+    for spec in found:
+        ports.setdefault(spec.name, set()).add(spec.port)
+    unique: dict[str, NodeSpec] = {}
+    twice: list[str] = []
+    for spec in found:
+        if len(ports[spec.name]) > 1:
+            spec = replace(spec, name=f"{spec.name}:{spec.port or 22}", address=spec.target)
+        if spec.name in unique:
+            twice.append(spec.name)
+        else:
+            unique[spec.name] = spec
+    warnings = [f"named more than once, taken once: {fold(dict.fromkeys(twice))}"] if twice else []
+    return list(unique.values()), warnings
