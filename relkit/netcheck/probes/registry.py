@@ -1,0 +1,20 @@
+"""The probes by the names that users give them."""
+
+from __future__ import annotations
+
+from relkit.errors import UsageProblem
+from relkit.netcheck.probes.base import Probe
+from relkit.netcheck.probes.tcp import TcpProbe
+
+PROBES = ("tcp",)
+
+
+def open_probe(name: str) -> Probe:
+    """The probe of this name.
+
+    Raises:
+        UsageProblem: there is none.
+    """
+    if name == "tcp":
+        return TcpProbe()
+    raise UsageProblem(f"no probe {name!r}", next_step=f"Choose one of {', '.join(PROBES)}.")

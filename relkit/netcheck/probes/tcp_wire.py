@@ -1,0 +1,117 @@
+"""The control connection of the tcp probe: short JSON lines, and the ping-pong."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+PING_BYTES = 64
+_MAX_LINE_BYTES = 1 << 16
+_MAX_PINGS = 2000
+_WARM_UP_PINGS = 10
+_MORE, _LAST = b"\0", b"\1"
+
+
+class Control:
+    """Lines to and from the other end, each within the probe's deadline.
+
+    Args:
+        connection: proven and blocking; owned from here on.
+        until_s: time.monotonic() at which the whole probe ends.
+    """
+
+    def __init__(self, connection: socket.socket, until_s: float) -> None:
+        self._connection = connection
+        self._until_s = until_s
+        self._rest = bytearray()
+
+    @property
+    def left_s(self) -> float:
+        """Time until the deadline; never negative."""
+        return max(self._until_s - time.monotonic(), 0.0)
+
+    def say(self, **message: object) -> None:
+        """Send one line. Raises OSError."""
+        self._bound()
+        self._connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> dict[str, Any]:
+        """The next line; {} where the other end has closed.
+
+        Raises:
+            OSError: no line within the deadline, or the connection broke.
+            ValueError: not a JSON object, or too long.
+        """
+        while b"\n" not in self._rest:
+            self._bound()
+            part = self._connection.recv(4096)
+            if not part:
+                if self._rest:
+                    raise ConnectionResetError("closed in the middle of a line")
+                return {}
+            self._rest += part
+            if len(self._rest) > _MAX_LINE_BYTES:
+                raise ValueError("the other end sent a line without end")
+        line, _, rest = bytes(self._rest).partition(b"\n")
+        self._rest = bytearray(rest)
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("the other end sent a line that is no JSON object")
+        return message
+
+    def ping(self, time_s: float) -> list[float]:
+        """Round trips of 64 bytes for this long, at least one: seconds each, in order."""
+        self._bound()
+        trips: list[float] = []
+        connection, buffer = self._connection, memoryview(bytearray(PING_BYTES))
+        end_s = time.monotonic() + min(time_s, self.left_s)
+        last = False
+        while not last:
+            last = len(trips) >= _MAX_PINGS or (bool(trips) and time.monotonic() >= end_s)
+            buffer[:1] = _LAST if last else _MORE
+            start = time.perf_counter()
+            connection.sendall(buffer)
+            _fill(connection, buffer)
+            trips.append(time.perf_counter() - start)
+        return trips[_WARM_UP_PINGS:] if len(trips) > 2 * _WARM_UP_PINGS else trips
+
+    def pong(self) -> None:
+        """Send back whatever `ping` sends, until its last."""
+        self._bound()
+        buffer = memoryview(bytearray(PING_BYTES))
+        while True:
+            _fill(self._connection, buffer)
+            self._connection.sendall(buffer)
+            if buffer[:1] == _LAST:
+                return
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _bound(self) -> None:
+        """Have the kernel end any call at the deadline; a Python timeout would poll each time."""
+        left_s = max(self.left_s, 0.001)
+        limit = struct.pack("@ll", int(left_s), int(left_s % 1 * 1e6))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._connection.setsockopt(socket.SOL_SOCKET, option, limit)
+
+
+def _fill(connection: socket.socket, buffer: memoryview) -> None:
+    got = 0
+    while got < len(buffer):
+        part = connection.recv_into(buffer[got:])
+        if not part:
+            raise ConnectionResetError("closed in the middle of the ping-pong")
+        got += part
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which `share` (0..1) of the ordered values lie; 0 for none."""
+    if not ordered:
+        return 0.0
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
