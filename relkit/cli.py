@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.launch:launch",
         "Run a training job like torchrun, with hang detection and a verdict.",
     ),
+    "linkcheck": (
+        "relkit.commands.linkcheck:linkcheck",
+        "Check the links between this host's GPUs and their switch boxes.",
+    ),
     "run": (
         "relkit.commands.run:run",
         "Put any other launcher's command under the same hook and monitor.",

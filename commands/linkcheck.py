@@ -1,0 +1,135 @@
+"""relkit linkcheck: the links between the GPUs of one host."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import click
+
+from relkit.commands._options import finish, report_options
+from relkit.errors import UsageProblem
+
+
+@click.command()
+@click.option(
+    "--box-pairs",
+    "--box_pairs",
+    "box_pairs",
+    multiple=True,
+    metavar="PAIRS",
+    help='Sockets to pair, as "A:B C:D". Default: "0:1 2:4 3:5 6:7" (NVIDIA: neighbouring GPUs).',
+)
+@click.option(
+    "--min-bandwidth",
+    "--min_bandwidth",
+    "min_bandwidth",
+    type=click.FloatRange(min=0),
+    default=10000,
+    show_default=True,
+    help="A link is good when both directions are above this, in MB/s.",
+)
+@click.option(
+    "--min-channels",
+    "--min_channels",
+    "min_channels",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="The host fails when fewer links than this are good.",
+)
+@click.option(
+    "--provider",
+    type=click.Choice(("auto", "metax", "nvidia", "replay")),
+    default="auto",
+    show_default=True,
+    help="Whose hardware to measure.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Judge again what an earlier --json report measured.",
+)
+@click.option(
+    "--tool",
+    default="",
+    metavar="PATH",
+    envvar=["RELKIT_LINKCHECK_TOOL", "SWITCHBOX_CHECK_TOOL_PATH"],
+    help="The vendor's tool. Default: /opt/mxmap/bin/mxom-client, or nvbandwidth on PATH.",
+)
+@click.option(
+    "--layout",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("/sys/class/mxcd/mxcd/layout"),
+    show_default=True,
+    help="Where the MetaX driver says which GPU is at which socket.",
+)
+@click.option("--concurrent", is_flag=True, help="Measure all links at one time.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Limit of one measurement. Default: 10 (NVIDIA: 60).",
+)
+@click.argument("more_pairs", nargs=-1, metavar="[PAIR]...")
+@report_options
+def linkcheck(
+    box_pairs: tuple[str, ...],
+    min_bandwidth: float,
+    min_channels: int,
+    provider: str,
+    replay: Path | None,
+    tool: str,
+    layout: Path,
+    concurrent: bool,
+    timeout_s: float | None,
+    more_pairs: tuple[str, ...],
+    fmt: str | None,
+    output: Path | None,
+    force: bool,
+) -> int:
+    """Check the links between this host's GPUs and their switch boxes.
+
+    Measures each pair of sockets both ways, one at a time. Where a pair is bad, a second pairing
+    with proven sockets tells which end is at fault, or the box between. Exit 3 without such
+    hardware.
+
+    \b
+    Examples:
+      relkit linkcheck
+      relkit linkcheck --box-pairs "0:1 2:4 3:5 6:7" --min-bandwidth 10000 --min-channels 2
+      relkit linkcheck --json -o links.json
+      relkit linkcheck --replay links.json --min-bandwidth 20000
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from relkit.linkcheck.pairs import parse_pairs
+    from relkit.linkcheck.run import linkcheck as check
+
+    limit_s = timeout_s or 0.0
+    if not (math.isfinite(min_bandwidth) and math.isfinite(limit_s)):
+        raise UsageProblem("--min-bandwidth and --timeout must be finite numbers")
+    texts = (*box_pairs, *more_pairs)
+    pairs = parse_pairs(texts) if texts else ()
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("looking for links", total=None)
+        report = check(
+            pairs,
+            min_bandwidth_mb_s=min_bandwidth,
+            min_channels=min_channels,
+            kind=provider,
+            tool=tool,
+            layout=layout,
+            replay=replay,
+            is_concurrent=concurrent,
+            timeout_s=limit_s,
+            progress=lambda done, total, what: bar.update(
+                task, completed=done, total=total, description=what
+            ),
+            argv=tuple(sys.argv),
+        )
+    return finish(report, fmt, output, force)

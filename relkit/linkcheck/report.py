@@ -1,0 +1,237 @@
+"""Verdict on the links of a host -> Report."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from relkit.errors import NoLinkHardware
+from relkit.findings import Evidence, Finding, Report, Status
+from relkit.linkcheck.lane_findings import lane_findings
+from relkit.linkcheck.model import (
+    Blame,
+    Checked,
+    Failure,
+    Inventory,
+    LinkState,
+    LinkVerdict,
+    Measurement,
+    NodeVerdict,
+    Place,
+    Way,
+)
+
+_LINK_IDS = {
+    LinkState.SLOW: "RK-LNK-003",
+    LinkState.LOST: "RK-LNK-004",
+    LinkState.UNKNOWN: "RK-LNK-005",
+}
+_BLAME_IDS = {Place.SOCKET: "RK-LNK-006", Place.BOX: "RK-LNK-007", Place.OPEN: "RK-LNK-008"}
+_BLAME_ADVICE = {
+    Place.SOCKET: "Swap this socket's optical module and cable; if the fault stays, the GPU.",
+    Place.BOX: "Have the switch box looked at: both GPUs and their cables are good.",
+    Place.OPEN: "Swap the two sockets' cables and run linkcheck again: see which one it follows.",
+}
+
+
+def link_report(
+    checked: Checked,
+    verdict: NodeVerdict,
+    *,
+    min_bandwidth_mb_s: float,
+    argv: Sequence[str] = (),
+    started: float | None = None,
+    duration_s: float = 0.0,
+) -> Report:
+    """The report of one host: the verdict on the host first, then link by link.
+
+    Args:
+        checked: what was measured; verdict: what judge() made of it.
+        min_bandwidth_mb_s: the bound that was used, MB/s.
+        argv: the command line; started: Unix time, s; duration_s: how long it took.
+    """
+    host = socket.gethostname()
+    findings = [_host(checked, verdict, min_bandwidth_mb_s, host)]
+    # A bad link of a host that passes is a warning; where it fails, the link is part of why.
+    bad = Status.FAIL if verdict.status is Status.FAIL else Status.WARN
+    for link in verdict.links:
+        if link.state is not LinkState.GOOD:
+            findings.append(_link(link, bad, min_bandwidth_mb_s, checked, host))
+            findings += [
+                _blame(blame, bad, checked, min_bandwidth_mb_s, host)
+                for blame in verdict.blames
+                if blame.pair == link.pair
+            ]
+    findings += lane_findings(checked.counters, host)
+    findings += [Finding("RK-LNK-009", Status.WARN, note, nodes=host) for note in _odd(checked)]
+    return Report(
+        "linkcheck",
+        tuple(findings),
+        _facts(checked, verdict, min_bandwidth_mb_s),
+        started=time.time() if started is None else started,
+        duration_s=duration_s,
+        argv=tuple(argv),
+    )
+
+
+def unseen_report(
+    error: NoLinkHardware, *, argv: Sequence[str] = (), started: float | None = None
+) -> Report:
+    """The report of a host where nothing could be measured: could not tell, and why."""
+    host = socket.gethostname()
+    finding = Finding(
+        "RK-LNK-001",
+        Status.UNKNOWN,
+        f"could not tell: {error}",
+        nodes=host,
+        reasons=tuple(f"looked for and did not find: {item}" for item in error.looked_for),
+        advice=error.next_step,
+    )
+    return Report(
+        "linkcheck",
+        (finding,),
+        {
+            "verdict": {"node": Status.UNKNOWN.value, "links": [], "sockets": [], "boxes": []},
+            "provider": "",
+            "looked_for": list(error.looked_for),
+        },
+        started=time.time() if started is None else started,
+        argv=tuple(argv),
+    )
+
+
+def _host(checked: Checked, verdict: NodeVerdict, bound: float, host: str) -> Finding:
+    total = len(verdict.links)
+    title = f"{verdict.good} of {total} links are good, and {verdict.min_channels} must be"
+    advice = ""
+    if verdict.status is Status.FAIL:
+        title = f"only {title}"
+        advice = "Take this host out of the job, and have its links repaired."
+    elif verdict.status is Status.UNKNOWN:
+        title = f"could not tell: {title}, but some gave no figure"
+        advice = "Run the tool by hand, as named below, and see what it prints."
+    elif verdict.good < total:
+        title = f"{title}, so the host passes with a spare link fewer"
+    evidence = tuple(
+        _figure(f"link {link.pair}", m, bound)
+        for link in verdict.links
+        if link.state is LinkState.GOOD
+        for m in (link.there, link.back)
+    )
+    return Finding(
+        "RK-LNK-002", verdict.status, title, nodes=host, evidence=evidence, advice=advice
+    )
+
+
+def _link(link: LinkVerdict, bad: Status, bound: float, checked: Checked, host: str) -> Finding:
+    words = {
+        LinkState.SLOW: "is slow",
+        LinkState.LOST: "is lost",
+        LinkState.UNKNOWN: "could not be measured",
+    }
+    title = f"link {_named(link.pair.sockets, checked.inventory)} {words[link.state]}"
+    reasons = [
+        f"{m.source} -> {m.target}: {m.failure}{f' ({m.detail})' if m.detail else ''}"
+        for m in (link.there, link.back)
+        if m.failure is not Failure.NONE
+    ]
+    slow = [m for m in (link.there, link.back) if m.failure is Failure.NONE]
+    is_one_way = len(slow) == 2 and (slow[0].bandwidth_mb_s > bound) != (
+        slow[1].bandwidth_mb_s > bound
+    )
+    if link.state is LinkState.SLOW and is_one_way:
+        reasons.append("slow one way only; a check of the other direction alone would miss it")
+    return Finding(
+        _LINK_IDS[link.state],
+        bad if link.state.is_bad else Status.WARN,
+        title,
+        nodes=host,
+        reasons=tuple(reasons),
+        evidence=tuple(_figure("bandwidth", m, bound) for m in slow),
+    )
+
+
+def _blame(blame: Blame, status: Status, checked: Checked, bound: float, host: str) -> Finding:
+    names = _named(blame.sockets, checked.inventory)
+    if blame.place is Place.SOCKET:
+        way = "" if blame.way is Way.BOTH else f", {blame.way}"
+        title = f"socket {names} is at fault{way}: its GPU, its cable, or the socket of the box"
+    elif blame.place is Place.BOX:
+        title = f"the box between sockets {names} is at fault"
+    else:
+        title = f"which end of {names} is at fault cannot be told"
+    crosses = [m for m in checked.crosses if {m.source, m.target} & set(blame.sockets)]
+    return Finding(
+        _BLAME_IDS[blame.place],
+        status if blame.place is not Place.OPEN else Status.WARN,
+        title,
+        nodes=host,
+        reasons=blame.reasons,
+        evidence=tuple(_figure("second pairing", m, bound) for m in crosses),
+        advice=_BLAME_ADVICE[blame.place],
+    )
+
+
+def _figure(name: str, m: Measurement, bound: float) -> Evidence:
+    label = f"{name}, {m.source} -> {m.target}"
+    if m.failure is not Failure.NONE:
+        return Evidence(label, m.failure.value, how=m.how)
+    how = f"{m.how}; {m.detail}" if m.detail else m.how
+    return Evidence(label, round(m.bandwidth_mb_s, 2), "MB/s", bound, how)
+
+
+def _named(sockets: Sequence[int], inventory: Inventory) -> str:
+    """`2 (GPU 1) - 4 (GPU 3)`."""
+    gpus = [inventory.gpu_of.get(end) for end in sockets]
+    return " - ".join(
+        f"{end} (no GPU)" if gpu is None else f"{end} (GPU {gpu})"
+        for end, gpu in zip(sockets, gpus, strict=True)
+    )
+
+
+def _odd(checked: Checked) -> list[str]:
+    tested = {end for pair in checked.pairs for end in pair.sockets}
+    unused = [
+        f"socket {end} is claimed by GPUs {', '.join(map(str, gpus))} in the layout"
+        for end, gpus in sorted(checked.inventory.claims.items())
+        if end not in tested
+    ]
+    return [*checked.inventory.notes, *unused]
+
+
+def _facts(checked: Checked, verdict: NodeVerdict, bound: float) -> dict[str, Any]:
+    blames = verdict.blames
+    sockets = {end for b in blames if b.place is Place.SOCKET for end in b.sockets}
+    return {
+        "verdict": {
+            "node": verdict.status.value,
+            "links": [list(v.pair.sockets) for v in verdict.links if v.state.is_bad],
+            "sockets": sorted(sockets),
+            "boxes": [list(b.sockets) for b in blames if b.place is Place.BOX],
+        },
+        "provider": checked.provider,
+        "min_bandwidth_mb_s": bound,
+        "channels": {
+            "good": verdict.good,
+            "total": len(verdict.links),
+            "minimum": verdict.min_channels,
+        },
+        "pairs": [list(pair.sockets) for pair in checked.pairs],
+        "states": {str(link.pair): link.state.value for link in verdict.links},
+        "sockets": {str(end): gpu for end, gpu in sorted(checked.inventory.gpu_of.items())},
+        "claims": {str(end): list(gpus) for end, gpus in checked.inventory.claims.items()},
+        "measurements": [_row(m) for m in (*checked.measurements, *checked.crosses)],
+    }
+
+
+def _row(m: Measurement) -> dict[str, Any]:
+    return {
+        "source": m.source,
+        "target": m.target,
+        "bandwidth_mb_s": m.bandwidth_mb_s,
+        "failure": m.failure.value,
+        "detail": m.detail,
+        "how": m.how,
+    }

@@ -1,0 +1,84 @@
+"""The whole link check of one host: find, measure, judge, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from relkit.errors import NoLinkHardware, UsageProblem
+from relkit.findings import Report
+from relkit.linkcheck.check import Progress, check_links
+from relkit.linkcheck.judge import judge
+from relkit.linkcheck.layout import LAYOUT
+from relkit.linkcheck.model import Pair
+from relkit.linkcheck.open import open_provider
+from relkit.linkcheck.report import link_report, unseen_report
+
+MIN_BANDWIDTH_MB_S = 10000.0
+MIN_CHANNELS = 2
+
+
+def linkcheck(
+    pairs: Sequence[Pair] = (),
+    *,
+    min_bandwidth_mb_s: float = MIN_BANDWIDTH_MB_S,
+    min_channels: int = MIN_CHANNELS,
+    kind: str = "auto",
+    tool: str = "",
+    layout: Path = LAYOUT,
+    replay: Path | None = None,
+    is_concurrent: bool = False,
+    timeout_s: float = 0.0,
+    progress: Progress = lambda _done, _total, _what: None,
+    argv: Sequence[str] = (),
+) -> Report:
+    """Check the links between the GPUs of this host.
+
+    Args:
+        pairs: sockets to pair; the provider's own choice where empty, else the guide's four.
+        min_bandwidth_mb_s: a good direction is strictly above it, MB/s.
+        min_channels: links that must be good; where no pairs are named, at most as many as there
+            are.
+        kind, tool, layout, replay: see open_provider().
+        is_concurrent: measure all pairs at one time.
+        timeout_s: limit of one measurement, s; the provider's own where 0.
+        progress: told (done, total, what comes next).
+        argv: the command line, for the report.
+
+    Returns:
+        The report; one that says "could not tell" where there is no such hardware.
+
+    Raises:
+        UsageProblem: fewer pairs than channels are asked for, or contradictory options.
+        BadInputFile: the recording cannot be used.
+    """
+    started = time.time()
+    if pairs and len(pairs) < min_channels:
+        raise UsageProblem(
+            f"{len(pairs)} pair(s) can never give {min_channels} good channels",
+            next_step=f"Name more pairs, or use --min-channels {len(pairs)}.",
+        )
+    try:
+        provider, inventory = open_provider(
+            kind, tool=tool, layout=layout, replay=replay, timeout_s=timeout_s
+        )
+    except NoLinkHardware as error:
+        return unseen_report(error, argv=argv, started=started)
+    checked = check_links(
+        provider,
+        inventory,
+        pairs,
+        min_bandwidth_mb_s=min_bandwidth_mb_s,
+        timeout_s=timeout_s,
+        is_concurrent=is_concurrent,
+        progress=progress,
+    )
+    return link_report(
+        checked,
+        judge(checked, min_bandwidth_mb_s, min(min_channels, len(checked.pairs))),
+        min_bandwidth_mb_s=min_bandwidth_mb_s,
+        argv=argv,
+        started=started,
+        duration_s=time.time() - started,
+    )

@@ -1,0 +1,116 @@
+"""Run one vendor tool: a deadline, bounded output, no shell, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_MOST_BYTES = 1 << 20
+_TICK_S = 0.05
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """What became of one run.
+
+    Args:
+        exit_code: None where it was ended by us or never started; -N for signal N.
+        output: stdout and stderr together, at most 1 MiB.
+        timed_out: the deadline passed; flooded: it printed more than we keep.
+        not_started: why it could not be started, or "".
+    """
+
+    exit_code: int | None
+    output: str = ""
+    timed_out: bool = False
+    flooded: bool = False
+    not_started: str = ""
+
+    @property
+    def last_line(self) -> str:
+        """The last line with something on it, printable and short: tools put errors there."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        text = "".join(c if c.isprintable() else "?" for c in lines[-1]) if lines else ""
+        return text[:200]
+
+
+def run_tool(
+    argv: Sequence[str], timeout_s: float, *, environment: Mapping[str, str] | None = None
+) -> ToolRun:
+    """Run a program until it ends, the deadline passes, or it floods us.
+
+    The program gets a process group of its own, and the whole group is ended afterwards: some
+    tools start helpers that outlive them.
+
+    Args:
+        argv: program and arguments.
+        timeout_s: limit, s.
+        environment: the child's; ours where None.
+    """
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+        )
+    except (OSError, ValueError) as error:
+        return ToolRun(None, not_started=str(error))
+    assert child.stdout is not None
+    kept = bytearray()
+    ended = False
+    try:
+        ended = _read(child, kept, time.monotonic() + timeout_s)
+    finally:
+        _end_group(child)
+        child.stdout.close()
+    flooded = len(kept) > _MOST_BYTES
+    return ToolRun(
+        child.returncode if ended else None,
+        bytes(kept[:_MOST_BYTES]).decode("utf-8", "replace"),
+        timed_out=not ended and not flooded,
+        flooded=flooded,
+    )
+
+
+def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> bool:
+    """Collect output until the child ends (True), or it must be ended (False)."""
+    assert child.stdout is not None
+    pipe = child.stdout.fileno()
+    os.set_blocking(pipe, False)
+    is_open = True
+    while True:
+        # WNOWAIT: as long as the leader is not reaped, its group's number cannot be reused.
+        ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        while is_open and len(kept) <= _MOST_BYTES:
+            try:
+                piece = os.read(pipe, 1 << 16)
+            except BlockingIOError:
+                break
+            kept += piece
+            is_open = bool(piece)
+        if ended:
+            return True
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or len(kept) > _MOST_BYTES:
+            return False
+        select.select([pipe] if is_open else [], [], [], min(_TICK_S, left_s))
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    try:
+        child.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        # In an uninterruptible wait of the driver: it goes when the kernel lets it; we do not wait.
+        return
