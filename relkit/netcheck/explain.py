@@ -1,0 +1,159 @@
+"""The fewest faults that explain the measurements: add, refit, take back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from relkit.netcheck.components import BOTH, Components
+from relkit.netcheck.likelihood import (
+    CLUSTER,
+    LEAST_CAPACITY,
+    Candidates,
+    all_candidates,
+    best_faults,
+    choose,
+    misfit,
+)
+from relkit.netcheck.observations import Observations
+from relkit.netcheck.robust import Floats
+
+# What a fault must explain, in nats. A healthy component reaches 12 with a chance of five in
+# ten million (4.9 sigma), so a fleet of thousands of nodes and links convicts none by chance.
+PRICE = 12.0
+ONE_WAY_EXTRA = 1.0
+# Components below this many nats at the start never become culprits later: other faults only
+# take explanations away from them.
+WORTH_A_LOOK = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One component held to be at fault.
+
+    Args:
+        component: its number. capacity: share of the healthy bandwidth that is left.
+        nats: what the measurements would lose without this fault.
+        price: what it had to exceed.
+    """
+
+    component: int
+    capacity: float
+    nats: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Faults, and what they leave of each measurement's path.
+
+    Args:
+        faults: in order of component number.
+        capacity: of each measurement's path, 1 where healthy.
+        candidates: the components that were worth a look.
+    """
+
+    faults: tuple[Fault, ...]
+    capacity: Floats
+    candidates: Candidates
+
+
+def price_of(parts: Components, component: int) -> float:
+    """Nats that this component must explain; one-way faults are a little less likely."""
+    return PRICE + (0.0 if parts.way(component) == BOTH else ONE_WAY_EXTRA)
+
+
+def explain(seen: Observations, parts: Components, slow_fraction: float) -> Explanation:
+    """Find the faults.
+
+    Args:
+        slow_fraction: nothing is a fault that leaves more than 1 - slow_fraction.
+    """
+    healthy = np.ones(len(seen.ratio))
+    every = all_candidates(parts)
+    _, gains = best_faults(every, seen.ratio, healthy, seen.noise)
+    some = choose(parts, every.component[gains > WORTH_A_LOOK])
+    active: dict[int, float] = {}
+    for _ in range(4):
+        before = set(active)
+        _add(active, seen, parts, some, slow_fraction)
+        _refit(active, seen, parts)
+        _take_back(active, seen, parts, slow_fraction)
+        if set(active) == before:
+            break
+    capacity = path_capacity(active, parts, len(seen.ratio))
+    faults = [
+        Fault(one, active[one], _worth(one, active, seen, parts), price_of(parts, one))
+        for one in sorted(active)
+    ]
+    return Explanation(tuple(faults), capacity, some)
+
+
+def path_capacity(
+    active: dict[int, float], parts: Components, edges: int, *, without: int = -1
+) -> Floats:
+    """The least capacity on each measurement's path, leaving one component out if asked."""
+    capacity = np.ones(edges)
+    for component, left in active.items():
+        if component != without:
+            through = parts.edges_of(component)
+            capacity[through] = np.minimum(capacity[through], left)
+    return capacity
+
+
+def _add(
+    active: dict[int, float],
+    seen: Observations,
+    parts: Components,
+    some: Candidates,
+    slow_fraction: float,
+) -> None:
+    """Add the fault that explains most, until none is worth its price."""
+    capacity = path_capacity(active, parts, len(seen.ratio))
+    prices = np.array([price_of(parts, int(one)) for one in some.component])
+    for _ in range(len(some.component)):
+        left, gains = best_faults(some, seen.ratio, capacity, seen.noise)
+        worth = np.where(left <= 1.0 - slow_fraction, gains - prices, -np.inf)
+        best = int(np.argmax(worth))
+        if worth[best] <= 0.0:
+            return
+        component = int(some.component[best])
+        active[component] = min(float(left[best]), active.get(component, 1.0))
+        through = parts.edges_of(component)
+        capacity[through] = np.minimum(capacity[through], left[best])
+
+
+def _refit(active: dict[int, float], seen: Observations, parts: Components) -> None:
+    """Estimate each capacity again from the edges that no other fault explains."""
+    for component, left in list(active.items()):
+        others = path_capacity(active, parts, len(seen.ratio), without=component)
+        through = parts.edges_of(component)
+        ratio = seen.ratio[through]
+        reach = CLUSTER * seen.noise * max(left, LEAST_CAPACITY)
+        own = ratio[(others[through] > left + reach) & (np.abs(ratio - left) < reach)]
+        if len(own):
+            active[component] = float(np.mean(own))
+
+
+def _worth(
+    component: int, active: dict[int, float], seen: Observations, parts: Components
+) -> float:
+    through = parts.edges_of(component)
+    ratio = seen.ratio[through]
+    others = path_capacity(active, parts, len(seen.ratio), without=component)[through]
+    now = np.minimum(others, active[component])
+    return float(np.sum(misfit(ratio, others, seen.noise) - misfit(ratio, now, seen.noise)))
+
+
+def _take_back(
+    active: dict[int, float], seen: Observations, parts: Components, slow_fraction: float
+) -> None:
+    """Remove faults that the later ones made needless, the least needed first."""
+    while active:
+        excess = {one: _worth(one, active, seen, parts) - price_of(parts, one) for one in active}
+        least = min(excess, key=lambda one: (excess[one], one))
+        mild = [one for one in sorted(active) if active[one] > 1.0 - slow_fraction]
+        if excess[least] > 0.0 and not mild:
+            return
+        del active[mild[0] if mild else least]

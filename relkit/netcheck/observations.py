@@ -1,0 +1,135 @@
+"""Edges as arrays: each measurement as a share of what a healthy pair would reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relkit.netcheck.model import Edge, Failure, Thresholds
+from relkit.netcheck.robust import PRIOR_NOISE, Floats, healthy_level, noise_level
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """What was measured, by numbers of nodes.
+
+    Args:
+        nodes: names; a node's number is its place here.
+        source, target, round: of each measurement.
+        ratio: achieved over expected bandwidth, 0 for a failure; 1 is healthy.
+        accused: number of the node that the failure itself names, else -1.
+        group: number of each node's group, -1 without one; group_names: their names.
+        noise: relative sigma of one measurement.
+        expected_gbps: healthy level of the fleet, 0 where nothing was measured.
+    """
+
+    nodes: tuple[str, ...]
+    source: Ints
+    target: Ints
+    round: Ints
+    ratio: Floats
+    accused: Ints
+    group: Ints
+    group_names: tuple[str, ...]
+    noise: float
+    expected_gbps: float
+
+    @property
+    def crosses(self) -> NDArray[np.bool_]:
+        """Which measurements went from one group to another."""
+        ours, theirs = self.group[self.source], self.group[self.target]
+        across: NDArray[np.bool_] = (ours != theirs) & (ours >= 0) & (theirs >= 0)
+        return across
+
+
+def largest_only(edges: Sequence[Edge]) -> list[Edge]:
+    """One edge a direction, round and probe: the largest message, the one that shows bandwidth."""
+    best: dict[tuple[str, str, int, str], Edge] = {}
+    for edge in edges:
+        key = (edge.source, edge.target, edge.round, edge.probe)
+        known = best.get(key)
+        if known is None or edge.size_bytes > known.size_bytes:
+            best[key] = edge
+    return list(best.values())
+
+
+def observe(
+    edges: Sequence[Edge],
+    nodes: Sequence[str],
+    thresholds: Thresholds,
+    groups: Mapping[str, str],
+    *,
+    split: bool = False,
+) -> Observations:
+    """Put edges in the form that the solver works on.
+
+    Args:
+        edges: of any rounds and probes; edges with a node that is not in `nodes` are left out.
+        nodes: all nodes, each once.
+        thresholds: the baseline replaces the fleet's level where it knows the link; an edge
+            that breaks an absolute bound counts as slow by twice `slow_fraction` at least.
+        groups: node -> switch.
+        split: edges between groups are held against their own level (an oversubscribed network).
+    """
+    number = {name: place for place, name in enumerate(nodes)}
+    kept = [
+        edge
+        for edge in largest_only(edges)
+        if edge.source in number and edge.target in number and edge.source != edge.target
+    ]
+    bandwidth = np.array(
+        [0.0 if edge.failure is not Failure.NONE else edge.bandwidth_gbps for edge in kept]
+    )
+    bandwidth = np.where(np.isfinite(bandwidth) & (bandwidth > 0.0), bandwidth, 0.0)
+    expected = _expected(kept, bandwidth, thresholds, groups if split else {})
+    ratio = np.where(bandwidth > 0.0, bandwidth / expected, 0.0)
+    noise = noise_level(ratio) if len(kept) else PRIOR_NOISE
+    broken = np.array([_breaks_a_bound(edge, thresholds) for edge in kept], dtype=bool)
+    ratio = np.where(broken, np.minimum(ratio, 1.0 - 2.0 * thresholds.slow_fraction), ratio)
+    names = tuple(sorted({groups[name] for name in nodes if name in groups}))
+    place = {name: at for at, name in enumerate(names)}
+    return Observations(
+        nodes=tuple(nodes),
+        source=np.array([number[edge.source] for edge in kept], dtype=np.int64),
+        target=np.array([number[edge.target] for edge in kept], dtype=np.int64),
+        round=np.array([edge.round for edge in kept], dtype=np.int64),
+        ratio=ratio,
+        accused=np.array([number.get(edge.accused, -1) for edge in kept], dtype=np.int64),
+        group=np.array([place.get(groups.get(name, ""), -1) for name in nodes], dtype=np.int64),
+        group_names=names,
+        noise=noise,
+        expected_gbps=float(np.median(expected)) if len(kept) else 0.0,
+    )
+
+
+def _expected(
+    edges: Sequence[Edge], bandwidth: Floats, thresholds: Thresholds, groups: Mapping[str, str]
+) -> Floats:
+    """What each edge should reach: the baseline's figure, else the level of edges like it."""
+    keys = [
+        (edge.probe, edge.size_bytes, groups.get(edge.source) == groups.get(edge.target))
+        for edge in edges
+    ]
+    expected = np.ones(len(edges))
+    for key in set(keys):
+        like = np.array([other == key for other in keys], dtype=bool)
+        seen = bandwidth[like & (bandwidth > 0.0)]
+        if len(seen):
+            expected[like] = healthy_level(seen)
+    if thresholds.baseline:
+        for at, edge in enumerate(edges):
+            known = thresholds.baseline.get(edge.link, 0.0)
+            if known > 0.0:
+                expected[at] = known
+    return expected
+
+
+def _breaks_a_bound(edge: Edge, thresholds: Thresholds) -> bool:
+    too_slow = 0.0 < edge.bandwidth_gbps < thresholds.min_bandwidth_gbps
+    too_late = 0.0 < thresholds.max_latency_us < edge.latency_p50_us
+    return too_slow or too_late

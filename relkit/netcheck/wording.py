@@ -1,0 +1,126 @@
+"""Convictions and open questions in words: names, faults, severities, reasons."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from relkit.netcheck.analyse import Analysis, Charge
+from relkit.netcheck.components import BOTH, GROUP, LINK, NODE, OUT, Entity
+from relkit.netcheck.model import Conviction, Thresholds
+from relkit.netcheck.observations import Ints
+
+CERTAIN = 0.9999
+# Directions of one entity that differ by less than this are one fault, not two.
+ALIKE = 0.15
+
+
+def members(found: Analysis, entity: Entity) -> tuple[str, ...]:
+    """Names of the nodes that an entity stands for: one, two, or all of a group."""
+    names = found.seen.nodes
+    if entity.kind == NODE:
+        return (names[entity.first],)
+    if entity.kind == LINK:
+        return tuple(sorted((names[entity.first], names[entity.second])))
+    return tuple(names[at] for at in np.flatnonzero(found.seen.group == entity.first))
+
+
+def title(found: Analysis, entity: Entity) -> str:
+    """What to call an entity: "n3", "n3 - n7", "switch asw-2"."""
+    if entity.kind == GROUP:
+        return f"switch {found.seen.group_names[entity.first]}"
+    return " - ".join(members(found, entity))
+
+
+def conviction(found: Analysis, charge: Charge) -> Conviction:
+    """The charge as the report shows it."""
+    capacity = min(fault.capacity for fault in charge.faults)
+    margin = min(charge.margin, 30.0)
+    confidence = min(CERTAIN, 1.0 / (1.0 + math.exp(-margin)))
+    return Conviction(
+        nodes=members(found, charge.entity),
+        kind=charge.entity.kind,
+        name=title(found, charge.entity),
+        fault=_fault(found, charge),
+        severity=round(min(1.0, max(0.0, 1.0 - capacity)), 4),
+        confidence=round(confidence, 4),
+        reasons=_reasons(found, charge),
+    )
+
+
+def undecided_rivals(found: Analysis, charge: Charge) -> tuple[tuple[str, ...], str]:
+    """Whom a charge and its rivals name, and why it could not be settled."""
+    suspects = (charge.entity, *charge.rivals)
+    names = sorted({name for entity in suspects for name in members(found, entity)})
+    pieces = [_described(found, entity) for entity in sorted(suspects)]
+    either = ", or ".join(pieces)
+    lost = 1.0 - min(fault.capacity for fault in charge.faults)
+    what = "fail" if lost > 0.99 else f"are {lost:.0%} slow"
+    return tuple(names), f"Some edges {what}, but they cannot tell whether the cause is {either}."
+
+
+def undecided_common(found: Analysis, thresholds: Thresholds) -> tuple[tuple[str, ...], str]:
+    """Everyone, where too few edges are at full speed to single anybody out."""
+    held = "the baseline" if thresholds.baseline else "the bounds and the fleet's own best"
+    return tuple(sorted(found.seen.nodes)), (
+        f"More than half of the nodes have no edge at full speed by {held}: the network as a "
+        "whole is slow, or the bound is wrong; no node can be singled out."
+    )
+
+
+def _described(found: Analysis, entity: Entity) -> str:
+    kind = {NODE: "node", LINK: "the link", GROUP: "the uplink of"}[entity.kind]
+    return f"{kind} {title(found, entity)}"
+
+
+def _slow_edges(found: Analysis, charge: Charge) -> Ints:
+    own = np.unique(np.concatenate([found.parts.edges_of(one.component) for one in charge.faults]))
+    slow: Ints = own[found.explanation.capacity[own] < 1.0]
+    return slow
+
+
+def _fault(found: Analysis, charge: Charge) -> str:
+    slow = _slow_edges(found, charge)
+    failed = int(np.count_nonzero(found.seen.ratio[slow] <= 0.0))
+    if 2 * failed > len(slow):
+        return "dead"
+    if charge.entity.kind == GROUP:
+        return "slow uplink"
+    ways = {found.parts.way(fault.component): fault.capacity for fault in charge.faults}
+    low, high = min(ways.values()), max(ways.values())
+    if BOTH in ways or (len(ways) == 2 and high - low < ALIKE) or charge.entity.kind == LINK:
+        return "slow"
+    least = min(ways, key=lambda way: (ways[way], way))
+    return "slow out" if least == OUT else "slow in"
+
+
+def _reasons(found: Analysis, charge: Charge) -> tuple[str, ...]:
+    seen = found.seen
+    slow = _slow_edges(found, charge)
+    own = np.unique(np.concatenate([found.parts.edges_of(one.component) for one in charge.faults]))
+    failed = int(np.count_nonzero(seen.ratio[slow] <= 0.0))
+    named = int(np.count_nonzero(seen.accused[slow] >= 0))
+    reasons = []
+    if named:
+        reasons.append(f"{named} measurements failed because the node itself did not answer")
+    if failed - named:
+        reasons.append(f"{failed - named} of {len(own)} measurements failed")
+    carried = seen.ratio[slow][seen.ratio[slow] > 0.0]
+    if len(carried):
+        reasons.append(
+            f"{len(carried)} of {len(own)} measurements ran at a median of "
+            f"{float(np.median(carried)):.0%} of the expected {seen.expected_gbps:.3g} Gbit/s"
+        )
+    reasons.append(_why_not_others(charge))
+    reasons.append(f"noise of one measurement: {seen.noise:.1%}")
+    return tuple(reasons)
+
+
+def _why_not_others(charge: Charge) -> str:
+    rounds = f"{charge.rounds} round{'s' if charge.rounds != 1 else ''}"
+    if charge.entity.kind == NODE:
+        return f"slow or failing with {charge.partners} different partners in {rounds}"
+    if charge.entity.kind == LINK:
+        return f"seen in {rounds}; both ends are fine with other nodes"
+    return f"its members are fine among themselves; seen crossing in {rounds}"
