@@ -11,7 +11,12 @@ import click
 
 
 @click.command()
-@click.option("--name", required=True, help="This node's name; the tag on every line.")
+@click.option(
+    "--name",
+    required=True,
+    envvar=["RELKIT_AGENT_NAME", "SLURMD_NODENAME"],
+    help="This node's name; the tag on every line. Under Slurm its own name for the node.",
+)
 @click.option(
     "--part-bytes",
     type=click.IntRange(0),

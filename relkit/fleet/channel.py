@@ -21,8 +21,8 @@ class Answer:
         answered: its agent runs and speaks our protocol. False is "unknown", never "healthy".
         detail: why not, in words for a person; "" where it answered.
         hello: the agent's first message, as docs/fleet.md lists it; empty where none came.
-        clock_skew_s: node clock minus ours when the hello was read. The way here takes time, so
-            this is too low by that time: some ten milliseconds, more on a busy controller.
+        clock_skew_s: node clock minus ours, taken by one ping after all hellos, so no better than
+            half a round trip; 0.0 where the ping was not answered within a second.
     """
 
     node: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from relkit.fleet.remote_command import local_words
 from relkit.fleet.words import how_it_ended
@@ -20,10 +20,6 @@ class LocalCarrier:
 
     def __init__(self, relkit: str = "") -> None:
         self._words = local_words(relkit)
-
-    def prepare(self, nodes: Sequence[NodeSpec], deadline_s: float) -> Mapping[str, str]:
-        """Nothing to look at."""
-        return {}
 
     def argv(self, node: NodeSpec) -> Sequence[str]:
         """The agent itself."""

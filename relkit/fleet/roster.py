@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from relkit import __version__
@@ -13,6 +15,8 @@ from relkit.fleet.wire import PROTOCOL, BadLine, Joiner, decode, printable
 
 # What login shells print before the agent runs: tolerated, kept for the explanation, bounded.
 _MOST_NOISE = 100
+CLOCK_ID = -1
+"""The id of the ping that compares clocks; its answer is not for the channel's user."""
 
 
 class Roster:
@@ -29,6 +33,13 @@ class Roster:
         self._inbox: deque[tuple[str, dict[str, Any]]] = deque()
         self._noise: dict[str, list[str]] = {}
         self._joiner = Joiner()
+        self._skews_s: dict[str, float] = {}
+        self.ping_sent_s = 0.0
+
+    @property
+    def clocks_open(self) -> bool:
+        """Whether a live node has not answered the clock's ping yet."""
+        return any(name not in self._skews_s for name in self.live)
 
     @property
     def silent(self) -> list[str]:
@@ -47,7 +58,11 @@ class Roster:
 
     def answers(self) -> dict[str, Answer]:
         """One a node, in the order given; what is still silent is left out."""
-        return {name: self._answers[name] for name in self._names if name in self._answers}
+        return {
+            name: replace(self._answers[name], clock_skew_s=self._skews_s.get(name, 0.0))
+            for name in self._names
+            if name in self._answers
+        }
 
     def take(self) -> tuple[str, dict[str, Any]] | None:
         """The oldest message that was not received yet."""
@@ -71,7 +86,13 @@ class Roster:
         if early and not line.lstrip().startswith(b"{"):
             self._keep_noise(sender, line)
             return ""
-        message = decode(line)
+        try:
+            message = decode(line)
+        except BadLine:
+            if sender:
+                raise
+            # On a shared stream nobody can be blamed; its sender's silence will tell.
+            return ""
         node = message.get("node")
         if not isinstance(node, str) or node not in self._names or node in self._gone:
             if sender:
@@ -97,15 +118,18 @@ class Roster:
 
     def _sort_in(self, node: str, message: dict[str, Any]) -> None:
         if message.get("node") != node or not isinstance(message.get("op"), str):
-            raise BadLine("a message without op or under another name")
+            raise BadLine("a message without op or under another name", node)
         if node in self._answers:
             # Nobody but the roster says who is gone, and hello is said once.
             if message["op"] in (GONE, "hello"):
-                raise BadLine(f"an unexpected {message['op']!r}")
-            self._inbox.append((node, message))
+                raise BadLine(f"an unexpected {message['op']!r}", node)
+            if message["op"] == "pong" and message.get("id") == CLOCK_ID:
+                self._skews_s[node] = _skew_s(message, self.ping_sent_s)
+            else:
+                self._inbox.append((node, message))
             return
         if message["op"] != "hello":
-            raise BadLine(f"{printable(str(message['op']).encode())!r} before hello")
+            raise BadLine(f"{printable(str(message['op']).encode())!r} before hello", node)
         self._answers[node] = _judge(node, message)
         if not self._answers[node].answered:
             self._gone.add(node)
@@ -120,7 +144,7 @@ class Roster:
 
 def _judge(node: str, hello: dict[str, Any]) -> Answer:
     """Whether we can talk with this agent."""
-    protocol, unix_s = hello.get("protocol"), hello.get("unix_s")
+    protocol = hello.get("protocol")
     if protocol != PROTOCOL:
         theirs = printable(str(hello.get("version")).encode())
         detail = (
@@ -128,5 +152,12 @@ def _judge(node: str, hello: dict[str, Any]) -> Answer:
             f"{__version__} here speaks {PROTOCOL}: install the same version on both"
         )
         return Answer(node, False, detail, hello)
-    skew_s = unix_s - time.time() if isinstance(unix_s, (int, float)) else 0.0
-    return Answer(node, True, "", hello, round(skew_s, 3))
+    return Answer(node, True, "", hello)
+
+
+def _skew_s(pong: dict[str, Any], sent_s: float) -> float:
+    """Their clock minus ours, as if both ways took equally long."""
+    theirs = pong.get("unix_s")
+    if not isinstance(theirs, (int, float)) or not math.isfinite(theirs):
+        raise BadLine("a pong without unix_s", str(pong.get("node")))
+    return round(theirs - (sent_s + time.time()) / 2, 4)

@@ -13,7 +13,16 @@ _ENVELOPE_BYTES = 160
 
 
 class BadLine(ValueError):
-    """A line that is no message; the text says why, with control characters made visible."""
+    """A line that is no message; the text says why, with control characters made visible.
+
+    Args:
+        text: why.
+        node: whose line it is, where many share a stream and the line tells.
+    """
+
+    def __init__(self, text: str, node: str = "") -> None:
+        super().__init__(text)
+        self.node = node
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -68,7 +77,7 @@ def printable(raw: bytes, limit: int = 100) -> str:
     """Bytes from elsewhere as one short line that is safe to show in a terminal."""
     text = raw[: limit + 1].decode("utf-8", "replace").strip()
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:limit])
-    return f"{shown!s}..." if len(raw) > limit else shown
+    return f"{shown}..." if len(raw) > limit else shown
 
 
 class Joiner:
@@ -87,12 +96,15 @@ class Joiner:
             return message
         node, part = str(message.get("node")), message["part"]
         if not isinstance(part, str):
-            raise BadLine("a part that is no text")
+            raise BadLine("a part that is no text", node)
         parts = self._parts.setdefault(node, [])
         parts.append(part)
         if sum(map(len, parts)) > MAX_LINE_BYTES:
-            raise BadLine(f"a message of more than {MAX_LINE_BYTES} bytes in parts")
+            raise BadLine(f"a message of more than {MAX_LINE_BYTES} bytes in parts", node)
         if not message.get("last"):
             return None
         del self._parts[node]
-        return decode("".join(parts).encode())
+        try:
+            return decode("".join(parts).encode())
+        except BadLine as error:
+            raise BadLine(str(error), node) from error

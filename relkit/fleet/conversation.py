@@ -1,0 +1,103 @@
+"""What all channels do alike once their processes run: broadcast, receive, compare clocks, end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from relkit.fleet import wire
+from relkit.fleet.channel import Answer
+from relkit.fleet.pump import Event, Pump, allow_files
+from relkit.fleet.roster import CLOCK_ID, Roster
+from relkit.hosts import NodeSpec
+
+SEND_LIMIT_S = 10.0
+ALIVE_S = 60.0
+_CLOCK_LIMIT_S = 1.0
+_SPARE_FILES = 128
+
+
+class Conversation:
+    """The half of a Channel that does not depend on who carries it.
+
+    Subclasses start processes, and say what their lines and their ends mean.
+    """
+
+    def __init__(self) -> None:
+        self._pump = Pump()
+        self._roster = Roster(())
+        self._nodes: dict[str, NodeSpec] = {}
+        self._spoke = 0.0
+        self._closed = False
+
+    def start(self, nodes: Sequence[NodeSpec], deadline_s: float) -> Mapping[str, Answer]:
+        """Start agents, wait for their hellos, compare clocks; see Channel.start."""
+        end = time.monotonic() + deadline_s
+        self._nodes = {node.name: node for node in nodes}
+        self._roster = Roster(self._nodes)
+        self._spoke = time.monotonic()
+        allow_files(3 * len(nodes) + _SPARE_FILES)
+        self._bring_up(end, deadline_s)
+        self._compare_clocks(end)
+        return self._roster.answers()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Broadcast; see Channel.send."""
+        self._broadcast(wire.encode(message))
+        for key in self._pump.flush(SEND_LIMIT_S):
+            self._stuck(key, f"took no message for {SEND_LIMIT_S:g} s")
+
+    def receive(self, timeout_s: float) -> tuple[str, dict[str, Any]] | None:
+        """The next message; see Channel.receive."""
+        end = time.monotonic() + timeout_s
+        while (message := self._roster.take()) is None:
+            left = end - time.monotonic()
+            if not self._step(left) and left <= 0:
+                return None
+        return message
+
+    def close(self, deadline_s: float) -> None:
+        """End all agents; see Channel.close."""
+        if not self._closed:
+            self._closed = True
+            self._pump.close(deadline_s)
+
+    def _bring_up(self, end: float, deadline_s: float) -> None:
+        """Start processes; on return each node has answered or failed."""
+        raise NotImplementedError
+
+    def _keys(self) -> Iterable[str]:
+        """The streams that a broadcast goes to."""
+        raise NotImplementedError
+
+    def _heard(self, event: Event) -> None:
+        """A line, a complaint, or an end."""
+        raise NotImplementedError
+
+    def _stuck(self, key: str, why: str) -> None:
+        """This stream takes no more messages."""
+        raise NotImplementedError
+
+    def _broadcast(self, line: bytes) -> None:
+        self._spoke = time.monotonic()
+        for key in self._keys():
+            self._pump.feed(key, line)
+
+    def _step(self, timeout_s: float) -> bool:
+        """Handle one event; False when none came in time."""
+        if time.monotonic() - self._spoke > ALIVE_S:
+            self._broadcast(wire.encode({"op": "alive"}))
+        event = self._pump.poll(max(0.0, min(timeout_s, ALIVE_S)))
+        if event is None:
+            return False
+        self._heard(event)
+        return True
+
+    def _compare_clocks(self, end: float) -> None:
+        """One ping to all at once: a hello may have waited for us, an answer to this has not."""
+        limit = min(end, time.monotonic() + _CLOCK_LIMIT_S)
+        self._roster.ping_sent_s = time.time()
+        self._broadcast(wire.encode({"op": "ping", "id": CLOCK_ID}))
+        while self._roster.clocks_open and (left := limit - time.monotonic()) > 0:
+            self._step(left)

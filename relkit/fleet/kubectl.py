@@ -1,0 +1,104 @@
+"""Agents in Kubernetes pods, through `kubectl exec`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relkit.errors import UsageProblem
+from relkit.fleet.bounded_run import HelperFailed, output_of
+from relkit.fleet.remote_command import MISSING, missing, remote_words
+from relkit.fleet.words import how_it_ended
+from relkit.hosts import NodeSpec
+
+_LIST_LIMIT_S = 30.0
+_SELECTOR = re.compile(r"[A-Za-z0-9._/=!,() -]+")
+
+
+class KubectlCarrier:
+    """One `kubectl exec -i` a pod; the names of the nodes are those of the pods.
+
+    Args:
+        kubectl_args: options for every kubectl, e.g. "--context prod -n training -c worker".
+        relkit: the command in the pod; "" for the path of the running one, else `relkit`.
+
+    Raises:
+        UsageProblem: kubectl_args has an open quote.
+    """
+
+    name = "kubectl"
+
+    def __init__(self, kubectl_args: str = "", relkit: str = "") -> None:
+        self._relkit = relkit
+        self._options = _split(kubectl_args)
+
+    def argv(self, node: NodeSpec) -> Sequence[str]:
+        """exec with stdin, `--`, and the agent."""
+        words = remote_words(self._relkit, ["agent", f"--name={node.name}"])
+        return ["kubectl", "exec", "-i", *self._options, node.target, "--", *words]
+
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> str:
+        """What kubectl's last words mean."""
+        if missing(complaint, code):
+            return MISSING
+        if "NotFound" in complaint or "not found" in complaint:
+            return f"there is no such pod, or no such container: {how_it_ended(code, complaint)}"
+        return f"kubectl exec {how_it_ended(code, complaint)}"
+
+
+def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:
+    """The pods with these labels that have not finished, by name.
+
+    Args:
+        selector: as for `kubectl get -l`, e.g. "app=trainer".
+        kubectl_args: options for kubectl; "-c NAME" is left out here, `get` does not know it.
+
+    Raises:
+        UsageProblem: the selector is none, or no pod has these labels.
+        ToolMissing: there is no kubectl. HelperFailed: it gave no usable answer.
+    """
+    if not _SELECTOR.fullmatch(selector) or selector.startswith("-"):
+        raise UsageProblem(f"{selector!r} is no label selector")
+    argv = ["kubectl", "get", "pods", *_without_container(_split(kubectl_args))]
+    text = output_of([*argv, "-l", selector, "-o", "json"], _LIST_LIMIT_S)
+    try:
+        items = json.loads(text)["items"]
+        found = [_pod(item) for item in items]
+    except (ValueError, LookupError, TypeError) as error:
+        raise HelperFailed(f"kubectl's list of pods is not understood: {error}") from error
+    usable = sorted((spec for spec in found if spec is not None), key=lambda spec: spec.name)
+    if not usable:
+        raise UsageProblem(f"no pod has the labels {selector!r}")
+    return tuple(usable)
+
+
+def _pod(item: Mapping[str, Any]) -> NodeSpec | None:
+    if item.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return None
+    name = item["metadata"]["name"]
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}", name):
+        raise ValueError(f"{name!r} is no pod name")
+    return NodeSpec(name)
+
+
+def _without_container(options: list[str]) -> list[str]:
+    kept: list[str] = []
+    skip = False
+    for word in options:
+        if skip:
+            skip = False
+        elif word in ("-c", "--container"):
+            skip = True
+        elif not word.startswith(("--container=", "-c=")):
+            kept.append(word)
+    return kept
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageProblem(f"--kubectl-args {text!r}: {error}") from error
