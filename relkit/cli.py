@@ -36,6 +36,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.linkcheck:linkcheck",
         "Check the links between this host's GPUs and their switch boxes.",
     ),
+    "netcheck": (
+        "relkit.commands.netcheck:netcheck",
+        "Convict the nodes, links and uplinks of a fleet that are dead or slow.",
+    ),
     "run": (
         "relkit.commands.run:run",
         "Put any other launcher's command under the same hook and monitor.",

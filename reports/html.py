@@ -29,7 +29,8 @@ class _Row:
 
 
 @lru_cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of all pages, with the filters that make hostile text safe to show."""
     environment = Environment(
         loader=PackageLoader("relkit.reports"),
         autoescape=True,
@@ -63,7 +64,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
     if lead and lead.title.startswith("rank"):
         lead = replace(lead, title=f"R{lead.title[1:]}")
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             report=report,

@@ -1,0 +1,156 @@
+"""What relkit netcheck does between its options and its report: measure, save, draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import click
+
+from relkit.errors import UsageProblem
+from relkit.findings import Report
+from relkit.fleet.open import open_channel
+from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
+from relkit.netcheck import bundle, schedule
+from relkit.netcheck.check import CheckOptions, run_check
+from relkit.netcheck.model import Thresholds
+from relkit.netcheck.outcome import Outcome
+from relkit.output import as_json, write_atomic
+
+_GRAPH_S = 20.0
+
+
+def measure(
+    fleet: Mapping[str, str | int | float],
+    mode: str,
+    topology: Path | None,
+    probe: str,
+    options: CheckOptions,
+    thresholds: Thresholds,
+) -> Outcome:
+    """Run the check that the options describe, with a progress bar on a terminal."""
+    listed = _nodes(str(fleet["nodes"]), str(fleet["exclude"]))
+    for warning in listed.warnings:
+        click.echo(f"relkit: {warning}", err=True)
+    nodes = listed.nodes
+    if fleet["via"] == "local":
+        # Names of agents on this machine are only names.
+        nodes = tuple(replace(node, address=node.address or "127.0.0.1") for node in nodes)
+    groups = _groups(nodes, topology)
+    if mode == "groups" and not groups:
+        raise UsageProblem(
+            "--mode groups needs to know the switches", next_step="Add --topology FILE."
+        )
+    channel = open_channel(
+        str(fleet["via"]),
+        ssh_args=str(fleet["ssh_args"]),
+        relkit=str(fleet["relkit"]),
+        partition=str(fleet["partition"]),
+        slurm_args=str(fleet["slurm_args"]),
+        kubectl_args=str(fleet["kubectl_args"]),
+        command=str(fleet["command"]),
+        fanout=int(fleet["fanout"]),
+        node_limit_s=options.start_s,
+    )
+    with _Bar() as bar:
+        return run_check(
+            channel,
+            nodes,
+            _plan(mode, groups, thresholds),
+            options=options,
+            probe=probe,
+            mode=mode,
+            groups=groups,
+            progress=bar.show,
+        )
+
+
+def save_all(folder: Path, outcome: Outcome, report: Report) -> list[Path]:
+    """The bundle, and the report in every form that people open."""
+    from relkit.reports import dot, netcheck_html, topology_graph
+
+    written = bundle.save(folder, outcome)
+    graph = topology_graph.graph(report.facts)
+    picture = dot.picture(graph, timeout_s=_GRAPH_S)
+    for name, text in (
+        ("report.json", as_json(report)),
+        ("graph.dot", graph),
+        ("report.html", netcheck_html.render(report, outcome.edges, graph_svg=picture)),
+    ):
+        write_atomic(folder / name, text)
+        written.append(folder / name)
+    return written
+
+
+def _nodes(text: str, exclude: str) -> NodeList:
+    if text:
+        return read_nodes(text, exclude=exclude)
+    listed = default_nodes()
+    out = {node.name for node in read_nodes(exclude).nodes} if exclude else set()
+    kept = tuple(node for node in listed.nodes if node.name not in out)
+    if not kept:
+        raise UsageProblem("no node is left", next_step="Name nodes with --nodes.")
+    return NodeList(kept, listed.warnings)
+
+
+def _plan(
+    mode: str, groups: Mapping[str, str], thresholds: Thresholds
+) -> Callable[[Sequence[str]], schedule.Schedule]:
+    if mode == "full":
+        return partial(schedule.full, thresholds=thresholds)
+    if mode == "groups":
+        return lambda nodes: schedule.groups(nodes, groups, thresholds=thresholds)
+    return partial(schedule.quick, thresholds=thresholds)
+
+
+def _groups(nodes: Sequence[NodeSpec], topology: Path | None) -> dict[str, str]:
+    """Node -> switch, for the nodes that the topology file knows by name or by address."""
+    if topology is None:
+        return {}
+    from relkit.topology import read_topology
+
+    switches = {place.ip: place.asw for place in read_topology(topology)}
+    found: dict[str, str] = {}
+    for node in nodes:
+        switch = switches.get(node.name) or switches.get(node.target)
+        if switch:
+            found[node.name] = switch
+    missing = [node.name for node in nodes if node.name not in found]
+    if missing:
+        raise UsageProblem(
+            f"{topology} does not say behind which switch {', '.join(missing[:5])} is",
+            next_step="Lines are `asw psw ip`, with the name or address as in --nodes.",
+        )
+    return found
+
+
+class _Bar:
+    """Rounds done of the rounds to come; silent where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("starting", total=None)
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._bar.stop()
+
+    def show(self, done: int, most: int, what: str) -> None:
+        """As run_check wants it."""
+        self._bar.update(self._task, completed=done, total=most or None, description=what)

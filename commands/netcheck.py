@@ -1,0 +1,174 @@
+"""relkit netcheck: which nodes, links and uplinks of a fleet are dead or slow."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from relkit.commands._netcheck_options import fleet_options
+from relkit.commands._options import finish
+from relkit.errors import UsageProblem
+
+
+@click.command()
+@fleet_options
+@click.option(
+    "--mode",
+    type=click.Choice(["quick", "full", "groups"]),
+    default="quick",
+    show_default=True,
+    help="quick: find bad nodes in a few rounds; full: every pair; groups: inside each switch, "
+    "then across.",
+)
+@click.option(
+    "--topology",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Which node is behind which switch: lines of `asw psw ip`.",
+)
+@click.option(
+    "--probe",
+    type=click.Choice(["tcp", "gloo", "nccl", "ib"]),
+    default="tcp",
+    show_default=True,
+    help="What carries the test traffic.",
+)
+@click.option(
+    "--duration",
+    "duration_s",
+    type=click.FloatRange(0.05, 60.0),
+    default=0.5,
+    show_default=True,
+    help="Seconds that each bandwidth measurement takes.",
+)
+@click.option(
+    "--streams",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="TCP connections in parallel.",
+)
+@click.option("--both-ways", is_flag=True, help="Also measure both directions at once.")
+@click.option("--compute", is_flag=True, help="Also score each node's arithmetic and memory.")
+@click.option(
+    "--slow",
+    "slow_fraction",
+    type=click.FloatRange(0.01, 0.99),
+    default=0.1,
+    show_default=True,
+    help="Share below the fleet's median from which on it is slow.",
+)
+@click.option(
+    "--min-bandwidth",
+    "min_bandwidth_gbps",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="GBPS",
+    help="Floor in Gbit/s, whatever the median is.",
+)
+@click.option(
+    "--max-latency",
+    "max_latency_us",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="US",
+    help="Ceiling of the median round trip, in microseconds.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="BUNDLE",
+    help="An earlier good run: links are held against what they did then.",
+)
+@click.option(
+    "--from",
+    "bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="BUNDLE",
+    help="Judge a saved check again; no node is asked anything.",
+)
+@click.option(
+    "--output",
+    "-o",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="BUNDLE",
+    help="Save raw edges, report.json, report.html and graph.dot there.",
+)
+@click.option("--force", "-f", is_flag=True, help="Replace the files of an existing bundle.")
+@click.option("--jsonl", "fmt", flag_value="jsonl", help="One finding a line, as JSON.")
+@click.option("--json", "fmt", flag_value="json", default=None, help="One JSON document.")
+def netcheck(
+    mode: str,
+    topology: Path | None,
+    probe: str,
+    duration_s: float,
+    streams: int,
+    both_ways: bool,
+    compute: bool,
+    slow_fraction: float,
+    min_bandwidth_gbps: float,
+    max_latency_us: float,
+    baseline: Path | None,
+    bundle: Path | None,
+    folder: Path | None,
+    force: bool,
+    fmt: str | None,
+    **fleet: str | int | float,
+) -> int:
+    """Convict the nodes, links and uplinks of a fleet that are dead or slow.
+
+    Runs an agent on every node, measures disjoint pairs in parallel, round by round, and says who
+    is at fault, how sure that is, and what was never measured.
+
+    \b
+    Examples:
+      relkit netcheck --nodes hosts.txt
+      relkit netcheck --nodes 'node[001-128]' --mode full -o before-training
+      relkit netcheck --nodes hosts.txt --mode groups --topology topology.txt
+      relkit netcheck --from before-training --slow 0.2 --json
+    """
+    from relkit.commands._netcheck_run import measure, save_all
+    from relkit.netcheck.baseline import load_baseline
+    from relkit.netcheck.bundle import HEAD, load
+    from relkit.netcheck.check import CheckOptions
+    from relkit.netcheck.model import Thresholds
+    from relkit.netcheck.outcome import judge
+    from relkit.netcheck.report import net_report
+
+    started = time.time()
+    if folder is not None and (folder / HEAD).exists() and not force:
+        raise UsageProblem(f"{folder} has a bundle already", next_step="Add --force to replace it.")
+    thresholds = Thresholds(
+        slow_fraction=slow_fraction,
+        min_bandwidth_gbps=min_bandwidth_gbps,
+        max_latency_us=max_latency_us,
+        baseline=load_baseline(baseline) if baseline else {},
+    )
+    if bundle is not None:
+        outcome = load(bundle)
+    else:
+        timeout_s = float(fleet["timeout_s"])
+        options = CheckOptions(
+            start_s=timeout_s,
+            timeout_s=timeout_s,
+            duration_s=duration_s,
+            streams=streams,
+            both_ways=both_ways,
+            compute=compute,
+        )
+        outcome = measure(fleet, mode, topology, probe, options, thresholds)
+    report = net_report(
+        outcome,
+        judge(outcome, thresholds),
+        thresholds,
+        argv=sys.argv,
+        started=started,
+        duration_s=time.time() - started,
+    )
+    if folder is not None:
+        for path in save_all(folder, outcome, report):
+            click.echo(f"wrote {path}", err=True)
+    return finish(report, fmt, None, force)

@@ -1,0 +1,66 @@
+"""What the edges say about each node and each pair, in one figure: for tables and pictures."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from relkit.netcheck.model import Edge, Link
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """One node in the middle of its edges; None where nothing was measured.
+
+    Args:
+        out_gbps, in_gbps: median over its good edges, Gbit/s.
+        latency_us: median of its round trips, us.
+        tested, failed: directed edges, all and failed.
+    """
+
+    out_gbps: float | None = None
+    in_gbps: float | None = None
+    latency_us: float | None = None
+    tested: int = 0
+    failed: int = 0
+
+
+def fleet_median(edges: Iterable[Edge]) -> float | None:
+    """Median bandwidth of all good edges, Gbit/s."""
+    return middle(edge.bandwidth_gbps for edge in edges if not edge.failure)
+
+
+def middle(values: Iterable[float]) -> float | None:
+    """Median of what is above 0; None where nothing is."""
+    found = [value for value in values if value > 0]
+    return median(found) if found else None
+
+
+def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeFigures]:
+    """The figures of every node."""
+    sent, got, trips = defaultdict(list), defaultdict(list), defaultdict(list)
+    tested: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for edge in edges:
+        tested.update((edge.source, edge.target))
+        if edge.failure:
+            failed.update((edge.source, edge.target))
+            continue
+        sent[edge.source].append(edge.bandwidth_gbps)
+        got[edge.target].append(edge.bandwidth_gbps)
+        for node in (edge.source, edge.target):
+            trips[node].append(edge.latency_p50_us)
+    return {
+        node: NodeFigures(
+            middle(sent[node]), middle(got[node]), middle(trips[node]), tested[node], failed[node]
+        )
+        for node in nodes
+    }
+
+
+def of_link(link: Link, edges: Iterable[Edge]) -> tuple[list[Edge], list[Edge]]:
+    """The good and the failed edges of one pair."""
+    mine = [edge for edge in edges if edge.link == link]
+    return [e for e in mine if not e.failure], [e for e in mine if e.failure]

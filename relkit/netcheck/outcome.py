@@ -1,0 +1,75 @@
+"""What one check has seen, and the judgement of it: the same online and from a saved bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from relkit.netcheck.model import Conviction, Edge, NetVerdict, NodeFacts, Thresholds
+from relkit.netcheck.solve import solve
+
+# How the channels say that the machine itself is not there. Anything else (a refused key, no
+# relkit on the node, a closed port) says nothing about the node's network, which stays unknown.
+_HOST_IS_DOWN = ("it is down", "no route to it")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that a check has measured.
+
+    Args:
+        nodes: all names, in the order in which the user gave them.
+        facts: one entry a node, same order; those that never answered have `answered` unset.
+        edges: all measurements of all rounds.
+        lost: nodes whose agent was lost during the check, and how.
+        groups: node -> switch; empty where no topology was given.
+        twins: names that turned out to be one and the same machine.
+        mode, probe: as asked for.
+        rounds: rounds used.
+        notes: what else the person should know.
+    """
+
+    nodes: tuple[str, ...]
+    facts: tuple[NodeFacts, ...]
+    edges: tuple[Edge, ...]
+    lost: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+    twins: tuple[tuple[str, ...], ...] = ()
+    mode: str = "quick"
+    probe: str = "tcp"
+    rounds: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def is_down(facts: NodeFacts) -> bool:
+    """The node did not answer, and what was said instead means that the host is not there."""
+    detail = facts.detail.lower()
+    return not facts.answered and any(words in detail for words in _HOST_IS_DOWN)
+
+
+def judge(outcome: Outcome, thresholds: Thresholds) -> NetVerdict:
+    """Who is at fault: the solver's view of the edges, and the hosts that are not there at all."""
+    looked_at = [facts.name for facts in outcome.facts if facts.answered]
+    verdict = solve(outcome.edges, looked_at, thresholds, outcome.groups)
+    convicted = {c.nodes[0] for c in verdict.convictions if c.kind == "node"}
+    gone = [
+        _dead(facts.name, f"its host could not be reached: {facts.detail}")
+        for facts in outcome.facts
+        if is_down(facts)
+    ]
+    gone += [
+        _dead(node, f"its agent was lost during the check: {why}")
+        for node, why in outcome.lost.items()
+        if node not in convicted
+    ]
+    count = len(outcome.nodes)
+    return replace(
+        verdict,
+        convictions=(*gone, *verdict.convictions),
+        possible_links=count * (count - 1) // 2,
+        rounds=outcome.rounds,
+    )
+
+
+def _dead(node: str, why: str) -> Conviction:
+    return Conviction((node,), "node", node, "dead", 1.0, 1.0, (why,))
