@@ -174,6 +174,8 @@ class Listener:
         self._selector.close()
         self._socket.close()
         self._woken.close()
+        # Whoever has not said a word until the end of the round is a stranger, too.
+        self.strangers += len(self._pending)
         for one in self._pending.values():
             one.connection.close()
         with self._changed:

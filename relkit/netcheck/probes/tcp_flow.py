@@ -72,7 +72,7 @@ class Flow:
         self._threads: list[threading.Thread] = []
         self._counts: list[int] = []
         self._broken: list[str] = []
-        self._begun = threading.Event()
+        self._begun, self._broke = threading.Event(), threading.Event()
 
     def __enter__(self) -> Flow:
         return self
@@ -111,9 +111,10 @@ class Flow:
             ProbeFailed: a stream broke, or nothing came at all.
         """
         begun = self._begun.wait(max(duration_s, _FIRST_BYTE_S))
-        time.sleep(duration_s * _WARM_UP_SHARE if begun else 0)
+        # Not a sleep: a stream that breaks ends the window at once.
+        self._broke.wait(duration_s * _WARM_UP_SHARE if begun else 0)
         before, start = tuple(self._counts), time.perf_counter()
-        time.sleep(duration_s * (1 - _WARM_UP_SHARE) if begun else 0)
+        self._broke.wait(duration_s * (1 - _WARM_UP_SHARE) if begun else 0)
         after, end = tuple(self._counts), time.perf_counter()
         if self._broken:
             raise ProbeFailed(Failure.RESET, f"a data stream broke: {self._broken[0]}")
@@ -143,6 +144,7 @@ class Flow:
             self._broken.append("closed by the other end")
         except OSError as error:
             self._broken.append(str(error))
+        self._broke.set()
         begun.set()
 
     def _end(self) -> None:
