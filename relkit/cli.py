@@ -48,6 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.stacks:stacks",
         "Capture the stacks of all ranks, and merge them into flame SVGs.",
     ),
+    "topology": (
+        "relkit.commands.topology:topology",
+        "Order nodes so that neighbours in the network are neighbours in rank.",
+    ),
 }
 
 

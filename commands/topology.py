@@ -1,0 +1,91 @@
+"""relkit topology: rank orders that follow the network."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from relkit.commands._options import finish, report_options
+from relkit.errors import UsageProblem
+from relkit.output import as_text, use_colour, write_atomic
+
+
+@click.group()
+def topology() -> None:
+    """Order nodes so that neighbours in the network are neighbours in rank.
+
+    \b
+    Example:
+      relkit topology sort network.txt --nodes hosts.txt
+    """
+
+
+@topology.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--nodes",
+    metavar="NODES",
+    help="The job's nodes: a file, a node set, or -. Default: all nodes of FILE.",
+)
+@click.option("--exclude", "-x", default="", metavar="NODES", help="Nodes to leave out.")
+@report_options
+def sort(
+    file: Path,
+    nodes: str | None,
+    exclude: str,
+    fmt: str | None,
+    output: Path | None,
+    force: bool,
+) -> int:
+    """Print nodes in rank order, one a line.
+
+    FILE has a line `asw psw node` for each node: its access switch, the switch above, and the
+    node's name or address. What the order saves, and what is odd, is said on stderr.
+
+    \b
+    Examples:
+      relkit topology sort network.txt > order.txt
+      relkit topology sort network.txt --nodes "node[001-128]" -x node007
+      relkit topology sort network.txt --json | jq .crossings.saved
+    """
+    from relkit.hosts import read_nodes
+    from relkit.topology import Topology, rank_order, read
+    from relkit.topology_report import topology_report
+
+    started = time.time()
+    network = read(file)
+    warnings = list(network.warnings)
+    given: tuple[str, ...] = ()
+    if nodes is not None:
+        found = read_nodes(nodes, exclude=exclude)
+        warnings += found.warnings
+        given = tuple(spec.name for spec in found.nodes)
+        # The file may know a node by its address, as DLRover's does.
+        by_address = {
+            spec.name: network.places[spec.target]
+            for spec in found.nodes
+            if spec.target in network.places
+        }
+        network = Topology({**by_address, **network.places})
+    elif exclude:
+        out = {spec.name for spec in read_nodes(exclude).nodes}
+        given = tuple(node for node in network.places if node not in out)
+        if not given:
+            raise UsageProblem("no node is left")
+    report = topology_report(
+        rank_order(network, given), warnings, argv=tuple(sys.argv), started=started
+    )
+    if fmt is not None:
+        return finish(report, fmt, output, force)
+    lines = "".join(f"{node}\n" for node in report.facts["order"])
+    if output is None or str(output) == "-":
+        click.echo(lines, nl=False)
+    elif output.exists() and not force:
+        raise UsageProblem(f"{output} exists already", next_step="Add --force to replace it.")
+    else:
+        write_atomic(output, lines)
+    click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
+    return report.exit_code

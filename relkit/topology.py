@@ -1,0 +1,198 @@
+"""Which switch each node hangs on, and a rank order in which network neighbours are neighbours."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relkit.errors import BadInputFile
+
+_MOST_BYTES = 64 << 20
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node hangs.
+
+    Args:
+        asw: the access switch of the node; psw: the switch above that one.
+    """
+
+    asw: str
+    psw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The network as the file tells it.
+
+    Args:
+        places: node -> its switches, in the order of the file.
+        warnings: what is odd but harmless, one sentence each.
+    """
+
+    places: Mapping[str, Place]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """How often two adjacent ranks do not share a switch.
+
+    Args:
+        asw, psw: pairs of adjacent ranks on different access switches, and under different upper
+            ones. All unknown nodes together count as one more switch.
+    """
+
+    asw: int
+    psw: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankOrder:
+    """Nodes in the order of their ranks.
+
+    Args:
+        nodes: rank 0 first.
+        before, after: crossings of the order given and of this one.
+        unknown: nodes that the topology does not name; they come last.
+    """
+
+    nodes: tuple[str, ...]
+    before: Crossings
+    after: Crossings
+    unknown: tuple[str, ...] = ()
+
+
+def parse(text: str, source: str = "topology") -> Topology:
+    """Read lines `asw psw node`; the format of DLRover's `topology_config`.
+
+    White space separates; `#` starts a comment. A node that is there twice with the same switches
+    is a warning.
+
+    Args:
+        text: the lines.
+        source: what to call them in errors.
+
+    Raises:
+        BadInputFile: lines that do not have three words, a node with two different places, or no
+            node at all. Lines are named by their numbers.
+    """
+    places: dict[str, Place] = {}
+    first_seen: dict[str, int] = {}
+    problems: list[str] = []
+    warnings: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 3 or not all(word.isprintable() for word in words):
+            problems.append(f"line {number} is not `asw psw node`")
+            continue
+        asw, psw, node = words
+        place = Place(asw, psw)
+        if node not in places:
+            places[node], first_seen[node] = place, number
+        elif places[node] == place:
+            warnings.append(f"{node} is on line {number} again, as on line {first_seen[node]}")
+        else:
+            problems.append(
+                f"line {number} gives {node} other switches than line {first_seen[node]}"
+            )
+    if problems:
+        more = len(problems) - _MOST_NAMED
+        named = problems[:_MOST_NAMED] + ([f"and {more} more"] if more > 0 else [])
+        raise BadInputFile(
+            f"{source}: {'; '.join(named)}",
+            next_step="Write one node a line: access switch, upper switch, node.",
+        )
+    if not places:
+        raise BadInputFile(f"{source} names no node")
+    warnings += [
+        f"{asw} is under several upper switches; taken for as many switches"
+        for asw in sorted(_shared_names(places.values()))
+    ]
+    return Topology(places, tuple(warnings))
+
+
+def read(path: Path) -> Topology:
+    """Read a topology file.
+
+    Raises:
+        BadInputFile: it cannot be read, is no text, is larger than 64 MiB, or see parse().
+    """
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
+    if len(raw) > _MOST_BYTES:
+        raise BadInputFile(f"{path} is larger than 64 MiB")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInputFile(f"{path} is not UTF-8 text (byte {error.start})") from error
+    return parse(text, str(path))
+
+
+def switches(path: Path) -> dict[str, str]:
+    """node -> name of its access switch, unique in the network: `asw`, or `psw/asw` where needed.
+
+    Raises:
+        BadInputFile: see read().
+    """
+    places = read(path).places
+    shared = _shared_names(places.values())
+    return {
+        node: f"{place.psw}/{place.asw}" if place.asw in shared else place.asw
+        for node, place in places.items()
+    }
+
+
+def rank_order(topology: Topology, nodes: Sequence[str] = ()) -> RankOrder:
+    """Sort nodes so that those under one switch get adjacent ranks.
+
+    Upper switches come in the order in which the nodes given first reach them, access switches
+    within them likewise, and nodes keep their order within a switch: node 0 stays rank 0 if it is
+    known. Each switch then is one run of ranks, and no order has fewer crossings.
+
+    Args:
+        topology: the network.
+        nodes: the job's nodes in the order given; all of the topology where empty.
+    """
+    given = tuple(nodes) or tuple(topology.places)
+    known = [node for node in given if node in topology.places]
+    unknown = tuple(node for node in given if node not in topology.places)
+    psw_rank = _first_seen(topology.places[node].psw for node in known)
+    asw_rank = _first_seen(topology.places[node] for node in known)
+    known.sort(
+        key=lambda node: (psw_rank[topology.places[node].psw], asw_rank[topology.places[node]])
+    )
+    order = (*known, *unknown)
+    return RankOrder(order, crossings(topology, given), crossings(topology, order), unknown)
+
+
+def crossings(topology: Topology, nodes: Sequence[str]) -> Crossings:
+    """Count adjacent ranks that do not share a switch."""
+    places = [topology.places.get(node) for node in nodes]
+    return Crossings(_changes(places, lambda p: p), _changes(places, lambda p: p and p.psw))
+
+
+def _changes(places: Sequence[Place | None], key: Callable[[Place | None], object]) -> int:
+    keys = [key(place) for place in places]
+    return sum(one != other for one, other in itertools.pairwise(keys))
+
+
+def _first_seen(items: Iterable[object]) -> dict[object, int]:
+    return {item: number for number, item in enumerate(dict.fromkeys(items))}
+
+
+def _shared_names(places: Iterable[Place]) -> set[str]:
+    """Access switch names that stand under more than one upper switch."""
+    above: dict[str, set[str]] = {}
+    for place in places:
+        above.setdefault(place.asw, set()).add(place.psw)
+    return {asw for asw, psws in above.items() if len(psws) > 1}
