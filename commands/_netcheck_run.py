@@ -109,12 +109,12 @@ def _groups(nodes: Sequence[NodeSpec], topology: Path | None) -> dict[str, str]:
     """Node -> switch, for the nodes that the topology file knows by name or by address."""
     if topology is None:
         return {}
-    from relkit.topology import read_topology
+    from relkit.topology import switches
 
-    switches = {place.ip: place.asw for place in read_topology(topology)}
+    by_name = switches(topology)
     found: dict[str, str] = {}
     for node in nodes:
-        switch = switches.get(node.name) or switches.get(node.target)
+        switch = by_name.get(node.name) or by_name.get(node.target)
         if switch:
             found[node.name] = switch
     missing = [node.name for node in nodes if node.name not in found]
