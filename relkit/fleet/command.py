@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from relkit.errors import UsageProblem
-from relkit.fleet.remote_command import MISSING, local_words, missing
+from relkit.fleet.remote_command import NOT_THERE, local_words
 from relkit.fleet.words import how_it_ended
 from relkit.hosts import NodeSpec
 
@@ -47,6 +47,7 @@ class CommandCarrier:
 
     def explain(self, node: NodeSpec, code: int, complaint: str) -> str:
         """Its exit code, and what it said last."""
-        if missing(complaint, code):
-            return MISSING
-        return f"the command for it {how_it_ended(code, complaint)}"
+        ended = f"the command for it {how_it_ended(code, complaint)}"
+        if code == NOT_THERE:
+            return f"{ended} (is relkit there? name it with --relkit PATH)"
+        return ended

@@ -1,0 +1,162 @@
+"""Node sets, host files, exclusions, and input that is none."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relkit.errors import UsageProblem
+from relkit.hosts import NodeSpec, default_nodes, fold, parse_nodes, read_nodes
+
+
+def names(text: str, exclude: str = "") -> list[str]:
+    return [spec.name for spec in parse_nodes(text, exclude=exclude)]
+
+
+def test_a_node_set_expands_with_its_zeros() -> None:
+    assert names("node[008-010]") == ["node008", "node009", "node010"]
+    assert names("r[1-2]n[1-2],login") == ["r1n1", "r1n2", "r2n1", "r2n2", "login"]
+
+
+def test_a_file_has_comments_slots_users_and_ports(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.txt"
+    path.write_text(
+        "# our fleet\n\nnode[1-2] slots=8  # two of them\nroot@gw:2222\n"
+        "n9 address=10.0.0.9 user=ops port=22 max_slots=4\n[fe80::1]:2200\nme@[::1]\n10.0.0.7\n"
+    )
+    assert parse_nodes(str(path)) == (
+        NodeSpec("node1", slots=8),
+        NodeSpec("node2", slots=8),
+        NodeSpec("gw", user="root", port=2222),
+        NodeSpec("n9", address="10.0.0.9", user="ops", port=22),
+        NodeSpec("fe80::1", port=2200),
+        NodeSpec("::1", user="me"),
+        NodeSpec("10.0.0.7"),
+    )
+    assert parse_nodes(str(path))[3].target == "10.0.0.9"
+
+
+def test_stdin_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\nb # c\n"))
+    assert names("-") == ["a", "b"]
+
+
+def test_duplicates_are_taken_once_and_told() -> None:
+    found = read_nodes("a,b,a,n[1-3],n2")
+    assert [spec.name for spec in found.nodes] == ["a", "b", "n1", "n2", "n3"]
+    assert found.warnings == ("named more than once, taken once: a,n2",)
+
+
+def test_one_host_behind_two_ports_is_two_nodes() -> None:
+    found = parse_nodes("h:2201,h:2202,other:2201")
+    assert [(spec.name, spec.target, spec.port) for spec in found] == [
+        ("h:2201", "h", 2201),
+        ("h:2202", "h", 2202),
+        ("other", "other", 2201),
+    ]
+
+
+def test_exclusion_takes_sets_and_files_and_warns_of_strangers(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("n2\nn4\n")
+    assert names("n[1-4]", exclude="n[1-2]") == ["n3", "n4"]
+    assert names("n[1-4]", exclude=str(out)) == ["n1", "n3"]
+    assert read_nodes("n1,n2", exclude="n2,x").warnings == ("excluded, but not in the list: x",)
+    with pytest.raises(UsageProblem, match="no node is left"):
+        parse_nodes("n[1-4]", exclude="n[1-9]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n1;rm",
+        "$(reboot)",
+        "`id`",
+        "a|b",
+        "a&b",
+        "a!b",
+        "a^b",
+        "n1>x",
+        "n1'",
+        'n"1',
+        "a\\b",
+        "-oProxyCommand=x",
+        "-oProxyCommand",
+        "root@-oProxyCommand",
+        "-l@host",
+        "a@b@c",
+        "host:99999",
+        "host:0",
+        "host:ssh",
+        "a[1-",
+        "a[3-1]",
+        "a[]",
+        "n[1-100000000]",
+        "n[1-1000]x[1-1000]",
+        "@no_such_group",
+        "@;id",
+        "/no/such/file",
+        "",
+        ",",
+        "a slots=x",
+        "a slots=1 b",
+        "a colour=red",
+        "a,b address=10.0.0.1",
+        "a address=-oX",
+        "a user=$x",
+        "é",
+        "x" * 300,
+        "n1\x1b[31m",
+    ],
+)
+def test_what_is_no_node_is_refused(text: str) -> None:
+    with pytest.raises(UsageProblem):
+        parse_nodes(text)
+
+
+@given(st.text(max_size=40))
+def test_no_text_gives_a_name_that_a_command_could_misread(text: str) -> None:
+    if text == "-":
+        return
+    try:
+        found = parse_nodes(text)
+    except UsageProblem:
+        return
+    for spec in found:
+        assert spec.name[0] not in "-"
+        assert all(c.isalnum() or c in "._-:" for c in spec.name)
+        assert spec.name.isascii()
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_bytes(b"\xff\xfe\x00n")
+    with pytest.raises(UsageProblem, match="cannot read"):
+        parse_nodes(str(path))
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("good\n# fine\nba;d\n")
+    with pytest.raises(UsageProblem, match="line 3"):
+        parse_nodes(str(path))
+
+
+def test_slurm_gives_the_default() -> None:
+    assert [s.name for s in default_nodes({"SLURM_JOB_NODELIST": "c[1-2],g7"}).nodes] == [
+        "c1",
+        "c2",
+        "g7",
+    ]
+    with pytest.raises(UsageProblem, match="no Slurm job"):
+        default_nodes({})
+
+
+def test_names_are_folded_for_people() -> None:
+    assert fold(["node2", "node1", "node3", "x"]) == "node[1-3],x"
+    assert fold(["::1", "n1", "h:22"]) == "n1,::1,h:22"
+    assert fold([]) == ""
