@@ -86,7 +86,7 @@ def _analyse(seen: Observations, thresholds: Thresholds) -> Analysis:
     view = _only_accused(seen) if common else seen
     parts = components_of(view)
     explanation = explain(view, parts, thresholds.slow_fraction)
-    charges = _charges(view, parts, explanation)
+    charges = _charges(view, parts, explanation, thresholds.slow_fraction)
     weak = _weak(view, parts, explanation, charges, thresholds.slow_fraction)
     healthy = top >= floor
     for entity in [charge.entity for charge in charges] + [one for one, _ in weak]:
@@ -115,7 +115,9 @@ def _only_accused(seen: Observations) -> Observations:
     )
 
 
-def _charges(seen: Observations, parts: Components, explanation: Explanation) -> tuple[Charge, ...]:
+def _charges(
+    seen: Observations, parts: Components, explanation: Explanation, slow_fraction: float
+) -> tuple[Charge, ...]:
     active = {fault.component: fault.capacity for fault in explanation.faults}
     by_entity: dict[Entity, list[Fault]] = {}
     for fault in explanation.faults:
@@ -127,7 +129,9 @@ def _charges(seen: Observations, parts: Components, explanation: Explanation) ->
         for fault in faults:
             own = fault.nats - fault.price
             margin = min(margin, own)
-            for rival, worth in _rivals(fault, entity, active, seen, parts, explanation):
+            for rival, worth in _rivals(
+                fault, entity, active, seen, parts, explanation, slow_fraction
+            ):
                 margin = min(margin, own - worth)
                 if own - worth < MARGIN:
                     rivals.add(rival)
@@ -153,13 +157,14 @@ def _rivals(
     seen: Observations,
     parts: Components,
     explanation: Explanation,
+    slow_fraction: float,
 ) -> list[tuple[Entity, float]]:
     """Others that would explain the edges of a fault in its place, with their worth in nats."""
     some = explanation.candidates
     without = path_capacity(active, parts, len(seen.ratio), without=fault.component)
     mine = np.zeros(len(seen.ratio), dtype=bool)
     mine[parts.edges_of(fault.component)] = True
-    _, gains = best_faults(some, seen.ratio, without, seen.noise)
+    _, gains = best_faults(some, seen.ratio, without, seen.noise, slow_fraction)
     touching = np.unique(some.owner[mine[some.edge]])
     found = []
     for at in touching.tolist():
@@ -179,10 +184,10 @@ def _weak(
     slow_fraction: float,
 ) -> tuple[tuple[Entity, float], ...]:
     some = explanation.candidates
-    left, gains = best_faults(some, seen.ratio, explanation.capacity, seen.noise)
+    left, gains = best_faults(some, seen.ratio, explanation.capacity, seen.noise, slow_fraction)
     charged = {charge.entity for charge in charges}
     best: dict[Entity, float] = {}
-    for at in np.flatnonzero((gains > WEAK) & (left <= 1.0 - 0.75 * slow_fraction)).tolist():
+    for at in np.flatnonzero((gains > WEAK) & (left <= 1.0 - slow_fraction)).tolist():
         entity = parts.entity(int(some.component[at]))
         if entity not in charged:
             best[entity] = max(best.get(entity, 0.0), float(gains[at]))

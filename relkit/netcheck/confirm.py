@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from relkit.netcheck.analyse import Analysis
 from relkit.netcheck.components import GROUP, LINK, NODE, Entity
-from relkit.netcheck.model import Edge, Link
+from relkit.netcheck.model import Edge
 
 LINK_TRIES = 4
 MEMBERS_A_ROUND = 4
@@ -43,8 +43,7 @@ def confirming_pairs(
     questions = open_questions(found)
     if not questions:
         return []
-    met = Counter(edge.link for edge in {(edge.link, edge.round): edge for edge in edges}.values())
-    plan = _Plan(found, met, order)
+    plan = _Plan(found, times_met(edges), order)
     for entity in questions:
         if entity.kind == NODE:
             plan.meet_healthy(entity.first)
@@ -55,10 +54,23 @@ def confirming_pairs(
     return plan.pairs
 
 
+def times_met(edges: Sequence[Edge]) -> Counter[tuple[str, str]]:
+    """In how many rounds each pair, lower name first, was measured."""
+    rounds = {
+        (edge.source, edge.target, edge.round)
+        if edge.source < edge.target
+        else (edge.target, edge.source, edge.round)
+        for edge in edges
+    }
+    return Counter((low, high) for low, high, _ in rounds)
+
+
 class _Plan:
     """Pairs that are being put together for one round."""
 
-    def __init__(self, found: Analysis, met: Counter[Link], order: Sequence[int]) -> None:
+    def __init__(
+        self, found: Analysis, met: Counter[tuple[str, str]], order: Sequence[int]
+    ) -> None:
         self.pairs: list[tuple[int, int]] = []
         self._found = found
         self._met = met
@@ -112,8 +124,8 @@ class _Plan:
     def _take(self, one: int, other: int, *, most: int) -> bool:
         if one == other or one in self._busy or other in self._busy:
             return False
-        names = self._found.seen.nodes
-        if self._met[Link.between(names[one], names[other])] > most:
+        low, high = sorted((self._found.seen.nodes[one], self._found.seen.nodes[other]))
+        if self._met[low, high] > most:
             return False
         self._busy |= {one, other}
         self.pairs.append((one, other))

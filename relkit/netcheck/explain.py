@@ -72,7 +72,7 @@ def explain(seen: Observations, parts: Components, slow_fraction: float) -> Expl
     """
     healthy = np.ones(len(seen.ratio))
     every = all_candidates(parts)
-    _, gains = best_faults(every, seen.ratio, healthy, seen.noise)
+    _, gains = best_faults(every, seen.ratio, healthy, seen.noise, slow_fraction)
     some = choose(parts, every.component[gains > WORTH_A_LOOK])
     active: dict[int, float] = {}
     for _ in range(4):
@@ -113,7 +113,7 @@ def _add(
     capacity = path_capacity(active, parts, len(seen.ratio))
     prices = np.array([price_of(parts, int(one)) for one in some.component])
     for _ in range(len(some.component)):
-        left, gains = best_faults(some, seen.ratio, capacity, seen.noise)
+        left, gains = best_faults(some, seen.ratio, capacity, seen.noise, slow_fraction)
         worth = np.where(left <= 1.0 - slow_fraction, gains - prices, -np.inf)
         best = int(np.argmax(worth))
         if worth[best] <= 0.0:

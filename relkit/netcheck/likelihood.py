@@ -60,12 +60,14 @@ def all_candidates(parts: Components) -> Candidates:
 
 
 def best_faults(
-    some: Candidates, ratio: Floats, capacity: Floats, noise: float
+    some: Candidates, ratio: Floats, capacity: Floats, noise: float, slow_fraction: float
 ) -> tuple[Floats, Floats]:
     """For each candidate, the capacity that explains its edges best and the nats that it gains.
 
     Args:
         ratio: all measurements; capacity: of each one's path, by the faults known so far.
+        slow_fraction: a fault explains only edges that it slows by more than this on top of
+            what is known; less is the unevenness of every fleet.
 
     Returns:
         (capacities, gains). A component can be no slower than the best that went through it, so
@@ -82,7 +84,8 @@ def best_faults(
         return chosen, gains
     before = misfit(seen, now, noise)
     for guess in (_upper_cluster(some, seen, free, noise), _median(some, seen, free)):
-        after = misfit(seen, np.minimum(now, guess[some.owner]), noise)
+        slowed = guess[some.owner]
+        after = misfit(seen, np.where(slowed <= (1.0 - slow_fraction) * now, slowed, now), noise)
         gain = np.add.reduceat(before - after, some.start)
         better = gain > gains
         gains, chosen = np.where(better, gain, gains), np.where(better, guess, chosen)

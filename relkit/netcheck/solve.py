@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from relkit.netcheck.analyse import Analysis, analyse
 from relkit.netcheck.model import Edge, NetVerdict, Thresholds
-from relkit.netcheck.wording import conviction, undecided_common, undecided_rivals
+from relkit.netcheck.wording import (
+    conviction,
+    undecided_common,
+    undecided_rivals,
+    undecided_suspicions,
+)
 
 
 def solve(
@@ -34,6 +39,7 @@ def verdict_of(found: Analysis, edges: Sequence[Edge], thresholds: Thresholds) -
     tested = {edge.link for edge in ours if not edge.accused and edge.source != edge.target}
     count = len(known)
     open_sets = [undecided_rivals(found, charge) for charge in found.charges if charge.rivals]
+    open_sets += undecided_suspicions(found)
     if found.common:
         open_sets.insert(0, undecided_common(found, thresholds))
     merged = {frozenset(names): (names, sentence) for names, sentence in reversed(open_sets)}

@@ -12,6 +12,8 @@ from relkit.netcheck.model import Conviction, Thresholds
 from relkit.netcheck.observations import Ints
 
 CERTAIN = 0.9999
+# A suspicion of 4.2 sigma that never got its second measurement is told, not convicted.
+WORTH_TELLING = 9.0
 # Directions of one entity that differ by less than this are one fault, not two.
 ALIKE = 0.15
 
@@ -56,8 +58,11 @@ def undecided_rivals(found: Analysis, charge: Charge) -> tuple[tuple[str, ...], 
     pieces = [_described(found, entity) for entity in sorted(suspects)]
     either = ", or ".join(pieces)
     lost = 1.0 - min(fault.capacity for fault in charge.faults)
-    what = "fail" if lost > 0.99 else f"are {lost:.0%} slow"
-    return tuple(names), f"Some edges {what}, but they cannot tell whether the cause is {either}."
+    what = "failed" if lost > 0.99 else f"lost {lost:.0%}"
+    count = len(_slow_edges(found, charge))
+    return tuple(names), (
+        f"{count} measurements {what}, but the edges cannot tell which is at fault: {either}."
+    )
 
 
 def undecided_common(found: Analysis, thresholds: Thresholds) -> tuple[tuple[str, ...], str]:
@@ -67,6 +72,40 @@ def undecided_common(found: Analysis, thresholds: Thresholds) -> tuple[tuple[str
         f"More than half of the nodes have no edge at full speed by {held}: the network as a "
         "whole is slow, or the bound is wrong; no node can be singled out."
     )
+
+
+def undecided_suspicions(found: Analysis) -> list[tuple[tuple[str, ...], str]]:
+    """Strong suspicions that rest on too little to convict, one for the same measurements."""
+    told: set[int] = set()
+    sentences = []
+    for entity, nats in found.weak:
+        slow = _suspect_edges(found, entity)
+        if nats < WORTH_TELLING or told & slow or not slow:
+            continue
+        told |= slow
+        count = "one measurement" if len(slow) == 1 else f"{len(slow)} measurements"
+        least = min(float(found.seen.ratio[edge]) for edge in slow)
+        reached = f"as low as {least:.0%} of what is expected" if least > 0.0 else "failed"
+        names = set(members(found, entity))
+        if entity.kind == NODE:
+            ways = (found.seen.source, found.seen.target)
+            names |= {found.seen.nodes[int(way[edge])] for edge in slow for way in ways}
+        what = _described(found, entity)
+        sentence = f"Suspicion on {what}: {count} {reached}; too little to convict, measure again."
+        sentences.append((tuple(sorted(names)), sentence))
+    return sentences
+
+
+def _suspect_edges(found: Analysis, entity: Entity) -> set[int]:
+    """The unexplained slow measurements behind a weak suspicion."""
+    slow: set[int] = set()
+    for component in found.explanation.candidates.component.tolist():
+        if found.parts.entity(component) == entity:
+            for edge in found.parts.edges_of(component).tolist():
+                behind = found.seen.ratio[edge] - found.explanation.capacity[edge]
+                if behind < -2.0 * found.seen.noise:
+                    slow.add(edge)
+    return slow
 
 
 def _described(found: Analysis, entity: Entity) -> str:
