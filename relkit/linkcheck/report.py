@@ -113,7 +113,7 @@ def _host(checked: Checked, verdict: NodeVerdict, bound: float, host: str) -> Fi
         title = f"could not tell: {title}, but some gave no figure"
         advice = "Run the tool by hand, as named below, and see what it prints."
     elif verdict.good < total:
-        title = f"{title}, so the host passes with a spare link fewer"
+        title = f"{title}: the host passes, with {total - verdict.good} to be repaired"
     evidence = tuple(
         _figure(f"link {link.pair}", m, bound)
         for link in verdict.links
@@ -156,7 +156,7 @@ def _link(link: LinkVerdict, bad: Status, bound: float, checked: Checked, host: 
 def _blame(blame: Blame, status: Status, checked: Checked, bound: float, host: str) -> Finding:
     names = _named(blame.sockets, checked.inventory)
     if blame.place is Place.SOCKET:
-        way = "" if blame.way is Way.BOTH else f", {blame.way}"
+        way = "" if blame.way is Way.BOTH else f" ({blame.way})"
         title = f"socket {names} is at fault{way}: its GPU, its cable, or the socket of the box"
     elif blame.place is Place.BOX:
         title = f"the box between sockets {names} is at fault"
