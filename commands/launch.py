@@ -14,7 +14,14 @@ from relkit import faults
 from relkit.commands import _launch_options as shared
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job import OnHang, Settings
-from relkit.launch.options import OwnOption, check, split, torchrun_parser
+from relkit.launch.options import (
+    OwnOption,
+    check,
+    check_script,
+    program,
+    split,
+    torchrun_parser,
+)
 
 _OWN = (
     OwnOption(("--hang-timeout", "--hang_timeout")),
@@ -117,6 +124,7 @@ def launch(
         )
     if action is OnHang.RESTART and no_hook:
         raise UsageProblem("--on-hang restart needs the hook, and --no-hook turns it off")
+    check_script(options)
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
@@ -133,7 +141,7 @@ def launch(
         keep=publisher.keep,
         say=say,
     )
-    recorders = JobFolder(not no_hook, say)
+    recorders = JobFolder(not no_hook, say, program(options))
     say(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
         return run_job(options, monitor, recorders.prepare, say)

@@ -56,7 +56,7 @@ def run(
         keep=publisher.keep,
         say=say,
     )
-    recorders = JobFolder(not no_hook, say)
+    recorders = JobFolder(not no_hook, say, command[0])
     job_dir, extra = recorders.prepare(name, os.cpu_count() or 1)
     try:
         return run_command.run_command(

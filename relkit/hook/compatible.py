@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import struct
 from pathlib import Path
 
@@ -36,6 +38,31 @@ def why_not_preloadable(program: Path, library: Path) -> str:
     if "ld-linux" not in loader:
         return f"{program} runs on {loader}, which is not glibc's loader"
     return ""
+
+
+def program_of(command: str) -> Path:
+    """The executable that a command name really starts: found on PATH, scripts by interpreter.
+
+    Args:
+        command: as typed; where nothing is found, or a script's first line cannot be read, it is
+            returned as it stands.
+    """
+    program = Path(shutil.which(command) or command).resolve()
+    for _ in range(4):  # a script may be run by a script; the kernel follows four of them
+        try:
+            with program.open("rb") as file:
+                first = file.readline(256)
+        except OSError:
+            break
+        if not first.startswith(b"#!"):
+            break
+        words = shlex.split(first[2:].decode("utf-8", "replace"), posix=False)
+        if words and Path(words[0]).name == "env":
+            words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        if not words:
+            break
+        program = Path(shutil.which(words[0]) or words[0]).resolve()
+    return program
 
 
 def _loader_of(path: Path) -> tuple[str, str]:

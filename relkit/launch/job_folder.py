@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.hook import environment
+from relkit.hook.compatible import program_of, why_not_preloadable
+from relkit.hook.locate import hook_library
 from relkit.launch.job import Say, safe_job_id
 from relkit.stacks import procfs
 
@@ -24,10 +27,11 @@ class JobFolder:
     Args:
         use_hook: False for --no-hook.
         say: one line to the terminal.
+        program: the command that will be preloaded.
     """
 
-    def __init__(self, use_hook: bool, say: Say) -> None:
-        self._use_hook, self._say = use_hook, say
+    def __init__(self, use_hook: bool, say: Say, program: str = sys.executable) -> None:
+        self._use_hook, self._say, self._program = use_hook, say, program
         self._folder: Path | None = None
         self._lock: int | None = None
 
@@ -42,6 +46,10 @@ class JobFolder:
             self._say("the hook is off: no hang detection, a failure is still explained")
             return None, {}
         try:
+            why = why_not_preloadable(program_of(self._program), hook_library())
+            if why:
+                self._say(f"the hook cannot be used, so a hang would not be seen: {why}")
+                return None, {}
             folder = self._claim(safe_job_id(job_id), processes)
             extra = environment.worker_environment(folder, os.getpid(), os.environ)
             sweep(folder.parent)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from relkit.errors import MissingExtra, UsageProblem
@@ -143,6 +145,25 @@ def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
             next_step="Add --rdzv-backend c10d --rdzv-endpoint HOST:PORT (the same on all nodes),"
             " or --master-addr HOST --node-rank N.",
         )
+
+
+def check_script(torchrun: argparse.Namespace) -> None:
+    """Refuse a script that is not there, before as many tracebacks as there are ranks say so.
+
+    Raises:
+        UsageProblem: there is no such file on this node.
+    """
+    if not (torchrun.module or torchrun.no_python) and not Path(torchrun.training_script).is_file():
+        raise UsageProblem(
+            f"there is no training script {torchrun.training_script!r} here ({Path.cwd()})",
+            next_step="Check the path; options of relkit and torchrun stand before the script.",
+        )
+
+
+def program(torchrun: argparse.Namespace) -> str:
+    """The program that each worker runs, as torchrun will start it."""
+    script: str = torchrun.training_script
+    return script if torchrun.no_python else os.environ.get("PYTHON_EXEC", sys.executable)
 
 
 def _names_a_host(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:

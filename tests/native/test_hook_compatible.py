@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit.hook.compatible import why_not_preloadable
+from relkit.hook.compatible import program_of, why_not_preloadable
 from relkit.hook.locate import hook_library
 from tests.native.hook_victims import compile_c
 
@@ -52,3 +52,14 @@ def test_what_is_no_program(tmp_path: Path, data: bytes) -> None:
     path.write_bytes(data)
     assert why_not_preloadable(path, hook_library())
     assert why_not_preloadable(tmp_path / "none", hook_library())
+
+
+def test_a_script_counts_by_its_interpreter(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    inner.write_text("#!/usr/bin/env -S sh -e\n")
+    outer.write_text(f"#!{inner}\n")
+    for script in (inner, outer):
+        script.chmod(0o700)
+        assert program_of(str(script)) == Path("/bin/sh").resolve()
+    assert program_of("sh") == Path("/bin/sh").resolve()
+    assert program_of("no such program") == Path("no such program").resolve()

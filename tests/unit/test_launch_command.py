@@ -82,6 +82,7 @@ def test_bad_values(line: list[str]) -> None:
         (["launch", "--on-hang", "restart", "--max-restarts=1", "--no-hook", "t.py"], "--no-hook"),
         (["launch"], "script"),
         (["launch", "--nnodes", "2", "t.py"], "host"),
+        (["launch", "nosuch.py"], "no training script"),
     ],
 )
 def test_refused_with_a_reason(line: list[str], words: str) -> None:

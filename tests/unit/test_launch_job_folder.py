@@ -98,3 +98,11 @@ def test_no_room_is_said_and_no_reason_to_fail(
     assert folder.prepare("a", 1) == (None, {})
     folder.remove()
     assert "a hang would not be seen" in said[0]
+
+
+def test_a_static_program_is_run_without_the_hook_and_told(said: list[str], tmp_path: Path) -> None:
+    source, program = tmp_path / "p.c", tmp_path / "p"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["cc", "-static", "-o", str(program), str(source)], check=True, timeout=60)
+    assert JobFolder(True, said.append, str(program)).prepare("a", 1) == (None, {})
+    assert "linked statically" in said[0]

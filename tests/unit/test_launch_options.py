@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 from torch.distributed.run import get_args_parser
 
 from relkit.commands.launch import _OWN
 from relkit.errors import UsageProblem
-from relkit.launch.options import check, split
+from relkit.launch.options import check, check_script, split
 
 TORCHRUN_LINES = [
     ["train.py"],
@@ -29,6 +30,13 @@ TORCHRUN_LINES = [
     ["--local-addr", "10.0.0.1", "--event-log-handler", "null", "t.py"],
     ["--nproc-per-node", "2", "t.py", "--nproc-per-node", "9", "--", "-x"],
 ]
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script that the command lines name is there."""
+    (tmp_path / "t.py").touch()
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("line", TORCHRUN_LINES, ids=" ".join)
@@ -126,6 +134,13 @@ def test_refused_before_torch_starts(line: list[str], monkeypatch: pytest.Monkey
     with pytest.raises(UsageProblem) as caught:
         check(split(line, _OWN).torchrun, line)
     assert caught.value.next_step
+
+
+def test_a_missing_script_is_refused_before_any_worker_starts() -> None:
+    with pytest.raises(UsageProblem, match=r"no training script 'nosuch\.py'"):
+        check_script(split(["nosuch.py"], _OWN).torchrun)
+    for line in (["t.py"], ["-m", "package.module"], ["--no-python", "program"]):
+        check_script(split(line, _OWN).torchrun)
 
 
 @pytest.mark.parametrize(
