@@ -11,7 +11,7 @@ from typing import Any
 
 from relkit.errors import RelkitError, UsageProblem
 from relkit.fleet.agent import Handler, Request
-from relkit.netcheck.interface import NoRoute, Route, resolve, route_to
+from relkit.netcheck.interface import Route, resolve, route_to
 from relkit.netcheck.listener import Listener
 from relkit.netcheck.model import Edge, Failure, NodeFacts
 from relkit.netcheck.probes.base import Plan, Probe, ProbeFailed
@@ -121,7 +121,8 @@ def _accept(probe: Probe, plan: Plan, rounds: _Rounds) -> None:
 def _compute(request: Request) -> Iterator[Mapping[str, Any]]:
     """A score for each device, never added to a network time."""
     time_s = float(request.fields.get("duration_s", 0.5))
-    yield {"op": "compute", **asdict(measure_compute(time_s))}
+    timeout_s = float(request.fields.get("timeout_s", 60.0))
+    yield {"op": "compute", **measure_compute(time_s, timeout_s)}
 
 
 def _secret(fields: Mapping[str, Any]) -> bytes:
@@ -143,7 +144,6 @@ def _listen_address(fields: Mapping[str, Any]) -> str:
 def _plan(request: Request) -> Plan:
     fields = request.fields
     address = resolve(str(fields["address"])) if fields.get("address") else ""
-    way = _way(str(fields.get("peer_address") or address))
     return Plan(
         round=int(fields["round"]),
         secret=_secret(fields),
@@ -151,22 +151,12 @@ def _plan(request: Request) -> Plan:
         peer=str(fields["peer"]),
         address=address,
         port=int(fields.get("port", 0)),
-        own_address=way.address if way else "",
-        interface=way.interface if way else "",
         sizes=tuple(int(size) for size in fields.get("sizes", (1 << 20,))),
         streams=int(fields.get("streams", 4)),
         duration_s=float(fields.get("duration_s", 1.0)),
         both_ways=bool(fields.get("both_ways", True)),
         timeout_s=float(fields.get("timeout_s", 30.0)),
     )
-
-
-def _way(peer: str) -> Route | None:
-    try:
-        return route_to(peer) if peer else None
-    except NoRoute:
-        # The probe itself says more exactly what is wrong with the way.
-        return None
 
 
 def _edge_message(edge: Edge, side: str, extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,6 @@ class Plan:
         round: number of the round, from 0; secret: the run's, 16 bytes or more.
         node, peer: names of this end and of the other.
         address, port: where the accepting end listens.
-        own_address, interface: this end's address on the way to the peer, and its device.
         sizes: message sizes, bytes, 1 to 256 MiB; the last one gives the figure of the edge.
         streams: parallel connections each way, 1 to 64.
         duration_s: time of measuring each direction, shared by the sizes, 0.05 to 120.
@@ -55,8 +54,6 @@ class Plan:
     peer: str
     address: str
     port: int
-    own_address: str = ""
-    interface: str = ""
     sizes: tuple[int, ...] = (MIB,)
     streams: int = 4
     duration_s: float = 1.0
