@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,10 @@ class Analysis:
         weak: suspicions too weak to convict and too strong to drop, with nats, strongest first.
         healthy: nodes with an edge at full speed and no suspicion.
         common: most nodes have no edge at full speed, so that nobody can be singled out.
+        unproven: nodes without an edge at full speed whom nothing charges: never measured, or
+            seen only with partners at fault.
+        across: speed between switches as a share of that inside, where most uplinks looked slow
+            and were held to their own level; else 1.
     """
 
     seen: Observations
@@ -57,6 +61,8 @@ class Analysis:
     weak: tuple[tuple[Entity, float], ...]
     healthy: NDArray[np.bool_]
     common: bool
+    unproven: tuple[int, ...] = ()
+    across: float = 1.0
 
 
 def analyse(
@@ -71,7 +77,7 @@ def analyse(
     # Where most uplinks look slow, the network between the switches is: hold it to its own level.
     if uplinks * 2 > len(found.seen.group_names):
         apart = observe(edges, nodes, thresholds, groups, split=True)
-        return _analyse(apart, thresholds)
+        return replace(_analyse(apart, thresholds), across=_across(apart))
     return found
 
 
@@ -88,15 +94,20 @@ def _analyse(seen: Observations, thresholds: Thresholds) -> Analysis:
     explanation = explain(view, parts, thresholds.slow_fraction)
     charges = _charges(view, parts, explanation, thresholds.slow_fraction)
     weak = _weak(view, parts, explanation, charges, thresholds.slow_fraction)
+    charged = [one for charge in charges for one in (charge.entity, *charge.rivals)]
+    doubted = charged + [entity for entity, _ in weak]
     healthy = top >= floor
-    for entity in [charge.entity for charge in charges] + [one for one, _ in weak]:
-        if entity.kind == NODE:
-            healthy[entity.first] = False
-    for charge in charges:
-        for rival in charge.rivals:
-            if rival.kind == NODE:
-                healthy[rival.first] = False
-    return Analysis(view, parts, explanation, charges, weak, healthy, common)
+    healthy[[one.first for one in doubted if one.kind == NODE]] = False
+    known = {one.first for one in charged if one.kind == NODE}
+    unproven = tuple(at for at in np.flatnonzero(top < floor).tolist() if at not in known)
+    return Analysis(view, parts, explanation, charges, weak, healthy, common, unproven)
+
+
+def _across(apart: Observations) -> float:
+    crosses = apart.crosses
+    if crosses.all() or not crosses.any():
+        return 1.0
+    return float(np.median(apart.expected[crosses]) / np.median(apart.expected[~crosses]))
 
 
 def _only_accused(seen: Observations) -> Observations:
@@ -108,10 +119,10 @@ def _only_accused(seen: Observations) -> Observations:
         round=seen.round[keep],
         ratio=seen.ratio[keep],
         accused=seen.accused[keep],
+        expected=seen.expected[keep],
         group=seen.group,
         group_names=seen.group_names,
         noise=seen.noise,
-        expected_gbps=seen.expected_gbps,
     )
 
 

@@ -17,7 +17,8 @@ def open_questions(found: Analysis) -> list[Entity]:
     """Entities that another measurement could settle, the most pressing first.
 
     These are charges with a rival explanation and the rivals themselves, charges that rest on
-    too little (one partner for a node, one round for a link), and weak suspicions.
+    too little (one partner for a node, one round for a link), weak suspicions, and nodes that were
+    seen with bad partners only.
     """
     asked: dict[Entity, None] = {}
     for charge in found.charges:
@@ -28,6 +29,8 @@ def open_questions(found: Analysis) -> list[Entity]:
             asked[rival] = None
     for entity, _ in found.weak:
         asked[entity] = None
+    for node in found.unproven:
+        asked[Entity(NODE, node)] = None
     order = {NODE: 0, GROUP: 1, LINK: 2}
     return sorted(asked, key=lambda entity: order[entity.kind])
 

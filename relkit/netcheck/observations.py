@@ -25,7 +25,7 @@ class Observations:
         accused: number of the node that the failure itself names, else -1.
         group: number of each node's group, -1 without one; group_names: their names.
         noise: relative sigma of one measurement.
-        expected_gbps: healthy level of the fleet, 0 where nothing was measured.
+        expected: what each measurement should have reached, Gbit/s.
     """
 
     nodes: tuple[str, ...]
@@ -37,7 +37,7 @@ class Observations:
     group: Ints
     group_names: tuple[str, ...]
     noise: float
-    expected_gbps: float
+    expected: Floats
 
     @property
     def crosses(self) -> NDArray[np.bool_]:
@@ -103,7 +103,7 @@ def observe(
         group=np.array([place.get(groups.get(name, ""), -1) for name in nodes], dtype=np.int64),
         group_names=names,
         noise=noise,
-        expected_gbps=float(np.median(expected)) if len(kept) else 0.0,
+        expected=expected,
     )
 
 
@@ -118,15 +118,23 @@ def _expected(
     expected = np.ones(len(edges))
     for key in set(keys):
         like = np.array([other == key for other in keys], dtype=bool)
-        seen = bandwidth[like & (bandwidth > 0.0)]
-        if len(seen):
-            expected[like] = healthy_level(seen)
+        alive = np.flatnonzero(like & (bandwidth > 0.0))
+        if len(alive):
+            expected[like] = healthy_level(_once_a_direction(edges, bandwidth, alive))
     if thresholds.baseline:
         for at, edge in enumerate(edges):
             known = thresholds.baseline.get(edge.link, 0.0)
             if known > 0.0:
                 expected[at] = known
     return expected
+
+
+def _once_a_direction(edges: Sequence[Edge], bandwidth: Floats, alive: Ints) -> Floats:
+    """The mean of each directed pair: what is measured again and again must not set the norm."""
+    pairs: dict[tuple[str, str], int] = {}
+    place = [pairs.setdefault((edges[at].source, edges[at].target), len(pairs)) for at in alive]
+    means: Floats = np.bincount(place, weights=bandwidth[alive]) / np.bincount(place)
+    return means
 
 
 def _breaks_a_bound(edge: Edge, thresholds: Thresholds) -> bool:

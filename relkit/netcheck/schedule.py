@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from relkit.netcheck.across import crossing_pairs, inside_pairs
@@ -41,6 +41,7 @@ class _Rounds:
 
     Args:
         names: all nodes. fixed: the rounds to play in any case, as pairs of node numbers.
+        spare: further rounds, for when so much is slow that nobody is proven healthy yet.
         most_rounds: bound on all rounds together.
         order: node numbers in order of preference as healthy partners.
     """
@@ -49,6 +50,7 @@ class _Rounds:
         self,
         names: Sequence[str],
         fixed: Sequence[list[tuple[int, int]]],
+        spare: Iterator[list[tuple[int, int]]],
         most_rounds: int,
         order: Sequence[int],
         groups: Mapping[str, str],
@@ -59,6 +61,7 @@ class _Rounds:
         self.most_rounds = most_rounds
         self._names = tuple(names)
         self._fixed = fixed
+        self._spare = spare
         self._order = tuple(order)
         self._groups = dict(groups)
         self._thresholds = thresholds
@@ -70,7 +73,10 @@ class _Rounds:
             pairs = self._fixed[self._played]
         elif self._played < self.most_rounds and edges:
             found = analyse(edges, self._names, self._thresholds, self._groups)
-            pairs = confirming_pairs(found, edges, self._order)
+            if found.common:
+                pairs = next(self._spare, [])
+            else:
+                pairs = confirming_pairs(found, edges, self._order)
         else:
             pairs = []
         self._played += 1
@@ -97,8 +103,11 @@ def quick(nodes: Sequence[str], seed: int = 0, *, thresholds: Thresholds | None 
     if count > SMALL_FLEET:
         screening = min(SCREENING_ROUNDS, screening)
     fixed = [_renumbered(circle_round(count, at), order) for at in range(screening)]
+    spare = (
+        _renumbered(circle_round(count, at), order) for at in range(screening, rounds_needed(count))
+    )
     most = SCREENING_ROUNDS + doublings(count) if count > 1 else 0
-    return _Rounds(nodes, fixed, most, order, {}, thresholds or Thresholds())
+    return _Rounds(nodes, fixed, spare, most, order, {}, thresholds or Thresholds())
 
 
 def full(
@@ -122,7 +131,7 @@ def full(
     fixed = [circle_round(count, at) for at in range(rounds_needed(count))]
     extra = doublings(count) if confirm_rounds is None else confirm_rounds
     most = len(fixed) + extra if fixed else 0
-    return _Rounds(nodes, fixed, most, range(count), {}, thresholds or Thresholds())
+    return _Rounds(nodes, fixed, iter(()), most, range(count), {}, thresholds or Thresholds())
 
 
 def groups(
@@ -153,8 +162,9 @@ def groups(
     fixed = [inside_pairs(members, at) for at in range(inner)]
     fixed += [pairs for at in range(2) if (pairs := crossing_pairs(members, at))]
     most = max(6, SCREENING_ROUNDS + doublings(len(nodes))) if fixed else 0
+    spare = (crossing_pairs(members, at) for at in range(2, most))
     known = {name: topology[name] for name in nodes if name in topology}
-    return _Rounds(nodes, fixed, most, range(len(nodes)), known, thresholds or Thresholds())
+    return _Rounds(nodes, fixed, spare, most, range(len(nodes)), known, thresholds or Thresholds())
 
 
 def _renumbered(pairs: list[tuple[int, int]], order: Sequence[int]) -> list[tuple[int, int]]:

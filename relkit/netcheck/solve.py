@@ -8,9 +8,11 @@ from relkit.netcheck.analyse import Analysis, analyse
 from relkit.netcheck.model import Edge, NetVerdict, Thresholds
 from relkit.netcheck.wording import (
     conviction,
+    undecided_across,
     undecided_common,
     undecided_rivals,
     undecided_suspicions,
+    undecided_unproven,
 )
 
 
@@ -40,8 +42,12 @@ def verdict_of(found: Analysis, edges: Sequence[Edge], thresholds: Thresholds) -
     count = len(known)
     open_sets = [undecided_rivals(found, charge) for charge in found.charges if charge.rivals]
     open_sets += undecided_suspicions(found)
+    if found.across < 1.0 - thresholds.slow_fraction:
+        open_sets.append(undecided_across(found))
     if found.common:
-        open_sets.insert(0, undecided_common(found, thresholds))
+        open_sets.append(undecided_common(found, thresholds))
+    elif found.unproven and count > 1:
+        open_sets.append(undecided_unproven(found))
     merged = {frozenset(names): (names, sentence) for names, sentence in reversed(open_sets)}
     return NetVerdict(
         convictions=tuple(

@@ -96,6 +96,24 @@ def undecided_suspicions(found: Analysis) -> list[tuple[tuple[str, ...], str]]:
     return sentences
 
 
+def undecided_unproven(found: Analysis) -> tuple[tuple[str, ...], str]:
+    """Nodes that no measurement shows to be healthy."""
+    names = tuple(sorted(found.seen.nodes[at] for at in found.unproven))
+    return names, (
+        "Not proven healthy: never measured, or only with partners that are at fault themselves."
+    )
+
+
+def undecided_across(found: Analysis) -> tuple[tuple[str, ...], str]:
+    """All members of switches, where the network between these is slower than inside."""
+    places = np.flatnonzero(found.seen.group >= 0)
+    names = tuple(sorted(found.seen.nodes[at] for at in places))
+    return names, (
+        f"Between switches most pairs reach {found.across:.0%} of the speed inside them: the "
+        "network above the switches is oversubscribed, or its fault is common to most uplinks."
+    )
+
+
 def _suspect_edges(found: Analysis, entity: Entity) -> set[int]:
     """The unexplained slow measurements behind a weak suspicion."""
     slow: set[int] = set()
@@ -147,9 +165,10 @@ def _reasons(found: Analysis, charge: Charge) -> tuple[str, ...]:
         reasons.append(f"{failed - named} of {len(own)} measurements failed")
     carried = seen.ratio[slow][seen.ratio[slow] > 0.0]
     if len(carried):
+        level, expected = float(np.median(carried)), float(np.median(seen.expected[slow]))
         reasons.append(
-            f"{len(carried)} of {len(own)} measurements ran at a median of "
-            f"{float(np.median(carried)):.0%} of the expected {seen.expected_gbps:.3g} Gbit/s"
+            f"{len(carried)} of {len(own)} measurements ran at a median of {level:.0%} of the "
+            f"expected {expected:.3g} Gbit/s"
         )
     reasons.append(_why_not_others(charge))
     reasons.append(f"noise of one measurement: {seen.noise:.1%}")
