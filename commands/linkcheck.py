@@ -35,9 +35,8 @@ from relkit.errors import UsageProblem
     "--min_channels",
     "min_channels",
     type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="The host fails when fewer links than this are good.",
+    help="The host fails when fewer links than this are good. Default: 2 (NVIDIA: at most as "
+    "many as there are).",
 )
 @click.option(
     "--provider",
@@ -78,7 +77,7 @@ from relkit.errors import UsageProblem
 def linkcheck(
     box_pairs: tuple[str, ...],
     min_bandwidth: float,
-    min_channels: int,
+    min_channels: int | None,
     provider: str,
     replay: Path | None,
     tool: str,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from relkit.errors import UsageProblem
 from relkit.linkcheck.judge import judge_links, second_pairing
 from relkit.linkcheck.model import Checked, Failure, Inventory, Measurement, Pair
-from relkit.linkcheck.pairs import DEFAULT_PAIRS, parse_pairs, shared_sockets
+from relkit.linkcheck.pairs import shared_sockets
 from relkit.linkcheck.provider import LinkProvider
 
 Progress = Callable[[int, int, str], None]
@@ -29,7 +29,7 @@ def check_links(
 
     Args:
         provider: who measures; inventory: what its look() found.
-        pairs: what to test; the provider's own choice where empty, and then the guide's.
+        pairs: what to test.
         min_bandwidth_mb_s: which links need a second pairing.
         timeout_s: limit of one measurement, s; the provider's own where 0.
         is_concurrent: all pairs at one time (one direction after the other). Links that share a
@@ -39,7 +39,7 @@ def check_links(
     Raises:
         UsageProblem: pairs that share a socket are to be measured at one time.
     """
-    wanted = tuple(pairs) or inventory.pairs or parse_pairs([DEFAULT_PAIRS])
+    wanted = tuple(pairs)
     shared = shared_sockets(wanted)
     if is_concurrent and shared:
         raise UsageProblem(
@@ -62,7 +62,9 @@ def check_links(
     crosses = run.one_by_one([ends for pair in second for ends in pair.directions])
     counters = provider.counters(limit_s)
     progress(run.total, run.total, "done")
-    return Checked(provider.name, inventory, wanted, tuple(first), tuple(crosses), counters)
+    return Checked(
+        provider.name, inventory, wanted, tuple(first), tuple(crosses), counters, is_concurrent
+    )
 
 
 class _Run:

@@ -195,6 +195,7 @@ class Checked:
         pairs: as the user gave them; measurements: both directions of every pair.
         crosses: the second pairing, both directions; empty where all was well.
         counters: of single lanes, where the hardware counts.
+        is_concurrent: all pairs were measured at one time; the second pairing never is.
     """
 
     provider: str
@@ -203,3 +204,4 @@ class Checked:
     measurements: tuple[Measurement, ...]
     crosses: tuple[Measurement, ...] = ()
     counters: tuple[Counter, ...] = ()
+    is_concurrent: bool = False

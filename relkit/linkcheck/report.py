@@ -143,6 +143,8 @@ def _link(link: LinkVerdict, bad: Status, bound: float, checked: Checked, host: 
     )
     if link.state is LinkState.SLOW and is_one_way:
         reasons.append("slow one way only; a check of the other direction alone would miss it")
+    if link.state is LinkState.SLOW and checked.is_concurrent:
+        reasons.append("all links were measured at one time, and may have slowed each other")
     return Finding(
         _LINK_IDS[link.state],
         bad if link.state.is_bad else Status.WARN,
@@ -212,6 +214,7 @@ def _facts(checked: Checked, verdict: NodeVerdict, bound: float) -> dict[str, An
             "boxes": [list(b.sockets) for b in blames if b.place is Place.BOX],
         },
         "provider": checked.provider,
+        "concurrent": checked.is_concurrent,
         "min_bandwidth_mb_s": bound,
         "channels": {
             "good": verdict.good,

@@ -13,6 +13,7 @@ from relkit.linkcheck.judge import judge
 from relkit.linkcheck.layout import LAYOUT
 from relkit.linkcheck.model import Pair
 from relkit.linkcheck.open import open_provider
+from relkit.linkcheck.pairs import DEFAULT_PAIRS, parse_pairs
 from relkit.linkcheck.report import link_report, unseen_report
 
 MIN_BANDWIDTH_MB_S = 10000.0
@@ -23,7 +24,7 @@ def linkcheck(
     pairs: Sequence[Pair] = (),
     *,
     min_bandwidth_mb_s: float = MIN_BANDWIDTH_MB_S,
-    min_channels: int = MIN_CHANNELS,
+    min_channels: int | None = None,
     kind: str = "auto",
     tool: str = "",
     layout: Path = LAYOUT,
@@ -38,8 +39,8 @@ def linkcheck(
     Args:
         pairs: sockets to pair; the provider's own choice where empty, else the guide's four.
         min_bandwidth_mb_s: a good direction is strictly above it, MB/s.
-        min_channels: links that must be good; where no pairs are named, at most as many as there
-            are.
+        min_channels: links that must be good; where None, the guide's 2, or as many as the
+            provider's own choice has if that is fewer.
         kind, tool, layout, replay: see open_provider().
         is_concurrent: measure all pairs at one time.
         timeout_s: limit of one measurement, s; the provider's own where 0.
@@ -54,21 +55,20 @@ def linkcheck(
         BadInputFile: the recording cannot be used.
     """
     started = time.time()
-    if pairs and len(pairs) < min_channels:
-        raise UsageProblem(
-            f"{len(pairs)} pair(s) can never give {min_channels} good channels",
-            next_step=f"Name more pairs, or use --min-channels {len(pairs)}.",
-        )
+    if pairs:
+        min_channels = _enough(len(pairs), min_channels or MIN_CHANNELS)
     try:
         provider, inventory = open_provider(
             kind, tool=tool, layout=layout, replay=replay, timeout_s=timeout_s
         )
     except NoLinkHardware as error:
         return unseen_report(error, argv=argv, started=started)
+    wanted = pairs or inventory.pairs or parse_pairs([DEFAULT_PAIRS])
+    needed = _enough(len(wanted), min_channels or min(MIN_CHANNELS, len(wanted)))
     checked = check_links(
         provider,
         inventory,
-        pairs,
+        wanted,
         min_bandwidth_mb_s=min_bandwidth_mb_s,
         timeout_s=timeout_s,
         is_concurrent=is_concurrent,
@@ -76,9 +76,18 @@ def linkcheck(
     )
     return link_report(
         checked,
-        judge(checked, min_bandwidth_mb_s, min(min_channels, len(checked.pairs))),
+        judge(checked, min_bandwidth_mb_s, needed),
         min_bandwidth_mb_s=min_bandwidth_mb_s,
         argv=argv,
         started=started,
         duration_s=time.time() - started,
     )
+
+
+def _enough(pairs: int, min_channels: int) -> int:
+    if pairs < min_channels:
+        raise UsageProblem(
+            f"{pairs} pair(s) can never give {min_channels} good channels",
+            next_step=f"Name more pairs, or use --min-channels {pairs}.",
+        )
+    return min_channels

@@ -6,8 +6,10 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,6 +226,7 @@ def test_all_spellings_of_the_guide_mean_the_same(tmp_path: Path, arguments: lis
         ["--min-bandwidth", "nan"],
         ["--min-bandwidth", "-1"],
         ["--min-channels", "0"],
+        ["--min-channels", "5"],
         ["--timeout", "inf"],
         ["--provider", "replay"],
         ["--provider", "nosuch"],
@@ -275,3 +278,22 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
         assert json.loads(child.stdout.read())["status"] == "ok"
     os.close(ours)
     assert b"%" in drawn
+
+
+def test_an_interrupt_leaves_no_tool_behind(tmp_path: Path) -> None:
+    standin = make_standin(tmp_path, {"7>6": "hang"})
+    command = [sys.executable, "-m", "relkit", "linkcheck", *standin.options()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        deadline = time.monotonic() + 40
+        while not (tmp_path / "helper").exists() or not (tmp_path / "helper").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert is_gone(standin.helper_pid())
+    assert not [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if str(standin.tool) in (p.info["cmdline"] or [])
+    ]
