@@ -9,6 +9,10 @@ gcc:gcc
 clang:clang
 iproute2:ip
 openssh-server:/usr/sbin/sshd
+slurmctld:/usr/sbin/slurmctld
+slurmd:/usr/sbin/slurmd
+slurm-client:srun
+munge:/usr/sbin/munged
 gdb:gdb
 valgrind:valgrind
 graphviz:dot

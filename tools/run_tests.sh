@@ -12,6 +12,9 @@ leave() { # marker, reason
 { command -v chromium && command -v chromedriver; } >/dev/null || leave browser "no chromium"
 command -v gdb >/dev/null || leave gdb "no gdb"
 command -v dot >/dev/null || leave dot "no graphviz"
+command -v /usr/sbin/sshd >/dev/null || leave sshd "no openssh-server"
+{ command -v /usr/sbin/slurmctld && command -v /usr/sbin/slurmd && command -v srun &&
+    command -v /usr/sbin/munged; } >/dev/null || leave slurm "no slurmctld, slurmd, srun or munged"
 command -v clang >/dev/null || leave fuzz "no clang"
 
 .venv/bin/ruff format --check -q .

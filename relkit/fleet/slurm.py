@@ -97,8 +97,6 @@ class SlurmChannel(Conversation):
         while self._roster.silent and (left := end - time.monotonic()) > 0:
             self._step(left)
         self._fail_silent(f"did not answer within {deadline_s:g} s")
-        if not self._roster.live:
-            self._pump.end(_KEY, "nobody answered")
 
     def _leave_out_unusable(self, limit_s: float) -> None:
         """srun waits for a node that is down until its deadline, and all others with it."""
@@ -145,7 +143,9 @@ class SlurmChannel(Conversation):
             self._roster.fail(name, why)
 
     def _stuck(self, key: str, why: str) -> None:
-        self._pump.end(key, why)
+        # srun is not killed for it: an srun that is killed leaves its job to Slurm's own timeouts.
+        for name in self._nodes:
+            self._roster.fail(name, f"srun {why}")
 
 
 def node_states(text: str) -> dict[str, str]:

@@ -90,4 +90,6 @@ class SshCarrier:
         for text, meaning in _COMPLAINTS:
             if text in complaint:
                 return meaning
-        return f"ssh failed: {last_line(complaint) or 'it said nothing'}"
+        said = last_line(complaint)
+        # ssh gives 255 without a word where a signal ended the command there.
+        return f"ssh failed: {said}" if said else "its agent was killed, or the connection broke"

@@ -7,6 +7,7 @@ lives in a namespace of its own, so nothing here touches the machine's network.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LIMIT_S = 10.0
+# Several fleets may live in one test run.
+_NUMBERS = itertools.count()
 _PORT = 22
 _LATENCY = "50ms"
 _UNLIMITED_MBIT = 40_000.0
@@ -45,11 +48,11 @@ class Hosts:
     def __init__(
         self, folder: Path, count: int, *, rate_mbit: float = 0.0, sshd: bool = True
     ) -> None:
-        tag = f"{os.getpid() % 100000:05d}"
+        tag = f"{os.getpid()}-{next(_NUMBERS)}-"
         self.folder = folder
-        self._switch = f"rk{tag}-sw"
+        self._switch = f"rk{tag}sw"
         self.hosts = tuple(
-            Host(f"h{n}", f"rk{tag}-h{n}", f"10.77.0.{n}", f"port{n}") for n in range(1, count + 1)
+            Host(f"h{n}", f"rk{tag}h{n}", f"10.77.0.{n}", f"port{n}") for n in range(1, count + 1)
         )
         self.key = folder / "id_ed25519"
         self.known_hosts = folder / "known_hosts"
