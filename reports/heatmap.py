@@ -6,6 +6,7 @@ cross, a bad link two dots, a bad switch a frame. Failures carry a sign too, not
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ MAX_CELLS = 128
 _BOUNDS = (0.97, 0.90, 0.80, 0.65, 0.45, 0.25)
 """Shares of the usual bandwidth at which the next stronger colour begins."""
 
-_GLYPH_FROM, _FIGURES_FROM, _NAMES_FROM = 9.0, 34.0, 11.0
+_GLYPH_FROM, _FIGURES_FROM = 9.0, 34.0
+_ROW_NAME, _COLUMN_NAME = 11.0, 17.0
+"""Room in pixels that a name needs; where squares are smaller, only some names are written."""
+
 _GUTTER_CHARS = 22
 
 
@@ -218,8 +222,7 @@ def _draw(
 ) -> str:
     count = len(labels)
     names = [middle_cut(label, _GUTTER_CHARS) for label in labels]
-    shown = [i for i in range(count) if side >= _NAMES_FROM or i in bad]
-    widest = max((len(names[i]) for i in shown), default=0) * 6.4 + 12
+    widest = max(map(len, names), default=0) * 6.4 + 12
     left, top = widest + 22 + (16 if bands else 0), widest * 0.72 + 26
     size = count * side
     gap = 1.0 if side >= 8 else 0.0
@@ -238,14 +241,7 @@ def _draw(
                 f'y="{top + row * side - 1:.1f}" width="{side - gap + 2:.1f}" '
                 f'height="{side - gap + 2:.1f}" rx="{min(4, side / 5):.1f}"/>'
             )
-    guilty = bad | {i for link in links for i in link}
-    for i in shown if side >= _NAMES_FROM else sorted(guilty):
-        kind = ' class="guilty"' if i in guilty else ""
-        middle = (i + 0.5) * side
-        out.append(f'<text{kind} x="{left - 8:.1f}" y="{top + middle:.1f}" text-anchor="end" '
-                   f'dominant-baseline="central">{xml(names[i])}</text>')  # fmt: skip
-        out.append(f'<text{kind} transform="translate({left + middle:.1f} {top - 8:.1f}) '
-                   f'rotate(-45)" dominant-baseline="central">{xml(names[i])}</text>')  # fmt: skip
+    out += _names(names, bad | {i for link in links for i in link}, side, left, top)
     for i in sorted(bad):
         out.append(f'<rect class="guilty-band" x="{left - 5:.1f}" y="{top + i * side:.1f}" '
                    f'width="3" height="{side - gap:.1f}"/>')  # fmt: skip
@@ -257,9 +253,7 @@ def _draw(
                    f'<text transform="translate(8 {(y + y2) / 2:.1f}) rotate(-90)" '
                    f'text-anchor="middle" dominant-baseline="central">'
                    f"{xml(middle_cut(name, 16))}</text>")  # fmt: skip
-    out.append(f'<text class="axis" x="{left:.1f}" y="12">columns receive →</text>')
-    out.append(f'<text class="axis" x="{left - 8:.1f}" y="{top + size + 18:.1f}" '
-               'text-anchor="end">rows send ↑</text>')  # fmt: skip
+    out.append(f'<text class="axis" x="{left:.1f}" y="12">rows send, columns receive</text>')
     out.append(_legend(left, top + size + 10, usual))
     width = max(left + size + widest * 0.72 + 8, left + 560)
     height = top + size + 64
@@ -272,6 +266,35 @@ def _draw(
         f'<rect class="ground" x="{left:.1f}" y="{top:.1f}" width="{size:.1f}" '
         f'height="{size:.1f}"/>\n' + "\n".join(out) + "\n</svg>\n"
     )
+
+
+def _names(
+    names: Sequence[str], guilty: set[int], side: float, left: float, top: float
+) -> list[str]:
+    out = []
+    for i in _spread(len(names), guilty, side, _ROW_NAME):
+        kind = ' class="guilty"' if i in guilty else ""
+        out.append(
+            f'<text{kind} x="{left - 8:.1f}" y="{top + (i + 0.5) * side:.1f}" '
+            f'text-anchor="end" dominant-baseline="central">{xml(names[i])}</text>'
+        )
+    for i in _spread(len(names), guilty, side, _COLUMN_NAME):
+        kind = ' class="guilty"' if i in guilty else ""
+        out.append(
+            f'<text{kind} transform="translate({left + (i + 0.5) * side:.1f} {top - 8:.1f}) '
+            f'rotate(-45)" dominant-baseline="central">{xml(names[i])}</text>'
+        )
+    return out
+
+
+def _spread(count: int, guilty: set[int], side: float, room: float) -> list[int]:
+    """Which of the names to write so that none overlap: the guilty first, then every nth."""
+    step = max(1, math.ceil(room / side))
+    chosen: list[int] = []
+    for i in [*sorted(guilty), *range(0, count, step)]:
+        if all(abs(i - other) >= step for other in chosen):
+            chosen.append(i)
+    return chosen
 
 
 def _square(cell: Cell, x: float, y: float, side: float, gap: float) -> str:

@@ -9,8 +9,8 @@ import graphviz
 
 from relkit.reports.markup import middle_cut, shown
 
-MAX_ALIKE = 12
-"""Nodes without a fault behind one switch that are drawn one by one; more are one box."""
+MAX_ALIKE, MAX_ALIKE_BEHIND = 12, 2
+"""Nodes without a fault that are drawn one by one, in all and behind a switch; more are a box."""
 
 MAX_TOLD = 200
 """Nodes with a fault that are drawn; a layout of more takes too long and shows nothing."""
@@ -39,7 +39,8 @@ def graph(facts: Mapping[str, Any]) -> str:
     for name in names:
         if name not in told:
             alike.setdefault(switches[name], []).append(name)
-    single = {name for few in alike.values() if len(few) <= MAX_ALIKE for name in few}
+    most = {switch: MAX_ALIKE_BEHIND if switch else MAX_ALIKE for switch in alike}
+    single = {name for switch, few in alike.items() if len(few) <= most[switch] for name in few}
     shown_told = {name for name in names if name in told}
     if len(shown_told) > MAX_TOLD:
         shown_told = set(sorted(shown_told)[:MAX_TOLD])
@@ -65,7 +66,7 @@ def graph(facts: Mapping[str, Any]) -> str:
         dot.edge(hub, ids[name], **({"class": "wire bad", "color": "#b3261e", "penwidth": "2"}
                                     if name in faults else {}))  # fmt: skip
     for i, (switch, many) in enumerate(alike.items()):
-        if len(many) > MAX_ALIKE:
+        if len(many) > most[switch]:
             text = f"{len(many):,} nodes\nwithout a fault"
             dot.node(f"rest{i}", text, **{"class": "good", "style": "filled,rounded,dashed"})
             dot.edge(hubs[switch], f"rest{i}")
@@ -97,7 +98,7 @@ def _hubs(
     for i, name in enumerate(dict.fromkeys(filter(None, wanted))):
         hubs[name] = f"s{i}"
         bad = next((c for key, c in slow.items() if _group_key(key, switches) == name), None)
-        words = f"\nuplink {_fault(bad)}" if bad else ""
+        words = f"\n{_fault(bad)}" if bad else ""
         look = (
             {"class": "hub bad", "fillcolor": "#fdecea", "color": "#b3261e", "penwidth": "2"}
             if bad

@@ -1,0 +1,171 @@
+"""The netcheck command with agents on this machine: output, bundles, bad input, interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from relkit.cli import cli
+
+FAST = ("--via", "local", "--duration", "0.05", "--slow", "0.95")
+
+
+def relkit(*line: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "relkit", "netcheck", *map(str, line)],
+        input=given, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    plain = json.loads(done.stdout)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def test_a_check_its_bundle_and_a_second_judgement(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    done = relkit("--nodes", "-", *FAST, "--json", "-o", bundle, given="n[1-3]\n# none\n")
+    report = document(done)
+    assert report["schema"] == "relkit.netcheck/1"
+    assert report["verdict"] == {"nodes": [], "links": [], "groups": []}, report["findings"]
+    assert report["coverage"] == {"tested_links": 3, "possible_links": 3, "share": 1.0}
+    assert [row["node"] for row in report["nodes"]] == ["n1", "n2", "n3"]
+    assert done.returncode == 0
+    assert done.stderr.count("wrote ") == 6
+    assert {path.name for path in bundle.iterdir()} == {
+        "check.json", "nodes.jsonl", "edges.jsonl", "report.json", "report.html", "graph.dot",
+    }  # fmt: skip
+    assert json.loads((bundle / "report.json").read_text())["verdict"] == report["verdict"]
+
+    again = document(relkit("--from", bundle, "--slow", "0.95", "--json"))
+    assert again["verdict"] == report["verdict"]
+    assert again["edges"] == report["edges"]
+    strict = relkit("--from", bundle, "--min-bandwidth", "1000000", "--json")
+    assert strict.returncode in (1, 3)
+    assert document(strict)["status"] in ("fail", "unknown")
+    refused = relkit("--nodes", "n[1-2]", *FAST, "-o", bundle)
+    assert refused.returncode == 2
+    assert "--force" in refused.stderr
+
+
+def test_jsonl_and_the_table_have_the_same_findings(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    table = relkit("--nodes", "a,b", *FAST, "-o", bundle)
+    lines = relkit("--from", bundle, "--slow", "0.95", "--jsonl")
+    ids = [json.loads(line)["id"] for line in lines.stdout.splitlines()]
+    assert ids
+    assert all(number in table.stdout for number in ids)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["--nodes", "a;reboot", "--via", "local"], "no node name"),
+        (["--nodes", "-oProxyCommand=x", "--via", "local"], ""),
+        (["--nodes", "a,b", "--via", "local", "--mode", "groups"], "--topology"),
+        (["--nodes", "a,b", "--slow", "2"], "--slow"),
+        (["--nodes", "a", "-x", "a"], "no node is left"),
+        ([], "--nodes"),
+    ],
+)
+def test_bad_input_is_usage(line: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    done = relkit(*line)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "\x00"])
+def test_what_is_no_bundle_is_said_in_two_lines(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "check.json").write_text(text)
+    for option in ("--from", "--baseline"):
+        line = [option, tmp_path, *(("--nodes", "a,b") if option == "--baseline" else ())]
+        done = relkit(*line)
+        assert done.returncode == 3
+        assert done.stderr.startswith("relkit: ")
+        assert len(done.stderr.splitlines()) == 2
+
+
+def test_one_node_alone_could_not_be_told() -> None:
+    done = relkit("--nodes", "a", *FAST, "--json")
+    assert done.returncode == 3
+    assert document(done)["status"] == "unknown"
+
+
+def start(tmp_path: Path) -> subprocess.Popen[bytes]:
+    line = ["--nodes", "n[1-4]", "--via", "local", "--mode", "full", "--duration", "2", "--json"]
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
+        return subprocess.Popen(
+            [sys.executable, "-m", "relkit", "netcheck", *line, "--timeout", "10"],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+        )  # fmt: skip
+
+
+def agents(controller: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The four agents, once all of them carry test traffic."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        assert controller.poll() is None
+        found = [
+            child for child in psutil.Process(controller.pid).children(recursive=True)
+            if "agent" in child.cmdline()
+        ]  # fmt: skip
+        if len(found) == 4 and all(
+            any(c.status == psutil.CONN_ESTABLISHED for c in child.net_connections())
+            for child in found
+        ):
+            return found
+        time.sleep(0.05)
+    raise AssertionError("no test traffic was seen")
+
+
+def test_ctrl_c_ends_the_agents_and_exits_130(tmp_path: Path) -> None:
+    controller = start(tmp_path)
+    children = agents(controller)
+    controller.send_signal(signal.SIGINT)
+    assert controller.wait(20) == 130
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+    assert b"Traceback" not in (tmp_path / "err").read_bytes()
+
+
+def test_a_killed_controller_leaves_no_agent(tmp_path: Path) -> None:
+    controller = start(tmp_path)
+    children = agents(controller)
+    controller.kill()
+    controller.wait(10)
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_agent_that_dies_or_stops_in_a_round_is_named(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    controller = start(tmp_path)
+    victim = next(child for child in agents(controller) if "--name=n3" in child.cmdline())
+    os.kill(victim.pid, how)
+    assert controller.wait(55) == 1, (tmp_path / "err").read_text()
+    report = json.loads((tmp_path / "out").read_text())
+    assert "n3" in report["verdict"]["nodes"], report["findings"]
+    assert next(row for row in report["nodes"] if row["node"] == "n3")["detail"]
+    assert report["rounds"] >= 3
+
+
+def test_the_command_shows_its_options() -> None:
+    help_text = CliRunner().invoke(cli, ["netcheck", "--help"]).output
+    for option in ("--nodes", "--exclude", "--via", "--mode", "--topology", "--from", "--baseline"):
+        assert option in help_text
