@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from relkit.errors import UsageProblem
 from relkit.netcheck.probes.base import Probe
+from relkit.netcheck.probes.ib import IbProbe
 from relkit.netcheck.probes.tcp import TcpProbe
 from relkit.netcheck.probes.torch_probe import TORCH_PROBES, TorchProbe
 
-PROBES = ("tcp", *TORCH_PROBES)
+PROBES = ("tcp", *TORCH_PROBES, "ib")
 
 
 def open_probe(name: str) -> Probe:
@@ -18,6 +19,8 @@ def open_probe(name: str) -> Probe:
     """
     if name == "tcp":
         return TcpProbe()
+    if name == "ib":
+        return IbProbe()
     if name in TORCH_PROBES:
         return TorchProbe(name)
     raise UsageProblem(f"no probe {name!r}", next_step=f"Choose one of {', '.join(PROBES)}.")
