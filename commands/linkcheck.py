@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 from pathlib import Path
 
@@ -113,6 +114,8 @@ def linkcheck(
         raise UsageProblem("--min-bandwidth and --timeout must be finite numbers")
     texts = (*box_pairs, *more_pairs)
     pairs = parse_pairs(texts) if texts else ()
+    # A tool that hangs must go with us, whoever ends us: its group is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("looking for links", total=None)

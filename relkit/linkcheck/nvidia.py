@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 from relkit.errors import NoLinkHardware
 from relkit.linkcheck import nvbandwidth, nvlink_counters
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
-from relkit.linkcheck.tool import run_tool
+from relkit.linkcheck.tool import run_module, run_tool
 
-_CHILD = (sys.executable, "-m", "relkit.linkcheck.peer_copies")
+_CHILD = "relkit.linkcheck.peer_copies"
 _TOOL = "nvbandwidth"
 _DEVICES = Path("/dev")
 
@@ -58,7 +57,7 @@ class NvidiaProvider:
             failure = Failure.NONE if value else Failure.TOOL_FAILED
             detail = "" if value else "nvbandwidth could not copy between them"
             return Measurement(source, target, value or 0.0, failure, detail, nvbandwidth.TEST)
-        run = run_tool([*_CHILD, str(source), str(target)], timeout_s)
+        run = run_module(_CHILD, (str(source), str(target)), timeout_s)
         how = "peer copies, torch"
         if run.timed_out:
             return Measurement(source, target, 0.0, Failure.TIMEOUT, run.last_line, how)
@@ -94,7 +93,7 @@ class NvidiaProvider:
         return 1 + max((max(ends) for ends in self._matrix), default=-1)
 
     def _from_torch(self, timeout_s: float, notes: list[str]) -> int:
-        run = run_tool(_CHILD, timeout_s)
+        run = run_module(_CHILD, (), timeout_s)
         said = _last_object(run.output)
         problem = said.get("error") or (run.last_line if run.exit_code != 0 else "")
         if run.timed_out:

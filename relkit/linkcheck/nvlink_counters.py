@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from relkit.linkcheck.model import Counter
-from relkit.linkcheck.tool import run_tool
+from relkit.linkcheck.tool import run_module
 
 _MOST_LANES = 36
 _ERRORS = {
@@ -24,7 +24,7 @@ Reading = dict[tuple[int, int, str], int]
 
 def read_counters(timeout_s: float) -> Reading:
     """(gpu, lane, name) -> value, asked of a child; empty where there is nothing to read."""
-    run = run_tool([sys.executable, "-m", "relkit.linkcheck.nvlink_counters"], timeout_s)
+    run = run_module("relkit.linkcheck.nvlink_counters", (), timeout_s)
     if run.exit_code != 0:
         return {}
     found: Reading = {}

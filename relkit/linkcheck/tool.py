@@ -7,9 +7,13 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import relkit
 
 _MOST_BYTES = 1 << 20
 _TICK_S = 0.05
@@ -41,9 +45,7 @@ class ToolRun:
         return text[:200]
 
 
-def run_tool(
-    argv: Sequence[str], timeout_s: float, *, environment: Mapping[str, str] | None = None
-) -> ToolRun:
+def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = None) -> ToolRun:
     """Run a program until it ends, the deadline passes, or it floods us.
 
     The program gets a process group of its own, and the whole group is ended afterwards: some
@@ -52,7 +54,7 @@ def run_tool(
     Args:
         argv: program and arguments.
         timeout_s: limit, s.
-        environment: the child's; ours where None.
+        folder: where it runs; here where None.
     """
     try:
         child = subprocess.Popen(
@@ -61,7 +63,7 @@ def run_tool(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=environment,
+            cwd=folder,
         )
     except (OSError, ValueError) as error:
         return ToolRun(None, not_started=str(error))
@@ -114,3 +116,13 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         # In an uninterruptible wait of the driver: it goes when the kernel lets it; we do not wait.
         return
+
+
+def run_module(name: str, arguments: Sequence[str], timeout_s: float) -> ToolRun:
+    """Run a module of relkit in a Python of its own.
+
+    Python looks for modules in the folder where it is started, before all others. It is started
+    where relkit itself lies, so that no file of the folder that we stand in is ever taken for one.
+    """
+    folder = Path(relkit.__file__).resolve().parents[1]
+    return run_tool([sys.executable, "-m", name, *arguments], timeout_s, folder=folder)

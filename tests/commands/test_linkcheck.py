@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,14 @@ class Ran:
     returncode: int
     stdout: str
     stderr: str
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """The command sets a handler for the life of its process, which here is pytest's."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def relkit(*arguments: str) -> Ran:
@@ -96,7 +105,7 @@ def test_too_few_good_links_fail_the_host(tmp_path: Path) -> None:
 
 def test_a_hanging_tool_is_ended_with_its_helper_and_costs_its_timeout(tmp_path: Path) -> None:
     standin = make_standin(tmp_path, {"5>3": "hang"})
-    child = relkit(*standin.options(), "--json", "--timeout", "2")
+    child = relkit(*standin.options(), "--json", "--timeout", "6")
     document = document_of(child)
     assert document["states"]["2:4"] == "lost"
     rows = {(m["source"], m["target"]): m for m in document["measurements"]}
@@ -280,7 +289,8 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
     assert b"%" in drawn
 
 
-def test_an_interrupt_leaves_no_tool_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_no_tool_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     standin = make_standin(tmp_path, {"7>6": "hang"})
     command = [sys.executable, "-m", "relkit", "linkcheck", *standin.options()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
@@ -288,9 +298,9 @@ def test_an_interrupt_leaves_no_tool_behind(tmp_path: Path) -> None:
         while not (tmp_path / "helper").exists() or not (tmp_path / "helper").read_text():
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         child.communicate(timeout=20)
-    assert child.returncode == 130
+    assert child.returncode == code
     assert is_gone(standin.helper_pid())
     assert not [
         p

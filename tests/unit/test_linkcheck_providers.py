@@ -223,6 +223,15 @@ def test_gpus_without_nvlink_are_no_finding() -> None:
     assert lane_findings([Counter(0, lane, "active", 0, 0) for lane in range(4)], "host") == []
 
 
+def test_a_file_named_torch_where_we_stand_is_not_taken_for_torch(
+    tmp_path: Path, standin_torch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('the wrong torch')\n")
+    monkeypatch.chdir(tmp_path)
+    provider = NvidiaProvider("no-nvbandwidth-here", gpus(tmp_path / "dev"))
+    assert len(provider.look(30.0).gpu_of) == 4
+
+
 def test_one_gpu_has_no_link(tmp_path: Path, standin_torch: Path) -> None:
     text = (standin_torch / "torch.py").read_text().replace("lambda: 4", "lambda: 1")
     (standin_torch / "torch.py").write_text(text)
