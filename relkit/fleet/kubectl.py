@@ -67,7 +67,7 @@ def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:
     try:
         items = json.loads(text)["items"]
         found = [_pod(item) for item in items]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise HelperFailed(f"kubectl's list of pods is not understood: {error}") from error
     usable = sorted((spec for spec in found if spec is not None), key=lambda spec: spec.name)
     if not usable:

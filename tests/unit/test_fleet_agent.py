@@ -1,0 +1,198 @@
+"""The agent's side: requests in, replies out, its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import pytest
+
+from relkit.errors import UsageProblem
+from relkit.fleet.agent import Handler, Request, serve
+from relkit.fleet.wire import MAX_LINE_BYTES
+
+
+class Talk:
+    """An agent in a thread of this process, and the two ends of its pipes."""
+
+    def __init__(self, handlers: Mapping[str, Handler], idle_limit_s: float = 60.0) -> None:
+        inside, self._to = os.pipe()
+        from_, outside = os.pipe()
+        self._from: BinaryIO = os.fdopen(from_, "rb")
+        self.code: int | None = None
+
+        def run() -> None:
+            with os.fdopen(inside, "rb", 0) as stdin, os.fdopen(outside, "wb") as stdout:
+                self.code = serve("n1", handlers, stdin, stdout, idle_limit_s=idle_limit_s)
+
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        self.hello = self.hear()
+
+    def say(self, *messages: object) -> None:
+        """Messages, or raw bytes."""
+        for message in messages:
+            raw = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+            while raw:
+                raw = raw[os.write(self._to, raw) :]
+
+    def hear(self) -> dict[str, Any]:
+        """The next reply."""
+        plain = json.loads(self._from.readline())
+        assert isinstance(plain, dict)
+        return plain
+
+    def hang_up(self) -> int | None:
+        """End of file; its exit code."""
+        if self._to >= 0:
+            os.close(self._to)
+            self._to = -1
+        self.await_end()
+        self._from.close()
+        return self.code
+
+    def await_end(self) -> None:
+        """Until it has ended, for whatever reason."""
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+def count(request: Request) -> Iterator[Mapping[str, Any]]:
+    for number in range(int(request.fields["to"])):
+        yield {"number": number}
+    yield {"op": "counted"}
+
+
+def trouble(request: Request) -> Iterator[Mapping[str, Any]]:
+    yield {"well": "so far"}
+    raise UsageProblem("no such probe") if request.fields.get("ours") else OSError(5, "broken")
+
+
+def unsendable(_request: Request) -> Iterator[Mapping[str, Any]]:
+    yield {"what": object()}
+    yield {"big": "x" * MAX_LINE_BYTES}
+
+
+@pytest.fixture
+def talk() -> Iterator[Talk]:
+    talk = Talk({"count": count, "trouble": trouble, "unsendable": unsendable})
+    yield talk
+    talk.hang_up()
+
+
+def test_hello_comes_first_and_says_who_speaks(talk: Talk) -> None:
+    assert {
+        "node": "n1",
+        "op": "hello",
+        "protocol": 1,
+        "pid": os.getpid(),
+    }.items() <= talk.hello.items()
+    assert talk.hello["machine"]
+    assert talk.hang_up() == 0
+
+
+def test_replies_carry_node_op_and_id(talk: Talk) -> None:
+    talk.say({"op": "count", "id": 7, "all": {"to": 5}, "to": {"n1": {"to": 2}, "n2": {}}})
+    assert talk.hear() == {"node": "n1", "op": "count", "id": 7, "number": 0}
+    assert talk.hear()["number"] == 1
+    assert talk.hear() == {"node": "n1", "op": "counted", "id": 7}
+
+
+def test_others_mail_and_signs_of_life_are_not_answered(talk: Talk) -> None:
+    talk.say({"op": "count", "id": 1, "to": {"n2": {"to": 1}}}, {"op": "alive"})
+    talk.say({"op": "ping", "id": 2})
+    assert talk.hear()["op"] == "pong"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_handler_that_fails_gives_an_error_after_its_words(talk: Talk, ours: bool) -> None:
+    talk.say({"op": "trouble", "id": 1, "all": {"ours": ours}})
+    assert talk.hear()["well"] == "so far"
+    error = talk.hear()
+    assert (error["op"], error["id"], error["request"]) == ("error", 1, "trouble")
+    assert ("no such probe" if ours else "broken") in error["detail"]
+
+
+def test_a_reply_that_cannot_be_sent_is_an_error_too(talk: Talk) -> None:
+    talk.say({"op": "unsendable", "id": 3})
+    assert [talk.hear()["op"], talk.hear()["op"]] == ["error", "error"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage\n",
+        b"[1]\n",
+        b'{"id":1}\n',
+        b'{"op":"count","id":"x"}\n',
+        b'{"op":"count","to":[]}\n',
+        b'{"op":"count","all":3}\n',
+        b'{"op":"count","to":{"n1":3}}\n',
+        b'{"op":"no such","id":1}\n',
+        b'{"op":"count","id":1}\n',
+        b"\xff\xff\n",
+    ],
+)
+def test_a_bad_line_is_an_error_and_the_agent_lives_on(talk: Talk, line: bytes) -> None:
+    talk.say(line)
+    assert talk.hear()["op"] == "error"
+    talk.say({"op": "ping", "id": 1})
+    assert talk.hear()["op"] == "pong"
+
+
+def test_a_line_without_end_ends_the_agent(talk: Talk) -> None:
+    talk.say(b"x" * (MAX_LINE_BYTES + 1))
+    assert "without end" in talk.hear()["detail"]
+    assert talk.hang_up() == 1
+
+
+def test_an_agent_that_hears_nothing_ends_by_itself() -> None:
+    talk = Talk({}, idle_limit_s=0.1)
+    talk.await_end()
+    assert talk.hang_up() == 1
+
+
+def test_handlers_learn_of_the_end() -> None:
+    told = threading.Event()
+
+    def wait(request: Request) -> Iterator[Mapping[str, Any]]:
+        yield {"waiting": True}
+        if request.stopping.wait(10):
+            told.set()
+
+    talk = Talk({"wait": wait})
+    talk.say({"op": "wait", "id": 1})
+    assert talk.hear()["waiting"]
+    assert talk.hang_up() == 0
+    assert told.wait(5)
+
+
+def test_the_command_speaks_on_stdout_and_ends_with_stdin() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "relkit", "agent", "--name", "n7"],
+        input=b'{"op":"ping","id":1}\n',
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0
+    assert [(line["node"], line["op"]) for line in lines] == [("n7", "hello"), ("n7", "pong")]
+    assert done.stderr == b""
+
+
+def test_under_slurm_the_agent_takes_its_node_s_name() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "relkit", "agent"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "SLURMD_NODENAME": "c3"},
+    )
+    assert json.loads(done.stdout)["node"] == "c3"
