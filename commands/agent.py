@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from typing import Any
 
 import click
 
@@ -35,6 +33,7 @@ def agent(name: str, part_bytes: int) -> int:
       relkit agent --name n1 < /dev/null
     """
     from relkit.fleet.agent import end_children, serve
+    from relkit.netcheck.serve import handlers
 
     # The channel gets file descriptors of its own: a library that prints, or a child that reads
     # stdin, must not get between controller and agent.
@@ -43,20 +42,10 @@ def agent(name: str, part_bytes: int) -> int:
     os.dup2(silence, 0)
     os.dup2(2, 1)
     try:
-        code = serve(name, _handlers(), requests, replies, part_bytes=part_bytes)
+        code = serve(name, handlers(), requests, replies, part_bytes=part_bytes)
     except KeyboardInterrupt:
         code = 130
     end_children()
     sys.stderr.flush()
     # Handlers may be deep in a library; an ordinary exit would wait for them, or crash in them.
     os._exit(code)
-
-
-def _handlers() -> dict[str, Any]:
-    try:
-        serve = importlib.import_module("relkit.netcheck.serve")
-    except ModuleNotFoundError as error:
-        if error.name != "relkit.netcheck.serve":
-            raise
-        return {}
-    return dict(serve.handlers())

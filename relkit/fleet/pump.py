@@ -15,6 +15,8 @@ from relkit.fleet.wire import BadLine
 
 _LOOK_S = 0.25
 _LAST_WORDS_S = 2.0
+# While a send is stuck, nothing more than this is read ahead of the receiver.
+_MOST_QUEUED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Pump:
         self._streams: dict[str, Stream] = {}
         self._ending: dict[str, float] = {}
         self._events: deque[Event] = deque()
+        self._queued_bytes = 0
         self._next_look = 0.0
 
     @property
@@ -83,7 +86,11 @@ class Pump:
             self._turn(max(0.0, min(left, 0.02 if self._ending else _LOOK_S)))
             if left <= 0:
                 break
-        return self._events.popleft() if self._events else None
+        if not self._events:
+            return None
+        event = self._events.popleft()
+        self._queued_bytes -= len(event.data)
+        return event
 
     def flush(self, timeout_s: float) -> list[str]:
         """Send all that is queued, reading meanwhile; the keys of those that did not take it."""
@@ -136,7 +143,8 @@ class Pump:
                 if not stream.write() or not stream.unsent:
                     self._selector.unregister(stream.stdin)
             elif which == "out":
-                self._read(stream)
+                if self._queued_bytes < _MOST_QUEUED_BYTES:
+                    self._read(stream)
             else:
                 lines, more = stream.read_errors()
                 self._events.extend(Event(stream.key, "complaint", text=line) for line in lines)
@@ -150,7 +158,7 @@ class Pump:
         except BadLine as error:
             self._gone(stream, f"sent {error}")
             return
-        self._events.extend(Event(stream.key, "line", data=line) for line in lines)
+        self._queue(stream, lines)
         if not stream.out_open:
             self._selector.unregister(stream.stdout)
             self._ending[stream.key] = time.monotonic() + _LAST_WORDS_S
@@ -172,7 +180,11 @@ class Pump:
     def _read_rest(self, stream: Stream) -> None:
         with contextlib.suppress(BadLine):
             while lines := stream.read_lines():
-                self._events.extend(Event(stream.key, "line", data=line) for line in lines)
+                self._queue(stream, lines)
+
+    def _queue(self, stream: Stream, lines: list[bytes]) -> None:
+        self._events.extend(Event(stream.key, "line", data=line) for line in lines)
+        self._queued_bytes += sum(map(len, lines))
 
     def _gone(self, stream: Stream, why: str) -> None:
         self._forget(stream)

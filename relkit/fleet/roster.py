@@ -15,6 +15,7 @@ from relkit.fleet.wire import PROTOCOL, BadLine, Joiner, decode, printable
 
 # What login shells print before the agent runs: tolerated, kept for the explanation, bounded.
 _MOST_NOISE = 100
+_MOST_UNREAD_BYTES = 16 << 20
 CLOCK_ID = -1
 """The id of the ping that compares clocks; its answer is not for the channel's user."""
 
@@ -30,7 +31,8 @@ class Roster:
         self._names = tuple(names)
         self._answers: dict[str, Answer] = {}
         self._gone: set[str] = set()
-        self._inbox: deque[tuple[str, dict[str, Any]]] = deque()
+        self._inbox: deque[tuple[str, dict[str, Any], int]] = deque()
+        self._unread_bytes: dict[str, int] = {}
         self._noise: dict[str, list[str]] = {}
         self._joiner = Joiner()
         self._skews_s: dict[str, float] = {}
@@ -66,7 +68,11 @@ class Roster:
 
     def take(self) -> tuple[str, dict[str, Any]] | None:
         """The oldest message that was not received yet."""
-        return self._inbox.popleft() if self._inbox else None
+        if not self._inbox:
+            return None
+        node, message, size_bytes = self._inbox.popleft()
+        self._unread_bytes[node] = self._unread_bytes.get(node, 0) - size_bytes
+        return node, message
 
     def hear(self, line: bytes, sender: str = "") -> str:
         """Sort one line in.
@@ -102,7 +108,7 @@ class Roster:
             raise BadLine(f"a message tagged as another node's: {printable(node.encode())!r}")
         whole = self._joiner.feed(message)
         if whole is not None:
-            self._sort_in(node, whole)
+            self._sort_in(node, whole, len(line))
         return node
 
     def fail(self, node: str, why: str) -> None:
@@ -114,9 +120,9 @@ class Roster:
             self._gone.add(node)
         elif node not in self._gone:
             self._gone.add(node)
-            self._inbox.append((node, {"node": node, "op": GONE, "detail": why}))
+            self._inbox.append((node, {"node": node, "op": GONE, "detail": why}, 0))
 
-    def _sort_in(self, node: str, message: dict[str, Any]) -> None:
+    def _sort_in(self, node: str, message: dict[str, Any], size_bytes: int) -> None:
         if message.get("node") != node or not isinstance(message.get("op"), str):
             raise BadLine("a message without op or under another name", node)
         if node in self._answers:
@@ -126,13 +132,20 @@ class Roster:
             if message["op"] == "pong" and message.get("id") == CLOCK_ID:
                 self._skews_s[node] = _skew_s(message, self.ping_sent_s)
             else:
-                self._inbox.append((node, message))
+                self._keep(node, message, size_bytes)
             return
         if message["op"] != "hello":
             raise BadLine(f"{printable(str(message['op']).encode())!r} before hello", node)
         self._answers[node] = _judge(node, message)
         if not self._answers[node].answered:
             self._gone.add(node)
+
+    def _keep(self, node: str, message: dict[str, Any], size_bytes: int) -> None:
+        unread = self._unread_bytes.get(node, 0) + size_bytes
+        if unread > _MOST_UNREAD_BYTES:
+            raise BadLine(f"more than {_MOST_UNREAD_BYTES} bytes that nobody asked for", node)
+        self._unread_bytes[node] = unread
+        self._inbox.append((node, message, size_bytes))
 
     def _keep_noise(self, sender: str, line: bytes) -> None:
         noise = self._noise.setdefault(sender, [])
