@@ -66,6 +66,11 @@ class Listener:
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._thread.start()
 
+    @property
+    def over(self) -> bool:
+        """Its lifetime has ended; `close` only tidies up."""
+        return not self._thread.is_alive()
+
     def take(self, label: Label, timeout_s: float) -> socket.socket:
         """The proven connection with this label; it is blocking, and the caller's to close.
 

@@ -32,7 +32,10 @@ class _Rounds:
 
     def open(self, address: str, round_number: int, secret: bytes, lifetime_s: float) -> Listener:
         """A listener for this round; one that it may have already is closed."""
-        self.close(round_number)
+        with self._lock:
+            over = [number for number, one in self._listeners.items() if one.over]
+        for number in {round_number, *over}:
+            self.close(number)
         listener = Listener(address, round_number, secret, lifetime_s=lifetime_s)
         with self._lock:
             self._listeners[round_number] = listener
@@ -103,9 +106,11 @@ def handlers() -> dict[str, Handler]:
         yield {"op": "ended", "round": number, "strangers": rounds.strangers}
 
     def facts(request: Request) -> Iterator[Mapping[str, Any]]:
-        """What this node is, and the ways to its peers."""
+        """What this node is, the ways to its peers, and why it cannot do the probe, if so."""
         peers = [str(peer) for peer in request.fields.get("peers", ())]
-        yield {"op": "facts", **_facts(request.node, peers, rounds.strangers)}
+        missing = open_probe(str(request.fields.get("probe", "tcp"))).missing()
+        found = _facts(request.node, peers, rounds.strangers)
+        yield {"op": "facts", **found, "missing": missing}
 
     return {"facts": facts, "listen": listen, "probe": probe, "compute": _compute, "end": end}
 

@@ -115,6 +115,13 @@ def test_facts_name_the_interface_and_its_mtu() -> None:
 def test_facts_without_a_peer() -> None:
     (reply,) = Node("n1").ask("facts")
     assert reply["facts"]["address"] == ""
+    assert reply["missing"] == ""
+
+
+def test_facts_say_what_a_probe_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    (reply,) = Node("n1").ask("facts", probe="ib")
+    assert "perftest is not installed" in reply["missing"]
 
 
 def test_routes_and_names() -> None:

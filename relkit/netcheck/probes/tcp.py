@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from relkit.errors import RelkitError
 from relkit.netcheck.listener import Listener, knock
 from relkit.netcheck.model import Edge, Failure
 from relkit.netcheck.probes.base import Measured, Plan, ProbeFailed, guarded, probe_failure
@@ -52,7 +53,7 @@ class TcpProbe:
                     control.pong()
                 else:
                     _follow(order, plan, control, listener)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RelkitError) as error:
             raise probe_failure(error) from error
         finally:
             control.close()
