@@ -19,9 +19,10 @@ from relkit.netcheck.likelihood import (
 from relkit.netcheck.observations import Observations
 from relkit.netcheck.robust import Floats
 
-# What a fault must explain, in nats. A healthy component reaches 12 with a chance of five in
-# ten million (4.9 sigma), so a fleet of thousands of nodes and links convicts none by chance.
-PRICE = 12.0
+# What a fault must explain, in nats. A healthy component reaches 14 with a chance of one in ten
+# million (5.3 sigma), so a fleet of thousands of nodes and links convicts none by chance, not
+# even when it is asked again after every round.
+PRICE = 14.0
 ONE_WAY_EXTRA = 1.0
 # Components below this many nats at the start never become culprits later: other faults only
 # take explanations away from them.

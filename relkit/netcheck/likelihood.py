@@ -16,6 +16,8 @@ from relkit.netcheck.robust import Floats
 MOST_PER_EDGE = 10.0
 LEAST_CAPACITY = 0.1
 CLUSTER = 4.0
+# The median replaces the upper cluster as capacity only where it explains this much more.
+LUCK = 3.0
 
 
 def misfit(ratio: Floats, capacity: Floats, noise: float) -> Floats:
@@ -87,7 +89,7 @@ def best_faults(
         slowed = guess[some.owner]
         after = misfit(seen, np.where(slowed <= (1.0 - slow_fraction) * now, slowed, now), noise)
         gain = np.add.reduceat(before - after, some.start)
-        better = gain > gains
+        better = gain > gains + LUCK
         gains, chosen = np.where(better, gain, gains), np.where(better, guess, chosen)
     return chosen, gains
 

@@ -42,13 +42,18 @@ def noise_level(ratios: Floats) -> float:
     """Relative noise (sigma) of edges given as shares of the healthy level.
 
     Only the half above the level is looked at: the half below holds the faults. A few values
-    prove little, so the estimate leans on a prior of 5 % worth six measurements. The result
-    grows a little in tiny fleets, where the healthy level is itself uncertain.
+    prove little, so the estimate leans on a prior of 5 % worth six measurements, and is raised by
+    its own standard error and by that of the healthy level: too small a figure would convict
+    healthy nodes, too large a one costs a round more.
     """
     # The window keeps out edges that are fast for a reason of their own, e.g. one shared host.
     above = ratios[(ratios > 1.0) & (ratios < 1.5)] - 1.0
     count = len(above)
-    own = float(np.median(above)) * _MAD_TO_SIGMA if count else 0.0
-    variance = (count * own**2 + PRIOR_WEIGHT * PRIOR_NOISE**2) / (count + PRIOR_WEIGHT)
+    if count:
+        rough = float(np.median(above)) * _MAD_TO_SIGMA
+        above = np.minimum(above, 3.0 * rough)
+    total = float(np.sum(above**2)) + PRIOR_WEIGHT * PRIOR_NOISE**2
+    variance = total / (count + PRIOR_WEIGHT)
     near = max(1, int(np.count_nonzero(np.abs(ratios - 1.0) < 0.15)))
-    return max(LEAST_NOISE, float(np.sqrt(variance * (1.0 + 2.0 / near))))
+    standard_error = 1.0 / np.sqrt(2.0 * (count + PRIOR_WEIGHT))
+    return max(LEAST_NOISE, float(np.sqrt(variance * (1.0 + 2.0 / near)) * (1.0 + standard_error)))

@@ -30,6 +30,9 @@ class Ways:
         return self.out == 0.0 and self.into == 0.0
 
 
+HEALTHY = Ways()
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedFleet:
     """Capacities of a fleet; everything that is not named is healthy.
@@ -56,13 +59,14 @@ class SimulatedFleet:
 
     def capacity(self, source: str, target: str) -> float:
         """Share of the healthy bandwidth that can go from source to target, without noise."""
-        healthy = Ways()
+        healthy = HEALTHY
         least = min(
             self.node_ways.get(source, healthy).out, self.node_ways.get(target, healthy).into
         )
-        link = Link.between(source, target)
-        ways = self.link_ways.get(link, healthy)
-        least = min(least, ways.out if source == link.low else ways.into)
+        if self.link_ways:
+            link = Link.between(source, target)
+            ways = self.link_ways.get(link, healthy)
+            least = min(least, ways.out if source == link.low else ways.into)
         ours, theirs = self.groups.get(source), self.groups.get(target)
         if ours is not None and theirs is not None and ours != theirs:
             least = min(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from relkit.netcheck.analyse import Analysis, Charge
-from relkit.netcheck.components import BOTH, GROUP, LINK, NODE, OUT, Entity
+from relkit.netcheck.components import BOTH, GROUP, IN, LINK, NODE, OUT, Entity
 from relkit.netcheck.model import Conviction, Thresholds
 from relkit.netcheck.observations import Ints
 
@@ -145,11 +145,11 @@ def _fault(found: Analysis, charge: Charge) -> str:
     if charge.entity.kind == GROUP:
         return "slow uplink"
     ways = {found.parts.way(fault.component): fault.capacity for fault in charge.faults}
-    low, high = min(ways.values()), max(ways.values())
-    if BOTH in ways or (len(ways) == 2 and high - low < ALIKE) or charge.entity.kind == LINK:
+    both = ways.get(BOTH, 1.0)
+    out, into = min(both, ways.get(OUT, 1.0)), min(both, ways.get(IN, 1.0))
+    if charge.entity.kind == LINK or (abs(out - into) < ALIKE and max(out, into) < 1.0):
         return "slow"
-    least = min(ways, key=lambda way: (ways[way], way))
-    return "slow out" if least == OUT else "slow in"
+    return "slow out" if out < into else "slow in"
 
 
 def _reasons(found: Analysis, charge: Charge) -> tuple[str, ...]:
