@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,3 +157,33 @@ def test_a_firewall_that_drops_is_no_answer_and_a_closed_port_is_refused(pair: P
     pair.near.say("probe", role="connect", peer="far", **PROBE, **place)
     dropped = [Edge(**pair.near.hear()["edge"]) for _ in range(2)]
     assert {edge.failure for edge in dropped} == {Failure.NO_ANSWER.value}
+
+
+@pytest.mark.job
+def test_gloo_takes_the_interface_that_leads_to_the_peer(pair: Pair) -> None:
+    for agent in (pair.near, pair.far):
+        pair.limit(agent.namespace, "200mbit")
+    out, back = pair.measure(probe="gloo", sizes=[1 << 20], timeout_s=60, duration_s=1.0)
+    assert out.failure == back.failure == Failure.NONE, out.detail
+    # Had gloo found another way, nothing would limit it.
+    assert 0.05 < out.bandwidth_gbps < 0.21
+    assert 0.05 < back.bandwidth_gbps < 0.21
+
+
+def test_an_agent_that_dies_in_mid_round_is_a_failed_edge(pair: Pair) -> None:
+    request = {**PROBE, "duration_s": 30.0, "timeout_s": 100}
+    pair.far.say("listen", peer_address=ADDRESSES[0], **request)
+    place = {"address": ADDRESSES[1], "port": pair.far.hear()["port"]}
+    pair.far.say("probe", role="accept", peer="near", **request, **place)
+    pair.near.say("probe", role="connect", peer="far", **request, **place)
+    # Data flows as soon as the far end has several connections.
+    ports = ("ip", "netns", "exec", pair.far.namespace, "cat", "/proc/net/tcp")
+    end = time.monotonic() + 20
+    while (
+        subprocess.run(ports, capture_output=True, timeout=10, check=True).stdout.count(b" 01 ") < 3
+    ):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    pair.far.process.kill()
+    edges = [Edge(**pair.near.hear()["edge"]) for _ in range(2)]
+    assert {edge.failure for edge in edges} == {Failure.RESET.value}
