@@ -51,7 +51,8 @@ class Channel(Protocol):
             One answer a node, by name and in the order given. A dead node is an answer too.
 
         Raises:
-            ToolMissing: the program that carries this channel is not installed here.
+            ToolMissing: the one program that carries all agents (srun) is not installed here.
+                Where each node has a process of its own, that is each node's answer instead.
         """
         ...
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from relkit.errors import UsageProblem
@@ -38,7 +40,7 @@ class KubectlCarrier:
     def argv(self, node: NodeSpec) -> Sequence[str]:
         """exec with stdin, `--`, and the agent."""
         words = remote_words(self._relkit, ["agent", f"--name={node.name}"])
-        return ["kubectl", "exec", "-i", *self._options, node.target, "--", *words]
+        return ["kubectl", "exec", "-i", *self._options, node.name, "--", *words]
 
     def explain(self, node: NodeSpec, code: int, complaint: str) -> str:
         """What kubectl's last words mean."""
@@ -50,7 +52,7 @@ class KubectlCarrier:
 
 
 def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:
-    """The pods with these labels that have not finished, by name.
+    """The pods with these labels that have not finished, by name, with their addresses.
 
     Args:
         selector: as for `kubectl get -l`, e.g. "app=trainer".
@@ -58,21 +60,42 @@ def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:
 
     Raises:
         UsageProblem: the selector is none, or no pod has these labels.
-        ToolMissing: there is no kubectl. HelperFailed: it gave no usable answer.
+        ToolMissing: there is no kubectl.
+        HelperFailed: it gave no usable answer.
     """
     if not _SELECTOR.fullmatch(selector) or selector.startswith("-"):
         raise UsageProblem(f"{selector!r} is no label selector")
-    argv = ["kubectl", "get", "pods", *_without_container(_split(kubectl_args))]
-    text = output_of([*argv, "-l", selector, "-o", "json"], _LIST_LIMIT_S)
-    try:
-        items = json.loads(text)["items"]
-        found = [_pod(item) for item in items]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise HelperFailed(f"kubectl's list of pods is not understood: {error}") from error
-    usable = sorted((spec for spec in found if spec is not None), key=lambda spec: spec.name)
+    usable = _listed(["-l", selector], kubectl_args)
     if not usable:
         raise UsageProblem(f"no pod has the labels {selector!r}")
-    return tuple(usable)
+    return tuple(usable[name] for name in sorted(usable))
+
+
+def with_addresses(nodes: Sequence[NodeSpec], kubectl_args: str = "") -> tuple[NodeSpec, ...]:
+    """Nodes that are named after pods, with the addresses of these pods where they have one.
+
+    The name of a pod cannot be resolved by other pods; probes need its address.
+
+    Raises:
+        As pods().
+    """
+    known = _listed([], kubectl_args)
+    return tuple(
+        replace(node, address=known[node.name].address)
+        if not node.address and node.name in known
+        else node
+        for node in nodes
+    )
+
+
+def _listed(which: list[str], kubectl_args: str) -> dict[str, NodeSpec]:
+    argv = ["kubectl", "get", "pods", *_without_container(_split(kubectl_args))]
+    text = output_of([*argv, *which, "-o", "json"], _LIST_LIMIT_S)
+    try:
+        found = [_pod(item) for item in json.loads(text)["items"]]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise HelperFailed(f"kubectl's list of pods is not understood: {error}") from error
+    return {spec.name: spec for spec in found if spec is not None}
 
 
 def _pod(item: Mapping[str, Any]) -> NodeSpec | None:
@@ -81,7 +104,8 @@ def _pod(item: Mapping[str, Any]) -> NodeSpec | None:
     name = item["metadata"]["name"]
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}", name):
         raise ValueError(f"{name!r} is no pod name")
-    return NodeSpec(name)
+    address = item.get("status", {}).get("podIP") or ""
+    return NodeSpec(name, str(ipaddress.ip_address(address)) if address else "")
 
 
 def _without_container(options: list[str]) -> list[str]:

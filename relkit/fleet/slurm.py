@@ -51,7 +51,9 @@ class SlurmChannel(Conversation):
         super().__init__()
         self._relkit = relkit
         self._partition = partition
-        self._in_job = bool((os.environ if environ is None else environ).get("SLURM_JOB_ID"))
+        environ = os.environ if environ is None else environ
+        self._in_job = bool(environ.get("SLURM_JOB_ID"))
+        self._job_nodes = environ.get("SLURM_JOB_NODELIST", "") if self._in_job else ""
         if not self._in_job and not partition:
             raise UsageProblem(
                 "this is no Slurm job",
@@ -101,10 +103,13 @@ class SlurmChannel(Conversation):
     def _leave_out_unusable(self, limit_s: float) -> None:
         """srun waits for a node that is down until its deadline, and all others with it."""
         states = node_states(output_of(["sinfo", "-h", "-N", "-o", "%N %T"], limit_s))
+        ours = set(_expanded(self._job_nodes))
         for name in self._roster.silent:
             state = states.get(name, "")
             if not state:
                 self._roster.fail(name, "Slurm knows no node of this name")
+            elif ours and name not in ours:
+                self._roster.fail(name, "is not part of this Slurm job")
             elif state.endswith("*"):
                 self._roster.fail(name, f"Slurm says that it does not respond ({state})")
             elif any(word in state for word in _UNUSABLE) and not self._in_job:

@@ -113,19 +113,32 @@ def test_inside_an_allocation_its_nodes_are_the_default(slurm: Slurm) -> None:
     program = (
         "import json\n"
         "from relkit.fleet.open import open_channel\n"
-        "from relkit.hosts import default_nodes\n"
+        "from relkit.hosts import NodeSpec, default_nodes\n"
         "channel = open_channel('slurm')\n"
         "try:\n"
-        "    answers = channel.start(default_nodes().nodes, 30)\n"
+        "    answers = channel.start((*default_nodes().nodes, NodeSpec('h4')), 30)\n"
         "    print(json.dumps({n: a.detail or 'up' for n, a in answers.items()}))\n"
         "finally:\n"
         "    channel.close(10)\n"
     )
     done = subprocess.run(
-        ["salloc", "-N3", "-p", "all", "--immediate=20", sys.executable, "-c", program],
+        [
+            "salloc",
+            "-N3",
+            "-w",
+            "h[1-3]",
+            "-p",
+            "all",
+            "--immediate=20",
+            sys.executable,
+            "-c",
+            program,
+        ],
         capture_output=True,
         timeout=50,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
-    assert set(json.loads(done.stdout.splitlines()[-1]).values()) == {"up"}
+    answers = json.loads(done.stdout.splitlines()[-1])
+    assert answers.pop("h4") == "is not part of this Slurm job"
+    assert answers == dict.fromkeys(("h1", "h2", "h3"), "up")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import RelkitError, ToolMissing, UsageProblem
-from relkit.fleet.kubectl import pods
+from relkit.fleet.kubectl import pods, with_addresses
 from relkit.fleet.open import open_channel
 from relkit.hosts import NodeSpec
 
 UP_S = 20.0
 
 
-def pod(name: str, phase: str = "Running") -> dict[str, object]:
-    return {"metadata": {"name": name}, "status": {"phase": phase}}
+def pod(name: str, phase: str = "Running", address: str = "") -> dict[str, object]:
+    return {"metadata": {"name": name}, "status": {"phase": phase, "podIP": address}}
 
 
 @pytest.fixture
@@ -32,14 +32,18 @@ def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
     monkeypatch.setenv("STANDIN_PODS", str(tmp_path / "pods.json"))
-    items = [pod("trainer-1"), pod("trainer-0"), pod("trainer-old", "Succeeded")]
+    items = [
+        pod("trainer-1"),
+        pod("trainer-0", address="10.1.0.4"),
+        pod("trainer-old", "Succeeded"),
+    ]
     (tmp_path / "pods.json").write_text(json.dumps({"items": items}))
     return tmp_path
 
 
 def test_pods_come_by_label_without_the_finished_ones(standin: Path) -> None:
     found = pods("app=trainer", "-n training -c worker --context=prod")
-    assert [spec.name for spec in found] == ["trainer-0", "trainer-1"]
+    assert found == (NodeSpec("trainer-0", "10.1.0.4"), NodeSpec("trainer-1"))
     # `get` knows no -c; the other options are passed on.
     assert (standin / "log").read_text() == (
         "get pods -n training --context=prod -l app=trainer -o json\n"
@@ -62,6 +66,15 @@ def test_agents_run_in_pods(standin: Path) -> None:
     assert "exec -i -n training -c worker trainer-0 -- sh -c" in (standin / "log").read_text()
 
 
+def test_pods_that_are_named_get_their_addresses(standin: Path) -> None:
+    named = (NodeSpec("trainer-0"), NodeSpec("elsewhere"), NodeSpec("trainer-1", "10.9.9.9"))
+    assert with_addresses(named) == (
+        NodeSpec("trainer-0", "10.1.0.4"),
+        NodeSpec("elsewhere"),
+        NodeSpec("trainer-1", "10.9.9.9"),
+    )
+
+
 def test_a_pod_without_relkit_says_so(standin: Path) -> None:
     channel = open_channel("kubectl", relkit="no-such-relkit")
     try:
@@ -82,7 +95,17 @@ def test_what_is_no_selector_is_refused(standin: Path, selector: str) -> None:
         pods(selector)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"items":[1]}', '{"items":[{"metadata":{}}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"items":[1]}',
+        '{"items":[{"metadata":{}}]}',
+        '{"items":[{"metadata":{"name":"a"},"status":{"podIP":"x;y"}}]}',
+    ],
+)
 def test_a_list_that_is_none_is_an_error(standin: Path, text: str) -> None:
     (standin / "pods.json").write_text(text)
     with pytest.raises(RelkitError, match="not understood"):
