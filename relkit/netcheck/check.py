@@ -19,7 +19,8 @@ Progress = Callable[[int, int, str], None]
 """Called with the rounds done, the most that there can be (0: not known), and what goes on now."""
 
 _GRACE_S = 5.0
-_CLOSE_S = 10.0
+_END_S = 2.0
+_CLOSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class CheckOptions:
     timeout_s: float = 20.0
     duration_s: float = 0.5
     streams: int = 4
-    sizes_bytes: tuple[int, ...] = (64, 1 << 20)
+    sizes_bytes: tuple[int, ...] = (1 << 20,)
     both_ways: bool = False
     compute: bool = False
 
@@ -202,7 +203,7 @@ class _Rounds:
             common,
             {node: {} for node in acceptors},
             from_each=dict.fromkeys(acceptors, 1),
-            deadline_s=_GRACE_S,
+            deadline_s=_END_S,
             silent_is_lost=False,
         )
         for node, messages in ended.items():

@@ -108,12 +108,13 @@ def _title(item: Conviction) -> str:
 def _node_evidence(
     mine: NodeFigures, usual: float | None, thresholds: Thresholds
 ) -> list[Evidence]:
-    bound = _bound(usual, thresholds)
+    bound = thresholds.min_bandwidth_gbps or None
     found = [
         Evidence(name, round(value, 4), "Gbit/s", bound, "median over its edges")
         for name, value in (("sends", mine.out_gbps), ("receives", mine.in_gbps))
         if value is not None
     ]
+    found += _fleet_evidence(usual)
     if mine.failed:
         text = f"{mine.failed} of {mine.tested}"
         found.append(Evidence("failed measurements", text, how="edges, both directions"))
@@ -124,24 +125,24 @@ def _link_evidence(
     item: Conviction, outcome: Outcome, usual: float | None, thresholds: Thresholds
 ) -> list[Evidence]:
     good, bad = of_link(Link.between(*item.nodes), outcome.edges)
-    bound = _bound(usual, thresholds)
+    bound = thresholds.min_bandwidth_gbps or None
     found = []
     for source, target in (item.nodes, item.nodes[::-1]):
         speed = middle(e.bandwidth_gbps for e in good if (e.source, e.target) == (source, target))
         if speed is not None:
             name = f"{source} to {target}"
             found.append(Evidence(name, round(speed, 4), "Gbit/s", bound, "edges of this link"))
+    found += _fleet_evidence(usual)
     if bad:
         words = "; ".join(dict.fromkeys(str(edge.failure) for edge in bad))
         found.append(Evidence("failed measurements", len(bad), how=words))
     return found
 
 
-def _bound(usual: float | None, thresholds: Thresholds) -> float | None:
-    """What an edge had to reach; None where nothing is known to compare with."""
+def _fleet_evidence(usual: float | None) -> list[Evidence]:
     if usual is None:
-        return thresholds.min_bandwidth_gbps or None
-    return round(max(usual * (1 - thresholds.slow_fraction), thresholds.min_bandwidth_gbps), 4)
+        return []
+    return [Evidence("the fleet", round(usual, 4), "Gbit/s", how="median over all edges")]
 
 
 def _undecided(verdict: NetVerdict) -> list[Finding]:

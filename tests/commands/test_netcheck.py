@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +106,19 @@ def test_one_node_alone_could_not_be_told() -> None:
     assert document(done)["status"] == "unknown"
 
 
-def start(tmp_path: Path) -> subprocess.Popen[bytes]:
-    line = ["--nodes", "n[1-4]", "--via", "local", "--mode", "full", "--duration", "2", "--json"]
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A check of four local agents that takes some seconds; ended with the test."""
+    line = ["--nodes", "n[1-4]", "--via", "local", "--mode", "full", "--duration", "1", "--json"]
     with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
-        return subprocess.Popen(
-            [sys.executable, "-m", "relkit", "netcheck", *line, "--timeout", "10"],
+        started = subprocess.Popen(
+            [sys.executable, "-m", "relkit", "netcheck", *line, "--timeout", "6"],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err,
         )  # fmt: skip
+    yield started
+    if started.poll() is None:
+        started.kill()
+        started.wait(10)
 
 
 def agents(controller: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -119,21 +126,24 @@ def agents(controller: subprocess.Popen[bytes]) -> list[psutil.Process]:
     end = time.monotonic() + 30
     while time.monotonic() < end:
         assert controller.poll() is None
-        found = [
-            child for child in psutil.Process(controller.pid).children(recursive=True)
-            if "agent" in child.cmdline()
-        ]  # fmt: skip
-        if len(found) == 4 and all(
-            any(c.status == psutil.CONN_ESTABLISHED for c in child.net_connections())
-            for child in found
-        ):
+        found = [child for child in psutil.Process(controller.pid).children() if busy(child)]
+        if len(found) == 4:
             return found
         time.sleep(0.05)
     raise AssertionError("no test traffic was seen")
 
 
-def test_ctrl_c_ends_the_agents_and_exits_130(tmp_path: Path) -> None:
-    controller = start(tmp_path)
+def busy(child: psutil.Process) -> bool:
+    try:
+        connected = any(c.status == psutil.CONN_ESTABLISHED for c in child.net_connections())
+        return connected and "agent" in child.cmdline()
+    except psutil.Error:
+        return False
+
+
+def test_ctrl_c_ends_the_agents_and_exits_130(
+    controller: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     children = agents(controller)
     controller.send_signal(signal.SIGINT)
     assert controller.wait(20) == 130
@@ -142,8 +152,7 @@ def test_ctrl_c_ends_the_agents_and_exits_130(tmp_path: Path) -> None:
     assert b"Traceback" not in (tmp_path / "err").read_bytes()
 
 
-def test_a_killed_controller_leaves_no_agent(tmp_path: Path) -> None:
-    controller = start(tmp_path)
+def test_a_killed_controller_leaves_no_agent(controller: subprocess.Popen[bytes]) -> None:
     children = agents(controller)
     controller.kill()
     controller.wait(10)
@@ -153,9 +162,8 @@ def test_a_killed_controller_leaves_no_agent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_an_agent_that_dies_or_stops_in_a_round_is_named(
-    tmp_path: Path, how: signal.Signals
+    controller: subprocess.Popen[bytes], tmp_path: Path, how: signal.Signals
 ) -> None:
-    controller = start(tmp_path)
     victim = next(child for child in agents(controller) if "--name=n3" in child.cmdline())
     os.kill(victim.pid, how)
     assert controller.wait(55) == 1, (tmp_path / "err").read_text()

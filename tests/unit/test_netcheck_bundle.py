@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.errors import BadBundle
@@ -42,6 +42,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert load(tmp_path / "new" / "bundle") == OUTCOME
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         Edge, st.just("a"), st.just("b"), st.integers(0, 10**6), st.sampled_from(["tcp", "nccl"]),
@@ -59,6 +60,7 @@ def test_any_edge_survives_json(edge: Edge) -> None:
     assert back.latency_p99_us == pytest.approx(edge.latency_p99_us, rel=1e-4)
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(
                         st.sampled_from(["source", "target", "round", "failure", "detail",
