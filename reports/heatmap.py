@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from relkit.netcheck.model import Edge
-from relkit.reports.markup import middle_cut, xml
+from relkit.reports.markup import middle_cut, shown, xml
 from relkit.reports.palette import oklch
 
 MAX_CELLS = 128
@@ -120,7 +120,7 @@ def _rules(*, dark: bool) -> str:
         dead, ink_low, ink_high = oklch(0.86, 0.10, 350), "#e8eaf0", "#16181d"
     else:
         steps = ((0.93, 0.035, 160), (0.90, 0.06, 125), (0.87, 0.10, 95), (0.80, 0.13, 75),
-                 (0.71, 0.155, 55), (0.61, 0.18, 35), (0.52, 0.19, 25))  # fmt: skip
+                 (0.71, 0.155, 55), (0.565, 0.18, 33), (0.47, 0.175, 22))  # fmt: skip
         dead, ink_low, ink_high = oklch(0.30, 0.09, 350), "#16181d", "#ffffff"
     lines = []
     for i, step in enumerate(steps):
@@ -165,18 +165,19 @@ def _cell(
     worst: tuple[float, str] | None = None
     broken = ""
     for source, target in inside:
+        way = f"{shown(source)} → {shown(target)}"
         mine = pairs[source, target]
         edges += len(mine)
         bad = [edge for edge in mine if edge.failure]
         good = [edge for edge in mine if not edge.failure]
         failed += len(bad)
         if bad and not broken:
-            broken = f"{source} → {target}: {bad[0].failure.value}"
+            broken = f"{way}: {bad[0].failure.value}"
         if good:
             speed = median(edge.bandwidth_gbps for edge in good)
             share = speed / usual if usual else 1.0
             trips = [edge.latency_p50_us for edge in good if edge.latency_p50_us > 0]
-            text = f"{source} → {target}: {gbps_text(speed)} Gbit/s, {100 * share:.0f} % of usual"
+            text = f"{way}: {gbps_text(speed)} Gbit/s, {100 * share:.0f} % of usual"
             if trips:
                 text += f", round trip {median(trips):.0f} µs"
             if worst is None or speed < worst[0]:
@@ -221,7 +222,7 @@ def _draw(
     bands: Sequence[tuple[str, int, int]],
 ) -> str:
     count = len(labels)
-    names = [middle_cut(label, _GUTTER_CHARS) for label in labels]
+    names = [middle_cut(shown(label), _GUTTER_CHARS) for label in labels]
     widest = max(map(len, names), default=0) * 6.4 + 12
     left, top = widest + 22 + (16 if bands else 0), widest * 0.72 + 26
     size = count * side
@@ -232,8 +233,7 @@ def _draw(
         out.append(f'<rect class="self" x="{x:.1f}" y="{y:.1f}" width="{side - gap:.1f}" '
                    f'height="{side - gap:.1f}" rx="{min(3, side / 6):.1f}"/>')  # fmt: skip
     for (row, column), cell in sorted(cells.items()):
-        if row != column or len(labels) >= MAX_CELLS:
-            out.append(_square(cell, left + column * side, top + row * side, side, gap))
+        out.append(_square(cell, left + column * side, top + row * side, side, gap))
     for first, second in sorted(links):
         for row, column in ((first, second), (second, first)):
             out.append(
@@ -252,7 +252,7 @@ def _draw(
         out.append(f'<path class="band" d="M20 {y:.1f}h-4V{y2:.1f}h4"/>'
                    f'<text transform="translate(8 {(y + y2) / 2:.1f}) rotate(-90)" '
                    f'text-anchor="middle" dominant-baseline="central">'
-                   f"{xml(middle_cut(name, 16))}</text>")  # fmt: skip
+                   f"{xml(middle_cut(shown(name), 16))}</text>")  # fmt: skip
     out.append(f'<text class="axis" x="{left:.1f}" y="12">rows send, columns receive</text>')
     out.append(_legend(left, top + size + 10, usual))
     width = max(left + size + widest * 0.72 + 8, left + 560)

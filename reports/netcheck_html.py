@@ -127,7 +127,8 @@ def _lead(report: Report) -> str:
 
 def _tiles(facts: Mapping[str, Any], nodes: int) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
-    answered = [row for row in _list(facts.get("nodes")) if row.get("answered")]
+    rows = [row for row in _list(facts.get("nodes")) if isinstance(row, Mapping)]
+    answered = [row for row in rows if row.get("answered")]
     found.append(("nodes", f"{nodes:,}", "" if len(answered) == nodes else
                   f"{len(answered):,} answered"))  # fmt: skip
     usual = facts.get("median_gbps")
