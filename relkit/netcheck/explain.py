@@ -11,10 +11,10 @@ from relkit.netcheck.likelihood import (
     CLUSTER,
     LEAST_CAPACITY,
     Candidates,
-    all_candidates,
     best_faults,
     choose,
     misfit,
+    possible_culprits,
 )
 from relkit.netcheck.observations import Observations
 from relkit.netcheck.robust import Floats
@@ -72,7 +72,7 @@ def explain(seen: Observations, parts: Components, slow_fraction: float) -> Expl
         slow_fraction: nothing is a fault that leaves more than 1 - slow_fraction.
     """
     healthy = np.ones(len(seen.ratio))
-    every = all_candidates(parts)
+    every = possible_culprits(parts, seen.ratio, seen.noise, slow_fraction, WORTH_A_LOOK)
     _, gains = best_faults(every, seen.ratio, healthy, seen.noise, slow_fraction)
     some = choose(parts, every.component[gains > WORTH_A_LOOK])
     active: dict[int, float] = {}

@@ -56,9 +56,29 @@ def choose(parts: Components, wanted: Ints) -> Candidates:
     return Candidates(wanted, parts.edge[rows], owner, start)
 
 
-def all_candidates(parts: Components) -> Candidates:
-    """Every component that has a measurement."""
-    return choose(parts, np.flatnonzero(np.diff(parts.start)))
+def fault_ceiling(slow_fraction: float, noise: float) -> float:
+    """The mildest fault that measurements are held against.
+
+    It lies below 1 - slow_fraction by up to one sigma, so that a healthy component cannot drift
+    into a conviction at the very edge when noisy measurements are repeated again and again.
+    """
+    return 1.0 - min(2.0 * slow_fraction, slow_fraction + noise)
+
+
+def possible_culprits(
+    parts: Components, ratio: Floats, noise: float, slow_fraction: float, least: float
+) -> Candidates:
+    """The components that could gain `least` nats by some fault, others being healthy.
+
+    An upper bound, summed over each component's edges, saves the closer look at most of them.
+    """
+    ceiling = np.full(len(ratio), fault_ceiling(slow_fraction, noise))
+    nearest = np.minimum(ceiling, ratio)
+    most = np.maximum(
+        misfit(ratio, np.ones(len(ratio)), noise) - misfit(ratio, nearest, noise), 0.0
+    )
+    total = np.bincount(parts.component, weights=most[parts.edge], minlength=parts.count())
+    return choose(parts, np.flatnonzero(total > least))
 
 
 def best_faults(
@@ -79,6 +99,7 @@ def best_faults(
     """
     seen, now = ratio[some.edge], capacity[some.edge]
     scale = noise * np.maximum(now, LEAST_CAPACITY)
+    ceiling = fault_ceiling(slow_fraction, noise)
     free = (now > 0.95) | (np.abs(seen - now) > 3.0 * scale)
     gains = np.full(len(some.component), -np.inf)
     chosen = np.ones(len(some.component))
@@ -87,7 +108,9 @@ def best_faults(
     before = misfit(seen, now, noise)
     for guess in (_upper_cluster(some, seen, free, noise), _median(some, seen, free)):
         slowed = guess[some.owner]
-        after = misfit(seen, np.where(slowed <= (1.0 - slow_fraction) * now, slowed, now), noise)
+        supposed = np.minimum(slowed, ceiling * now)
+        material = slowed <= (1.0 - slow_fraction) * now
+        after = misfit(seen, np.where(material, supposed, now), noise)
         gain = np.add.reduceat(before - after, some.start)
         better = gain > gains + LUCK
         gains, chosen = np.where(better, gain, gains), np.where(better, guess, chosen)

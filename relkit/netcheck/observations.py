@@ -89,8 +89,9 @@ def observe(
     expected = _expected(kept, bandwidth, thresholds, groups if split else {})
     ratio = np.where(bandwidth > 0.0, bandwidth / expected, 0.0)
     noise = noise_level(ratio) if len(kept) else PRIOR_NOISE
-    broken = np.array([_breaks_a_bound(edge, thresholds) for edge in kept], dtype=bool)
-    ratio = np.where(broken, np.minimum(ratio, 1.0 - 2.0 * thresholds.slow_fraction), ratio)
+    if thresholds.min_bandwidth_gbps > 0.0 or thresholds.max_latency_us > 0.0:
+        broken = np.array([_breaks_a_bound(edge, thresholds) for edge in kept], dtype=bool)
+        ratio = np.where(broken, np.minimum(ratio, 1.0 - 2.0 * thresholds.slow_fraction), ratio)
     names = tuple(sorted({groups[name] for name in nodes if name in groups}))
     place = {name: at for at, name in enumerate(names)}
     return Observations(
@@ -111,13 +112,20 @@ def _expected(
     edges: Sequence[Edge], bandwidth: Floats, thresholds: Thresholds, groups: Mapping[str, str]
 ) -> Floats:
     """What each edge should reach: the baseline's figure, else the level of edges like it."""
-    keys = [
-        (edge.probe, edge.size_bytes, groups.get(edge.source) == groups.get(edge.target))
-        for edge in edges
-    ]
+    kinds: dict[tuple[str, int, bool], int] = {}
+    kind = np.array(
+        [
+            kinds.setdefault(
+                (edge.probe, edge.size_bytes, groups.get(edge.source) == groups.get(edge.target)),
+                len(kinds),
+            )
+            for edge in edges
+        ],
+        dtype=np.int64,
+    )
     expected = np.ones(len(edges))
-    for key in set(keys):
-        like = np.array([other == key for other in keys], dtype=bool)
+    for one in range(len(kinds)):
+        like = kind == one
         alive = np.flatnonzero(like & (bandwidth > 0.0))
         if len(alive):
             expected[like] = healthy_level(_once_a_direction(edges, bandwidth, alive))
