@@ -201,7 +201,18 @@ def machine_id() -> str:
 
 def end_children() -> None:
     """Kill what handlers have started and not ended; for the very end of an agent."""
-    for listed in Path("/proc/self/task").glob("*/children"):
+    found, unseen = set[int](), {os.getpid()}
+    while unseen:
+        unseen = {child for pid in unseen for child in _children(pid)} - found
+        found |= unseen
+    for pid in found:
         with contextlib.suppress(OSError):
-            for pid in listed.read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> set[int]:
+    found = set[int]()
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found.update(map(int, listed.read_text().split()))
+    return found

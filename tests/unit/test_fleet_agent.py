@@ -196,3 +196,20 @@ def test_under_slurm_the_agent_takes_its_node_s_name() -> None:
         env={**os.environ, "SLURMD_NODENAME": "c3"},
     )
     assert json.loads(done.stdout)["node"] == "c3"
+
+
+def test_what_handlers_started_ends_with_the_agent() -> None:
+    program = (
+        "import subprocess\n"
+        "from relkit.fleet.agent import end_children\n"
+        "child = subprocess.Popen(['sh', '-c', 'sleep 60 & echo $!; wait'], stdout=-1)\n"
+        "print(child.stdout.readline().decode().strip(), flush=True)\n"
+        "end_children()\n"
+        "print(child.wait(10))\n"
+        "print(child.stdout.read())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=30, check=False
+    )
+    # The pipe's end shows that the grandchild, which held it open, is gone too.
+    assert done.stdout.split(b"\n")[1:3] == [b"-9", b"b''"]

@@ -191,11 +191,11 @@ def test_an_unknown_channel_is_refused_with_the_list() -> None:
     assert "ssh" in KINDS
 
 
-@pytest.mark.timeout(40)
+@pytest.mark.timeout(120)
 def test_sixty_four_agents_come_up_small() -> None:
-    channel = open_channel("local")
+    channel = open_channel("local", node_limit_s=90)
     try:
-        answers = channel.start(parse_nodes("n[01-64]"), 35)
+        answers = channel.start(parse_nodes("n[01-64]"), 90)
         assert all(answer.answered for answer in answers.values())
         sizes = [
             psutil.Process(int(answer.hello["pid"])).memory_info().rss
