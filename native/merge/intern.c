@@ -42,12 +42,12 @@ uint64_t intern_hash(uint64_t seed, const uint8_t *data, size_t size) {
 
 uint32_t intern_find(const struct intern_table *table, uint64_t hash, const uint8_t *data,
                      size_t size) {
-    if (table->slot_count == 0) {
+    if (table->slots.count == 0) {
         return INTERN_NONE;
     }
-    size_t mask = table->slot_count - 1;
-    for (size_t slot = hash & mask; table->slots[slot] != 0; slot = (slot + 1) & mask) {
-        uint32_t number = table->slots[slot] - 1;
+    size_t mask = table->slots.count - 1;
+    for (size_t slot = hash & mask; table->slots.at[slot] != 0; slot = (slot + 1) & mask) {
+        uint32_t number = table->slots.at[slot] - 1;
         const struct intern_entry *entry = &table->entries[number];
         if (entry->hash == hash && entry->size == size &&
             (size == 0 || memcmp(entry->data, data, size) == 0)) {
@@ -57,33 +57,8 @@ uint32_t intern_find(const struct intern_table *table, uint64_t hash, const uint
     return INTERN_NONE;
 }
 
-static void place(struct intern_table *table, uint64_t hash, uint32_t number) {
-    size_t mask = table->slot_count - 1;
-    size_t slot = hash & mask;
-    while (table->slots[slot] != 0) {
-        slot = (slot + 1) & mask;
-    }
-    table->slots[slot] = number + 1;
-}
-
-static bool widen(struct intern_table *table, struct memory *memory) {
-    size_t wanted = table->slot_count == 0 ? 256 : table->slot_count * 2;
-    size_t cost = (wanted - table->slot_count) * sizeof *table->slots;
-    if (wanted > UINT32_MAX || cost > memory->left) {
-        return false;
-    }
-    uint32_t *slots = calloc(wanted, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    memory->left -= cost;
-    free(table->slots);
-    table->slots = slots;
-    table->slot_count = wanted;
-    for (uint32_t number = 0; number < table->count; number++) {
-        place(table, table->entries[number].hash, number);
-    }
-    return true;
+static uint64_t hash_of(const void *table, uint32_t number) {
+    return ((const struct intern_table *)table)->entries[number].hash;
 }
 
 uint32_t intern_add(struct intern_table *table, struct memory *memory, uint64_t hash,
@@ -91,7 +66,7 @@ uint32_t intern_add(struct intern_table *table, struct memory *memory, uint64_t 
     if (size > UINT32_MAX || table->count >= INTERN_NONE - 1) {
         return INTERN_NONE;
     }
-    if ((size_t)table->count * 2 >= table->slot_count && !widen(table, memory)) {
+    if (!slots_make_room(&table->slots, memory, table->count, hash_of, table)) {
         return INTERN_NONE;
     }
     void *entries = table->entries;
@@ -110,7 +85,7 @@ uint32_t intern_add(struct intern_table *table, struct memory *memory, uint64_t 
     }
     uint32_t number = table->count++;
     table->entries[number] = (struct intern_entry){hash, copy, (uint32_t)size};
-    place(table, hash, number);
+    slots_place(&table->slots, hash, number);
     return number;
 }
 
@@ -123,7 +98,7 @@ uint32_t intern(struct intern_table *table, struct memory *memory, const uint8_t
 
 void intern_release(struct intern_table *table) {
     free(table->entries);
-    free(table->slots);
+    free(table->slots.at);
     table->entries = NULL;
-    table->slots = NULL;
+    table->slots.at = NULL;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "memory.h"
+#include "slots.h"
 
 #define INTERN_NONE UINT32_MAX
 
@@ -22,8 +23,7 @@ struct intern_table {
     struct intern_entry *entries;
     size_t capacity;
     uint32_t count;
-    uint32_t *slots; /* entry number + 1, 0 for free; a power of two of them, half full at most */
-    size_t slot_count;
+    struct slots slots;
 };
 
 uint64_t intern_hash(uint64_t seed, const uint8_t *data, size_t size);

@@ -15,47 +15,23 @@ static bool same_key(const struct tally_key *a, const struct tally_key *b) {
            a->fallback == b->fallback;
 }
 
-static void place(struct tally_table *table, uint32_t number) {
-    size_t mask = table->slot_count - 1;
-    size_t slot = hash_key(table->seed, &table->items[number].key) & mask;
-    while (table->slots[slot] != 0) {
-        slot = (slot + 1) & mask;
-    }
-    table->slots[slot] = number + 1;
-}
-
-static bool widen(struct tally_table *table, struct memory *memory) {
-    size_t wanted = table->slot_count == 0 ? 256 : table->slot_count * 2;
-    size_t cost = (wanted - table->slot_count) * sizeof *table->slots;
-    if (wanted > UINT32_MAX || cost > memory->left) {
-        return false;
-    }
-    uint32_t *slots = calloc(wanted, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    memory->left -= cost;
-    free(table->slots);
-    table->slots = slots;
-    table->slot_count = wanted;
-    for (uint32_t number = 0; number < table->count; number++) {
-        place(table, number);
-    }
-    return true;
+static uint64_t hash_of(const void *table, uint32_t number) {
+    const struct tally_table *tallies = table;
+    return hash_key(tallies->seed, &tallies->items[number].key);
 }
 
 struct tally *tally_of(struct tally_table *table, struct memory *memory, struct tally_key key) {
-    if (table->slot_count > 0) {
-        size_t mask = table->slot_count - 1;
+    if (table->slots.count > 0) {
+        size_t mask = table->slots.count - 1;
         size_t slot = hash_key(table->seed, &key) & mask;
-        for (; table->slots[slot] != 0; slot = (slot + 1) & mask) {
-            struct tally *tally = &table->items[table->slots[slot] - 1];
+        for (; table->slots.at[slot] != 0; slot = (slot + 1) & mask) {
+            struct tally *tally = &table->items[table->slots.at[slot] - 1];
             if (same_key(&tally->key, &key)) {
                 return tally;
             }
         }
     }
-    if ((size_t)table->count * 2 >= table->slot_count && !widen(table, memory)) {
+    if (!slots_make_room(&table->slots, memory, table->count, hash_of, table)) {
         return NULL;
     }
     void *items = table->items;
@@ -68,7 +44,7 @@ struct tally *tally_of(struct tally_table *table, struct memory *memory, struct 
     struct tally *tally = &table->items[table->count];
     memset(tally, 0, sizeof *tally);
     tally->key = key;
-    place(table, table->count++);
+    slots_place(&table->slots, hash_key(table->seed, &key), table->count++);
     return tally;
 }
 
@@ -129,8 +105,8 @@ void tally_release(struct tally_table *table) {
         free(table->items[i].intervals);
     }
     free(table->items);
-    free(table->slots);
+    free(table->slots.at);
     table->items = NULL;
-    table->slots = NULL;
+    table->slots.at = NULL;
     table->count = 0;
 }

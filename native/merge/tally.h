@@ -8,6 +8,7 @@
 
 #include "intern.h"
 #include "memory.h"
+#include "slots.h"
 
 enum { TALLY_NAMES = 8 };
 
@@ -42,8 +43,7 @@ struct tally_table {
     struct tally *items;
     size_t capacity;
     uint32_t count;
-    uint32_t *slots;
-    size_t slot_count;
+    struct slots slots;
 };
 
 /* Find or make a key's tally; NULL where memory runs out. Valid until the next call. */
