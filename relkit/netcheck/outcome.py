@@ -12,6 +12,9 @@ from relkit.netcheck.solve import solve
 # relkit on the node, a closed port) says nothing about the node's network, which stays unknown.
 _HOST_IS_DOWN = ("it is down", "no route to it")
 
+_SURE = 0.99
+"""That a host is out of use which this one cannot reach: the fault might be on our side."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -72,4 +75,4 @@ def judge(outcome: Outcome, thresholds: Thresholds) -> NetVerdict:
 
 
 def _dead(node: str, why: str) -> Conviction:
-    return Conviction((node,), "node", node, "dead", 1.0, 1.0, (why,))
+    return Conviction((node,), "node", node, "dead", 1.0, _SURE, (why,))

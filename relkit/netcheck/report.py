@@ -76,7 +76,7 @@ def _convicted(
         ("link", False): "RK-NET-004",
     }.get((item.kind, item.fault == "dead"), "RK-NET-005")
     usual = fleet_median(outcome.edges)
-    evidence = [Evidence("confidence", f"{100 * item.confidence:.0f} %", how="solver")]
+    evidence = [Evidence("confidence", f"{100 * item.confidence:.4g} %", how="solver")]
     if item.kind == "node":
         evidence += _node_evidence(figures[item.nodes[0]], usual, thresholds)
     elif item.kind == "link":
