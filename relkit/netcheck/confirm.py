@@ -82,7 +82,6 @@ class _Plan:
         self._suspect_groups = {
             charge.entity.first for charge in found.charges if charge.entity.kind == GROUP
         } | {entity.first for entity, _ in found.weak if entity.kind == GROUP}
-        # A link under suspicion must not be the proof of health of its ends' other partners.
         self._pool = [node for node in order if found.healthy[node]]
         self._all = list(order)
 
