@@ -192,12 +192,12 @@ def _cell(
 
 
 def gbps_text(value: float) -> str:
-    """Three digits: 94.1, 9.41, 0.094."""
+    """Three digits that count: 128, 94.1, 9.41, 0.285."""
     if value >= 99.95:
         return f"{value:.0f}"
-    return (
-        f"{value:.1f}" if value >= 9.995 else f"{value:.2f}" if value >= 0.0995 else f"{value:.3f}"
-    )
+    if value >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.995 else f"{value:.3f}"
 
 
 def _bands(bins: Sequence[Sequence[str]], groups: Mapping[str, str]) -> list[tuple[str, int, int]]:

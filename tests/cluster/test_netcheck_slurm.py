@@ -1,0 +1,56 @@
+"""relkit netcheck through one srun of a real Slurm: the same verdicts as over ssh."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import Start
+from tests.cluster.hosts import some_hosts
+from tests.cluster.slurm import Slurm, a_slurm
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """Four slurmd, each in a host of 200 Mbit/s."""
+    folder = tmp_path_factory.mktemp("slurm")
+    with (
+        some_hosts(folder, 4, rate_mbit=200, sshd=False) as hosts,
+        a_slurm(folder / "slurm", hosts) as slurm,
+    ):
+        yield slurm
+
+
+def check(start: Start, cluster: Slurm, *options: str | Path) -> dict[str, Any]:
+    done = start(
+        "netcheck", "--nodes", cluster.hosts.hosts_file(), "--via", "slurm", "--partition", "all",
+        "--duration", "0.3", "--json", *options, **cluster.environ,
+    ).wait(90)  # fmt: skip
+    assert done.out, done.err
+    report: dict[str, Any] = json.loads(done.out)
+    return report
+
+
+def test_verdicts_through_slurm(start: Start, cluster: Slurm) -> None:
+    daemons = cluster.hosts.processes()
+    report = check(start, cluster)
+    assert report["verdict"] == {"nodes": [], "links": [], "groups": []}, report["findings"]
+    assert report["coverage"]["tested_links"] == 6
+
+    cluster.hosts.limit("h3", out_mbit=80, in_mbit=80)
+    report = check(start, cluster)
+    assert report["verdict"] == {"nodes": ["h3"], "links": [], "groups": []}, report["findings"]
+
+    cluster.hosts.limit("h3", out_mbit=200, in_mbit=200)
+    cluster.hosts.cut_pair("h1", "h4")
+    report = check(start, cluster)
+    assert report["verdict"] == {"nodes": [], "links": [["h1", "h4"]], "groups": []}, report[
+        "findings"
+    ]
+    assert cluster.hosts.processes() == daemons
