@@ -153,9 +153,12 @@ def netcheck(
         timeout_s = float(fleet["timeout_s"])
         options = CheckOptions(
             start_s=timeout_s,
-            timeout_s=timeout_s,
+            # A probe measures up to three times (each way, then both), and has to begin and end.
+            timeout_s=max(timeout_s, 3 * duration_s + (3 if probe == "tcp" else 60)),
             duration_s=duration_s,
             streams=streams,
+            # Collectives reach their speed with large messages only.
+            sizes_bytes=(1 << 20,) if probe == "tcp" else (16 << 20,),
             both_ways=both_ways,
             compute=compute,
         )

@@ -238,9 +238,13 @@ class _Rounds:
             if said.get("op") == "listening":
                 ready.append((connector, acceptor, said))
                 continue
-            failure = Failure.PROBE_ERROR if said else Failure.NO_AGENT
-            detail = str(said.get("detail", "")) or self._talk.lost.get(acceptor, "")
-            self._fail(number, (connector, acceptor), common, failure, detail, acceptor)
+            pair = (connector, acceptor)
+            if said:
+                detail = str(said.get("detail", "")) or "the listener could not be opened"
+                self._fail(number, pair, common, Failure.PROBE_ERROR, detail, "")
+            else:
+                detail = self._talk.lost.get(acceptor, "")
+                self._fail(number, pair, common, Failure.NO_AGENT, detail, acceptor)
         return ready
 
     def _both_alive(self, number: int, pair: tuple[str, str], common: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from relkit.netcheck.model import Conviction, Edge, NetVerdict, NodeFacts, Thresholds
+from relkit.netcheck.model import Conviction, Edge, Failure, NetVerdict, NodeFacts, Thresholds
 from relkit.netcheck.solve import solve
 
 # How the channels say that the machine itself is not there. Anything else (a refused key, no
@@ -50,10 +50,17 @@ def is_down(facts: NodeFacts) -> bool:
     return not facts.answered and any(words in detail for words in _HOST_IS_DOWN)
 
 
+def could_not_run(edge: Edge) -> bool:
+    """The probe itself failed: a tool is missing, an address unknown, a figure makes no sense."""
+    return edge.failure is Failure.PROBE_ERROR and not edge.accused
+
+
 def judge(outcome: Outcome, thresholds: Thresholds) -> NetVerdict:
     """Who is at fault: the solver's view of the edges, and the hosts that are not there at all."""
     looked_at = [facts.name for facts in outcome.facts if facts.answered]
-    verdict = solve(outcome.edges, looked_at, thresholds, outcome.groups)
+    # A probe that could not run says nothing of the network; the report has it as unknown.
+    told = [edge for edge in outcome.edges if not could_not_run(edge)]
+    verdict = solve(told, looked_at, thresholds, outcome.groups)
     convicted = {c.nodes[0] for c in verdict.convictions if c.kind == "node"}
     gone = [
         _dead(facts.name, f"its host could not be reached: {facts.detail}")

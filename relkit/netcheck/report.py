@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from relkit.hosts import fold
 from relkit.netcheck.figures import NodeFigures, by_node, fleet_median, middle, of_link
 from relkit.netcheck.model import Conviction, Link, NetVerdict, Thresholds
 from relkit.netcheck.node_findings import node_findings
-from relkit.netcheck.outcome import Outcome, is_down
+from relkit.netcheck.outcome import Outcome, could_not_run, is_down
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK, Status.SKIP)
 
@@ -48,6 +49,7 @@ def net_report(
     findings = [_convicted(item, outcome, figures, thresholds) for item in verdict.convictions]
     findings += _undecided(verdict)
     findings += _unanswered(outcome)
+    findings += _not_run(outcome)
     findings += node_findings(outcome)
     findings.append(_coverage(outcome, verdict))
     if not any(f.status in (Status.FAIL, Status.UNKNOWN) for f in findings):
@@ -176,6 +178,26 @@ def _unanswered(outcome: Outcome) -> list[Finding]:
             "(--relkit PATH).",
         )
         for why, names in groups.items()
+    ]
+
+
+def _not_run(outcome: Outcome) -> list[Finding]:
+    """Pairs whose probe could not run: no word on the network between them."""
+    broken = [edge for edge in outcome.edges if could_not_run(edge)]
+    links = sorted({edge.link for edge in broken})
+    if not links:
+        return []
+    reasons = Counter(edge.detail or str(edge.failure) for edge in broken)
+    pairs = f"{len(links):,} pairs" if len(links) > 1 else f"{links[0].low} and {links[0].high}"
+    return [
+        Finding(
+            id="RK-NET-018",
+            status=Status.UNKNOWN,
+            title=f"the {outcome.probe} probe could not run between {pairs}",
+            nodes=fold({name for link in links for name in (link.low, link.high)}),
+            reasons=tuple(reason for reason, _ in reasons.most_common(3)),
+            advice="Its errors are above; `--probe tcp` needs nothing but relkit itself.",
+        )
     ]
 
 

@@ -158,12 +158,12 @@ def test_impossible_figures_are_not_believed(figure: object) -> None:
     assert found["b", "a"].bandwidth_gbps == 4.0
 
 
-def test_a_listener_that_cannot_be_opened_accuses_its_node() -> None:
+def test_a_listener_that_cannot_be_opened_is_an_error_of_the_probe() -> None:
     fleet = FakeFleet(odd={("b", "listen"): [{"op": "error", "detail": "no route to a"}]})
     outcome = run(fleet, Fixed((ROUNDS[0],)))
     mine = [e for e in outcome.edges if e.failure]
     assert {(e.failure, e.accused, e.detail) for e in mine} == {
-        (Failure.PROBE_ERROR, "b", "no route to a")
+        (Failure.PROBE_ERROR, "", "no route to a")
     }
 
 

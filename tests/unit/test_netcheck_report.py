@@ -204,6 +204,21 @@ def test_coverage_says_what_was_never_measured(tested: int, mode: str, status: S
         assert "among the other 2" in found.title
 
 
+def test_a_probe_that_cannot_run_is_no_word_on_the_network() -> None:
+    broken = tuple(
+        replace(e, failure=Failure.PROBE_ERROR, bandwidth_gbps=0.0, detail="no ib_write_bw here")
+        for e in edges()
+    )
+    seen = outcome(edges=broken, probe="ib")
+    made = net_report(seen, judge(seen, Thresholds()), Thresholds())
+    found = only(made, "RK-NET-018")
+    assert found.title == "the ib probe could not run between 6 pairs"
+    assert found.reasons == ("no ib_write_bw here",)
+    assert made.facts["verdict"] == {"nodes": [], "links": [], "groups": []}
+    assert made.facts["coverage"]["tested_links"] == 0
+    assert made.exit_code == 3
+
+
 def test_one_node_alone_is_unknown() -> None:
     seen = Outcome(("n1",), (facts("n1"),), ())
     made = net_report(seen, judge(seen, Thresholds()), Thresholds())
@@ -217,6 +232,6 @@ def test_every_finding_is_in_the_documents() -> None:
         for name in ("report.py", "node_findings.py")
     )
     page = (root / "docs" / "findings.md").read_text()
-    numbers = {f"RK-NET-{n:03}" for n in range(1, 18)}
+    numbers = {f"RK-NET-{n:03}" for n in range(1, 19)}
     assert {n for n in numbers if n in source} == numbers
     assert {n for n in numbers if n in page} == numbers
