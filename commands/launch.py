@@ -12,6 +12,14 @@ import click
 
 from relkit import faults
 from relkit.commands import _launch_options as shared
+from relkit.commands._launch_network import (
+    OWN as NETWORK_OPTIONS,
+)
+from relkit.commands._launch_network import (
+    check_network_options,
+    network_check,
+    network_options,
+)
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job import OnHang, Settings
 from relkit.launch.options import (
@@ -29,6 +37,7 @@ _OWN = (
     OwnOption(("--on-hang", "--on_hang")),
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
+    *NETWORK_OPTIONS,
 )
 _PARSED = "relkit.launch.torchrun"
 
@@ -92,6 +101,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     help="Inject a fault, to see relkit find it: NAME:rank=R:step=S with NAME one of "
     f"{', '.join(faults.FAULTS)}. Only scripts that call relkit.faults have any.",
 )
+@network_options
 @click.pass_context
 def launch(
     ctx: click.Context,
@@ -113,6 +123,8 @@ def launch(
           --nproc-per-node 8 --hang-timeout 120 train.py
       relkit launch --nproc-per-node 4 --hang-timeout 10 \\
           --inject hang:rank=2:step=5 examples/train.py
+      relkit launch --network-check --nnodes 7:8 --rdzv-backend c10d \\
+          --rdzv-endpoint host0:29400 --nproc-per-node 8 train.py
     """
     options: Namespace = ctx.meta[_PARSED]
     action = OnHang(on_hang)
@@ -124,6 +136,7 @@ def launch(
         )
     if action is OnHang.RESTART and no_hook:
         raise UsageProblem("--on-hang restart needs the hook, and --no-hook turns it off")
+    check_network_options(ctx)
     check_script(options)
     os.environ.update(faults.to_environment(asked))
 
@@ -144,6 +157,7 @@ def launch(
     recorders = JobFolder(not no_hook, say, program(options))
     say(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
-        return run_job(options, monitor, recorders.prepare, say)
+        network = network_check(ctx, options, folder, say)
+        return run_job(options, monitor, recorders.prepare, say, network)
     finally:
         recorders.remove()

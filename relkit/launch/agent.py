@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed.launcher.api as launcher_api
 from torch._C import _DistError as DistError
@@ -34,6 +34,9 @@ from relkit.launch.watch import Site
 from relkit.ranks import RankSet
 from relkit.stacks import procfs
 
+if TYPE_CHECKING:
+    from relkit.launch.network_check import NetworkCheck
+
 # A worker of a hung job that has not ended this long after SIGTERM is not going to.
 HUNG_SHUTDOWN_S = 5
 
@@ -50,17 +53,31 @@ class Crew:
         monitor: watches the workers.
         prepare: see Prepare.
         say: one line to the terminal.
+        network: checks the nodes before workers start; None where that is not asked for.
     """
 
     monitor: Monitor
     prepare: Prepare
     say: Say
+    network: NetworkCheck | None = None
 
 
 class RendezvousFailed(RelkitError):
     """The nodes of a job did not find each other."""
 
     next_step = "Check that the endpoint's host is up, reachable from here, and the same on all."
+
+
+class LeavesJob(SignalException):
+    """This node was convicted by the network check.
+
+    torch closes the rendezvous for all when an agent fails, but not when a signal ends it: the
+    other nodes must be able to meet again.
+    """
+
+    def __init__(self, why: RelkitError) -> None:
+        super().__init__(str(why), signal.SIGTERM)
+        self.why = why
 
 
 class MonitoredAgent(LocalElasticAgent):
@@ -83,6 +100,27 @@ class MonitoredAgent(LocalElasticAgent):
             if hasattr(worker_group.spec.rdzv_handler, name):
                 setattr(worker_group.spec.rdzv_handler, name, None)
         super()._rendezvous(worker_group)
+        if self.crew.network is not None and not self._passed(self.crew.network, worker_group):
+            self._rendezvous(worker_group)
+
+    def _passed(self, network: NetworkCheck, worker_group: WorkerGroup) -> bool:
+        """The network check of this meeting; False where nodes leave, and the rest meets again."""
+        # Only here: a job without the check loads nothing of it.
+        from relkit.launch.network_check import Convicted, Meeting
+
+        spec = worker_group.spec
+        mailbox = self._mailbox(worker_group, "netcheck-")
+        static = spec.rdzv_handler.get_backend() == "static"
+        meeting = Meeting(mailbox, worker_group.store, spec.local_addr or "", not static)
+        try:
+            return network.passed(meeting)
+        except Convicted as why:
+            # A heartbeat inside the store's client would abort this process while it ends, and
+            # would keep this node a member of the job until then.
+            stop = getattr(spec.rdzv_handler, "_stop_heartbeats", None)
+            if stop is not None:
+                stop()
+            raise LeavesJob(why) from why
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         spec = worker_group.spec
@@ -114,7 +152,7 @@ class MonitoredAgent(LocalElasticAgent):
         )
         return pids
 
-    def _mailbox(self, worker_group: WorkerGroup) -> Mailbox:
+    def _mailbox(self, worker_group: WorkerGroup, purpose: str = "") -> Mailbox:
         nodes = int(worker_group.group_world_size or 1)
         node = int(worker_group.group_rank or 0)
         spec = worker_group.spec
@@ -125,7 +163,8 @@ class MonitoredAgent(LocalElasticAgent):
         static = spec.rdzv_handler.get_backend() == "static"
         restarts = spec.max_restarts - self._remaining_restarts
         try:
-            return StoreMailbox(store, node, nodes, str(restarts) if static else "round")
+            prefix = purpose + (str(restarts) if static else "round")
+            return StoreMailbox(store, node, nodes, prefix)
         except ExchangeBroken as error:
             self.crew.say(f"{error}; this node judges only its own ranks")
             return MemoryMailbox()
@@ -289,19 +328,27 @@ def _brief(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
-def run_job(options: argparse.Namespace, monitor: Monitor, prepare: Prepare, say: Say) -> int:
+def run_job(
+    options: argparse.Namespace,
+    monitor: Monitor,
+    prepare: Prepare,
+    say: Say,
+    network: NetworkCheck | None = None,
+) -> int:
     """Run a job as torchrun would, under the monitor.
 
     Args:
         options: what torchrun's parser returned.
         prepare: see Prepare.
         say: one line to the terminal.
+        network: see Crew.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n.
 
     Raises:
         JobAborted: the job hung, and --on-hang asked for its end.
+        Convicted, TooFewNodes: the network check ended the job on this node.
         UsageProblem: torch does not accept an option's value.
         RendezvousFailed: the nodes did not find each other.
     """
@@ -310,7 +357,7 @@ def run_job(options: argparse.Namespace, monitor: Monitor, prepare: Prepare, say
     class JobAgent(MonitoredAgent):
         """The agent of this job: torch makes it, so that its crew comes with the class."""
 
-        crew = Crew(monitor, prepare, say)
+        crew = Crew(monitor, prepare, say, network)
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)
@@ -323,6 +370,8 @@ def run_job(options: argparse.Namespace, monitor: Monitor, prepare: Prepare, say
     except ChildFailedError as error:
         print(error, file=sys.stderr)
         return EXIT_PROBLEM
+    except LeavesJob as left:
+        raise left.why from None
     except SignalException as error:
         return 128 + int(error.sigval)
     except (RendezvousError, DistError) as error:

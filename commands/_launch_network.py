@@ -1,0 +1,159 @@
+"""The options of `relkit launch` for the network check: read here, judged together."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from relkit.errors import UnwritablePath, UsageProblem
+from relkit.findings import Report
+from relkit.launch.options import OwnOption
+
+if TYPE_CHECKING:
+    from relkit.launch.network_check import NetworkCheck
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+OWN = (
+    OwnOption(("--network-check", "--network_check"), takes_value=False),
+    OwnOption(("--exclude-straggler", "--exclude_straggler"), takes_value=False),
+    OwnOption(("--on-bad-node", "--on_bad_node")),
+    OwnOption(("--switchbox-check", "--switchbox_check"), takes_value=False),
+    OwnOption(("--box-pairs", "--box_pairs"), repeatable=True),
+    OwnOption(("--min-bandwidth", "--min_bandwidth")),
+    OwnOption(("--min-channels", "--min_channels")),
+)
+_KEPT = "relkit.launch.network"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: object) -> object:
+    ctx.meta.setdefault(_KEPT, {})[param.name] = value
+    return value
+
+
+# Kept in the context, not handed to the command: it takes them as one NetworkCheck.
+_OPTIONS = (
+    click.option("--network-check", is_flag=True, expose_value=False, callback=_keep,
+                 help="Measure the network between the nodes before any worker starts; a dead "
+                 "node leaves the job with exit code 5."),
+    click.option("--exclude-straggler", is_flag=True, expose_value=False, callback=_keep,
+                 help="With --network-check: slow nodes leave the job too."),
+    click.option("--on-bad-node", metavar="COMMAND", expose_value=False, callback=_keep,
+                 help="Run this on a node that leaves, {node} standing for its name. "
+                 "[default: print what it could be]"),
+    click.option("--switchbox-check", is_flag=True, expose_value=False, callback=_keep,
+                 help="With --network-check: check the links between each node's GPUs first."),
+    click.option("--box-pairs", multiple=True, metavar="PAIRS", expose_value=False, callback=_keep,
+                 help='Sockets to pair in the switchbox check, as "A:B C:D".'),
+    click.option("--min-bandwidth", type=click.FloatRange(min=0), metavar="MB/S",
+                 expose_value=False, callback=_keep,
+                 help="A link of the switchbox check is good above this. [default: 10000]"),
+    click.option("--min-channels", type=click.IntRange(min=1), expose_value=False, callback=_keep,
+                 help="A node fails when fewer of its links are good. [default: 2]"),
+)  # fmt: skip
+
+
+def network_options(function: Decorated) -> Decorated:
+    """--network-check and what belongs to it."""
+    for decorate in reversed(_OPTIONS):
+        function = decorate(function)
+    return function
+
+
+def check_network_options(ctx: click.Context) -> None:
+    """Refuse options that mean nothing alone, before anything starts.
+
+    Raises:
+        UsageProblem: says which option misses which.
+    """
+    asked = ctx.meta[_KEPT]
+    if not asked["network_check"]:
+        alone = [n for n in ("exclude_straggler", "on_bad_node", "switchbox_check") if asked[n]]
+        if alone:
+            flag = "--" + alone[0].replace("_", "-")
+            raise UsageProblem(f"{flag} needs --network-check", next_step="Add --network-check.")
+    if not asked["switchbox_check"]:
+        for name in ("box_pairs", "min_bandwidth", "min_channels"):
+            if asked[name] not in (None, ()):
+                flag = "--" + name.replace("_", "-")
+                raise UsageProblem(
+                    f"{flag} needs --switchbox-check",
+                    next_step="Add --network-check --switchbox-check.",
+                )
+    _hook(asked)
+    _links(asked)
+
+
+def network_check(
+    ctx: click.Context, options: Namespace, folder: Path, say: Callable[[str], None]
+) -> NetworkCheck | None:
+    """The check that was asked for; None for none.
+
+    Args:
+        options: torchrun's.
+        folder: the timeline folder, for netcheck.json on the node that leads.
+        say: one line to the terminal.
+    """
+    asked = ctx.meta[_KEPT]
+    if not asked["network_check"]:
+        return None
+    from relkit.launch.network_check import CheckSettings, NetworkCheck
+
+    settings = CheckSettings(
+        exclude_stragglers=asked["exclude_straggler"],
+        links=_links(asked),
+        hook=_hook(asked),
+        min_nodes=int(options.nnodes.partition(":")[0]),
+        argv=tuple(sys.argv),
+    )
+    return NetworkCheck(settings, say, partial(_show, folder, say))
+
+
+def _hook(asked: dict[str, Any]) -> tuple[str, ...]:
+    from relkit.launch.bad_node import parse_hook
+
+    return () if asked["on_bad_node"] is None else parse_hook(asked["on_bad_node"])
+
+
+def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
+    if not asked["switchbox_check"]:
+        return None
+    from relkit.linkcheck.pairs import parse_pairs
+    from relkit.linkcheck.run import MIN_BANDWIDTH_MB_S, MIN_CHANNELS, linkcheck
+
+    pairs = parse_pairs(asked["box_pairs"]) if asked["box_pairs"] else ()
+    least = MIN_BANDWIDTH_MB_S if asked["min_bandwidth"] is None else asked["min_bandwidth"]
+    if not math.isfinite(least):
+        raise UsageProblem("--min-bandwidth must be a finite number")
+    channels = asked["min_channels"]
+    if pairs and len(pairs) < (channels or MIN_CHANNELS):
+        raise UsageProblem(
+            f"{len(pairs)} pair(s) can never give {channels or MIN_CHANNELS} good channels",
+            next_step=f"Name more pairs, or use --min-channels {len(pairs)}.",
+        )
+    tool = os.environ.get("SWITCHBOX_CHECK_TOOL_PATH", "")
+    return partial(linkcheck, pairs, min_bandwidth_mb_s=least, min_channels=channels, tool=tool)
+
+
+def _show(folder: Path, say: Callable[[str], None], report: Report) -> None:
+    """A report on stderr, and as a file of its own in the timeline folder."""
+    from relkit.output import as_json, as_text, use_colour, write_atomic
+
+    # One write: the other nodes' lines must not land inside it.
+    sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
+    sys.stderr.flush()
+    path = folder / f"{report.command}.json"
+    try:
+        write_atomic(path, as_json(report))
+    except UnwritablePath as error:
+        say(str(error))
+        return
+    say(f"the {report.command} report is in {path}")

@@ -1,0 +1,69 @@
+"""What follows from a network check for a job: who leaves, who is only warned about (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from relkit.netcheck.model import NetVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who is to leave the job.
+
+    Args:
+        leave: name -> why; in the order of conviction.
+        warnings: what is wrong but makes no node leave, one sentence each.
+    """
+
+    leave: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def decide(
+    verdict: NetVerdict, bad_links: Mapping[str, str], *, exclude_stragglers: bool
+) -> Decision:
+    """Turn convictions into a decision.
+
+    A dead node leaves, a slow one only where that is asked for. Links and uplinks name no node
+    that could be left out, and what could not be told apart convicts nobody.
+
+    Args:
+        verdict: of the network check.
+        bad_links: node -> why, of those whose own link check failed.
+        exclude_stragglers: slow nodes leave too.
+    """
+    leave = dict(bad_links)
+    warnings: list[str] = []
+    for item in verdict.convictions:
+        why = f"{item.fault}: {item.reasons[0]}" if item.reasons else item.fault
+        if item.kind != "node":
+            warnings.append(f"{item.name} is {why}")
+        elif item.fault == "dead" or exclude_stragglers:
+            leave.setdefault(item.nodes[0], why)
+        elif item.nodes[0] not in leave:
+            warnings.append(f"{item.name} is {why}; it stays (--exclude-straggler is not given)")
+    warnings += [sentence for _, sentence in verdict.undecided]
+    return Decision(leave, tuple(warnings))
+
+
+def how_to_go_on(
+    nodes: int, leaving: int, *, min_nodes: int, can_meet_again: bool, loses_store: bool
+) -> str:
+    """Why the job can't go on without those that leave; "" where it can.
+
+    Args:
+        nodes: in the job now; leaving: of them.
+        min_nodes: the least that --nnodes allows.
+        can_meet_again: the rendezvous lets the rest form a smaller job.
+        loses_store: the rendezvous store is on a node that leaves.
+    """
+    left = nodes - leaving
+    if left < min_nodes:
+        return f"{left} of {nodes} nodes are left, and the job needs {min_nodes} (--nnodes)"
+    if not can_meet_again:
+        return "a static rendezvous cannot go on with fewer nodes (use --rdzv-backend c10d)"
+    if loses_store:
+        return "the rendezvous store is on a node that leaves (name another --rdzv-endpoint)"
+    return ""

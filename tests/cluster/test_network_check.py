@@ -1,0 +1,146 @@
+"""`relkit launch --network-check` with real jobs: over loopback, and between network stacks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relkit.errors import EXIT_CONVICTED
+from tests.cluster.conftest import EXAMPLE, Start, Started
+from tests.cluster.hosts import Hosts, some_hosts
+
+pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
+
+RATE_MBIT = 200.0
+SLOW_MBIT = 20.0
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    """Three hosts of 200 Mbit/s each, the last of which sends and receives at a tenth of that."""
+    with some_hosts(tmp_path, 3, rate_mbit=RATE_MBIT, sshd=False) as fleet:
+        fleet.limit("h3", out_mbit=SLOW_MBIT, in_mbit=SLOW_MBIT)
+        yield fleet
+
+
+def on_hosts(start: Start, hosts: Hosts, folder: Path, nnodes: str, *options: str) -> list[Started]:
+    """One launcher on each host; the first host serves the store."""
+
+    def launch(number: int) -> Started:
+        host = hosts.hosts[number]
+        is_host = int(number == 0)
+        return start(
+            "launch", "--nnodes", nnodes, "--rdzv-backend", "c10d", "--rdzv-id", "netcheck",
+            "--rdzv-endpoint", f"{hosts.hosts[0].address}:29400",
+            "--rdzv-conf", f"is_host={is_host},last_call_timeout=2",
+            "--local-addr", host.address, "--timeline-path", folder / f"t{number}",
+            "--network-check", *options, EXAMPLE, "--steps", "4",
+            program=("ip", "netns", "exec", host.namespace, sys.executable, "-m", "relkit"),
+            GLOO_SOCKET_IFNAME="eth0", RELKIT_NODE_NAME=host.name,
+        )  # fmt: skip
+
+    return [launch(number) for number in range(len(hosts.hosts))]
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    """netcheck.json of whichever node became node 0."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("t*/netcheck.json"))]
+
+
+def test_a_healthy_job_trains_and_says_what_was_measured(
+    start: Start, tmp_path: Path, free_port: int
+) -> None:
+    jobs = [
+        start(
+            "launch", "--nnodes", "2", "--node-rank", str(number), "--master-addr", "127.0.0.1",
+            "--master-port", str(free_port), "--timeline-path", tmp_path / f"t{number}",
+            "--network-check", EXAMPLE, "--steps", "4",
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    first, second = (job.wait(100) for job in jobs)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert "done: 4 steps" in first.out + second.out
+    assert "network check: measuring 2 nodes" in first.err
+    for done in (first, second):
+        assert "network check: 2 nodes, nothing wrong" in done.err
+    report = json.loads((tmp_path / "t0" / "netcheck.json").read_text())
+    assert report["verdict"] == {"nodes": [], "links": [], "groups": []}
+    assert report["edges"] == 2
+    assert not (tmp_path / "t1" / "netcheck.json").exists()
+
+
+def test_one_node_has_nothing_to_measure(start: Start, tmp_path: Path) -> None:
+    done = start(
+        "launch", "--timeline-path", tmp_path / "t", "--network-check", "--switchbox-check",
+        EXAMPLE, "--steps", "2",
+    ).wait()  # fmt: skip
+    assert done.code == 0, done.err
+    assert "network check: one node" in done.err
+    assert "switchbox check: could not tell" in done.err
+
+
+def test_nodes_are_not_measured_again_after_a_restart(
+    start: Start, tmp_path: Path, free_port: int
+) -> None:
+    jobs = [
+        start(
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "again",
+            "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
+            "--max-restarts", "1", "--timeline-path", tmp_path / f"t{number}",
+            "--inject", "crash:rank=1:step=2", "--network-check", EXAMPLE, "--steps", "4",
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    done = [job.wait(120) for job in jobs]
+    text = "".join(one.err for one in done)
+    assert [one.code for one in done] == [0, 0], text
+    assert text.count("measuring 2 nodes") == 1
+    assert text.count("no node is new; not measured again") == 2
+
+
+@pytest.mark.root
+def test_a_straggler_leaves_and_the_others_train(
+    start: Start, hosts: Hosts, tmp_path: Path
+) -> None:
+    done = [
+        job.wait(130)
+        for job in on_hosts(
+            start, hosts, tmp_path, "2:3", "--exclude-straggler",
+            "--on-bad-node", f"touch {tmp_path}/bad-{{node}}",
+        )
+    ]  # fmt: skip
+    text = "\n".join(one.err for one in done)
+    assert [one.code for one in done] == [0, 0, EXIT_CONVICTED], text
+    assert [r["verdict"]["nodes"] for r in reports(tmp_path)] == [["h3"]], text
+    assert [path.name for path in tmp_path.glob("bad-*")] == ["bad-h3"]
+    assert "this node (h3) was convicted" in done[2].err
+    assert "no node is new; not measured again" in done[0].err
+    assert "done: 4 steps" in done[0].out + done[1].out
+    assert "Traceback" not in text
+
+
+@pytest.mark.root
+def test_a_straggler_only_makes_a_warning_where_it_may_stay(
+    start: Start, hosts: Hosts, tmp_path: Path
+) -> None:
+    done = [job.wait(130) for job in on_hosts(start, hosts, tmp_path, "3")]
+    text = "\n".join(one.err for one in done)
+    assert [one.code for one in done] == [0, 0, 0], text
+    assert [r["verdict"]["nodes"] for r in reports(tmp_path)] == [["h3"]], text
+    assert all("h3 is slow" in one.err and "it stays" in one.err for one in done), text
+
+
+@pytest.mark.root
+def test_too_few_nodes_are_left(start: Start, hosts: Hosts, tmp_path: Path) -> None:
+    done = [job.wait(130) for job in on_hosts(start, hosts, tmp_path, "3", "--exclude-straggler")]
+    text = "\n".join(one.err for one in done)
+    assert [one.code for one in done] == [1, 1, EXIT_CONVICTED], text
+    assert all("2 of 3 nodes are left, and the job needs 3" in one.err for one in done[:2]), text
+    assert "kubectl taint nodes h3" in done[2].err
+    assert "Traceback" not in text
