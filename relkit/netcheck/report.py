@@ -220,7 +220,8 @@ def _coverage(outcome: Outcome, verdict: NetVerdict) -> Finding:
             advice="At least two nodes must answer.",
         )
     if tested >= possible:
-        return Finding("RK-NET-013", Status.OK, f"all {possible:,} pairs were measured",
+        which = f"all {possible:,} pairs were" if possible > 1 else "the only pair was"
+        return Finding("RK-NET-013", Status.OK, f"{which} measured",
                        evidence=(share,))  # fmt: skip
     return Finding(
         "RK-NET-013",
