@@ -144,3 +144,16 @@ def test_too_few_nodes_are_left(start: Start, hosts: Hosts, tmp_path: Path) -> N
     assert all("2 of 3 nodes are left, and the job needs 3" in one.err for one in done[:2]), text
     assert "kubectl taint nodes h3" in done[2].err
     assert "Traceback" not in text
+
+
+@pytest.mark.root
+def test_the_store_stays_until_all_know_that_its_node_leaves(
+    start: Start, hosts: Hosts, tmp_path: Path
+) -> None:
+    hosts.limit("h3", out_mbit=RATE_MBIT, in_mbit=RATE_MBIT)
+    hosts.limit("h1", out_mbit=SLOW_MBIT, in_mbit=SLOW_MBIT)
+    done = [job.wait(130) for job in on_hosts(start, hosts, tmp_path, "2:3", "--exclude-straggler")]
+    text = "\n".join(one.err for one in done)
+    assert [one.code for one in done] == [EXIT_CONVICTED, 1, 1], text
+    assert all("the rendezvous store is on a node that leaves" in one.err for one in done[1:]), text
+    assert "Traceback" not in text

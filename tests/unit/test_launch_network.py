@@ -200,6 +200,27 @@ def test_a_node_that_takes_no_part_is_named(
     assert "network check: node 1 did not take part" in said
 
 
+def test_whatever_ends_node_0_the_others_do_not_wait(
+    store: TCPStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_options: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "run_check", interrupted)
+    said: list[str] = []
+    other = NetworkCheck(CheckSettings(), said.append, lambda _report: None)
+    follower = threading.Thread(
+        target=other.passed, args=(Meeting(StoreMailbox(store, 1, 2, "0"), local_addr="127.0.0.1"),)
+    )
+    follower.start()
+    leader = NetworkCheck(CheckSettings(), said.append, lambda _report: None)
+    with pytest.raises(KeyboardInterrupt):
+        leader.passed(Meeting(StoreMailbox(store, 0, 2, "0"), local_addr="127.0.0.1"))
+    follower.join(20)
+    assert not follower.is_alive()
+    assert "network check: node 0 could not lead it" in said
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
