@@ -30,6 +30,7 @@ OWN = (
     OwnOption(("--box-pairs", "--box_pairs"), repeatable=True),
     OwnOption(("--min-bandwidth", "--min_bandwidth")),
     OwnOption(("--min-channels", "--min_channels")),
+    OwnOption(("--topology",)),
 )
 _KEPT = "relkit.launch.network"
 
@@ -58,6 +59,10 @@ _OPTIONS = (
                  help="A link of the switchbox check is good above this. [default: 10000]"),
     click.option("--min-channels", type=click.IntRange(min=1), expose_value=False, callback=_keep,
                  help="A node fails when fewer of its links are good. [default: 2]"),
+    click.option("--topology", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 expose_value=False, callback=_keep,
+                 help="Number the nodes so that neighbours in the network are neighbours in rank: "
+                 "lines of `asw psw ip`. With --master-addr only; replaces --node-rank."),
 )  # fmt: skip
 
 
@@ -90,6 +95,42 @@ def check_network_options(ctx: click.Context) -> None:
                 )
     _hook(asked)
     _links(asked)
+
+
+def order_ranks(ctx: click.Context, options: Namespace, say: Callable[[str], None]) -> None:
+    """Set torchrun's --node-rank from the topology file, where one is given.
+
+    Raises:
+        UsageProblem: the ranks of this job are not ours to give, or the file does not fit it.
+        BadInputFile: see relkit.topology.read().
+    """
+    file = ctx.meta[_KEPT]["topology"]
+    if file is None:
+        return
+    low, _, high = options.nnodes.partition(":")
+    # torch gives out the numbers itself in every rendezvous but the static one.
+    if options.rdzv_backend != "static" or options.standalone or (high or low) != low:
+        raise UsageProblem(
+            "--topology needs a static rendezvous with a fixed number of nodes",
+            next_step="Write --nnodes N --master-addr HOST, and no --rdzv-backend.",
+        )
+    from relkit.launch.node_order import number_in, order_nodes, own_names
+    from relkit.topology import read
+
+    topology = read(file)
+    master = options.rdzv_endpoint.rpartition(":")[0] or options.rdzv_endpoint
+    order = order_nodes(topology, int(low), master or options.master_addr)
+    options.node_rank = number_in(order, own_names())
+    say(f"this is node {options.node_rank} of {low}, by {file}")
+    if options.node_rank == 0:
+        for warning in topology.warnings:
+            say(f"{file}: {warning}")
+        before, after = order.before, order.after
+        say(f"order of nodes: {' '.join(order.nodes)}")
+        say(
+            f"switch crossings between neighbours: {after.asw} (file's order: {before.asw}), "
+            f"of them between upper switches: {after.psw} (file's order: {before.psw})"
+        )
 
 
 def network_check(

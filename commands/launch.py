@@ -19,6 +19,7 @@ from relkit.commands._launch_network import (
     check_network_options,
     network_check,
     network_options,
+    order_ranks,
 )
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job import OnHang, Settings
@@ -146,6 +147,7 @@ def launch(
     from relkit.launch.job_folder import JobFolder
     from relkit.launch.monitor import Monitor
 
+    order_ranks(ctx, options, say)
     folder = choose_timeline(timeline_path)
     publisher = Publisher(folder)
     monitor = Monitor(

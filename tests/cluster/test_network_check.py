@@ -157,3 +157,27 @@ def test_the_store_stays_until_all_know_that_its_node_leaves(
     assert [one.code for one in done] == [EXIT_CONVICTED, 1, 1], text
     assert all("the rendezvous store is on a node that leaves" in one.err for one in done[1:]), text
     assert "Traceback" not in text
+
+
+@pytest.mark.root
+def test_the_topology_file_gives_out_the_ranks(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "show.py"
+    script.write_text("import os\nprint('rank', os.environ['RANK'])\n")
+    with some_hosts(tmp_path, 3, sshd=False) as hosts:
+        one, two, three = hosts.hosts
+        network = tmp_path / "network.txt"
+        # The second host is the master; the third shares its switch, the first does not.
+        places = ((one, "s1"), (two, "s2"), (three, "s2"))
+        network.write_text("".join(f"{switch} p {host.address}\n" for host, switch in places))
+        jobs = [
+            start(
+                "launch", "--nnodes", "3", "--master-addr", two.address, "--topology", network,
+                "--local-addr", host.address, "--timeline-path", tmp_path / "t", script,
+                program=("ip", "netns", "exec", host.namespace, sys.executable, "-m", "relkit"),
+            )
+            for host in hosts.hosts
+        ]  # fmt: skip
+        done = [job.wait(100) for job in jobs]
+    assert [job.out for job in done] == ["rank 2\n", "rank 0\n", "rank 1\n"], done
+    assert "order of nodes: 10.77.0.2 10.77.0.3 10.77.0.1" in done[1].err
+    assert "switch crossings between neighbours: 1 (file's order: " in done[1].err
