@@ -167,7 +167,7 @@ def test_signals_end_the_job(start: Start, tmp_path: Path, number: signal.Signal
 
 def test_a_missing_script_file(start: Start, tmp_path: Path) -> None:
     done = start("launch", "--timeline-path", tmp_path / "t", tmp_path / "no_such.py").wait()
-    assert done.code == 1
+    assert done.code == 2
     assert "no_such.py" in done.err
 
 
@@ -191,7 +191,7 @@ def test_a_missing_script_file(start: Start, tmp_path: Path) -> None:
 def test_what_torch_refuses_is_said_plainly(
     start: Start, tmp_path: Path, options: list[str], code: int, words: str
 ) -> None:
-    done = start("launch", *options, "--timeline-path", tmp_path / "t", "t.py").wait()
+    done = start("launch", *options, "--timeline-path", tmp_path / "t", EXAMPLE).wait()
     assert done.code == code, done.err
     assert words in done.err
     assert "Traceback" not in done.err
