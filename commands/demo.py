@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def demo(
         rank=-1 if rank is None else rank,
     )
     demonstration.check(wanted)
-    click.echo("$ " + " ".join(demonstration.command_line(wanted)[1:]), err=True)
+    click.echo(f"$ relkit {shlex.join(demonstration.command_line(wanted)[3:])}", err=True)
     # The job's output is not this command's data: stdout holds the report alone.
     outcome = demonstration.run(wanted, environ=os.environ, output=sys.stderr.fileno())
     code = finish(_report(wanted, outcome), fmt, output, force)
