@@ -81,14 +81,14 @@ def test_one_bad_node_is_convicted_and_no_other(
 
 
 def test_a_loss_of_a_fifth_is_found_in_nearly_every_fleet() -> None:
-    # The bar of benchmarks/netcheck_sim.py, at its weakest fault and in fleets of 9 to 40.
+    # The weakest fault of benchmarks/netcheck_sim.py, whose bar of 99.5 % is over all its faults.
     rng = random.Random(1)  # noqa: S311  the same draws in every run
     found = [
         ok
         for seed in range(200)
         for ok in one_bad(rng.randint(9, 40), seed, 0.79, rng.choice(WAYS))
     ]
-    assert sum(found) >= 0.985 * len(found)
+    assert sum(found) >= 0.99 * len(found)
 
 
 @given(st.integers(2, 20), st.integers(0, 2**20), st.data())
