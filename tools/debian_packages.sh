@@ -9,6 +9,7 @@ gcc:gcc
 clang:clang
 iproute2:ip
 openssh-server:/usr/sbin/sshd
+default-jre-headless:java
 slurmctld:/usr/sbin/slurmctld
 slurmd:/usr/sbin/slurmd
 slurm-client:srun

@@ -16,6 +16,7 @@ command -v /usr/sbin/sshd >/dev/null || leave sshd "no openssh-server"
 { command -v /usr/sbin/slurmctld && command -v /usr/sbin/slurmd && command -v srun &&
     command -v /usr/sbin/munged; } >/dev/null || leave slurm "no slurmctld, slurmd, srun or munged"
 command -v clang >/dev/null || leave fuzz "no clang"
+command -v java >/dev/null || leave spark "no Java"
 
 .venv/bin/ruff format --check -q .
 .venv/bin/ruff check -q .
