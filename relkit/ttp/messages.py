@@ -1,0 +1,269 @@
+"""What ranks and the controller say to each other: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from relkit.errors import RelkitError
+from relkit.ttp.plan import DumpPlan, GroupPlan, Survivor
+from relkit.ttp.replicas import ReplicaMap
+
+LONGEST_LINE_BYTES = 4 << 20
+
+
+class BadMessage(RelkitError):
+    """A line on a control link that is not one of our messages."""
+
+    next_step = "Check that all nodes run the same relkit."
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A rank is there.
+
+    Args:
+        rank, world_size: as torch has them.
+        pid, host: where it runs.
+        step: committed step it starts from.
+        maps: replica maps of the groups that this rank is in.
+    """
+
+    rank: int
+    world_size: int
+    pid: int
+    host: str
+    step: int
+    maps: tuple[ReplicaMap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A rank is alive.
+
+    Args:
+        step: committed; phase: "forward", "reduce", "ready", "update", "gather", "parked" ...
+        step_s: how long its last step took, seconds.
+    """
+
+    rank: int
+    step: int
+    phase: str = ""
+    step_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A rank's training code raised an exception; the process lives."""
+
+    rank: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A rank has finished training; it will exit with 0."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The answer to Fault and to Pause: the trainer is parked, and this is what it has."""
+
+    rank: int
+    epoch: int
+    survivor: Survivor
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A rank has done its part of a dump.
+
+    Args:
+        files: path relative to the iteration's folder -> (sha256, size in bytes); empty where it
+            was a holder only.
+    """
+
+    rank: int
+    epoch: int
+    files: Mapping[str, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFailed:
+    """A rank could not do its part.
+
+    Args:
+        refused: the state itself must not be saved (not finite), which is not a failure to write.
+        peer: the cause is a rank that went away, so that planning again may help.
+    """
+
+    rank: int
+    epoch: int
+    sentence: str
+    refused: bool = False
+    peer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The iteration has its final name and the tracker points to it."""
+
+    rank: int
+    epoch: int
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """To every living rank: stop communicating, park the trainer, answer with State."""
+
+    epoch: int
+    dead: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """To every rank: park at the end of this step, and answer with State."""
+
+    epoch: int
+    at_step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """To those who take part: do what the plan says, and answer with Saved."""
+
+    epoch: int
+    plan: DumpPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """To one rank: check the files, write the manifest, rename, point the tracker to it."""
+
+    epoch: int
+    step: int
+    files: Mapping[str, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """To one rank: remove the temporary folder of a dump that will not be."""
+
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """To every rank: leave now, with this code."""
+
+    code: int
+    sentence: str
+
+
+Message = (
+    Hello
+    | Heartbeat
+    | Raised
+    | Done
+    | State
+    | Saved
+    | SaveFailed
+    | Committed
+    | Fault
+    | Pause
+    | Dump
+    | Commit
+    | Discard
+    | Exit
+)
+T = TypeVar("T")
+_TO_RANKS = (Fault, Pause, Dump, Commit, Discard, Exit)
+_FROM_RANKS = (Hello, Heartbeat, Raised, Done, State, Saved, SaveFailed, Committed)
+KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in _FROM_RANKS + _TO_RANKS}
+
+
+def encode(message: Message) -> bytes:
+    """One line, newline included."""
+    body = {"kind": type(message).__name__.lower(), **asdict(message)}
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """Read one line.
+
+    Raises:
+        BadMessage: it is not one of our messages; nothing in it is ever run.
+    """
+    if len(line) > LONGEST_LINE_BYTES:
+        raise BadMessage(f"a message of {len(line)} bytes is too long")
+    try:
+        body = json.loads(line)
+        message: Message = _build(KINDS[body.pop("kind")], body)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadMessage(f"not a message: {line[:80]!r}") from error
+    return message
+
+
+_HINTS: dict[type[Any], dict[str, object]] = {
+    kind: get_type_hints(kind)
+    for kind in (*KINDS.values(), ReplicaMap, Survivor, DumpPlan, GroupPlan)
+}
+
+
+def _build(kind: type[T], body: dict[str, object]) -> T:
+    hints = _HINTS[kind]
+    values = {}
+    for name, value in body.items():
+        reader = _READERS.get((kind, name))
+        values[name] = reader(value) if reader else _scalar(value, hints[name])
+    return kind(**values)
+
+
+def _scalar(value: object, hint: object) -> object:
+    fits = type(value) is hint or (hint is float and type(value) is int)
+    if not fits:
+        raise TypeError(f"{hint} expected, not {type(value).__name__}")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("a list expected")
+    return value
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    if not all(type(number) is int for number in _list(value)):
+        raise TypeError("whole numbers expected")
+    return tuple(_list(value))
+
+
+def _files(value: object) -> dict[str, tuple[str, int]]:
+    found: dict[str, tuple[str, int]] = {}
+    for name, (sha, size) in dict(value).items():  # type: ignore[call-overload]
+        found[str(name)] = (str(_scalar(sha, str)), int(str(_scalar(size, int))))
+    return found
+
+
+_READERS: dict[tuple[type[Any], str], Callable[[Any], object]] = {
+    (Hello, "maps"): lambda value: tuple(_build(ReplicaMap, dict(each)) for each in _list(value)),
+    (ReplicaMap, "ranks"): _numbers,
+    (ReplicaMap, "holders"): lambda value: tuple(_numbers(each) for each in _list(value)),
+    (State, "survivor"): lambda value: _build(Survivor, dict(value)),
+    (Saved, "files"): _files,
+    (Commit, "files"): _files,
+    (Fault, "dead"): _numbers,
+    (Dump, "plan"): lambda value: _build(DumpPlan, dict(value)),
+    (DumpPlan, "roll_forward"): _numbers,
+    (DumpPlan, "go_back"): _numbers,
+    (DumpPlan, "groups"): lambda value: tuple(_build(GroupPlan, dict(v)) for v in _list(value)),
+    (GroupPlan, "holders"): _numbers,
+}
