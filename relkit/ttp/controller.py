@@ -1,0 +1,388 @@
+"""The state machine that leads survivors from a fault to a saved step; without clock or sockets.
+
+    gathering -> normal -> settling (a fault; others may follow) -> collecting -> dumping
+                   \\-> pausing (asked to stop) --/      ^______________| (a death: plan again)
+                                                                 committing -> over
+
+What happened goes in by `told`, `lost`, `hung`, `stop` and `tick`; what is to be done comes out as
+actions. One epoch is one plan: answers to an older one are not heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from relkit.ttp.messages import (
+    Commit,
+    Committed,
+    Discard,
+    Done,
+    Dump,
+    Exit,
+    Fault,
+    Heartbeat,
+    Hello,
+    Message,
+    Pause,
+    Raised,
+    Saved,
+    SaveFailed,
+    State,
+)
+from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED, Outcome
+from relkit.ttp.plan import DumpPlan, Refusal, Survivor, make_plan
+from relkit.ttp.replicas import ReplicaMap
+
+
+class Phase(Enum):
+    """Where the job stands."""
+
+    GATHERING = "gathering"
+    NORMAL = "normal"
+    SETTLING = "settling"
+    PAUSING = "pausing"
+    COLLECTING = "collecting"
+    DUMPING = "dumping"
+    COMMITTING = "committing"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long things may take, seconds.
+
+    Args:
+        settle_s: wait after a first fault, so that deaths of one cause are one fault.
+        state_s: longest wait for a rank's state, on top of one step.
+        heartbeat_s: between two signs of life; missed_heartbeats: as many in a row mean death.
+        overall_s: from the fault to the end of everything (TTP_OT).
+        takeover_s: how long a backup waits for ranks that have not found it yet.
+    """
+
+    settle_s: float = 0.03
+    state_s: float = 5.0
+    heartbeat_s: float = 1.0
+    missed_heartbeats: int = 3
+    overall_s: float = 120.0
+    takeover_s: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to these ranks."""
+
+    ranks: tuple[int, ...]
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End a rank's process: it is not in the job any more, and must not wake up into it."""
+
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line for the person at the terminal."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The end: nothing more will come."""
+
+    outcome: Outcome
+
+
+Action = Send | Kill | Say | Over
+
+
+class Controller:
+    """Leads one incarnation of a job.
+
+    Args:
+        world_size: ranks of the job.
+        limits: deadlines.
+        backup: it takes over from a controller that is gone: whoever has not come to it in time
+            is dead, and less than half of the ranks may not decide anything.
+    """
+
+    def __init__(
+        self, world_size: int, limits: Limits | None = None, *, backup: bool = False
+    ) -> None:
+        self.phase = Phase.GATHERING
+        self.epoch = 0
+        self.dead: set[int] = set()
+        self.done: set[int] = set()
+        self.reason = ""
+        self._world_size = world_size
+        self._limits = limits or Limits()
+        self._backup = backup
+        self._maps: dict[str, ReplicaMap] = {}
+        self._steps: dict[int, int] = {}
+        self._step_s = 0.0
+        self._seen_s: dict[int, float] = {}
+        self._states: dict[int, Survivor] = {}
+        self._plan: DumpPlan | None = None
+        self._saved: dict[int, dict[str, tuple[str, int]]] = {}
+        self._committer = -1
+        self._fault_s = 0.0
+        self._until_s: float | None = None
+        self._actions: list[Action] = []
+
+    @property
+    def living(self) -> tuple[int, ...]:
+        """Ranks that have registered, have not ended and were not lost."""
+        return tuple(sorted(self._seen_s.keys() - self.dead - self.done))
+
+    def told(self, message: Message, now_s: float) -> Sequence[Action]:
+        """A rank said something."""
+        rank = getattr(message, "rank", -1)
+        if self.phase is Phase.OVER or rank in self.dead:
+            return ()
+        if isinstance(message, Hello):
+            self._registered(message, now_s)
+        elif rank in self._seen_s:
+            self._seen_s[rank] = now_s
+            self._heard(message, now_s)
+        return self._take()
+
+    def lost(self, rank: int, reason: str, now_s: float) -> Sequence[Action]:
+        """A rank's process ended, or its link did."""
+        if self.phase is not Phase.OVER:
+            self._lose((rank,), reason, now_s)
+        return self._take()
+
+    def hung(self, reason: str, now_s: float) -> Sequence[Action]:
+        """The monitor is sure that the job hangs.
+
+        Nobody is dead for that: a rank that can be freed is as good a holder as any, whoever is
+        to blame, and one that cannot will not tell its state in time.
+        """
+        if self.phase is Phase.NORMAL:
+            self._settle(reason, now_s)
+        return self._take()
+
+    def stop(self, reason: str, now_s: float) -> Sequence[Action]:
+        """Somebody asks for the job to be saved and ended, at the end of a step."""
+        if self.phase is Phase.NORMAL and self.living:
+            self._begin(reason, now_s)
+            self.phase = Phase.PAUSING
+            self.epoch += 1
+            self._states = {}
+            # A rank may run on by some steps until it hears of this; then nobody would meet.
+            margin = 2 + int(0.5 / max(self._step_s, 0.005))
+            at_step = max(self._steps.values()) + margin
+            self._until_s = now_s + self._limits.state_s + (margin + 1) * self._step_s
+            self._send(self.living, Pause(self.epoch, at_step, reason))
+        elif self.phase is Phase.GATHERING:
+            self._begin(reason, now_s)
+            self._end(EXIT_REFUSED, f"{reason}; not every rank had begun, nothing to save", now_s)
+        return self._take()
+
+    def tick(self, now_s: float) -> Sequence[Action]:
+        """Time has passed; to be called after everything that has arrived was told."""
+        if self.phase is Phase.OVER:
+            return ()
+        silent_s = self._limits.heartbeat_s * self._limits.missed_heartbeats
+        if self.phase is not Phase.GATHERING:
+            silent = [r for r in self.living if now_s - self._seen_s[r] > silent_s]
+            if silent:
+                for rank in silent:
+                    self._actions.append(Kill(rank, f"silent for {silent_s:g} s"))
+                self._lose(silent, f"rank {silent[0]} was silent for {silent_s:g} s", now_s)
+        if self._late(now_s):
+            sentence = f"not done {self._limits.overall_s:g} s after the fault"
+            self._end(EXIT_DUMP_FAILED, sentence, now_s)
+        elif self._until_s is not None and now_s >= self._until_s:
+            self._ran_out(now_s)
+        return self._take()
+
+    def _late(self, now_s: float) -> bool:
+        busy = self.phase not in (Phase.GATHERING, Phase.NORMAL, Phase.OVER)
+        return busy and now_s - self._fault_s > self._limits.overall_s
+
+    def wait_s(self, now_s: float) -> float:
+        """How long there is nothing to do if nothing arrives, seconds."""
+        longest = self._limits.heartbeat_s
+        if self._until_s is None:
+            return longest
+        return min(longest, max(0.0, self._until_s - now_s))
+
+    def _registered(self, hello: Hello, now_s: float) -> None:
+        self._seen_s[hello.rank] = now_s
+        self._steps[hello.rank] = hello.step
+        for each in hello.maps:
+            self._maps.setdefault(each.name, each)
+        if self.phase is not Phase.GATHERING:
+            return
+        if self._backup:
+            if self._until_s is None:
+                self._begin("the controller is gone", now_s)
+                self._until_s = now_s + self._limits.takeover_s
+            if len(self._seen_s) == self._world_size:
+                self._until_s = now_s
+        elif len(self._seen_s) == self._world_size:
+            self.phase = Phase.NORMAL
+
+    def _heard(self, message: Message, now_s: float) -> None:
+        if isinstance(message, Heartbeat):
+            self._steps[message.rank] = message.step
+            self._step_s = max(message.step_s, 0.9 * self._step_s)
+        elif isinstance(message, Raised):
+            if self.phase in (Phase.NORMAL, Phase.PAUSING):
+                self._settle(f"rank {message.rank} raised {message.sentence}", now_s)
+        elif isinstance(message, Done):
+            self.done.add(message.rank)
+            if self.phase is Phase.PAUSING:
+                self._collected(now_s)
+        elif (
+            isinstance(message, State | Saved | SaveFailed | Committed)
+            and message.epoch == self.epoch
+        ):
+            self._answered(message, now_s)
+
+    def _answered(self, message: State | Saved | SaveFailed | Committed, now_s: float) -> None:
+        if isinstance(message, State):
+            if self.phase in (Phase.COLLECTING, Phase.PAUSING):
+                self._states[message.rank] = message.survivor
+                self._collected(now_s)
+        elif isinstance(message, Saved):
+            if self.phase is Phase.DUMPING:
+                self._saved[message.rank] = dict(message.files)
+                self._all_saved(now_s)
+        elif isinstance(message, SaveFailed):
+            self._save_failed(message, now_s)
+        elif self.phase is Phase.COMMITTING and self._plan is not None:
+            step = self._plan.step
+            self._end(EXIT_DUMPED, f"step {step} was saved", now_s, step, message.folder)
+
+    def _lose(self, ranks: Sequence[int], reason: str, now_s: float) -> None:
+        new = [r for r in ranks if r not in self.dead and r not in self.done]
+        if not new:
+            return
+        self.dead.update(new)
+        if self.phase is Phase.GATHERING:
+            if not self._backup:
+                self._begin(reason, now_s)
+                self._end(EXIT_REFUSED, f"{reason}; not every rank had begun", now_s)
+        elif self.phase in (Phase.NORMAL, Phase.PAUSING):
+            self._settle(reason, now_s)
+        elif self.phase is Phase.COLLECTING:
+            for rank in new:
+                self._states.pop(rank, None)
+            self._collected(now_s)
+        elif self.phase is Phase.DUMPING and self._plan is not None:
+            # A rank that has done its part is not needed any more: its file is on the disk.
+            if any(r in self._plan.ranks and r not in self._saved for r in new):
+                self._actions.append(Say(f"{reason} during the dump: planning again"))
+                self._collect(now_s)
+        elif self.phase is Phase.COMMITTING and self._committer in new:
+            self._commit(now_s)
+
+    def _begin(self, reason: str, now_s: float) -> None:
+        if not self.reason:
+            self.reason, self._fault_s = reason, now_s
+
+    def _settle(self, reason: str, now_s: float) -> None:
+        self._begin(reason, now_s)
+        self.phase = Phase.SETTLING
+        self._until_s = now_s + self._limits.settle_s
+
+    def _ran_out(self, now_s: float) -> None:
+        self._until_s = None
+        if self.phase is Phase.GATHERING:
+            self._take_over(now_s)
+        elif self.phase in (Phase.SETTLING, Phase.PAUSING):
+            self._collect(now_s)
+        elif self.phase is Phase.COLLECTING:
+            missing = [rank for rank in self.living if rank not in self._states]
+            for rank in missing:
+                self._actions.append(Kill(rank, "did not tell its state in time"))
+            self.dead.update(missing)
+            self._collected(now_s)
+
+    def _take_over(self, now_s: float) -> None:
+        self.dead.update(set(range(self._world_size)) - self._seen_s.keys())
+        if 2 * len(self.living) <= self._world_size:
+            sentence = (
+                f"only {len(self.living)} of {self._world_size} ranks found the backup controller:"
+                " less than a majority must not decide"
+            )
+            self._end(EXIT_REFUSED, sentence, now_s)
+        else:
+            self._collect(now_s)
+
+    def _collect(self, now_s: float) -> None:
+        self.phase = Phase.COLLECTING
+        self.epoch += 1
+        self._states = {}
+        self._until_s = now_s + self._limits.state_s + self._step_s
+        dead = tuple(sorted(self.dead))
+        self._send(self.living, Fault(self.epoch, dead, self.reason))
+        self._collected(now_s)
+
+    def _collected(self, now_s: float) -> None:
+        if set(self.living) - self._states.keys():
+            return
+        self._until_s = None
+        plan = make_plan(list(self._states.values()), list(self._maps.values()))
+        if isinstance(plan, Refusal):
+            self._end(EXIT_REFUSED, plan.sentence, now_s)
+            return
+        self.phase, self._plan, self._saved = Phase.DUMPING, plan, {}
+        self._send(plan.ranks, Dump(self.epoch, plan))
+
+    def _all_saved(self, now_s: float) -> None:
+        assert self._plan is not None
+        if not set(self._plan.ranks) <= self._saved.keys():
+            return
+        self.phase = Phase.COMMITTING
+        self._commit(now_s)
+
+    def _commit(self, now_s: float) -> None:
+        assert self._plan is not None
+        writers = [group.writer for group in self._plan.groups if group.writer in self.living]
+        able = writers or list(self.living)
+        if not able:
+            self._end(EXIT_DUMP_FAILED, "all ranks are gone; the dump was not renamed", now_s)
+            return
+        self._committer = able[0]
+        files = {name: what for part in self._saved.values() for name, what in part.items()}
+        self._send((able[0],), Commit(self.epoch, self._plan.step, files))
+
+    def _save_failed(self, message: SaveFailed, now_s: float) -> None:
+        if self.phase not in (Phase.DUMPING, Phase.COMMITTING):
+            return
+        sentence = f"rank {message.rank}: {message.sentence}"
+        if message.peer and self.epoch <= self._world_size + 2:
+            # Whoever went away will be missed at the latest when states are collected.
+            self._actions.append(Say(f"{sentence}: planning again"))
+            self._collect(now_s)
+        else:
+            self._end(EXIT_REFUSED if message.refused else EXIT_DUMP_FAILED, sentence, now_s)
+
+    def _end(
+        self, code: int, sentence: str, now_s: float, step: int = -1, folder: str = ""
+    ) -> None:
+        if code != EXIT_DUMPED and self._plan is not None and self.living:
+            self._send((self.living[0],), Discard(self.epoch, self._plan.step))
+        self.phase, self._until_s = Phase.OVER, None
+        dead = tuple(sorted(self.dead))
+        taken_s = now_s - self._fault_s
+        outcome = Outcome(code, sentence, step, folder, self.reason, dead, self.epoch, taken_s)
+        self._send(self.living, Exit(code, sentence))
+        self._actions.append(Over(outcome))
+
+    def _send(self, ranks: Sequence[int], message: Message) -> None:
+        if ranks:
+            self._actions.append(Send(tuple(ranks), message))
+
+    def _take(self) -> Sequence[Action]:
+        taken, self._actions = self._actions, []
+        return taken
