@@ -8,8 +8,8 @@ A rank's number has the tensor coordinate as its fastest part, then data, then p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -56,6 +56,8 @@ class Mesh:
         embedding: the first and the last stage, which both hold a tied word embedding; this rank
             alone where it is neither of them, or where there is one stage only.
         device: where this rank's tensors live.
+        wires: the pipeline's ranks once more for each direction of travel: (kind, wrap) of a
+            `relkit.trainer.schedule.Hop`; empty without a pipeline.
     """
 
     world: Group
@@ -66,6 +68,7 @@ class Mesh:
     expert_data: Group
     embedding: Group
     device: torch.device
+    wires: Mapping[tuple[str, bool], dist.ProcessGroup] = field(default_factory=dict)
 
     @property
     def is_first_stage(self) -> bool:
@@ -163,6 +166,14 @@ def build_mesh(parallel: ParallelConfig, model: ModelConfig, *, backend: str) ->
     if pipeline > 1 and not model.untie_embeddings_and_output_weights:
         ends = torch.stack((grid[0].flatten(), grid[-1].flatten()), dim=1)
         embedding_group = _one_of(ends, me)
+    wires = {}
+    if pipeline > 1:
+        pipelines = grid.view(pipeline, -1).T
+        for wrap in (False, True) if parallel.virtual_stages > 1 else (False,):
+            for kind in ("F", "B"):
+                wire = _one_of(pipelines, me).process_group
+                assert wire is not None
+                wires[kind, wrap] = wire
     return Mesh(
         world=_group(dist.group.WORLD, me),
         tensor=plain["tensor"],
@@ -172,6 +183,7 @@ def build_mesh(parallel: ParallelConfig, model: ModelConfig, *, backend: str) ->
         expert_data=expert_data_group,
         embedding=embedding_group,
         device=device,
+        wires=wires,
     )
 
 

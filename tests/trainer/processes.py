@@ -1,0 +1,108 @@
+"""Real ranks for tests: processes that share a store, and one world after another over it.
+
+One process loads torch and the test's module, and the ranks are forked off it: eight of them cost
+one start. None outlives the call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch.multiprocessing.spawn import start_processes
+
+WORLD_TIMEOUT = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands.
+
+    Args:
+        rank: among the processes of the call, from 0.
+        port: of the store that they share, on 127.0.0.1.
+        folder: where what a process writes is found by the test.
+    """
+
+    rank: int
+    port: int
+    folder: Path
+
+    @contextmanager
+    def world(self, name: str, size: int) -> Iterator[bool]:
+        """A gloo world of the first `size` processes; False in one that takes no part.
+
+        A name is for one world only; processes enter worlds in the same order.
+        """
+        if self.rank >= size:
+            yield False
+            return
+        store = TCPStore("127.0.0.1", self.port, is_master=False, timeout=WORLD_TIMEOUT)
+        dist.init_process_group(
+            "gloo",
+            store=PrefixStore(name, store),
+            rank=self.rank,
+            world_size=size,
+            timeout=WORLD_TIMEOUT,
+        )
+        try:
+            yield True
+        finally:
+            dist.destroy_process_group()
+
+
+Job = Callable[[Place], None]
+
+
+def run_ranks(job: Job, processes: int, folder: Path, *, deadline_s: float) -> None:
+    """Run `job(place)` in that many processes; the first error of any fails the test.
+
+    Args:
+        job: a function of a test module.
+        folder: see `Place`.
+        deadline_s: after it, all are killed and the test fails.
+    """
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    arguments = [job.__module__, job.__name__, str(processes), str(store.port), str(folder)]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "tests.trainer.processes", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = started.communicate(timeout=deadline_s)
+    finally:
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)
+            print(started.communicate()[0])
+    assert started.returncode == 0, output
+
+
+def _rank(rank: int, job: Job, port: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    job(Place(rank, port, folder))
+
+
+def _main(module: str, name: str, processes: str, port: str, folder: str) -> None:
+    job = getattr(importlib.import_module(module), name)
+    start_processes(  # type: ignore[no-untyped-call]
+        _rank, (job, int(port), Path(folder)), nprocs=int(processes), start_method="fork"
+    )
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
