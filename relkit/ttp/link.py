@@ -1,0 +1,172 @@
+"""A control link: lines of messages over a socket whose two ends know the job's secret."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relkit.errors import RelkitError
+from relkit.netcheck import proof
+from relkit.ttp.messages import LONGEST_LINE_BYTES, BadMessage, Message, decode, encode
+
+_CHUNK_BYTES = 1 << 16
+
+
+class LinkEnded(RelkitError):
+    """The other end of a control link is gone, or is not who it should be."""
+
+    next_step = "See the launcher's log on the node of rank 0."
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a controller listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Read `host:port` or `[host]:port`.
+
+    Raises:
+        LinkEnded: it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise LinkEnded(f"{text!r} is not an endpoint of a controller")
+    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+class LineBuffer:
+    """Cuts what arrives into messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that are complete with these bytes.
+
+        Raises:
+            BadMessage: a line is none of ours, or does not end.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE_BYTES:
+            raise BadMessage("a message does not end")
+        for line in lines:
+            yield decode(line)
+
+
+def tune(sock: socket.socket) -> None:
+    """No delay for small messages, and a peer whose host is gone is noticed."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Data that nobody acknowledges for this long ends the link (Linux, tcp(7)); milliseconds.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+
+
+class Link:
+    """A rank's end. Sending is safe from any thread; receiving is for one thread.
+
+    Args:
+        sock: connected, and both ends have proven themselves.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._lock = threading.Lock()
+        self._buffer = LineBuffer()
+        self._waiting: list[Message] = []
+
+    def fileno(self) -> int:
+        """The socket's descriptor, which must survive the shutting of others."""
+        return self._socket.fileno()
+
+    def send(self, message: Message) -> None:
+        """Send a message.
+
+        Raises:
+            LinkEnded: the controller is gone.
+        """
+        try:
+            with self._lock:
+                self._socket.sendall(encode(message))
+        except OSError as error:
+            raise LinkEnded(f"the link to the controller ended: {error}") from error
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message; None where none came in time.
+
+        Raises:
+            LinkEnded: the controller is gone, or sent what is no message.
+        """
+        if not self._waiting:
+            try:
+                if not select.select([self._socket], [], [], timeout_s)[0]:
+                    return None
+                data = self._socket.recv(_CHUNK_BYTES)
+                self._waiting = list(self._buffer.feed(data))
+            except (OSError, ValueError, BadMessage) as error:
+                raise LinkEnded(f"the link to the controller ended: {error}") from error
+            if not data:
+                raise LinkEnded("the controller closed its link")
+        return self._waiting.pop(0) if self._waiting else None
+
+    def close(self) -> None:
+        """End the link."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def connect(endpoint: Endpoint, secret: bytes, incarnation: int, timeout_s: float) -> Link:
+    """Reach a controller and prove each other.
+
+    Args:
+        endpoint: where it listens; secret: the job's; incarnation: of the job, so that a rank of
+            an earlier one is a stranger.
+        timeout_s: for all of it, seconds.
+
+    Raises:
+        LinkEnded: there is nobody, or a stranger.
+    """
+    deadline = time.monotonic() + timeout_s
+    try:
+        sock = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+    except OSError as error:
+        raise LinkEnded(f"no controller at {endpoint}: {error}") from error
+    try:
+        tune(sock)
+        greeted = _exactly(sock, proof.GREETING_BYTES, deadline)
+        answered = proof.answer(secret, incarnation, greeted, proof.CONTROL)
+        sock.sendall(answered)
+        told = _exactly(sock, proof.PROOF_BYTES, deadline)
+        if not proof.check_proof(secret, incarnation, greeted, answered, told):
+            raise LinkEnded(f"who listens at {endpoint} does not know the job's secret")
+        sock.settimeout(timeout_s)
+        return Link(sock)
+    except OSError as error:
+        sock.close()
+        raise LinkEnded(f"the controller at {endpoint} did not answer: {error}") from error
+    except LinkEnded:
+        sock.close()
+        raise
+
+
+def _exactly(sock: socket.socket, size: int, deadline: float) -> bytes:
+    data = b""
+    while len(data) < size:
+        sock.settimeout(max(0.001, deadline - time.monotonic()))
+        part = sock.recv(size - len(data))
+        if not part:
+            raise LinkEnded("the other end closed the link")
+        data += part
+    return data

@@ -1,0 +1,168 @@
+"""The thread in each rank that is linked to the controller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from relkit.ttp.link import Endpoint, Link, LinkEnded, connect
+from relkit.ttp.messages import (
+    Commit,
+    Discard,
+    Done,
+    Dump,
+    Exit,
+    Fault,
+    Heartbeat,
+    Hello,
+    Message,
+    Pause,
+    Raised,
+    State,
+)
+from relkit.ttp.outcome import EXIT_REFUSED
+from relkit.ttp.seat import Seat
+
+_CONNECT_S = 10.0
+# Sockets may still be made while others are shut (connections are lazy), so shut them again.
+_FREE_AGAIN_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How to reach the controllers.
+
+    Args:
+        endpoints: the active controller's first, then the backups'.
+        secret: of the job; incarnation: of the job.
+        heartbeat_s: between two signs of life, seconds.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    secret: bytes
+    incarnation: int
+    heartbeat_s: float = 1.0
+
+
+class Processor:
+    """Heartbeats out, orders in; frees the training thread where a fault has it blocked.
+
+    Args:
+        wire: see Wire.
+        hello: what this rank says of itself; its step is taken from the seat.
+        seat: shared with the training thread.
+        free: makes blocked collectives return with an error; may be called again and again.
+    """
+
+    def __init__(
+        self, wire: Wire, hello: Hello, seat: Seat, free: Callable[[Sequence[int]], int]
+    ) -> None:
+        self._wire, self._hello, self._seat, self._free = wire, hello, seat, free
+        self._link: Link | None = None
+        self._place = 0
+        self._epoch = 0
+        self._owes_state = False
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="relkit-ttp", daemon=True)
+
+    def start(self) -> None:
+        """Register with the controller.
+
+        Raises:
+            LinkEnded: there is none.
+        """
+        self._link = self._connect(self._wire.endpoints[0])
+        self._thread.start()
+
+    def raised(self, sentence: str) -> None:
+        """The training code raised an exception."""
+        self._send(Raised(self._hello.rank, sentence[:500]))
+
+    def answer(self, message: Message) -> None:
+        """Send what an order resulted in."""
+        self._send(message)
+
+    def done(self) -> None:
+        """Training has ended well; no fault is expected of this rank any more."""
+        self._send(Done(self._hello.rank))
+        self._closing = True
+        self._thread.join(2.0)
+        if self._link is not None:
+            self._link.close()
+
+    def _connect(self, endpoint: Endpoint) -> Link:
+        link = connect(endpoint, self._wire.secret, self._wire.incarnation, _CONNECT_S)
+        link.send(replace(self._hello, step=self._seat.standing.step))
+        return link
+
+    def _send(self, message: Message) -> None:
+        link = self._link
+        try:
+            if link is not None:
+                link.send(message)
+        except LinkEnded:
+            # The thread notices by itself, and looks for a backup.
+            return
+
+    def _run(self) -> None:
+        beat_s = 0.0
+        while not self._closing:
+            assert self._link is not None
+            now_s = time.monotonic()
+            if now_s >= beat_s:
+                standing = self._seat.standing
+                beat_s = now_s + self._wire.heartbeat_s
+                self._send(
+                    Heartbeat(self._hello.rank, standing.step, standing.phase, self._seat.step_s)
+                )
+            try:
+                waiting_s = _FREE_AGAIN_S if self._owes_state else beat_s - now_s
+                message = self._link.receive(min(waiting_s, 0.2))
+            except LinkEnded:
+                if not self._closing:
+                    self._look_for_a_backup()
+                continue
+            if message is not None:
+                self._obey(message)
+            if self._owes_state:
+                self._tell_state()
+
+    def _obey(self, message: Message) -> None:
+        if isinstance(message, Fault):
+            self._epoch, self._owes_state = message.epoch, True
+            self._seat.fault = True
+        elif isinstance(message, Pause):
+            self._epoch, self._owes_state = message.epoch, True
+            self._seat.pause_at = message.at_step
+        elif isinstance(message, Dump | Commit | Discard | Exit):
+            self._seat.orders.put(message)
+
+    def _tell_state(self) -> None:
+        # Twice: at once where the thread is idle, else after a try to free it.
+        if not self._seat.is_idle and self._seat.fault:
+            self._free([self._link.fileno()] if self._link else [])
+            self._seat.wait_idle(_FREE_AGAIN_S)
+        if self._seat.is_idle:
+            self._owes_state = False
+            self._send(State(self._hello.rank, self._epoch, self._seat.survivor()))
+
+    def _look_for_a_backup(self) -> None:
+        """The controller is gone: go to the next one, or end with the job."""
+        if self._link is not None:
+            self._link.close()
+        while self._place + 1 < len(self._wire.endpoints):
+            self._place += 1
+            try:
+                self._link = self._connect(self._wire.endpoints[self._place])
+                return
+            except LinkEnded:
+                continue
+        self._closing = True
+        self._seat.fault = True
+        self._seat.orders.put(
+            Exit(EXIT_REFUSED, "the launcher is gone and no backup controller answers")
+        )
+        while not self._seat.wait_idle(_FREE_AGAIN_S):
+            self._free([])
