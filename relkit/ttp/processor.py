@@ -62,7 +62,7 @@ class Processor:
         self._wire, self._hello, self._seat, self._free = wire, hello, seat, free
         self._link: Link | None = None
         self._place = 0
-        self._epoch = 0
+        self.epoch = 0
         self._owes_state = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relkit-ttp", daemon=True)
@@ -131,13 +131,13 @@ class Processor:
 
     def _obey(self, message: Message) -> None:
         if isinstance(message, Fault):
-            self._epoch, self._owes_state = message.epoch, True
+            self.epoch, self._owes_state = message.epoch, True
             self._seat.fault = True
         elif isinstance(message, Pause):
-            self._epoch, self._owes_state = message.epoch, True
+            self.epoch, self._owes_state = message.epoch, True
             self._seat.pause_at = message.at_step
         elif isinstance(message, Dump | Commit | Discard | Exit):
-            self._seat.orders.put(message)
+            self._seat.give(message)
 
     def _tell_state(self) -> None:
         # Twice: at once where the thread is idle, else after a try to free it.
@@ -146,7 +146,7 @@ class Processor:
             self._seat.wait_idle(_FREE_AGAIN_S)
         if self._seat.is_idle:
             self._owes_state = False
-            self._send(State(self._hello.rank, self._epoch, self._seat.survivor()))
+            self._send(State(self._hello.rank, self.epoch, self._seat.survivor()))
 
     def _look_for_a_backup(self) -> None:
         """The controller is gone: go to the next one, or end with the job."""
@@ -161,8 +161,7 @@ class Processor:
                 continue
         self._closing = True
         self._seat.fault = True
-        self._seat.orders.put(
-            Exit(EXIT_REFUSED, "the launcher is gone and no backup controller answers")
-        )
-        while not self._seat.wait_idle(_FREE_AGAIN_S):
+        self._seat.give(Exit(EXIT_REFUSED, "the launcher is gone and no backup controller answers"))
+        while not self._seat.gone:
             self._free([])
+            time.sleep(_FREE_AGAIN_S)

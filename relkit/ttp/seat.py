@@ -55,6 +55,7 @@ class Seat:
         self.fault = False
         self.pause_at: int | None = None
         self.step_s = 0.0
+        self.gone = False
         self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._broken = ""
         self._idle = threading.Event()
@@ -102,13 +103,19 @@ class Seat:
         self.standing = replace(self.standing, phase="parked")
         self._idle.set()
 
-    def busy(self) -> None:
-        """An order is being carried out."""
+    def give(self, order: Order) -> None:
+        """Hand the parked thread an order; it is not idle from here on."""
         self._idle.clear()
+        self.orders.put(order)
+
+    def rolled_forward(self, step: int) -> None:
+        """The parked thread has made the step that it was behind, or gone back to `step`."""
+        self.standing = Standing(step, "parked")
 
     def idle(self) -> None:
         """The order is done."""
-        self._idle.set()
+        if self.orders.empty():
+            self._idle.set()
 
     @property
     def is_idle(self) -> bool:

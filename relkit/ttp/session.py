@@ -1,0 +1,158 @@
+"""Try-to-persist around one training loop: what it tells, and what happens when it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+from relkit.errors import UsageProblem
+from relkit.ttp.dump import Dumper
+from relkit.ttp.free import Freer, own_recorder
+from relkit.ttp.handlers import Handlers
+from relkit.ttp.link import Endpoint, parse_endpoint
+from relkit.ttp.messages import Commit, Discard, Dump, Exit, Hello
+from relkit.ttp.processor import Processor, Wire
+from relkit.ttp.replicas import ReplicaMap
+from relkit.ttp.seat import Parked, Seat
+
+ENDPOINTS = "RELKIT_TTP_CONTROLLERS"
+SECRET = "RELKIT_TTP_SECRET"  # noqa: S105 (the name of a variable)
+INCARNATION = "RELKIT_TTP_INCARNATION"
+HEARTBEAT = "RELKIT_TTP_HEARTBEAT"
+SWITCH = "ENABLE_TTP"
+# A peer's end is felt in a collective some milliseconds before the controller tells of it.
+_ECHO_S = 1.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the launcher tells its workers through their environment.
+
+    Args:
+        wire: to the controllers.
+        store: the launcher's rendezvous store.
+    """
+
+    wire: Wire
+    store: Endpoint
+
+
+def enabled() -> bool:
+    """Whether this process runs under a launcher with try-to-persist, and ENABLE_TTP allows it."""
+    wanted = os.environ.get(SWITCH, "true").lower() in ("true", "1", "yes", "on")
+    return wanted and bool(os.environ.get(ENDPOINTS))
+
+
+def surroundings() -> Surroundings:
+    """Read the environment.
+
+    Raises:
+        UsageProblem: this process was not started by `relkit launch`, or half of it is missing.
+    """
+    env = os.environ
+    try:
+        endpoints = tuple(parse_endpoint(text) for text in env[ENDPOINTS].split(",") if text)
+        wire = Wire(
+            endpoints,
+            bytes.fromhex(env[SECRET]),
+            int(env[INCARNATION]),
+            float(env.get(HEARTBEAT, "1")),
+        )
+        return Surroundings(wire, Endpoint(env["MASTER_ADDR"], int(env["MASTER_PORT"])))
+    except (KeyError, ValueError) as error:
+        raise UsageProblem(
+            f"try-to-persist has no controller: {error}",
+            next_step="Start the job with `relkit launch`, or set ENABLE_TTP=False.",
+        ) from error
+
+
+class Session:
+    """One rank under try-to-persist.
+
+    Args:
+        around: see Surroundings.
+        rank, world_size: as torch has them.
+        maps: replica maps of the groups that this rank is in.
+        step: committed step that the run starts from.
+        handlers: see Handlers.
+        kept: sockets that were open before process groups were made (free.open_sockets).
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        *,
+        rank: int,
+        world_size: int,
+        maps: Sequence[ReplicaMap],
+        step: int,
+        handlers: Handlers,
+        kept: Sequence[str] = (),
+    ) -> None:
+        self.seat = Seat(rank, step)
+        freer = Freer([around.store.port], own_recorder(), kept)
+        hello = Hello(rank, world_size, os.getpid(), socket.gethostname(), step, tuple(maps))
+        self._processor = Processor(around.wire, hello, self.seat, freer.free)
+        self._dumper = Dumper(self.seat, handlers, around.store, around.wire.incarnation)
+
+    def run(self, train: Callable[[], T]) -> T:
+        """Run a training loop; where it is left by a fault, save and leave the process.
+
+        Returns:
+            what the loop returned, if it came to its end.
+        """
+        self._processor.start()
+        # The launcher alone decides when ranks end: one that leaves takes its shards with it.
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            result = train()
+        except Parked:
+            self._persist(None)
+        except Exception as error:  # noqa: BLE001 (whatever a user's loop raises is a fault)
+            self._persist(error)
+        self._processor.done()
+        return result
+
+    def _persist(self, error: BaseException | None) -> NoReturn:
+        self.seat.park(error if error is not None else Parked())
+        if error is not None and not self._is_an_echo(error):
+            sys.excepthook(type(error), error, error.__traceback__)
+            first = (str(error).splitlines() or [""])[0]
+            self._processor.raised(f"{type(error).__name__}: {first}")
+        while True:
+            order = self.seat.orders.get()
+            if isinstance(order, Exit):
+                self._leave(order)
+            elif order.epoch == self._processor.epoch:
+                if isinstance(order, Dump):
+                    self._processor.answer(self._dumper.dump(order))
+                elif isinstance(order, Commit):
+                    self._processor.answer(self._dumper.commit(order))
+                elif isinstance(order, Discard):
+                    self._dumper.discard(order)
+            self.seat.idle()
+
+    def _is_an_echo(self, error: BaseException) -> bool:
+        """Whether the error only says that another rank is gone, which the controller knows."""
+        if isinstance(error, RuntimeError) and "gloo" in str(error).lower():
+            until_s = time.monotonic() + _ECHO_S
+            while not self.seat.fault and time.monotonic() < until_s:
+                time.sleep(0.002)
+        return self.seat.fault
+
+    def _leave(self, order: Exit) -> NoReturn:
+        self.seat.gone = True
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        # Not sys.exit: destructors of process groups whose peers are dead wait for them.
+        os._exit(order.code)
