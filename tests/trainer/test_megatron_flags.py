@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from relkit.errors import BadInputFile, UsageProblem
 from relkit.trainer.config import TrainerConfig
@@ -47,6 +49,7 @@ def parse() -> Parser:
 def guide(tmp_path: Path) -> list[str]:
     vocabulary = {f"token{number}": number for number in range(50)} | {"<|endoftext|>": 50}
     (tmp_path / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
     words = GUIDE.replace("VOCAB", str(tmp_path / "vocab.json")).split()
     return [word.replace("MERGES", str(tmp_path / "merges.txt")) for word in words]
 
@@ -190,20 +193,36 @@ def test_yaml_then_run_cmd_then_flags(parse: Parser, tmp_path: Path) -> None:
     assert (config.optimizer.warmup_fraction, config.optimizer.warmup_steps) == (0.5, 0)
 
 
-def test_a_vocabulary_that_cannot_be_read(parse: Parser, tmp_path: Path) -> None:
+def test_files_of_the_tokenizer_that_are_wrong(parse: Parser, tmp_path: Path) -> None:
     path = tmp_path / "vocab.json"
-    for content, sentence in [(None, "cannot read"), ("{", "is not JSON"), ("[]", "not an object")]:
+    for content, sentence in [(None, "cannot read"), ("{", "is not JSON"), ("[]", "not a vocab")]:
         if content is not None:
             path.write_text(content, encoding="utf-8")
         with pytest.raises(BadInputFile, match=sentence):
-            parse(f"{SHAPE} --vocab-file {path}")
+            parse(f"{SHAPE} --vocab-file {path} --merge-file {path}")
+    with pytest.raises(UsageProblem, match="GPT2BPETokenizer needs --merge-file"):
+        parse(f"{SHAPE} --vocab-file {path}")
+    with pytest.raises(UsageProblem, match="'BertWordPiece' is not a tokenizer type"):
+        parse(f"{SHAPE} --tokenizer-type BertWordPiece")
 
 
-def test_a_given_vocabulary_size_goes_before_the_tokenizers(parse: Parser, tmp_path: Path) -> None:
-    (tmp_path / "vocab.json").write_text('{"a": 0}', encoding="utf-8")
-    line = f"{SHAPE} --vocab-file {tmp_path / 'vocab.json'}"
-    assert parse(line).model.vocab_size == 1
-    assert parse(f"{line} --vocab-size 100").model.vocab_size == 100
+def test_a_given_vocabulary_size_leaves_the_tokenizers_files_alone(parse: Parser) -> None:
+    config = parse(f"{SHAPE} --vocab-file not/there.json --vocab-size 100")
+    assert (config.model.vocab_size, config.dataset.eod_token) == (100, None)
+    with pytest.raises(BadInputFile, match=r"cannot read not/there\.json"):
+        parse(
+            f"{SHAPE} --vocab-file not/there.json --merge-file m --vocab-size 100 --eod-mask-loss"
+        )
+
+
+def test_other_tokenizers_tell_their_size(parse: Parser, tmp_path: Path) -> None:
+    assert parse(f"{SHAPE} --tokenizer-type CharLevelTokenizer").model.vocab_size == 512
+    words = {"[UNK]": 0, "<|endoftext|>": 1, "word": 2}
+    library = Tokenizer(WordLevel(vocab=words))
+    library.save(str(tmp_path / "tokenizer.json"))
+    config = parse(f"{SHAPE} --tokenizer-model {tmp_path / 'tokenizer.json'}")
+    assert (config.model.vocab_size, config.dataset.eod_token) == (3, 1)
+    assert config.dataset.tokenizer_type == "HFTokenizer"
 
 
 def test_every_flag_is_in_the_help() -> None:
