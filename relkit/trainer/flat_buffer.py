@@ -152,7 +152,7 @@ class FlatBuffer:
     def runs(
         self, parts: Sequence[slice], key: Callable[[str], Key]
     ) -> Iterator[tuple[int, slice, Key]]:
-        """Longest ranges inside `parts` whose parameters share a key; gaps go with what precedes them.
+        """Longest ranges inside `parts` whose parameters share a key; gaps go with what is before.
 
         Args:
             parts: one slice of each bucket, as `shards` and `measured` are.
