@@ -19,8 +19,7 @@ TORCHRUN_LINES = [
     ["--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=h:29400", "train.py"],
     ["--nnodes", "2", "--node-rank", "1", "--master-addr", "h", "--master-port", "1234", "t.py"],
     # As Megatron's scripts spell them.
-    ["--nproc_per_node", "8", "--nnodes", "2", "--node_rank", "0"]
-    + ["--master_addr", "localhost", "--master_port", "6000", "t.py", "--lr", "1"],
+    ["--nnodes", "1", "--node_rank", "0", "--master_addr", "h", "--master_port", "6000", "t.py"],
     ["--standalone", "--nproc-per-node=gpu", "t.py"],
     ["--max-restarts=3", "--monitor-interval", "0.5", "--start-method", "fork", "t.py"],
     ["-m", "package.module", "--flag"],
