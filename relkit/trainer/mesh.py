@@ -95,7 +95,7 @@ def check_degrees(parallel: ParallelConfig, model: ModelConfig, world_size: int)
     expert = parallel.expert_model_parallel_size
     if world_size % (tensor * pipeline):
         raise UsageProblem(
-            f"{world_size} ranks do not divide by tensor_model_parallel_size {tensor} x"
+            f"{world_size} rank(s) do not divide by tensor_model_parallel_size {tensor} x"
             f" pipeline_model_parallel_size {pipeline}",
             next_step=f"Start a multiple of {tensor * pipeline} ranks, or lower the degrees.",
         )
