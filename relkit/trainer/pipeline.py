@@ -103,8 +103,8 @@ def run_step(
         chunks: model chunks of this rank, as `build_model` made them.
         micro_batches: of this data-parallel rank; all of one shape.
         loss_function: called on the last stage, for each micro-batch.
-        grad_scale: what each loss is multiplied by before its backward pass, e.g. the loss scale
-            over the number of micro-batches.
+        grad_scale: what each loss is multiplied by before its backward pass: the loss scale over
+            the number of micro-batches on all data-parallel ranks, for gradients that are summed.
         forward_only: compute the losses alone (evaluation).
 
     Returns:

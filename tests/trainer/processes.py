@@ -22,7 +22,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.multiprocessing.spawn import start_processes
 
-WORLD_TIMEOUT = timedelta(seconds=60)
+# Longer than any deadline: a rank that is not in the first worlds waits for those that are.
+WORLD_TIMEOUT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
