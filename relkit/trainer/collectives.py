@@ -18,6 +18,10 @@ from relkit.trainer.mesh import Group
 
 Operation = Callable[[Tensor], Tensor]
 
+# torch 2.13 gave both new names and warns of the old ones, which are all that older versions have.
+gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_into = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 
 def all_reduce(
     tensor: Tensor, group: Group, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM
@@ -34,7 +38,7 @@ def all_gather(tensor: Tensor, group: Group, dim: int) -> Tensor:
         return tensor
     tensor = tensor.contiguous()
     joined = tensor.new_empty((group.size, *tensor.shape))
-    dist.all_gather_into_tensor(joined.flatten(0, 1), tensor, group=group.process_group)
+    gather_into(joined.flatten(0, 1), tensor, group=group.process_group)
     return joined.movedim(0, dim).flatten(dim, dim + 1)
 
 
@@ -44,7 +48,7 @@ def reduce_scatter(tensor: Tensor, group: Group, dim: int) -> Tensor:
         return tensor
     parts = torch.stack(tensor.chunk(group.size, dim))
     mine = torch.empty_like(parts[0])
-    dist.reduce_scatter_tensor(mine, parts.flatten(0, 1), group=group.process_group)
+    reduce_scatter_into(mine, parts.flatten(0, 1), group=group.process_group)
     return mine
 
 

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from relkit.trainer.collectives import gather_into, reduce_scatter_into
 from relkit.trainer.mesh import Group
 
 ALIGNMENT = 64
@@ -137,7 +138,7 @@ class FlatBuffer:
             whole = self.gradients[bucket.start : bucket.end]
             if self.shard_group.size == group.size:
                 # In place: the shard is the rank's own part of what is reduced.
-                dist.reduce_scatter_tensor(self.gradients[own], whole, group=group.process_group)
+                reduce_scatter_into(self.gradients[own], whole, group=group.process_group)
             else:
                 dist.all_reduce(whole, group=group.process_group)
 
@@ -147,7 +148,7 @@ class FlatBuffer:
             return
         for bucket, own in zip(self.layout.buckets, self.shards, strict=True):
             whole = flat[bucket.start : bucket.end]
-            dist.all_gather_into_tensor(whole, flat[own], group=self.shard_group.process_group)
+            gather_into(whole, flat[own], group=self.shard_group.process_group)
 
     def runs(
         self, parts: Sequence[slice], key: Callable[[str], Key]
