@@ -1,0 +1,179 @@
+"""Input files as chunks of JSON lines: .jsonl and .json as they are, .gz unpacked, .parquet told.
+
+A source is a file or a part of one; the parts of a file are its lines or rows, each once and in
+order, so that they can be read on several machines.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relkit.errors import BadInputFile, MissingExtra, UsageProblem
+
+CHUNK_BYTES = 1 << 19
+ROWS_PER_CHUNK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file, or a part of one.
+
+    Args:
+        path: of the file.
+        start, end: of a part: bytes (a line belongs to the part that its first byte is in) or row
+            groups of a parquet file; end None: to the end.
+    """
+
+    path: Path
+    start: int = 0
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some whole lines of a source.
+
+    Args:
+        data: JSON lines.
+        where: of its first line, for a message: "a.jsonl, byte 1024".
+        unit: what the lines are counted as: "line" or "row".
+        first: number of the first line within `where`, from 1.
+        done_bytes: how far into the file reading has come.
+    """
+
+    data: bytes
+    where: str
+    unit: str
+    first: int
+    done_bytes: int
+
+
+def find_sources(words: Sequence[str]) -> list[Source]:
+    """The files that words name: paths, globs, lists with commas; sorted within a glob.
+
+    Raises:
+        BadInputFile: a word names no file.
+    """
+    sources: list[Source] = []
+    for word in (part for listed in words for part in listed.split(",") if part):
+        exact = Path(word)
+        found = [exact] if exact.is_file() else sorted(map(Path, glob.glob(word)))  # noqa: PTH207
+        files = [path for path in found if path.is_file()]
+        if not files:
+            raise BadInputFile(f"--input {word}: no such file")
+        sources += [Source(path) for path in files]
+    if not sources:
+        raise UsageProblem("--input names no file")
+    return sources
+
+
+def split_source(source: Source, part_bytes: int) -> list[Source]:
+    """A file's parts of about so many bytes; a packed .gz is one part."""
+    path = source.path
+    size = _size(path)
+    if path.suffix == ".gz" or not size:
+        return [source]
+    if path.suffix == ".parquet":
+        with _parquet(path) as file:
+            groups = int(file.num_row_groups)
+        step = max(1, groups * part_bytes // size)
+        return [Source(path, at, min(at + step, groups)) for at in range(0, groups, step)]
+    starts = range(0, size, max(1, part_bytes))
+    return [Source(path, at, min(at + starts.step, size)) for at in starts]
+
+
+def total_bytes(sources: Sequence[Source]) -> int:
+    """Size of all files together, as they lie on the disk, bytes."""
+    return sum(_size(source.path) for source in sources)
+
+
+def read_chunks(source: Source, keys: Sequence[str]) -> Iterator[Chunk]:
+    """The source's lines, some hundred kilobytes at a time.
+
+    Args:
+        source: a file or a part of one.
+        keys: the columns that are wanted of a parquet file.
+
+    Raises:
+        BadInputFile: the file cannot be read, is damaged, or has no such column.
+    """
+    path = source.path
+    try:
+        if path.suffix == ".parquet":
+            yield from _rows(source, keys)
+        elif path.suffix == ".gz":
+            with path.open("rb") as packed, gzip.open(packed) as stream:
+                yield from _lines(source, stream, packed.tell)
+        else:
+            with path.open("rb") as stream:
+                yield from _lines(source, stream, stream.tell)
+    except (EOFError, zlib.error) as error:
+        raise BadInputFile(f"{path} is truncated or damaged: {error}") from error
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _lines(source: Source, stream: Any, position: Callable[[], int]) -> Iterator[Chunk]:  # noqa: ANN401
+    at, first, where = source.start, 1, str(source.path)
+    if at:
+        stream.seek(at - 1)
+        at += len(stream.readline()) - 1
+        where = f"{where}, from byte {at}"
+    while source.end is None or at < source.end:
+        wanted = CHUNK_BYTES if source.end is None else min(CHUNK_BYTES, source.end - at)
+        data = stream.read(wanted)
+        if not data:
+            return
+        if not data.endswith(b"\n"):
+            data += stream.readline()
+        text = data.removeprefix(b"\xef\xbb\xbf") if at == 0 else data
+        yield Chunk(text, where, "line", first, position())
+        at += len(data)
+        first += data.count(b"\n")
+
+
+def _rows(source: Source, keys: Sequence[str]) -> Iterator[Chunk]:
+    path = source.path
+    size = _size(path)
+    with _parquet(path) as file:
+        groups = range(source.start, source.end or file.num_row_groups)
+        missing = [key for key in keys if key not in file.schema_arrow.names]
+        if missing:
+            raise BadInputFile(
+                f"{path} has no column {missing[0]!r}; it has {', '.join(file.schema_arrow.names)}",
+                next_step="Name the column with --json-keys.",
+            )
+        where = f"{path}, from row group {source.start}" if source.start else str(path)
+        first, total = 1, max(1, file.metadata.num_rows)
+        for batch in file.iter_batches(ROWS_PER_CHUNK, row_groups=list(groups), columns=list(keys)):
+            rows = batch.to_pylist()
+            data = "".join(f"{json.dumps(row, default=str)}\n" for row in rows).encode()
+            yield Chunk(data, where, "row", first, min(size, size * (first + len(rows)) // total))
+            first += len(rows)
+
+
+def _parquet(path: Path) -> Any:  # noqa: ANN401
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise MissingExtra(
+            "parquet files need the pyarrow package", next_step="pip install 'relkit[data]'"
+        ) from error
+    try:
+        return parquet.ParquetFile(path)
+    except ArrowException as error:
+        raise BadInputFile(f"{path} is not a parquet file: {error}") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
