@@ -43,12 +43,18 @@ def timeline_path(command: str) -> Callable[[Decorated], Decorated]:
     )
 
 
-def on_hang(choices: tuple[OnHang, ...]) -> Callable[[Decorated], Decorated]:
-    """--on-hang."""
+def on_hang(choices: tuple[OnHang, ...], default: OnHang) -> Callable[[Decorated], Decorated]:
+    """--on-hang; with `dump` where try-to-persist may be there."""
+    dump = ""
+    if OnHang.DUMP in choices:
+        dump = (
+            " dump: a job under try-to-persist is saved and ended, or restarted by --max-restarts;"
+            " any other job is only reported."
+        )
     return click.option(
         "--on-hang",
         type=click.Choice([choice.value for choice in choices]),
-        default=OnHang.REPORT.value,
+        default=default.value,
         show_default=True,
-        help="What to do after a hang has been captured and explained.",
+        help="What to do after a hang has been captured and explained." + dump,
     )

@@ -31,6 +31,7 @@ from relkit.launch.options import (
     split,
     torchrun_parser,
 )
+from relkit.ttp.controller import Limits
 
 _OWN = (
     OwnOption(("--hang-timeout", "--hang_timeout")),
@@ -38,6 +39,7 @@ _OWN = (
     OwnOption(("--on-hang", "--on_hang")),
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
+    OwnOption(("--ttp-timeout", "--ttp_timeout")),
     *NETWORK_OPTIONS,
 )
 _PARSED = "relkit.launch.torchrun"
@@ -93,7 +95,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 @click.command(cls=LaunchCommand)
 @shared.hang_timeout("LAUNCH")
 @shared.timeline_path("LAUNCH")
-@shared.on_hang((OnHang.REPORT, OnHang.RESTART, OnHang.ABORT))
+@shared.on_hang((OnHang.REPORT, OnHang.DUMP, OnHang.RESTART, OnHang.ABORT), OnHang.DUMP)
 @click.option("--no-hook", is_flag=True, help="Run as plain torchrun: no hang detection.")
 @click.option(
     "--inject",
@@ -101,6 +103,16 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     metavar="FAULT",
     help="Inject a fault, to see relkit find it: NAME:rank=R:step=S with NAME one of "
     f"{', '.join(faults.FAULTS)}. Only scripts that call relkit.faults have any.",
+)
+@click.option(
+    "--ttp-timeout",
+    type=click.FloatRange(min=1.0),
+    default=Limits().overall_s,
+    show_default=True,
+    metavar="SECONDS",
+    envvar=["RELKIT_LAUNCH_TTP_TIMEOUT", "TTP_OT"],
+    help="How long survivors of a fault may take to save the last committed step (scripts under "
+    "try-to-persist only).",
 )
 @network_options
 @click.pass_context
@@ -111,6 +123,7 @@ def launch(
     on_hang: str,
     no_hook: bool,
     inject: tuple[str, ...],
+    ttp_timeout: float,
 ) -> int:
     """Run a training job like torchrun, with hang detection and a verdict.
 
@@ -143,6 +156,7 @@ def launch(
 
     # Only here: these import torch, which --help and bad usage must not wait for.
     from relkit.commands._incident import Publisher, choose_timeline, say
+    from relkit.commands._persist import persist_host
     from relkit.launch.agent import run_job
     from relkit.launch.job_folder import JobFolder
     from relkit.launch.monitor import Monitor
@@ -160,6 +174,7 @@ def launch(
     say(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
         network = network_check(ctx, options, folder, say)
-        return run_job(options, monitor, recorders.prepare, say, network)
+        persist = persist_host(Limits(overall_s=ttp_timeout), folder)
+        return run_job(options, monitor, recorders.prepare, say, network, persist)
     finally:
         recorders.remove()

@@ -15,7 +15,7 @@ from relkit.launch.job import OnHang, Settings, safe_job_id
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @shared.hang_timeout("RUN")
 @shared.timeline_path("RUN")
-@shared.on_hang((OnHang.REPORT, OnHang.ABORT))
+@shared.on_hang((OnHang.REPORT, OnHang.ABORT), OnHang.REPORT)
 @click.option(
     "--job-id",
     metavar="ID",

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +26,17 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.run import run as torchrun
 
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
+from relkit.launch.ends import first_line, how_it_ended, peek_exit
 from relkit.launch.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job import End, JobAborted, LocalRank, OnHang, Say
 from relkit.launch.monitor import Monitor
 from relkit.launch.observe import Observer
+from relkit.launch.persist_host import Crowd, PersistHost
+from relkit.launch.place import own_address, store_endpoint
 from relkit.launch.watch import Site
 from relkit.ranks import RankSet
 from relkit.stacks import procfs
+from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED
 
 if TYPE_CHECKING:
     from relkit.launch.network_check import NetworkCheck
@@ -54,12 +58,15 @@ class Crew:
         prepare: see Prepare.
         say: one line to the terminal.
         network: checks the nodes before workers start; None where that is not asked for.
+        persist: leads workers that run under try-to-persist to a saved step after a fault; None
+            where that is off.
     """
 
     monitor: Monitor
     prepare: Prepare
     say: Say
     network: NetworkCheck | None = None
+    persist: PersistHost | None = None
 
 
 class RendezvousFailed(RelkitError):
@@ -91,6 +98,7 @@ class MonitoredAgent(LocalElasticAgent):
     _ends: Mapping[int, End] = MappingProxyType({})
     _seen_alive_unix_s: dict[int, float]
     _hung = False
+    _holds_since_s: float | None = None
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
@@ -130,12 +138,18 @@ class MonitoredAgent(LocalElasticAgent):
             job_id = f"none-{os.getpid()}"
         job_dir, extra = self.crew.prepare(job_id, spec.local_world_size)
         self._ends, self._seen_alive_unix_s, self._hung = {}, {}, False
+        self._holds_since_s = None
+        persist = self.crew.persist
+        if persist is not None:
+            extra = {**extra, **persist.begin(self._crowd(worker_group))}
         with _environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         ranks = tuple(
             LocalRank(worker.global_rank, int(pids[worker.local_rank]))
             for worker in worker_group.workers
         )
+        if persist is not None:
+            persist.watch({each.rank: each.pid for each in ranks})
         self.crew.say(
             f"job {job_id}: watching rank {RankSet.of(r.rank for r in ranks).fold()}"
             f" of {worker_group.workers[0].world_size} on {socket.gethostname()}"
@@ -169,12 +183,51 @@ class MonitoredAgent(LocalElasticAgent):
             self.crew.say(f"{error}; this node judges only its own ranks")
             return MemoryMailbox()
 
+    def _crowd(self, worker_group: WorkerGroup) -> Crowd:
+        spec = worker_group.spec
+        mailbox = self._mailbox(worker_group, "ttp-")
+        address = ""
+        if mailbox.nodes > 1:
+            peer, _ = store_endpoint(worker_group.store)
+            address = spec.local_addr or own_address(peer)
+        world_size = worker_group.workers[0].world_size
+        return Crowd(mailbox, world_size, spec.max_restarts - self._remaining_restarts, address)
+
+    def _is_led(self, worker_group: WorkerGroup, failure: str, action: OnHang | None) -> bool:
+        """Whether try-to-persist leads the workers through a fault now: nobody may stop them."""
+        persist = self.crew.persist
+        if persist is None or not persist.engaged:
+            return False
+        persist.look()
+        now_s = time.monotonic()
+        if self._holds_since_s is None:
+            if not failure and action is None and not persist.leading:
+                return False
+            self._holds_since_s = now_s
+            if action is not None:
+                persist.hung("the job hangs")
+        late = now_s - self._holds_since_s > persist.limits.overall_s + HUNG_SHUTDOWN_S
+        all_ended = len(self._ends) == len(worker_group.workers)
+        if all_ended or late:
+            persist.tell()
+        return not (all_ended or late)
+
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._look_for_ends(worker_group)
+        if self._is_led(worker_group, failure, self.crew.monitor.action()):
+            return RunResult(state=WorkerState.HEALTHY)
+        if self._holds_since_s is not None:
+            if self.crew.monitor.action() is OnHang.ABORT:
+                raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
+            led: RunResult = super()._monitor_workers(worker_group)
+            return led
         if failure:
             # Here, before torch sees it, because it stops the other workers in the same call.
             self.crew.monitor.failed(failure)
         action = self.crew.monitor.action()
+        if action is OnHang.DUMP:
+            # Not under try-to-persist: there is nothing that could save it.
+            action = None
         if action is OnHang.RESTART and self._remaining_restarts > 0:
             self.crew.say("restarting the workers")
             return RunResult(state=WorkerState.UNHEALTHY)
@@ -205,7 +258,7 @@ class MonitoredAgent(LocalElasticAgent):
             rank, pid = worker.global_rank, int(worker.id)
             if rank in ends:
                 continue
-            exit_code = _peek_exit(pid)
+            exit_code = peek_exit(pid)
             if exit_code is None:
                 self._seen_alive_unix_s[rank] = now
                 continue
@@ -225,7 +278,7 @@ class MonitoredAgent(LocalElasticAgent):
         try:
             if told.is_file():
                 failed_unix_s = told.stat().st_mtime
-                error = _first_line(json.loads(told.read_text(encoding="utf-8")))
+                error = first_line(json.loads(told.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             error = ""
         return End(exit_code, failed_unix_s, error)
@@ -240,6 +293,12 @@ class MonitoredAgent(LocalElasticAgent):
             if procfs.process_state(pid).startswith("T"):
                 _signal(pid, death_sig)
                 _signal(pid, signal.SIGCONT)
+        persist = self.crew.persist
+        if persist is not None and persist.engaged and self._holds_since_s is None:
+            # Asked to end (a preemption, a Ctrl-C): what is committed is saved first.
+            persist.stop(f"the launcher got {signal.Signals(death_sig).name}")
+            persist.wait_over(persist.limits.overall_s)
+            persist.tell()
         self._leave()
         if self._hung:
             timeout = min(timeout, HUNG_SHUTDOWN_S)
@@ -260,36 +319,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
             os.kill(pid, number)
     except ProcessLookupError:
         return
-
-
-def _peek_exit(pid: int) -> int | None:
-    """The exit code of a child that has ended, without reaping it; None while it runs."""
-    try:
-        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        # Reaped already, by torch's own poll: only those that ended well are, without notice.
-        return 0
-    if found is None:
-        return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-
-
-def how_it_ended(exit_code: int) -> str:
-    if exit_code > 0:
-        return f"exited with code {exit_code}"
-    try:
-        return f"was killed by {signal.Signals(-exit_code).name}"
-    except ValueError:
-        return f"was killed by signal {-exit_code}"
-
-
-def _first_line(error_file: object) -> str:
-    """The exception line of torch's error file, whose message is text or an object."""
-    message = error_file.get("message", "") if isinstance(error_file, dict) else ""
-    if isinstance(message, dict):
-        message = message.get("message", "")
-    lines = str(message).strip().splitlines()
-    return lines[0][:500] if lines else ""
 
 
 @contextmanager
@@ -334,6 +363,7 @@ def run_job(
     prepare: Prepare,
     say: Say,
     network: NetworkCheck | None = None,
+    persist: PersistHost | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -341,10 +371,12 @@ def run_job(
         options: what torchrun's parser returned.
         prepare: see Prepare.
         say: one line to the terminal.
-        network: see Crew.
+        network, persist: see Crew.
 
     Returns:
-        the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n.
+        the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
+        try-to-persist 75 where the last step was saved, 76 where it was refused, 77 where saving
+        failed.
 
     Raises:
         JobAborted: the job hung, and --on-hang asked for its end.
@@ -357,7 +389,7 @@ def run_job(
     class JobAgent(MonitoredAgent):
         """The agent of this job: torch makes it, so that its crew comes with the class."""
 
-        crew = Crew(monitor, prepare, say, network)
+        crew = Crew(monitor, prepare, say, network, persist)
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)
@@ -369,11 +401,11 @@ def run_job(
             record(torchrun)(options)
     except ChildFailedError as error:
         print(error, file=sys.stderr)
-        return EXIT_PROBLEM
+        return _persisted(made) or EXIT_PROBLEM
     except LeavesJob as left:
         raise left.why from None
     except SignalException as error:
-        return 128 + int(error.sigval)
+        return _persisted(made) or 128 + int(error.sigval)
     except (RendezvousError, DistError) as error:
         endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
         raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error
@@ -384,4 +416,14 @@ def run_job(
         raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
     finally:
         monitor.close()
+        if persist is not None:
+            persist.close()
     return 0
+
+
+def _persisted(made: Sequence[MonitoredAgent]) -> int:
+    """The exit code by which workers said how try-to-persist ended; 0 where none did."""
+    codes = {end.exit_code for agent in made for end in agent._ends.values()}
+    return next(
+        (code for code in (EXIT_DUMPED, EXIT_REFUSED, EXIT_DUMP_FAILED) if code in codes), 0
+    )

@@ -22,9 +22,14 @@ _JOB_ID_LIMIT = 100
 
 
 class OnHang(str, Enum):
-    """What to do with a job that hangs, once it has been reported."""
+    """What to do with a job that hangs, once it has been reported.
+
+    DUMP has a job under try-to-persist saved and ended (restarted where restarts are left); for any
+    other job it is the same as REPORT.
+    """
 
     REPORT = "report"
+    DUMP = "dump"
     RESTART = "restart"
     ABORT = "abort"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relkit.netcheck import proof
-from relkit.ttp.controller import Action, Controller, Kill, Over, Say, Send
+from relkit.ttp.controller import Action, Controller, Kill, Over, Phase, Say, Send
 from relkit.ttp.link import Endpoint, LineBuffer, tune
 from relkit.ttp.messages import BadMessage, Hello, encode
 from relkit.ttp.outcome import Outcome
@@ -98,6 +98,11 @@ class Server:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """A fault, or a request to stop, has begun."""
+        return self._controller.phase not in (Phase.GATHERING, Phase.NORMAL)
 
     def lost(self, rank: int, reason: str) -> None:
         """A rank's process ended."""

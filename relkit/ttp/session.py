@@ -3,75 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from relkit.errors import UsageProblem
 from relkit.ttp.dump import Dumper
+from relkit.ttp.environment import Surroundings
 from relkit.ttp.free import Freer, own_recorder
 from relkit.ttp.handlers import Handlers
-from relkit.ttp.link import Endpoint, parse_endpoint
 from relkit.ttp.messages import Commit, Discard, Dump, Exit, Hello
-from relkit.ttp.processor import Processor, Wire
+from relkit.ttp.processor import Processor
 from relkit.ttp.replicas import ReplicaMap
 from relkit.ttp.seat import Parked, Seat
 
-ENDPOINTS = "RELKIT_TTP_CONTROLLERS"
-SECRET = "RELKIT_TTP_SECRET"  # noqa: S105 (the name of a variable)
-INCARNATION = "RELKIT_TTP_INCARNATION"
-HEARTBEAT = "RELKIT_TTP_HEARTBEAT"
-SWITCH = "ENABLE_TTP"
 # A peer's end is felt in a collective some milliseconds before the controller tells of it.
 _ECHO_S = 1.0
+_PR_SET_PDEATHSIG = 1
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the launcher tells its workers through their environment.
-
-    Args:
-        wire: to the controllers.
-        store: the launcher's rendezvous store.
-    """
-
-    wire: Wire
-    store: Endpoint
-
-
-def enabled() -> bool:
-    """Whether this process runs under a launcher with try-to-persist, and ENABLE_TTP allows it."""
-    wanted = os.environ.get(SWITCH, "true").lower() in ("true", "1", "yes", "on")
-    return wanted and bool(os.environ.get(ENDPOINTS))
-
-
-def surroundings() -> Surroundings:
-    """Read the environment.
-
-    Raises:
-        UsageProblem: this process was not started by `relkit launch`, or half of it is missing.
-    """
-    env = os.environ
-    try:
-        endpoints = tuple(parse_endpoint(text) for text in env[ENDPOINTS].split(",") if text)
-        wire = Wire(
-            endpoints,
-            bytes.fromhex(env[SECRET]),
-            int(env[INCARNATION]),
-            float(env.get(HEARTBEAT, "1")),
-        )
-        return Surroundings(wire, Endpoint(env["MASTER_ADDR"], int(env["MASTER_PORT"])))
-    except (KeyError, ValueError) as error:
-        raise UsageProblem(
-            f"try-to-persist has no controller: {error}",
-            next_step="Start the job with `relkit launch`, or set ENABLE_TTP=False.",
-        ) from error
 
 
 class Session:
@@ -98,6 +51,7 @@ class Session:
         kept: Sequence[str] = (),
     ) -> None:
         self.seat = Seat(rank, step)
+        self._around = around
         freer = Freer([around.store.port], own_recorder(), kept)
         hello = Hello(rank, world_size, os.getpid(), socket.gethostname(), step, tuple(maps))
         self._processor = Processor(around.wire, hello, self.seat, freer.free)
@@ -110,6 +64,8 @@ class Session:
             what the loop returned, if it came to its end.
         """
         self._processor.start()
+        self._around.mark(self.seat.rank)
+        _end_with_the_launcher()
         # The launcher alone decides when ranks end: one that leaves takes its shards with it.
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -156,3 +112,8 @@ class Session:
                 stream.flush()
         # Not sys.exit: destructors of process groups whose peers are dead wait for them.
         os._exit(order.code)
+
+
+def _end_with_the_launcher() -> None:
+    """Have the kernel end this process with its launcher: nobody would lead it any more."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,40 @@
+"""Try-to-persist in `relkit launch`: its host, and how its end is shown and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from relkit.commands._incident import say
+from relkit.errors import RelkitError
+from relkit.launch.ends import end_of_child
+from relkit.launch.persist_host import PersistHost
+from relkit.output import as_text, use_colour, write_atomic
+from relkit.ttp.controller import Limits
+from relkit.ttp.outcome import Outcome
+from relkit.ttp.report import persist_report
+
+
+def persist_host(limits: Limits, folder: Path) -> PersistHost:
+    """The host of this launcher.
+
+    Args:
+        limits: deadlines.
+        folder: the timeline folder, where ttp.json goes.
+    """
+
+    def ended(outcome: Outcome) -> None:
+        started = time.time() - outcome.duration_s
+        report = persist_report(outcome, job_id=str(os.getpid()), argv=sys.argv, started=started)
+        sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
+        sys.stderr.flush()
+        try:
+            text = json.dumps(report.to_json(), indent=1) + "\n"
+            write_atomic(folder / "ttp.json", text)
+        except (RelkitError, OSError) as error:
+            say(f"the timeline folder could not be written: {error}")
+
+    return PersistHost(limits, say, end_of_child, ended)

@@ -1,0 +1,43 @@
+"""How workers ended: read from the kernel without reaping them, and put into words."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+
+def peek_exit(pid: int) -> int | None:
+    """The exit code of a child that has ended, without reaping it; None while it runs."""
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        # Reaped already, by torch's own poll: only those that ended well are, without notice.
+        return 0
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def how_it_ended(exit_code: int) -> str:
+    """Words for an exit code, negative for a signal: "was killed by SIGKILL"."""
+    if exit_code > 0:
+        return f"exited with code {exit_code}"
+    try:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"was killed by signal {-exit_code}"
+
+
+def end_of_child(pid: int) -> str | None:
+    """Words for how a child of this process ended; None while it runs, or is another's."""
+    exit_code = peek_exit(pid)
+    return None if exit_code is None else how_it_ended(exit_code)
+
+
+def first_line(error_file: object) -> str:
+    """The exception line of torch's error file, whose message is text or an object."""
+    message = error_file.get("message", "") if isinstance(error_file, dict) else ""
+    if isinstance(message, dict):
+        message = message.get("message", "")
+    lines = str(message).strip().splitlines()
+    return lines[0][:500] if lines else ""

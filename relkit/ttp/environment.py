@@ -1,0 +1,81 @@
+"""What a launcher tells its workers of try-to-persist, through their environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relkit.errors import RelkitError, UsageProblem
+from relkit.ttp.link import Endpoint, parse_endpoint
+from relkit.ttp.processor import Wire
+
+SWITCH = "ENABLE_TTP"
+MARKS = "rank-"
+_ENDPOINTS = "RELKIT_TTP_CONTROLLERS"
+_SECRET = "RELKIT_TTP_SECRET"  # noqa: S105 (the name of a variable)
+_INCARNATION = "RELKIT_TTP_INCARNATION"
+_HEARTBEAT = "RELKIT_TTP_HEARTBEAT"
+_FOLDER = "RELKIT_TTP_FOLDER"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker finds.
+
+    Args:
+        wire: to the controllers.
+        store: the launcher's rendezvous store, which outlives any rank.
+        marks: folder of the launcher on this node, where a rank says that it takes part.
+    """
+
+    wire: Wire
+    store: Endpoint
+    marks: Path
+
+    def mark(self, rank: int) -> None:
+        """Tell the launcher of this node to leave the end of its workers to the controller."""
+        (self.marks / f"{MARKS}{rank}").touch(mode=0o600)
+
+
+def to_environment(
+    endpoints: Sequence[Endpoint], secret: bytes, incarnation: int, heartbeat_s: float, marks: Path
+) -> dict[str, str]:
+    """The variables for workers; the secret is for this user's processes only."""
+    return {
+        _ENDPOINTS: ",".join(map(str, endpoints)),
+        _SECRET: secret.hex(),
+        _INCARNATION: str(incarnation),
+        _HEARTBEAT: f"{heartbeat_s:g}",
+        _FOLDER: str(marks),
+    }
+
+
+def enabled(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process runs under a launcher with try-to-persist, and ENABLE_TTP allows it."""
+    wanted = environ.get(SWITCH, "true").lower() in ("true", "1", "yes", "on")
+    return wanted and bool(environ.get(_ENDPOINTS))
+
+
+def surroundings(environ: Mapping[str, str] = os.environ) -> Surroundings:
+    """Read the environment.
+
+    Raises:
+        UsageProblem: this process was not started by `relkit launch`, or half of it is missing.
+    """
+    try:
+        endpoints = tuple(parse_endpoint(text) for text in environ[_ENDPOINTS].split(","))
+        wire = Wire(
+            endpoints,
+            bytes.fromhex(environ[_SECRET]),
+            int(environ[_INCARNATION]),
+            float(environ[_HEARTBEAT]),
+        )
+        store = Endpoint(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
+        return Surroundings(wire, store, Path(environ[_FOLDER]))
+    except (KeyError, ValueError, RelkitError) as error:
+        raise UsageProblem(
+            f"try-to-persist has no controller: {error}",
+            next_step="Start the job with `relkit launch`, or set ENABLE_TTP=False.",
+        ) from error
