@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relkit.netcheck.components import GROUP, NODE, Components, Entity, components_of
-from relkit.netcheck.explain import Explanation, Fault, explain, path_capacity, price_of
+from relkit.netcheck.explain import (
+    Explanation,
+    Fault,
+    explain,
+    path_capacity,
+    path_noise,
+    price_of,
+)
+from relkit.netcheck.interference import with_interference
 from relkit.netcheck.likelihood import best_faults
 from relkit.netcheck.model import Edge, Thresholds
 from relkit.netcheck.observations import Observations, observe
@@ -92,6 +100,10 @@ def _analyse(seen: Observations, thresholds: Thresholds) -> Analysis:
     view = _only_accused(seen) if common else seen
     parts = components_of(view)
     explanation = explain(view, parts, thresholds.slow_fraction)
+    disturbed = _disturbed(view, parts, explanation)
+    if disturbed is not view:
+        view = disturbed
+        explanation = explain(view, parts, thresholds.slow_fraction)
     charges = _charges(view, parts, explanation, thresholds.slow_fraction)
     weak = _weak(view, parts, explanation, charges, thresholds.slow_fraction)
     charged = [one for charge in charges for one in (charge.entity, *charge.rivals)]
@@ -101,6 +113,21 @@ def _analyse(seen: Observations, thresholds: Thresholds) -> Analysis:
     known = {one.first for one in charged if one.kind == NODE}
     unproven = tuple(at for at in np.flatnonzero(top < floor).tolist() if at not in known)
     return Analysis(view, parts, explanation, charges, weak, healthy, common, unproven)
+
+
+def _disturbed(seen: Observations, parts: Components, explanation: Explanation) -> Observations:
+    """What interference leaves of the measurements; the same object where there is none."""
+    wide = {
+        fault.component: fault.capacity
+        for fault in explanation.faults
+        if not parts.is_link(fault.component)
+    }
+    if not len(seen.ratio):
+        return seen
+    capacity = path_capacity(wide, parts, len(seen.ratio))
+    found = with_interference(seen, capacity, path_noise(wide, seen, parts))
+    same = found.noise <= seen.noise and np.array_equal(found.most, seen.most)
+    return seen if same else found
 
 
 def _across(apart: Observations) -> float:
@@ -123,6 +150,7 @@ def _only_accused(seen: Observations) -> Observations:
         group=seen.group,
         group_names=seen.group_names,
         noise=seen.noise,
+        most=seen.most[keep],
     )
 
 
@@ -175,7 +203,8 @@ def _rivals(
     without = path_capacity(active, parts, len(seen.ratio), without=fault.component)
     mine = np.zeros(len(seen.ratio), dtype=bool)
     mine[parts.edges_of(fault.component)] = True
-    _, gains = best_faults(some, seen.ratio, without, seen.noise, slow_fraction)
+    noise = path_noise(active, seen, parts, without=fault.component)
+    _, gains = best_faults(some, seen, without, noise, slow_fraction)
     touching = np.unique(some.owner[mine[some.edge]])
     found = []
     for at in touching.tolist():
@@ -195,7 +224,7 @@ def _weak(
     slow_fraction: float,
 ) -> tuple[tuple[Entity, float], ...]:
     some = explanation.candidates
-    left, gains = best_faults(some, seen.ratio, explanation.capacity, seen.noise, slow_fraction)
+    left, gains = best_faults(some, seen, explanation.capacity, explanation.noise, slow_fraction)
     charged = {charge.entity for charge in charges}
     best: dict[Entity, float] = {}
     for at in np.flatnonzero((gains > WEAK) & (left <= 1.0 - slow_fraction)).tolist():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relkit.netcheck.observations import Ints, Observations
 
@@ -54,6 +55,17 @@ class Components:
     def edges_of(self, component: int) -> Ints:
         """The measurements that pass through a component."""
         return self.edge[self.start[component] : self.start[component + 1]]
+
+    def is_link(self, component: int) -> bool:
+        """It is the link of two nodes, no node and no uplink."""
+        return component >= 3 * (self.nodes + self.groups)
+
+    def leaves(self, component: int, seen: Observations) -> NDArray[np.bool_]:
+        """Which measurements start in the node or group whose component this is."""
+        of = self.entity(component)
+        start = seen.source if of.kind == NODE else seen.group[seen.source]
+        away: NDArray[np.bool_] = start == of.first
+        return away
 
     def entity(self, component: int) -> Entity:
         """Whose component it is."""

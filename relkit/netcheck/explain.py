@@ -17,7 +17,7 @@ from relkit.netcheck.likelihood import (
     possible_culprits,
 )
 from relkit.netcheck.observations import Observations
-from relkit.netcheck.robust import Floats
+from relkit.netcheck.robust import Floats, scatter
 
 # What a fault must explain, in nats. A healthy component reaches 14 with a chance of one in ten
 # million (5.3 sigma), so a fleet of thousands of nodes and links convicts none by chance, not
@@ -52,11 +52,13 @@ class Explanation:
     Args:
         faults: in order of component number.
         capacity: of each measurement's path, 1 where healthy.
+        noise: relative sigma of each measurement, see path_noise.
         candidates: the components that were worth a look.
     """
 
     faults: tuple[Fault, ...]
     capacity: Floats
+    noise: Floats
     candidates: Candidates
 
 
@@ -72,8 +74,9 @@ def explain(seen: Observations, parts: Components, slow_fraction: float) -> Expl
         slow_fraction: nothing is a fault that leaves more than 1 - slow_fraction.
     """
     healthy = np.ones(len(seen.ratio))
-    every = possible_culprits(parts, seen.ratio, seen.noise, slow_fraction, WORTH_A_LOOK)
-    _, gains = best_faults(every, seen.ratio, healthy, seen.noise, slow_fraction)
+    every = possible_culprits(parts, seen, slow_fraction, WORTH_A_LOOK)
+    even = np.full(len(seen.ratio), seen.noise)
+    _, gains = best_faults(every, seen, healthy, even, slow_fraction)
     some = choose(parts, every.component[gains > WORTH_A_LOOK])
     active: dict[int, float] = {}
     for _ in range(4):
@@ -88,7 +91,7 @@ def explain(seen: Observations, parts: Components, slow_fraction: float) -> Expl
         Fault(one, active[one], _worth(one, active, seen, parts), price_of(parts, one))
         for one in sorted(active)
     ]
-    return Explanation(tuple(faults), capacity, some)
+    return Explanation(tuple(faults), capacity, path_noise(active, seen, parts), some)
 
 
 def path_capacity(
@@ -103,6 +106,33 @@ def path_capacity(
     return capacity
 
 
+def path_noise(
+    active: dict[int, float], seen: Observations, parts: Components, *, without: int = -1
+) -> Floats:
+    """Relative sigma of each measurement, given the faults, leaving one component out if asked.
+
+    What passes through a node or an uplink at fault scatters more than the rest of the fleet: TCP
+    that fights for a queue which drops is not as even as TCP on an idle wire. Such measurements
+    get the scatter that those of the same component show among themselves, so that a link is
+    convicted beside a slow node only where it stands out from the node's other links.
+    """
+    noise = np.full(len(seen.ratio), seen.noise)
+    capacity = path_capacity(active, parts, len(seen.ratio), without=without)
+    for component, left in active.items():
+        if component == without or left <= 0.0 or parts.is_link(component):
+            continue
+        through = parts.edges_of(component)
+        slowed = through[(capacity[through] >= left) & (seen.ratio[through] > 0.0)]
+        away = parts.leaves(component, seen)[slowed]
+        for own in (slowed[away], slowed[~away]):
+            if len(own):
+                pair = seen.source[own] * len(seen.nodes) + seen.target[own]
+                _, place = np.unique(pair, return_inverse=True)
+                means = np.bincount(place, weights=seen.ratio[own]) / np.bincount(place)
+                noise[own] = np.maximum(noise[own], scatter(means / left))
+    return noise
+
+
 def _add(
     active: dict[int, float],
     seen: Observations,
@@ -114,7 +144,8 @@ def _add(
     capacity = path_capacity(active, parts, len(seen.ratio))
     prices = np.array([price_of(parts, int(one)) for one in some.component])
     for _ in range(len(some.component)):
-        left, gains = best_faults(some, seen.ratio, capacity, seen.noise, slow_fraction)
+        noise = path_noise(active, seen, parts)
+        left, gains = best_faults(some, seen, capacity, noise, slow_fraction)
         worth = np.where(left <= 1.0 - slow_fraction, gains - prices, -np.inf)
         best = int(np.argmax(worth))
         if worth[best] <= 0.0:
@@ -143,8 +174,9 @@ def _worth(
     through = parts.edges_of(component)
     ratio = seen.ratio[through]
     others = path_capacity(active, parts, len(seen.ratio), without=component)[through]
-    now = np.minimum(others, active[component])
-    return float(np.sum(misfit(ratio, others, seen.noise) - misfit(ratio, now, seen.noise)))
+    noise = path_noise(active, seen, parts, without=component)[through]
+    now, most = np.minimum(others, active[component]), seen.most[through]
+    return float(np.sum(misfit(ratio, others, noise, most) - misfit(ratio, now, noise, most)))
 
 
 def _take_back(

@@ -12,6 +12,11 @@ from relkit.netcheck.model import Edge, Failure, Thresholds
 from relkit.netcheck.robust import PRIOR_NOISE, Floats, healthy_level, noise_level
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# One measurement is never worth more than this many nats: a single hiccup can raise a
+# suspicion but, being less than what a conviction takes, can never convict.
+MOST_PER_EDGE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class Observations:
         group: number of each node's group, -1 without one; group_names: their names.
         noise: relative sigma of one measurement.
         expected: what each measurement should have reached, Gbit/s.
+        most: nats that each counts for at most where it is slower than assumed.
     """
 
     nodes: tuple[str, ...]
@@ -38,6 +44,7 @@ class Observations:
     group_names: tuple[str, ...]
     noise: float
     expected: Floats
+    most: Floats
 
     @property
     def crosses(self) -> NDArray[np.bool_]:
@@ -105,6 +112,7 @@ def observe(
         group_names=names,
         noise=noise,
         expected=expected,
+        most=np.full(len(kept), MOST_PER_EDGE),
     )
 
 

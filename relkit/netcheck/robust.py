@@ -10,6 +10,9 @@ Floats = NDArray[np.float64]
 PRIOR_NOISE = 0.05
 PRIOR_WEIGHT = 6.0
 LEAST_NOISE = 0.01
+# Bottlenecks that drop packets were seen to scatter by 4 to 8 %, few of them and none more evenly.
+SCATTER_PRIOR = 0.1
+SAME_LEVEL = 0.15
 _MAD_TO_SIGMA = 1.4826
 
 
@@ -57,3 +60,34 @@ def noise_level(ratios: Floats) -> float:
     near = max(1, int(np.count_nonzero(np.abs(ratios - 1.0) < 0.15)))
     standard_error = 1.0 / np.sqrt(2.0 * (count + PRIOR_WEIGHT))
     return max(LEAST_NOISE, float(np.sqrt(variance * (1.0 + 2.0 / near)) * (1.0 + standard_error)))
+
+
+def downward_noise(shares: Floats) -> float:
+    """Relative sigma of the half below what is expected, where faults are explained already.
+
+    Args:
+        shares: of what is expected, measurements without a known fault.
+    """
+    below = 1.0 - shares[(shares < 1.0) & (shares > 0.0)]
+    if 2 * len(below) < len(shares) or len(below) < PRIOR_WEIGHT:
+        return 0.0
+    return float(np.median(below)) * _MAD_TO_SIGMA
+
+
+def scatter(shares: Floats) -> float:
+    """Relative sigma of what passes through one slow component in one direction.
+
+    Args:
+        shares: one a directed pair, of the component's capacity; at least one.
+
+    Returns:
+        Both halves count, because what is slow in them is explained already; single outliers
+        (a link that is at fault besides) do not. Few values lean on 10 %.
+    """
+    middle = float(np.median(shares))
+    # This direction has a fault of its own on top; only what is beside that is scatter.
+    off = shares / middle - 1.0 if abs(middle - 1.0) > SAME_LEVEL else shares - 1.0
+    rough = max(float(np.median(np.abs(off))) * _MAD_TO_SIGMA, LEAST_NOISE)
+    total = float(np.sum(np.minimum(np.abs(off), 3.0 * rough) ** 2))
+    total += PRIOR_WEIGHT * SCATTER_PRIOR**2
+    return float(np.sqrt(total / (len(off) + PRIOR_WEIGHT)))
