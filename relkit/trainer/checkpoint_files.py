@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from relkit.errors import UnwritablePath
+from relkit.errors import BadInputFile, UnwritablePath
 from relkit.trainer.manifest import MANIFEST, FileRecord, Manifest, read_manifest
 from relkit.trainer.rename import exchange
 
@@ -193,6 +193,46 @@ def iterations(root: Path) -> tuple[int, ...]:
     """Steps that have a folder under its final name, ascending."""
     found = (path.name.removeprefix("iter_") for path in root.glob("iter_*") if path.is_dir())
     return tuple(sorted(int(digits) for digits in found if digits.isdecimal()))
+
+
+def latest(root: Path) -> int | None:
+    """The step that the tracker names; None where there is no tracker, so nothing was saved.
+
+    Raises:
+        BadInputFile: it names no step.
+    """
+    path = root / TRACKER
+    try:
+        text = path.read_bytes()[:100].decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
+    if not (text.isascii() and text.isdecimal()):
+        raise BadInputFile(
+            f"{path} says {text!r}, which is no step",
+            next_step=f"Write into it one of {_steps(root)}.",
+        )
+    return int(text)
+
+
+def existing(root: Path, step: int) -> Path:
+    """The folder of an iteration.
+
+    Raises:
+        BadInputFile: there is none.
+    """
+    folder = root / iteration_name(step)
+    if not folder.is_dir():
+        raise BadInputFile(
+            f"{folder} is not there, and {root / TRACKER} or --load names it",
+            next_step=f"Resume from one of {_steps(root)}: write its number into the tracker.",
+        )
+    return folder
+
+
+def _steps(root: Path) -> str:
+    return ", ".join(str(step) for step in iterations(root)) or "none"
 
 
 def half_written(root: Path) -> tuple[Path, ...]:

@@ -102,7 +102,7 @@ def test_a_file_that_is_not_here_as_it_was_written_stops_the_commit(tmp_path: Pa
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "relkit-test", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "relkit-test", str(place)]
     subprocess.run(mount, check=True, timeout=10)
     yield place
     subprocess.run(["umount", str(place)], check=True, timeout=10)
@@ -110,15 +110,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.root
 def test_a_full_disk_leaves_the_previous_checkpoint_as_it_was(small_disk: Path) -> None:
-    save(small_disk, 1, b"x" * 400_000)
+    save(small_disk, 1, b"x" * 1_600_000)
     folder = files.begin(small_disk, 2)
     with pytest.raises(UnwritablePath, match="No space left on device"):
-        files.write_file(folder, "large", lambda out: out.write(b"y" * 900_000))
+        files.write_file(folder, "large", lambda out: out.write(b"y" * 3_600_000))
     files.abandon(folder)
     assert tracker(small_disk) == "1"
     assert files.problems(small_disk / "iter_0000001") == ()
     assert {path.name for path in small_disk.iterdir()} == {"iter_0000001", files.TRACKER}
-    save(small_disk, 2, b"y" * 400_000)
+    save(small_disk, 2, b"y" * 1_600_000)
     assert tracker(small_disk) == "2"
 
 

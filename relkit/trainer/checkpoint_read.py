@@ -1,0 +1,67 @@
+"""Reads a .pt file as plain data: tensors, numbers, text and containers of them, never code."""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relkit.errors import BadInputFile
+
+# What torch and the unpickler raise for bytes that are no checkpoint; there is no common base.
+_UNREADABLE = (
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+)
+_NEXT_STEP = "Resume from another iteration: `relkit ckpt verify` says which are whole."
+
+
+def read_plain(path: Path) -> Any:  # noqa: ANN401
+    """The content of a .pt file; large tensors are mapped, not read.
+
+    argparse.Namespace is let through, because Megatron keeps its arguments in one: it can hold
+    values but not run anything.
+
+    Raises:
+        BadInputFile: missing, damaged, or it holds something else than plain data, which is named.
+    """
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
+    except _UNREADABLE as error:
+        raise _refused(path, error) from error
+    if not isinstance(found, (dict, list)):
+        raise BadInputFile(
+            f"{path} holds a {type(found).__name__}, not a checkpoint", next_step=_NEXT_STEP
+        )
+    return found
+
+
+def _refused(path: Path, error: Exception) -> BadInputFile:
+    text = str(error).strip()
+    if named := re.search(r"GLOBAL ([\w.]+)", text):
+        return BadInputFile(
+            f"{path} is refused: it would call or make {named.group(1)}, and a checkpoint is plain"
+            " data",
+            next_step="Do not load it by other means unless you trust who wrote it.",
+        )
+    # torch explains at length how to go on without the protection; the cause is one line of it.
+    cause = re.search(r"WeightsUnpickler error: (.*)", text)
+    reason = cause.group(1) if cause else (text.splitlines() or [type(error).__name__])[0]
+    return BadInputFile(
+        f"{path} is not a checkpoint, or is damaged: {reason[:200]}", next_step=_NEXT_STEP
+    )
