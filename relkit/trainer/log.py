@@ -26,7 +26,7 @@ class RankLog:
     """
 
     def __init__(self, output_dir: Path, rank: int) -> None:
-        self.rank = rank
+        self._to_stdout = rank == 0
         folder = output_dir / "log" / f"rank_{rank}"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,8 +57,11 @@ class RankLog:
     def info(self, line: str) -> None:
         """One line for info.log, on rank 0 for stdout too."""
         self._info.write(line + "\n")
-        if self.rank == 0:
-            print(line, flush=True)
+        if self._to_stdout:
+            try:
+                print(line, flush=True)
+            except BrokenPipeError:  # whoever read along has left; no reason to end a training
+                self._to_stdout = False
 
     def error(self, text: str) -> None:
         """For both logs."""
