@@ -20,6 +20,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.agent:agent",
         "Serve one node of a fleet over stdin and stdout (started by other commands).",
     ),
+    "ckpt": (
+        "relkit.commands.ckpt:ckpt",
+        "Look into the trainer's checkpoints, and hold them against their checksums.",
+    ),
+    "data": (
+        "relkit.commands.data:data",
+        "Make token data sets from text; inspect, merge and verify them.",
+    ),
     "demo": (
         "relkit.commands.demo:demo",
         "Watch a real job hang, and relkit name the rank at fault.",

@@ -23,6 +23,9 @@ class IndexedDataset:
     Args:
         prefix: path of both files without .bin and .idx.
 
+    Attributes:
+        raw: the whole .bin, read-only.
+
     Raises:
         BadInputFile: one of the two is missing, foreign, truncated, or does not fit the other.
     """
@@ -40,7 +43,7 @@ class IndexedDataset:
                 next_step="Name the prefix of a .bin/.idx pair, without the endings.",
             ) from error
         self.index = read_index(idx_path, self.bin_size_bytes)
-        self._tokens = memoryview(mapped.data)
+        self.raw = memoryview(mapped.data)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -95,7 +98,13 @@ class IndexedDataset:
         if offset < 0 or count < 0 or offset + count > whole:
             raise IndexError(f"tokens {offset} to {offset + count} of {whole} in {self.prefix}")
         start = int(self.index.offsets[number]) + offset * self.dtype.itemsize
-        return np.frombuffer(self._tokens, dtype=self.dtype, count=count, offset=start)
+        return np.frombuffer(self.raw, dtype=self.dtype, count=count, offset=start)
+
+    def span(self, first: int, last: int) -> memoryview:
+        """The bytes of sequences first to last (not itself) of a packed data set."""
+        starts, size = self.index.offsets, self.bin_size_bytes
+        begin = int(starts[first]) if first < len(self) else size
+        return self.raw[begin : int(starts[last]) if last < len(self) else size]
 
     def is_packed(self) -> bool:
         """Whether the .bin is exactly its sequences, one behind the other, in order."""

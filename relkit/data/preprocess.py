@@ -56,15 +56,21 @@ class Job:
     def prepare(self) -> list[Source]:
         """The input files; the output's folder is made, and checked for what is there already."""
         sources = find_sources(self.inputs)
-        for path in (path for prefix in self.prefixes for path in pair(prefix)):
-            if path.exists() and not self.is_forced:
-                raise UsageProblem(f"{path} exists already", next_step="Add --force to replace it.")
+        if not self.is_forced:
+            refuse_existing(self.prefixes)
         folder = Path(self.output_prefix).parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnwritablePath(f"cannot make {folder}: {error.strerror}") from error
         return sources
+
+
+def refuse_existing(prefixes: Iterable[str]) -> None:
+    """Raise UsageProblem where a data set of that name is there already."""
+    for path in (path for prefix in prefixes for path in pair(prefix)):
+        if path.exists():
+            raise UsageProblem(f"{path} exists already", next_step="Add --force to replace it.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,127 @@
+"""Findings of `relkit data`: RK-DATA-001 to RK-DATA-005 (docs/data.md lists them)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from relkit.data.preprocess import Made
+from relkit.data.verify import Verified
+from relkit.errors import BadInputFile
+from relkit.findings import Evidence, Finding, Report, Status
+
+
+def made_report(
+    made: Sequence[Made],
+    *,
+    argv: Sequence[str],
+    started: float,
+    input_bytes: int = 0,
+    duration_s: float = 0.0,
+) -> Report:
+    """What preprocess or merge wrote.
+
+    Args:
+        made: the data sets.
+        argv: the command line.
+        started: Unix time, s.
+        input_bytes: bytes of input that were read; 0: not a matter here.
+        duration_s: how long that took.
+    """
+    rate = input_bytes / 1e6 / duration_s if duration_s else 0.0
+    speed = (
+        Evidence("documents", round(made[0].documents / duration_s), "1/s"),
+        Evidence("input", round(rate, 2), "MB/s"),
+    )
+    findings = tuple(
+        Finding(
+            "RK-DATA-001",
+            Status.OK,
+            f"wrote {one.prefix}.bin and .idx: {one.documents} documents, {one.tokens} tokens",
+            evidence=speed if rate else (),
+        )
+        for one in made
+    )
+    facts: dict[str, Any] = {"data_sets": [asdict(one) for one in made]}
+    if rate:
+        facts |= {"input_bytes": input_bytes, "input_mb_per_s": round(rate, 3)}
+    return _report(findings, facts, argv, started)
+
+
+def inspect_report(
+    found: Sequence[Mapping[str, Any]], *, argv: Sequence[str], started: float
+) -> Report:
+    """What data sets hold, of `inspect.facts`."""
+    findings = tuple(
+        Finding(
+            "RK-DATA-002",
+            Status.OK,
+            f"{one['prefix']}: {one['documents']} documents, {one['sequences']} sequences,"
+            f" {one['tokens']} tokens of {one['dtype']}",
+            evidence=tuple(
+                Evidence(name.replace("_", " "), one[name], unit)
+                for name, unit in (
+                    ("bin_bytes", "bytes"),
+                    ("empty_documents", ""),
+                    ("length_min", "tokens"),
+                    ("length_median", "tokens"),
+                    ("length_max", "tokens"),
+                )
+            )
+            + tuple(Evidence("first tokens", str(tokens)) for tokens in one["first_tokens"]),
+        )
+        for one in found
+    )
+    return _report(findings, {"data_sets": [dict(one) for one in found]}, argv, started)
+
+
+def verify_report(
+    results: Mapping[str, Verified | BadInputFile], *, argv: Sequence[str], started: float
+) -> Report:
+    """Whether data sets are whole; a pair that cannot be opened is a problem found."""
+    findings: list[Finding] = []
+    facts: list[dict[str, Any]] = []
+    for prefix, result in results.items():
+        if isinstance(result, BadInputFile):
+            findings.append(
+                Finding("RK-DATA-003", Status.FAIL, str(result), advice=result.next_step)
+            )
+            facts.append({"prefix": prefix, "problems": [str(result)]})
+            continue
+        facts.append({"prefix": prefix, **asdict(result)})
+        held = f"{result.documents} documents, {result.tokens} tokens"
+        if result.problems:
+            findings.append(
+                Finding(
+                    "RK-DATA-004",
+                    Status.FAIL,
+                    f"{prefix} ({held}) is not fit to train on",
+                    reasons=result.problems,
+                    advice="Preprocess it again with the tokenizer of the model.",
+                )
+            )
+        else:
+            findings.append(
+                Finding(
+                    "RK-DATA-005",
+                    Status.WARN if result.remarks else Status.OK,
+                    f"{prefix} is whole: {held} from {result.token_min} to {result.token_max}",
+                    reasons=result.remarks,
+                )
+            )
+    return _report(tuple(findings), {"data_sets": facts}, argv, started)
+
+
+def _report(
+    findings: tuple[Finding, ...], facts: Mapping[str, Any], argv: Sequence[str], started: float
+) -> Report:
+    return Report(
+        "data",
+        findings,
+        facts=facts,
+        started=started,
+        duration_s=time.time() - started,
+        argv=tuple(argv),
+    )

@@ -1,0 +1,148 @@
+"""Preprocessing with Spark: parts of the input become shards, and the shards, in order, one pair.
+
+The result is the single machine's, byte for byte: every line is in exactly one part, and the shards
+are joined in the parts' order. Input and output lie where the driver and every executor see them
+under the same path, and relkit is installed on the executors.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from relkit.data.documents import Source, read_chunks, split_source, total_bytes
+from relkit.data.encode import Encoder
+from relkit.data.frames import error_part, to_error
+from relkit.data.indexed import IndexedWriter
+from relkit.data.merge import merge
+from relkit.data.preprocess import Job, Outcome, Tell, made
+from relkit.data.spark_session import spark_context
+from relkit.data.tokenizer import load_tokenizer
+from relkit.errors import RelkitError
+
+# Small enough that a lost part costs little, large enough that loading a tokenizer does not show.
+PART_BYTES = 64 << 20
+PARTS_PER_CORE = 2
+POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What became of one part of the input.
+
+    Args:
+        part: its number.
+        prefix: what the names of its data sets begin with.
+        failure: the error that ended it, as `frames.error_part` has it.
+    """
+
+    part: int
+    prefix: str
+    failure: bytes = b""
+
+
+def preprocess(
+    job: Job, *, master: str = "", partitions: int | None = None, tell: Tell | None = None
+) -> Outcome:
+    """Run a job with Spark.
+
+    Args:
+        job: what to do; with a local master, job.workers is its cores.
+        master: URL of Spark's master; "": local. A session that is active already is used, and
+            left as it is.
+        partitions: parts of the input, at least one a file; None: by size.
+        tell: called as shards are finished; documents are counted at the end.
+
+    Raises:
+        BadInputFile, UsageProblem, UnwritablePath: as `preprocess.preprocess` has them.
+        MissingExtra: pyspark or Java is not installed.
+        RelkitError: Spark itself failed.
+    """
+    started = time.monotonic()
+    sources = job.prepare()
+    size = total_bytes(sources)
+    wanted = partitions or max(job.workers * PARTS_PER_CORE, -(-size // PART_BYTES))
+    parts = [part for one in sources for part in split_source(one, max(1, -(-size // wanted)))]
+    # Beside the output: the executors see it too, and joining must not fill another, small disk.
+    output = Path(job.output_prefix).absolute()
+    folder = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-shards-"))
+    try:
+        with spark_context(master or f"local[{job.workers}]") as context:
+            spread = context.parallelize(list(enumerate(parts)), len(parts))
+            work = spread.mapPartitions(partial(encode_parts, job, folder))
+            with _told(folder, len(parts), size, tell):
+                shards: list[Shard] = sorted(work.collect(), key=lambda shard: int(shard.part))
+        for shard in shards:
+            if shard.failure:
+                raise to_error(shard.failure)
+        for number, prefix in enumerate(job.prefixes):
+            merge([f"{shard.prefix}-{number}" for shard in shards], prefix)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    outcome = Outcome(made(job.prefixes), size, time.monotonic() - started)
+    if tell is not None:
+        tell(size, size, outcome.made[0].documents)
+    return outcome
+
+
+def encode_parts(job: Job, folder: Path, parts: Iterator[tuple[int, Source]]) -> Iterator[Shard]:
+    """One Spark task: encode parts of the input, a shard each.
+
+    Args:
+        job: what to do.
+        folder: where the shards go.
+        parts: their numbers and places.
+    """
+    # A task has one core: the library must start no threads on it.
+    os.environ.update({"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"})
+    failed = folder / "failed"
+    for number, part in parts:
+        # Every attempt writes under a name of its own: a lost task's second run meets no first.
+        prefix = tempfile.mkdtemp(dir=folder, prefix=f"{number}-") + "/shard"
+        try:
+            if not failed.exists():
+                _encode_part(job, part, prefix)
+        except RelkitError as error:
+            failed.touch()
+            yield Shard(number, prefix, error_part(error))
+        else:
+            yield Shard(number, prefix)
+
+
+def _encode_part(job: Job, part: Source, prefix: str) -> None:
+    encoder = Encoder(load_tokenizer(job.tokenizer), job.keys, is_eod_appended=job.is_eod_appended)
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(IndexedWriter(f"{prefix}-{number}", encoder.dtype))
+            for number in range(len(job.keys))
+        ]
+        for chunk in read_chunks(part, job.keys):
+            for writer, one in zip(writers, encoder.encode(chunk), strict=True):
+                writer.add_encoded(one.data, one.lengths, one.sequences_per_document)
+
+
+@contextmanager
+def _told(folder: Path, parts: int, size: int, tell: Tell | None) -> Iterator[None]:
+    """Tell, now and then, how many shards are there."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while tell is not None and not ended.wait(POLL_S):
+            done = sum(1 for _ in folder.glob("*/shard-0.idx"))
+            tell(size * done // parts, size, 0)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
