@@ -23,6 +23,8 @@ class Answer:
         hello: the agent's first message, as docs/fleet.md lists it; empty where none came.
         clock_skew_s: node clock minus ours, taken by one ping after all hellos, so no better than
             half a round trip; 0.0 where the ping was not answered within a second.
+        host_down: what carries the channel says that the machine itself is not there: dead, not
+            only unknown. A refused key or a missing relkit is no word on the machine.
     """
 
     node: str
@@ -30,6 +32,7 @@ class Answer:
     detail: str = ""
     hello: Mapping[str, Any] = field(default_factory=dict)
     clock_skew_s: float = 0.0
+    host_down: bool = False
 
 
 class Channel(Protocol):

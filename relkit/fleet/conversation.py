@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from relkit.fleet import wire
@@ -18,7 +19,7 @@ _CLOCK_LIMIT_S = 1.0
 _SPARE_FILES = 128
 
 
-class Conversation:
+class Conversation(ABC):
     """The half of a Channel that does not depend on who carries it.
 
     Subclasses start processes, and say what their lines and their ends mean.
@@ -43,8 +44,8 @@ class Conversation:
         return self._roster.answers()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Broadcast; see Channel.send."""
-        self._broadcast(wire.encode(message))
+        """Send; see Channel.send."""
+        self._broadcast(message)
         for key in self._pump.flush(SEND_LIMIT_S):
             self._stuck(key, f"took no message for {SEND_LIMIT_S:g} s")
 
@@ -63,31 +64,37 @@ class Conversation:
             self._closed = True
             self._pump.close(deadline_s)
 
+    @abstractmethod
     def _bring_up(self, end: float, deadline_s: float) -> None:
         """Start processes; on return each node has answered or failed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _keys(self) -> Iterable[str]:
         """The streams that a broadcast goes to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _heard(self, event: Event) -> None:
         """A line, a complaint, or an end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _stuck(self, key: str, why: str) -> None:
         """This stream takes no more messages."""
-        raise NotImplementedError
 
-    def _broadcast(self, line: bytes) -> None:
-        self._spoke = time.monotonic()
+    def _lines(self, message: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+        """What each stream is sent of a message: all of it, where many nodes share a stream."""
+        line = wire.encode(message)
         for key in self._keys():
+            yield key, line
+
+    def _broadcast(self, message: Mapping[str, Any]) -> None:
+        self._spoke = time.monotonic()
+        for key, line in self._lines(message):
             self._pump.feed(key, line)
 
     def _step(self, timeout_s: float) -> bool:
         """Handle one event; False when none came in time."""
         if time.monotonic() - self._spoke > ALIVE_S:
-            self._broadcast(wire.encode({"op": "alive"}))
+            self._broadcast({"op": "alive"})
         event = self._pump.poll(max(0.0, min(timeout_s, ALIVE_S)))
         if event is None:
             return False
@@ -98,6 +105,6 @@ class Conversation:
         """One ping to all at once: a hello may have waited for us, an answer to this has not."""
         limit = min(end, time.monotonic() + _CLOCK_LIMIT_S)
         self._roster.ping_sent_s = time.time()
-        self._broadcast(wire.encode({"op": "ping", "id": CLOCK_ID}))
+        self._broadcast({"op": "ping", "id": CLOCK_ID})
         while self._roster.clocks_open and (left := limit - time.monotonic()) > 0:
             self._step(left)

@@ -13,7 +13,7 @@ from typing import Any
 from relkit.errors import UsageProblem
 from relkit.fleet.bounded_run import HelperFailed, output_of
 from relkit.fleet.remote_command import MISSING, missing, remote_words
-from relkit.fleet.words import how_it_ended
+from relkit.fleet.words import Ending, how_it_ended
 from relkit.hosts import NodeSpec
 
 _LIST_LIMIT_S = 30.0
@@ -42,13 +42,14 @@ class KubectlCarrier:
         words = remote_words(self._relkit, ["agent", f"--name={node.name}"])
         return ["kubectl", "exec", "-i", *self._options, node.name, "--", *words]
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> str:
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
         """What kubectl's last words mean."""
         if missing(complaint, code):
-            return MISSING
+            return Ending(MISSING)
+        ended = how_it_ended(code, complaint)
         if "NotFound" in complaint or "not found" in complaint:
-            return f"there is no such pod, or no such container: {how_it_ended(code, complaint)}"
-        return f"kubectl exec {how_it_ended(code, complaint)}"
+            return Ending(f"there is no such pod, or no such container: {ended}")
+        return Ending(f"kubectl exec {ended}")
 
 
 def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from relkit.errors import ToolMissing
+from relkit.fleet import wire
 from relkit.fleet.conversation import Conversation
 from relkit.fleet.pump import Event
 from relkit.fleet.stream import Stream
 from relkit.fleet.wire import BadLine
+from relkit.fleet.words import Ending
 from relkit.hosts import NodeSpec
 
 
@@ -24,8 +26,8 @@ class Carrier(Protocol):
         """The command whose stdin and stdout are the agent's."""
         ...
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> str:
-        """Why that command ended, for a person; code is -n for signal n."""
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
+        """Why that command ended; code is -n for signal n."""
         ...
 
 
@@ -78,12 +80,24 @@ class ProcessChannel(Conversation):
     def _keys(self) -> Iterable[str]:
         return self._roster.live
 
+    def _lines(self, message: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+        """Each pipe has one reader, who needs to hear of its own part only."""
+        to = message.get("to")
+        if to is None:
+            yield from super()._lines(message)
+            return
+        for name in self._keys():
+            if name in to:
+                yield name, wire.encode({**message, "to": {name: to[name]}})
+
     def _heard(self, event: Event) -> None:
         name = event.key
         if event.kind == "end":
             node = self._nodes[name]
-            why = event.text or self._carrier.explain(node, event.code, event.complaint)
-            self._roster.fail(name, why)
+            ended = self._carrier.explain(node, event.code, event.complaint)
+            if event.text:
+                ended = Ending(event.text)
+            self._roster.fail(name, ended.detail, host_down=ended.host_down)
         elif event.kind == "line" and name not in self._roster.ended:
             try:
                 self._roster.hear(event.data, name)

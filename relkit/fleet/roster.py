@@ -111,12 +111,16 @@ class Roster:
             self._sort_in(node, whole, len(line))
         return node
 
-    def fail(self, node: str, why: str) -> None:
-        """This node did not come up, or is gone; only the first reason counts."""
+    def fail(self, node: str, why: str, *, host_down: bool = False) -> None:
+        """This node did not come up, or is gone; only the first reason counts.
+
+        Args:
+            why: for a person. host_down: see Answer.
+        """
         if node not in self._answers:
             noise = self._noise.get(node)
             said = f" (it printed: {noise[-1]})" if noise else ""
-            self._answers[node] = Answer(node, False, why + said)
+            self._answers[node] = Answer(node, False, why + said, host_down=host_down)
             self._gone.add(node)
         elif node not in self._gone:
             self._gone.add(node)

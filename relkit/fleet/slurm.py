@@ -111,9 +111,11 @@ class SlurmChannel(Conversation):
             elif ours and name not in ours:
                 self._roster.fail(name, "is not part of this Slurm job")
             elif state.endswith("*"):
-                self._roster.fail(name, f"Slurm says that it does not respond ({state})")
+                why = f"Slurm says that it does not respond ({state})"
+                self._roster.fail(name, why, host_down=True)
             elif any(word in state for word in _UNUSABLE) and not self._in_job:
-                self._roster.fail(name, f"Slurm says that it is {state}")
+                why = f"Slurm says that it is {state}"
+                self._roster.fail(name, why, host_down=state.startswith("down"))
 
     def _keys(self) -> Iterable[str]:
         return [_KEY]

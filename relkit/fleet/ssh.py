@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from relkit.errors import UsageProblem
 from relkit.fleet.remote_command import MISSING, missing, remote_words
-from relkit.fleet.words import how_it_ended, last_line
+from relkit.fleet.words import Ending, how_it_ended, last_line
 from relkit.hosts import NodeSpec
 
 _TRANSPORT = 255
@@ -37,6 +37,9 @@ _COMPLAINTS = (
     ("Timeout, server", "the connection went silent: it is down, or its network is"),
     ("UNKNOWN port 65535", "the connection broke"),
 )
+# Nothing answered at all. A refused connection, or a key that is not taken, comes from a machine
+# that runs.
+_HOST_IS_DOWN = ("No route to host", "Network is unreachable", "timed out", "Timeout, server")
 
 
 class SshCarrier:
@@ -79,17 +82,19 @@ class SshCarrier:
         # The login shell may be csh or fish: single quotes and `exec` mean the same in all.
         return ["ssh", *where, *self._options, "--", node.target, "exec " + shlex.join(words)]
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> str:
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
         """What ssh's exit code and complaint mean."""
         if code != _TRANSPORT:
-            return (
+            return Ending(
                 MISSING
                 if missing(complaint, code)
                 else f"its agent {how_it_ended(code, complaint)}"
             )
         for text, meaning in _COMPLAINTS:
             if text in complaint:
-                return meaning
+                return Ending(meaning, text in _HOST_IS_DOWN)
         said = last_line(complaint)
         # ssh gives 255 without a word where a signal ended the command there.
-        return f"ssh failed: {said}" if said else "its agent was killed, or the connection broke"
+        return Ending(
+            f"ssh failed: {said}" if said else "its agent was killed, or the connection broke"
+        )

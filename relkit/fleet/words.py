@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 
 from relkit.fleet.wire import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a node's process ended, or never ran.
+
+    Args:
+        detail: for a person.
+        host_down: it says that the machine is not there at all.
+    """
+
+    detail: str
+    host_down: bool = False
 
 
 def how_it_ended(code: int, complaint: str) -> str:

@@ -143,6 +143,7 @@ def _ask_facts(
                     "name": node.name,
                     "answered": answer.answered,
                     "detail": answer.detail or known.get("detail", ""),
+                    "host_down": answer.host_down,
                     "clock_skew_s": answer.clock_skew_s,
                 }
             )

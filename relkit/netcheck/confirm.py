@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from relkit.netcheck.analyse import Analysis
+from relkit.netcheck.analyse import WEAK, Analysis
 from relkit.netcheck.components import GROUP, LINK, NODE, Entity
 from relkit.netcheck.model import Edge
 
@@ -13,12 +13,15 @@ LINK_TRIES = 4
 MEMBERS_A_ROUND = 4
 
 
-def open_questions(found: Analysis) -> list[Entity]:
+def open_questions(found: Analysis, least: float = WEAK) -> list[Entity]:
     """Entities that another measurement could settle, the most pressing first.
 
     These are charges with a rival explanation and the rivals themselves, charges that rest on
     too little (one partner for a node, one round for a link), weak suspicions, and nodes that were
     seen with bad partners only.
+
+    Args:
+        least: nats from which on a suspicion is asked about.
     """
     asked: dict[Entity, None] = {}
     for charge in found.charges:
@@ -27,8 +30,9 @@ def open_questions(found: Analysis) -> list[Entity]:
             asked[charge.entity] = None
         for rival in charge.rivals:
             asked[rival] = None
-    for entity, _ in found.weak:
-        asked[entity] = None
+    for entity, nats in found.weak:
+        if nats > least:
+            asked[entity] = None
     for node in found.unproven:
         asked[Entity(NODE, node)] = None
     order = {NODE: 0, GROUP: 1, LINK: 2}
@@ -36,14 +40,15 @@ def open_questions(found: Analysis) -> list[Entity]:
 
 
 def confirming_pairs(
-    found: Analysis, edges: Sequence[Edge], order: Sequence[int]
+    found: Analysis, edges: Sequence[Edge], order: Sequence[int], least: float = WEAK
 ) -> list[tuple[int, int]]:
     """Disjoint pairs of node numbers for the next round; none when nothing is left to ask.
 
     Args:
         edges: all measured so far. order: node numbers in the order of preference as partners.
+        least: see open_questions.
     """
-    questions = open_questions(found)
+    questions = open_questions(found, least)
     if not questions:
         return []
     plan = _Plan(found, times_met(edges), order)

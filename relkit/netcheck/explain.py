@@ -26,7 +26,7 @@ PRICE = 14.0
 ONE_WAY_EXTRA = 1.0
 # Components below this many nats at the start never become culprits later: other faults only
 # take explanations away from them.
-WORTH_A_LOOK = 2.0
+WORTH_A_LOOK = 1.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class NodeFacts:
 
     Args:
         name: as the user gave it; hostname: as the node calls itself; address: used for probes.
-        answered: the agent came up; detail: why not.
+        answered: the agent came up; detail: why not; host_down: because the machine is not there.
         interface, mtu, speed_mbps, duplex: of the route to the peers ("" or 0 where unknown).
         compute_gflops: a small matrix product per device, its own score (never added to a
             network time); memory_gbps: memory bandwidth, GB/s. 0 where not measured.
@@ -94,6 +94,7 @@ class NodeFacts:
     address: str = ""
     answered: bool = True
     detail: str = ""
+    host_down: bool = False
     interface: str = ""
     mtu: int = 0
     speed_mbps: int = 0

@@ -8,10 +8,6 @@ from dataclasses import dataclass, field, replace
 from relkit.netcheck.model import Conviction, Edge, Failure, NetVerdict, NodeFacts, Thresholds
 from relkit.netcheck.solve import solve
 
-# How the channels say that the machine itself is not there. Anything else (a refused key, no
-# relkit on the node, a closed port) says nothing about the node's network, which stays unknown.
-_HOST_IS_DOWN = ("it is down", "no route to it")
-
 _SURE = 0.99
 """That a host is out of use which this one cannot reach: the fault might be on our side."""
 
@@ -46,8 +42,7 @@ class Outcome:
 
 def is_down(facts: NodeFacts) -> bool:
     """The node did not answer, and what was said instead means that the host is not there."""
-    detail = facts.detail.lower()
-    return not facts.answered and any(words in detail for words in _HOST_IS_DOWN)
+    return not facts.answered and facts.host_down
 
 
 def could_not_run(edge: Edge) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from relkit.netcheck.across import crossing_pairs, inside_pairs
-from relkit.netcheck.analyse import analyse
+from relkit.netcheck.analyse import FAINT, WEAK, analyse
 from relkit.netcheck.confirm import confirming_pairs
 from relkit.netcheck.model import Edge, Thresholds
 from relkit.netcheck.tournament import circle_round, rounds_needed
@@ -44,6 +44,7 @@ class _Rounds:
         spare: further rounds, for when so much is slow that nobody is proven healthy yet.
         most_rounds: bound on all rounds together.
         order: node numbers in order of preference as healthy partners.
+        least: nats from which on a suspicion is asked about.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class _Rounds:
         order: Sequence[int],
         groups: Mapping[str, str],
         thresholds: Thresholds,
+        least: float = WEAK,
     ) -> None:
         if len(set(names)) != len(names):
             raise ValueError("a node is named twice")
@@ -65,6 +67,7 @@ class _Rounds:
         self._order = tuple(order)
         self._groups = dict(groups)
         self._thresholds = thresholds
+        self._least = least
         self._played = 0
 
     def next_round(self, edges: Sequence[Edge]) -> Pairs:
@@ -76,7 +79,7 @@ class _Rounds:
             if found.common:
                 pairs = next(self._spare, [])
             else:
-                pairs = confirming_pairs(found, edges, self._order)
+                pairs = confirming_pairs(found, edges, self._order, self._least)
         else:
             pairs = []
         self._played += 1
@@ -131,7 +134,8 @@ def full(
     fixed = [circle_round(count, at) for at in range(rounds_needed(count))]
     extra = doublings(count) if confirm_rounds is None else confirm_rounds
     most = len(fixed) + extra if fixed else 0
-    return _Rounds(nodes, fixed, iter(()), most, range(count), {}, thresholds or Thresholds())
+    bounds = thresholds or Thresholds()
+    return _Rounds(nodes, fixed, iter(()), most, range(count), {}, bounds, least=FAINT)
 
 
 def groups(

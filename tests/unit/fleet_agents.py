@@ -72,7 +72,7 @@ def after_hello() -> None:
         if message["op"] == "ping":
             say(op="pong", id=message["id"], unix_s=time.time() + (3600 if KIND == "skewed" else 0))
         elif message["op"] != "alive":
-            say(op="echo", id=message.get("id"), seen=sorted(message))
+            say(op="echo", id=message.get("id"), seen=sorted(message), to=message.get("to"))
 
 
 before_hello()

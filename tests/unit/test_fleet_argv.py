@@ -75,7 +75,7 @@ def test_the_remote_command_prefers_the_running_relkit(tmp_path: Path) -> None:
     ],
 )
 def test_what_ssh_s_end_means(code: int, complaint: str, meaning: str) -> None:
-    assert meaning in SshCarrier().explain(NodeSpec("h"), code, complaint)
+    assert meaning in SshCarrier().explain(NodeSpec("h"), code, complaint).detail
 
 
 def test_srun_is_one_step_over_all_nodes() -> None:

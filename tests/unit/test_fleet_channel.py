@@ -204,3 +204,13 @@ def test_sixty_four_agents_come_up_small() -> None:
         assert max(sizes) < 60e6
     finally:
         channel.close(5)
+
+
+def test_each_pipe_carries_its_own_node_s_part_only(bad_agents: Channel) -> None:
+    bad_agents.start(nodes("good-1", "good-2", "good-3"), UP_S)
+    bad_agents.send({"op": "echo", "id": 1, "to": {"good-1": {"a": 1}, "good-3": {"b": 2}}})
+    heard = everything(bad_agents, 2)
+    assert {name: said[0]["to"] for name, said in heard.items()} == {
+        "good-1": {"good-1": {"a": 1}},
+        "good-3": {"good-3": {"b": 2}},
+    }

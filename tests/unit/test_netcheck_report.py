@@ -123,8 +123,8 @@ def test_a_node_without_an_answer_is_unknown_with_its_reason() -> None:
     ],
 )
 def test_only_a_host_that_is_not_there_is_dead(complaint: str, down: bool) -> None:
-    detail = SshCarrier().explain(NodeSpec("n2"), 255, complaint)
-    seen = with_facts(n2={"answered": False, "detail": detail})
+    ended = SshCarrier().explain(NodeSpec("n2"), 255, complaint)
+    seen = with_facts(n2={"answered": False, "detail": ended.detail, "host_down": ended.host_down})
     seen = replace(seen, edges=tuple(e for e in edges() if "n2" not in (e.source, e.target)))
     verdict = judge(seen, Thresholds())
     made = net_report(seen, verdict, Thresholds())
