@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import sys
 
-from torch.distributed.elastic.multiprocessing.errors import record
-
 from relkit.errors import RelkitError
 from relkit.trainer.loop import pretrain
 from relkit.trainer.megatron_flags import parse_flags
@@ -23,7 +21,6 @@ def say(sentence: str) -> None:
         print(f"pretrain_gpt: {sentence}", file=sys.stderr, flush=True)
 
 
-@record
 def main() -> int:
     """Read the command line, train; the exit code says how it went."""
     try:
@@ -31,7 +28,7 @@ def main() -> int:
     except RelkitError as error:
         say(f"{error}\n  next: {error.next_step}")
         return error.exit_code
-    return pretrain(config)
+    return pretrain(config) or 0
 
 
 if __name__ == "__main__":

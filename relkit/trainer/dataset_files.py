@@ -43,7 +43,8 @@ def with_dataset_files(values: Values) -> Values:
 
 def _prefix(path: Path) -> str:
     """A prefix as Megatron wants it; the tutorial names the folder that the data is in."""
-    if not path.is_dir():
+    # Beside a pair there is a folder of the prefix's own name: the cached sample indices.
+    if not path.is_dir() or path.with_name(f"{path.name}.idx").exists():
         return str(path)
     pairs = sorted(found.with_suffix("") for found in path.glob("*.idx"))
     if len(pairs) != 1:

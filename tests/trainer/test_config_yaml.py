@@ -261,6 +261,10 @@ def test_a_folder_stands_for_the_only_pair_in_it(load: Loader, tmp_path: Path) -
         load(text)
     (tmp_path / "a.b_text_document.idx").touch()
     assert load(text).dataset.data_path == str(tmp_path / "a.b_text_document")
+    (tmp_path / "a.b_text_document" / "cache").mkdir(parents=True)
+    assert load(text.replace(f"{tmp_path}", f"{tmp_path}/a.b_text_document")).dataset.data_path == (
+        str(tmp_path / "a.b_text_document")
+    )
     (tmp_path / "other.idx").touch()
     with pytest.raises(BadInputFile, match=r"2 \.bin/\.idx pairs"):
         load(text)
