@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relkit.trainer.config import ModelConfig
+from relkit.trainer.gemm import Linear, linear
 from relkit.trainer.moe import MoELayer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -98,9 +99,9 @@ class SelfAttention(nn.Module):
         self.rotary_base = config.rotary_base
         self.rotary_interleaved = config.rotary_interleaved
         rows = config.query_groups * (self.queries_per_group + 2) * config.head_size
-        self.linear_qkv = nn.Linear(config.hidden_size, rows, bias=config.add_bias_linear)
+        self.linear_qkv = Linear(config.hidden_size, rows, bias=config.add_bias_linear)
         self.core_attention = CoreAttention(config)
-        self.linear_proj = nn.Linear(
+        self.linear_proj = Linear(
             config.hidden_size, config.hidden_size, bias=config.add_bias_linear
         )
 
@@ -133,10 +134,8 @@ class MLP(nn.Module):
         self.gated = config.activation == "swiglu"
         self.approximate = "tanh" if config.gelu_tanh else "none"
         rows = config.ffn_size * (2 if self.gated else 1)
-        self.linear_fc1 = nn.Linear(config.hidden_size, rows, bias=config.add_bias_linear)
-        self.linear_fc2 = nn.Linear(
-            config.ffn_size, config.hidden_size, bias=config.add_bias_linear
-        )
+        self.linear_fc1 = Linear(config.hidden_size, rows, bias=config.add_bias_linear)
+        self.linear_fc2 = Linear(config.ffn_size, config.hidden_size, bias=config.add_bias_linear)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """What the layer adds to its input, of the same shape."""
@@ -225,7 +224,7 @@ class OutputLayer(nn.Module):
         """Logits [B, S, V]; `tied_weight` is the embedding's, and used where there is no own."""
         weight = tied_weight if self.weight is None else self.weight
         assert weight is not None, "a tied head without an embedding needs a copy of its weight"
-        return functional.linear(hidden, weight)
+        return linear(hidden, weight)
 
 
 class GPT(nn.Module):
