@@ -27,26 +27,27 @@ def made_report(
         made: the data sets.
         argv: the command line.
         started: Unix time, s.
-        input_bytes: bytes of input that were read; 0: not a matter here.
-        duration_s: how long that took.
+        input_bytes: bytes of input that were read.
+        duration_s: how long that took; 0: not told.
     """
-    rate = input_bytes / 1e6 / duration_s if duration_s else 0.0
-    speed = (
-        Evidence("documents", round(made[0].documents / duration_s), "1/s"),
-        Evidence("input", round(rate, 2), "MB/s"),
-    )
+    speed: tuple[Evidence, ...] = ()
+    facts: dict[str, Any] = {"data_sets": [asdict(one) for one in made]}
+    if duration_s:
+        rate = input_bytes / 1e6 / duration_s
+        facts |= {"input_bytes": input_bytes, "input_mb_per_s": round(rate, 3)}
+        speed = (
+            Evidence("documents", round(made[0].documents / duration_s), "1/s"),
+            Evidence("input", round(rate, 2), "MB/s"),
+        )
     findings = tuple(
         Finding(
             "RK-DATA-001",
             Status.OK,
             f"wrote {one.prefix}.bin and .idx: {one.documents} documents, {one.tokens} tokens",
-            evidence=speed if rate else (),
+            evidence=speed,
         )
         for one in made
     )
-    facts: dict[str, Any] = {"data_sets": [asdict(one) for one in made]}
-    if rate:
-        facts |= {"input_bytes": input_bytes, "input_mb_per_s": round(rate, 3)}
     return _report(findings, facts, argv, started)
 
 
