@@ -91,9 +91,8 @@ def save(
         facts = manifest_facts(infos, progress, config, mesh)
         together(mesh, lambda: files.commit(temporary, step, records, facts) if first else None)
     except RelkitError:
-        if first:
-            with contextlib.suppress(OSError):
-                files.abandon(temporary)
+        # Every rank is here; together, so that none goes on while the folder is still there.
+        together(mesh, lambda: _abandon(temporary) if first else None)
         raise
     keep = config.training.keep_checkpoint_max
     if first and keep is not None:
@@ -102,6 +101,11 @@ def save(
         except RelkitError as error:  # what was to be saved is saved
             _LOG.warning("an old iteration could not be removed: %s", error)
     return folder / files.iteration_name(step)
+
+
+def _abandon(temporary: Path) -> None:
+    with contextlib.suppress(OSError):
+        files.abandon(temporary)
 
 
 def contents(
