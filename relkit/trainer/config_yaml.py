@@ -31,7 +31,7 @@ DEFAULTS: Values = {
 def load_yaml(path: Path, *, model_section: str = "gpt_config", warn: Warn) -> TrainerConfig:
     """The configuration that a YAML file alone asks for; see `yaml_values` for what is raised."""
     values = yaml_values(path, model_section=model_section, warn=warn)
-    return build(with_dataset_files(values), FLAG_OF)
+    return build(with_dataset_files(settled(values)), FLAG_OF)
 
 
 def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
@@ -68,7 +68,6 @@ def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
         if not isinstance(content, dict):
             raise UsageProblem(f"{path}: section {title} is {content!r}, not keys with values")
         found |= _section(section, str(title), content, warn)
-    _settle(found)
     return found
 
 
@@ -144,13 +143,20 @@ def _field(section: str, title: str, key: str) -> str:
     raise UsageProblem(f"unknown key {title}.{key}; {where}", next_step="Correct or remove it.")
 
 
-def _settle(found: Values) -> None:
-    """What the keys mean together."""
-    if found.get("training.save_interval") and not found.get("training.save"):
-        found["training.save"] = f"{found.get('training.output_dir', './output')}/checkpoint"
-    if found.get("training.load") and not found.get("training.resume_training"):
+def settled(values: Values) -> Values:
+    """What a YAML file's values, and the flags that go before some, mean together.
+
+    Raises:
+        UsageProblem: a checkpoint is named, and not to be resumed from.
+    """
+    if values.get("training.load") and not values.get("training.resume_training"):
         raise UsageProblem(
             "training_config.load_checkpoint is set, but resume_training is not: relkit loads"
             " weights only together with the state of the run",
             next_step="Set training_config.resume_training to True, or remove load_checkpoint.",
         )
+    if values.get("training.save_interval") and not values.get("training.save"):
+        # MindFormers writes checkpoints into its output folder, Megatron only where --save says.
+        folder = f"{values.get('training.output_dir', './output')}/checkpoint"
+        return values | {"training.save": folder}
+    return values

@@ -24,7 +24,7 @@ from relkit.trainer.config_values import (
     optimizer_type,
     override,
 )
-from relkit.trainer.config_yaml import yaml_values
+from relkit.trainer.config_yaml import settled, yaml_values
 from relkit.trainer.dataset_files import with_dataset_files
 from relkit.trainer.flag_table import FLAG_OF, FLAGS, IGNORED_SWITCHES, IGNORED_VALUES
 from relkit.trainer.presets import preset
@@ -72,6 +72,8 @@ def parse_flags(argv: Sequence[str], *, warn: Warn) -> TrainerConfig:
     if config_path:
         under = yaml_values(Path(config_path), model_section=model_type, warn=warn)
     values = override(under, _values(given, under, warn))
+    if config_path:
+        values = settled(values)
     return build(with_dataset_files(values), FLAG_OF)
 
 

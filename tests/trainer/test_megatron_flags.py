@@ -191,6 +191,8 @@ def test_yaml_then_run_cmd_then_flags(parse: Parser, tmp_path: Path) -> None:
     assert config.model.hidden_dropout == 0.0
     assert (config.dataset.global_batch_size, config.dataset.micro_batch_num) == (16, None)
     assert (config.optimizer.warmup_fraction, config.optimizer.warmup_steps) == (0.5, 0)
+    config = parse(f"--config-path {path} --save-interval 2 --output-dir there")
+    assert config.training.save == "there/checkpoint"
 
 
 def test_files_of_the_tokenizer_that_are_wrong(parse: Parser, tmp_path: Path) -> None:
