@@ -1,0 +1,86 @@
+"""relkit ckpt: what is in a folder of checkpoints, and whether it is whole."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from relkit.commands._options import finish, report_options
+from relkit.output import as_text, table, use_colour
+
+
+@click.group()
+def ckpt() -> None:
+    """Look into the trainer's checkpoints, and hold them against their checksums.
+
+    \b
+    Example:
+      relkit ckpt inspect checkpoints
+      relkit ckpt verify checkpoints
+    """
+
+
+@ckpt.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--tensors", is_flag=True, help="List the tensors of each file too (needs torch).")
+@report_options
+def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, force: bool) -> int:
+    """List the iterations in PATH: degrees, samples consumed, files and sizes.
+
+    PATH is what --save named, or one iteration in it. The iteration that a resumed run starts from
+    has a star. Only manifests are read, unless --tensors is given.
+
+    \b
+    Examples:
+      relkit ckpt inspect checkpoints
+      relkit ckpt inspect checkpoints/iter_0000010 --tensors
+      relkit ckpt inspect checkpoints --json | jq '.iterations[].facts.world_size'
+    """
+    from relkit.trainer.checkpoint_report import HEADER, rows_of
+    from relkit.trainer.checkpoint_report import inspect as inspected
+
+    started = time.time()
+    report = inspected(path, argv=tuple(sys.argv), started=started)
+    found = report.facts["iterations"]
+    if tensors:
+        from relkit.trainer.checkpoint_tensors import tensors_of
+
+        for row in found:
+            row["tensors"] = tensors_of(Path(row["folder"]))
+    if fmt is not None or output is not None:
+        report = replace(report, duration_s=time.time() - started)
+        return finish(report, fmt or "json", output, force)
+    click.echo(table(rows_of(found), HEADER))
+    for row in found if tensors else ():
+        click.echo(f"\n{row['folder']}")
+        cells = [[t["file"], t["name"], t["dtype"], t["shape"]] for t in row["tensors"]]
+        click.echo(table(cells, ("file", "tensor", "type", "shape")))
+    click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
+    return report.exit_code
+
+
+@ckpt.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@report_options
+def verify(path: Path, fmt: str | None, output: Path | None, force: bool) -> int:
+    """Read every file of the iterations in PATH and compare sizes and checksums.
+
+    PATH is what --save named, or one iteration in it. Exit code 1: something is damaged or missing;
+    3: an iteration has no manifest to hold it against.
+
+    \b
+    Examples:
+      relkit ckpt verify checkpoints
+      relkit ckpt verify checkpoints/iter_0000010
+      relkit ckpt verify checkpoints --json | jq .whole
+    """
+    from relkit.trainer.checkpoint_report import verify as verified
+
+    started = time.time()
+    report = verified(path, argv=tuple(sys.argv), started=started)
+    report = replace(report, duration_s=time.time() - started)
+    return finish(report, fmt, output, force)

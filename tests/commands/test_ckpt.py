@@ -1,0 +1,146 @@
+"""relkit ckpt on folders that were written, damaged, and made by others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from relkit.cli import cli, run
+from relkit.trainer import checkpoint_files as files
+
+FACTS = {
+    "tensor_model_parallel_size": 2,
+    "pipeline_model_parallel_size": 1,
+    "virtual_pipeline_model_parallel_size": None,
+    "expert_model_parallel_size": 1,
+    "data_parallel_size": 4,
+    "optimizer": "AdamW",
+    "use_distributed_optimizer": True,
+    "consumed_train_samples": 640,
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for step in (5, 10):
+        folder = files.begin(tmp_path, step)
+        plain = {"model": {"a": torch.zeros(2, 3)}, "flat": {(torch.float32,) * 2: torch.ones(4)}}
+        name = "mp_rank_00/model_optim_rng.pt"
+        record = files.write_file(folder, name, lambda out, plain=plain: torch.save(plain, out))  # type: ignore[misc]
+        files.commit(folder, step, [record], FACTS)
+    return tmp_path
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["ckpt", *arguments], standalone_mode=False)
+
+
+def test_inspect_lists_what_is_there(root: Path) -> None:
+    result = invoke("inspect", str(root))
+    assert result.return_value == 0
+    head, first, last = result.stdout.splitlines()
+    assert " ".join(head.split()) == "STEP TP PP VPP EP DP OPTIMIZER SHARDED SAMPLES FILES SIZE"
+    assert first.split()[:10] == ["5", "2", "1", "1", "1", "4", "AdamW", "yes", "640", "1"]
+    assert last.split()[0] == "10*"
+
+
+def test_inspect_lists_tensors_of_one_iteration(root: Path) -> None:
+    result = invoke("inspect", str(root / "iter_0000005"), "--tensors")
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["mp_rank_00/model_optim_rng.pt", "model/a", "float32", "2x3"] in rows
+    assert ["mp_rank_00/model_optim_rng.pt", "flat/float32,float32", "float32", "4"] in rows
+
+
+def test_inspect_as_json(root: Path) -> None:
+    document = json.loads(invoke("inspect", str(root), "--json").stdout)
+    assert document["schema"] == "relkit.ckpt/1"
+    assert [row["step"] for row in document["iterations"]] == [5, 10]
+    assert [row["tracked"] for row in document["iterations"]] == [False, True]
+    assert document["iterations"][0]["facts"] == FACTS
+
+
+def test_inspect_and_verify_need_no_torch(root: Path) -> None:
+    script = (
+        "import sys\nfrom relkit.cli import run\n"
+        f"codes = [run(['ckpt', name, {str(root)!r}]) for name in ('inspect', 'verify')]\n"
+        "print(codes, 'torch' in sys.modules, file=sys.stderr)"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert child.stderr.splitlines()[-1] == "[0, 0] False"
+
+
+def test_verify_of_whole_iterations(root: Path) -> None:
+    result = invoke("verify", str(root), "--json")
+    assert result.return_value == 0
+    document = json.loads(result.stdout)
+    assert document["steps"] == document["whole"] == [5, 10]
+    assert [finding["id"] for finding in document["findings"]] == ["RK-CKPT-001"] * 2
+
+
+def test_verify_names_every_damaged_file(root: Path) -> None:
+    path = root / "iter_0000010" / "mp_rank_00" / "model_optim_rng.pt"
+    path.write_bytes(path.read_bytes()[:-1])
+    result = invoke("verify", str(root), "--json")
+    assert result.return_value == 1
+    document = json.loads(result.stdout)
+    assert document["whole"] == [5]
+    worst = document["findings"][0]
+    assert (worst["id"], worst["status"]) == ("RK-CKPT-002", "fail")
+    assert worst["reasons"][0].startswith("mp_rank_00/model_optim_rng.pt has ")
+    assert invoke("verify", str(root / "iter_0000005")).return_value == 0
+
+
+@pytest.mark.parametrize(
+    ("tracker", "sentence"),
+    [(None, "has no latest"), ("99", "iter_0000099 is not there"), ("release", "no step")],
+)
+def test_verify_looks_at_the_tracker(root: Path, tracker: str | None, sentence: str) -> None:
+    (root / files.TRACKER).unlink()
+    if tracker is not None:
+        (root / files.TRACKER).write_text(tracker)
+    result = invoke("verify", str(root))
+    assert result.return_value == 1
+    assert "RK-CKPT-005" in result.stdout
+    assert sentence in result.stdout
+
+
+def test_verify_warns_of_what_a_killed_save_left(root: Path) -> None:
+    files.begin(root, 15)
+    result = invoke("verify", str(root))
+    assert result.return_value == 0
+    assert "RK-CKPT-004" in result.stdout
+    assert "iter_0000015_tmp is half-written" in result.stdout
+
+
+def test_without_a_manifest_nothing_is_claimed(root: Path) -> None:
+    (root / "iter_0000005" / "manifest.json").unlink()
+    result = invoke("verify", str(root))
+    assert result.return_value == 3
+    assert "RK-CKPT-003" in result.stdout
+    listed = invoke("inspect", str(root))
+    assert listed.return_value == 3
+    assert listed.stdout.splitlines()[1].split() == ["5", *["-"] * 10]
+
+
+def test_a_manifest_that_is_none_is_a_finding(root: Path) -> None:
+    (root / "iter_0000005" / "manifest.json").write_text("{}")
+    for command in ("verify", "inspect"):
+        result = invoke(command, str(root), "--json")
+        assert result.return_value == 1
+        assert json.loads(result.stdout)["findings"][0]["id"] == "RK-CKPT-002"
+
+
+def test_a_folder_without_checkpoints_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["ckpt", "verify", str(tmp_path)]) == 3
+    assert "is not a folder of checkpoints" in capsys.readouterr().err
+    assert run(["ckpt", "verify", str(tmp_path / "nowhere")]) == 2
