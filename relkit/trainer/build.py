@@ -88,8 +88,9 @@ def loss_function(config: TrainerConfig, mesh: Mesh) -> LossFunction:
         labels = micro_batch.labels.to(logits.device, non_blocking=True)
         mask = micro_batch.loss_mask.to(logits.device, non_blocking=True)
         if real < local:
-            # Outside autograd: their gradient is softmax's exact zero anyway, and it costs no copy.
-            logits.detach()[..., real:].fill_(float("-inf"))
+            # Behind autograd's back: their gradient is softmax's exact zero anyway, and for an
+            # operation that it knew of it would copy all logits, the step's largest tensor.
+            logits.data[..., real:] = float("-inf")
         per_token = vocab_parallel_cross_entropy(logits, labels, mesh.tensor)
         return (per_token * mask).sum() / mask.sum().clamp(min=1)
 
