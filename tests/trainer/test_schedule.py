@@ -181,6 +181,96 @@ def test_the_limit_on_sends_costs_no_time(pipeline: Pipeline) -> None:
     assert Machine(pipeline, SENDS_UNDER_WAY).run() == Machine(pipeline, limit=10**9).run()
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """One end of a tensor's way on a GPU: it starts once `after` passes of its rank are done."""
+
+    is_send: bool
+    peer: int
+    after: int
+
+
+class Streams:
+    """What a rank of NCCL has queued: passes in one stream, transfers in one for each wire.
+
+    A transfer blocks its stream until both ends have come to it; a pass waits for its receive, and
+    for sends that are too old. That one stream serves both neighbours of a rank is the worst case:
+    so it is where a group's communicator is made at once.
+    """
+
+    def __init__(self, order: tuple[Action, ...], rank: int, pipeline: Pipeline) -> None:
+        self.passes: list[list[tuple[tuple[str, bool], int]]] = []
+        self.wires: dict[tuple[str, bool], list[Transfer]] = {}
+        self.done_passes = 0
+        self.done: dict[tuple[str, bool], int] = {}
+        sizes = (rank, pipeline.size, pipeline.virtual)
+        sends: deque[tuple[tuple[str, bool], int]] = deque()
+        posted: dict[int, tuple[tuple[str, bool], int]] = {}
+        waits: list[tuple[tuple[str, bool], int]] = []
+
+        def queue(hop: Hop, *, is_send: bool, after: int) -> tuple[tuple[str, bool], int]:
+            wire = (hop.kind, hop.wrap)
+            stream = self.wires.setdefault(wire, [])
+            stream.append(Transfer(is_send, hop.peer, after))
+            self.done.setdefault(wire, 0)
+            return wire, len(stream)
+
+        def post(index: int) -> None:
+            hop = source(order[index], *sizes) if index < len(order) else None
+            if hop is not None:
+                posted[index] = queue(hop, is_send=False, after=max(0, index - 1))
+
+        post(0)
+        for index, action in enumerate(order):
+            post(index + 1)
+            self.passes.append([*waits, *([posted[index]] if index in posted else [])])
+            waits = []
+            hop = target(action, *sizes)
+            if hop is not None:
+                sends.append(queue(hop, is_send=True, after=index + 1))
+                if len(sends) > SENDS_UNDER_WAY:
+                    waits.append(sends.popleft())
+
+    def compute(self) -> bool:
+        """Do the next pass, if all that it waits for has come to pass."""
+        if self.done_passes == len(self.passes):
+            return False
+        if any(self.done[wire] < count for wire, count in self.passes[self.done_passes]):
+            return False
+        self.done_passes += 1
+        return True
+
+    def head(self, wire: tuple[str, bool]) -> Transfer | None:
+        """The transfer that blocks a wire's stream now, if its tensor is there."""
+        stream, done = self.wires.get(wire, []), self.done.get(wire, 0)
+        if done == len(stream) or stream[done].after > self.done_passes:
+            return None
+        return stream[done]
+
+
+@given(pipelines(), st.booleans())
+def test_no_ring_of_waiting_streams_on_gpus(pipeline: Pipeline, forward_only: bool) -> None:
+    orders = actions_of(pipeline, forward_only=forward_only)
+    ranks = [Streams(order, rank, pipeline) for rank, order in enumerate(orders)]
+    moved = True
+    while moved:
+        moved = False
+        for rank, streams in enumerate(ranks):
+            while streams.compute():
+                moved = True
+            for wire in streams.wires:
+                mine = streams.head(wire)
+                theirs = ranks[mine.peer].head(wire) if mine is not None else None
+                if mine is None or theirs is None or not mine.is_send:
+                    continue
+                if theirs.peer == rank and not theirs.is_send:
+                    streams.done[wire] += 1
+                    ranks[mine.peer].done[wire] += 1
+                    moved = True
+    for streams in ranks:
+        assert streams.done_passes == len(streams.passes), "the streams wait for each other"
+
+
 def test_order_of_two_ranks_as_written_down() -> None:
     def text(rank: int) -> str:
         return " ".join(f"{a.kind}{a.micro_batch}" for a in schedule(rank, 2, 4))
