@@ -75,7 +75,7 @@ def draw(curves: Sequence[tuple[str, Sequence[Point]]], title: str) -> str:
         colour = COLOURS[number % len(COLOURS)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in curve))
         # Later curves are thinner, so that one which lies on another shows both.
-        width = 1.2 + 1.6 * (len(curves) - 1 - number)
+        width = 1.4 + 3.2 * (len(curves) - 1 - number)
         parts.append(
             f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{width:.1f}"/>'
         )
