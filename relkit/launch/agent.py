@@ -293,16 +293,20 @@ class MonitoredAgent(LocalElasticAgent):
             if procfs.process_state(pid).startswith("T"):
                 _signal(pid, death_sig)
                 _signal(pid, signal.SIGCONT)
-        persist = self.crew.persist
-        if persist is not None and persist.engaged and self._holds_since_s is None:
-            # Asked to end (a preemption, a Ctrl-C): what is committed is saved first.
-            persist.stop(f"the launcher got {signal.Signals(death_sig).name}")
-            persist.wait_over(persist.limits.overall_s)
-            persist.tell()
+        self._save_first(death_sig)
         self._leave()
         if self._hung:
             timeout = min(timeout, HUNG_SHUTDOWN_S)
         super()._shutdown(death_sig, timeout)
+
+    def _save_first(self, why: signal.Signals) -> None:
+        """Asked to end (a preemption, a Ctrl-C): what is committed is saved first."""
+        persist = self.crew.persist
+        if persist is None or not persist.engaged or self._holds_since_s is not None:
+            return
+        pids = self._pcontext.pids().values() if self._pcontext else ()
+        if any(peek_exit(pid) is None for pid in pids):
+            persist.save(f"the launcher got {signal.Signals(why).name}")
 
     def _leave(self) -> None:
         """Stop watching workers that are about to be stopped."""

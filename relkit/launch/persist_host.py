@@ -25,6 +25,7 @@ REQUEST = "dump.request"
 _LOOPBACK = "127.0.0.1"
 _PLACES_S = 10.0
 _POLL_S = 0.05
+_IDLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +103,27 @@ class PersistHost:
         """Take a request that `relkit ttp dump` has left; to be called now and then."""
         for request in self._marks.glob(REQUEST):
             request.unlink(missing_ok=True)
-            self.stop("relkit ttp dump asked for it")
+            if self._server is not None:
+                self._server.stop("relkit ttp dump asked for it")
 
     def hung(self, reason: str) -> None:
         """The monitor is sure that the job hangs."""
         if self._server is not None:
             self._server.hung(reason)
 
-    def stop(self, reason: str) -> None:
-        """Have the job saved at the end of a step, and ended."""
-        if self._server is not None:
-            self._server.stop(reason)
-
-    def wait_over(self, timeout_s: float) -> None:
-        """Wait for the end of what `stop` or a fault began."""
-        if self._server is not None:
-            self._server.over.wait(timeout_s)
+    def save(self, reason: str) -> None:
+        """Have the job saved at the end of a step and ended, and wait for that."""
+        if self._server is None:
+            return
+        self._server.stop(reason)
+        until_s = time.monotonic() + self.limits.overall_s
+        idle_s = time.monotonic() + _IDLE_S
+        while not self._server.over.wait(_POLL_S):
+            now_s = time.monotonic()
+            if now_s > until_s or (now_s > idle_s and not self._server.busy):
+                # Nobody is there to be saved: all have finished, or have not begun.
+                return
+        self.tell()
 
     def tell(self) -> None:
         """Say how a fault ended, once."""

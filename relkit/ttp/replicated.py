@@ -1,0 +1,178 @@
+"""Try-to-persist for a loop whose ranks all hold everything: DistributedDataParallel and the like.
+
+    persist = ReplicatedLoop(model, optimizer, "checkpoints")
+
+    def train():
+        for step in range(persist.step, steps):
+            ...                              # forward, backward (which reduces the gradients)
+            persist.begin_update()
+            optimizer.step()
+            persist.end_update()
+
+    persist.run(train)
+
+Any one living rank can save, so every fault is survived that leaves one. The loop's position in its
+data must follow from the step (a sampler that is seeded by it, for example).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from relkit.trainer import checkpoint_files
+from relkit.trainer.manifest import FileRecord
+from relkit.ttp.environment import enabled, surroundings
+from relkit.ttp.finite import refuse_not_finite
+from relkit.ttp.handlers import Handlers, SaveOrder
+from relkit.ttp.replicas import ReplicaMap
+from relkit.ttp.session import Session
+
+FILE = "replicated.pt"
+T = TypeVar("T")
+
+
+class ReplicatedLoop:
+    """One rank's loop.
+
+    Args:
+        model: as trained; what DistributedDataParallel wraps is saved, not the wrapper.
+        optimizer: of all its parameters, the same on every rank.
+        folder: of the checkpoints, on storage that all ranks share.
+        extra, load_extra: a user's own state of plain types and tensors (a scheduler, say).
+        resume: go on from the folder's latest checkpoint, if there is one.
+
+    Attributes:
+        step: committed steps.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        folder: str | Path,
+        *,
+        extra: Callable[[], Mapping[str, Any]] = dict,
+        load_extra: Callable[[Mapping[str, Any]], None] | None = None,
+        resume: bool = True,
+    ) -> None:
+        inside = model.module if isinstance(model, DistributedDataParallel) else model
+        assert isinstance(inside, nn.Module)
+        self._model = inside
+        self._optimizer = optimizer
+        self._folder = Path(folder)
+        self._extra, self._load_extra = extra, load_extra
+        self.step = 0
+        self._rng = _rng_state()
+        if resume:
+            self._resume()
+        self._session = self._start() if enabled() else None
+
+    def run(self, train: Callable[[], T]) -> T:
+        """Run the loop; after a fault this saves what it can, and does not return."""
+        return train() if self._session is None else self._session.run(train)
+
+    def begin_update(self) -> None:
+        """All gradients are reduced; to be called right before optimizer.step()."""
+        if self._session is None:
+            return
+        self._session.seat.gradients_ready()
+        dist.barrier()
+        self._session.seat.begin_update()
+
+    def end_update(self) -> None:
+        """The update is done; to be called right after optimizer.step()."""
+        # Before the step counts: another thread may ask for this record from then on.
+        self._rng = _rng_state()
+        self.step += 1
+        if self._session is not None:
+            self._session.seat.end_update(self.step)
+
+    def save(self) -> Path:
+        """A periodic checkpoint of the committed step; to be called by all ranks.
+
+        Returns:
+            the iteration's folder.
+        """
+        if dist.get_rank() == 0:
+            folder = checkpoint_files.begin(self._folder, self.step)
+            checkpoint_files.commit(folder, self.step, [self._write(folder)], {})
+        dist.barrier()
+        return self._folder / checkpoint_files.iteration_name(self.step)
+
+    def _start(self) -> Session:
+        rank, world_size = dist.get_rank(), dist.get_world_size()
+        everybody = tuple(range(world_size))
+        return Session(
+            surroundings(),
+            rank=rank,
+            world_size=world_size,
+            maps=[ReplicaMap("replicated", everybody, (everybody,))],
+            step=self.step,
+            handlers=Handlers(self._folder, self._save, self._roll_forward),
+        )
+
+    def _save(self, order: SaveOrder) -> list[FileRecord]:
+        writers = {group.writer for group in order.plan.groups}
+        return [self._write(order.folder)] if order.rank in writers else []
+
+    def _write(self, folder: Path) -> FileRecord:
+        weights = self._model.state_dict()
+        refuse_not_finite(weights, "the model")
+        state = {
+            "step": self.step,
+            "model": weights,
+            "optimizer": self._optimizer.state_dict(),
+            "rng": self._rng,
+            "extra": dict(self._extra()),
+        }
+
+        def write(stream: BinaryIO) -> None:
+            torch.save(state, stream)
+
+        return checkpoint_files.write_file(folder, FILE, write)
+
+    def _roll_forward(self, step: int) -> None:
+        self._optimizer.step()
+        self._rng = _rng_state()
+        self.step = step
+
+    def _resume(self) -> None:
+        tracker = self._folder / checkpoint_files.TRACKER
+        if not tracker.is_file():
+            return
+        step = int(tracker.read_text())
+        path = self._folder / checkpoint_files.iteration_name(step) / FILE
+        state = torch.load(path, weights_only=True, map_location="cpu")
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        if self._load_extra is not None:
+            self._load_extra(state["extra"])
+        self.step, self._rng = state["step"], state["rng"]
+        _restore_rng(self._rng)
+
+
+def _rng_state() -> dict[str, Any]:
+    name, key, position, has_gauss, kept = np.random.get_state(legacy=True)
+    numbers = np.asarray(key, dtype=np.uint32).tolist()
+    return {
+        "python": random.getstate(),
+        "numpy": (str(name), numbers, int(position), int(has_gauss), float(kept)),
+        "torch": torch.get_rng_state(),
+    }
+
+
+def _restore_rng(state: Mapping[str, Any]) -> None:
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    name, key, position, has_gauss, kept = state["numpy"]
+    np.random.set_state((name, np.array(key, dtype=np.uint32), position, has_gauss, kept))
+    torch.set_rng_state(state["torch"])
