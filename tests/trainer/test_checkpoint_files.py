@@ -149,7 +149,7 @@ def test_a_failing_write_inside_a_library_is_still_named(tmp_path: Path) -> None
         files.write_file(files.begin(tmp_path, 1), "x", write)
 
 
-@pytest.mark.parametrize("lines", range(1, 12))
+@pytest.mark.parametrize("lines", range(1, 16))
 def test_killed_after_any_system_call_the_checkpoint_is_the_old_or_the_new(
     tmp_path: Path, lines: int
 ) -> None:
