@@ -237,7 +237,6 @@ def _joined(backend: str) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-@record
 def pretrain(config: TrainerConfig, *, hooks: Sequence[StepHooks] = ()) -> int:
     """Train as the configuration says; every rank of the job calls it.
 
@@ -247,6 +246,13 @@ def pretrain(config: TrainerConfig, *, hooks: Sequence[StepHooks] = ()) -> int:
     Returns:
         The exit code: 0 at the end and after a SIGTERM; an error's own code, said on stderr.
     """
+    code = _pretrain(config, hooks)
+    assert code is not None
+    return code
+
+
+@record  # so that torchrun and `relkit launch` show the first rank that failed, and why
+def _pretrain(config: TrainerConfig, hooks: Sequence[StepHooks]) -> int:
     rank = int(os.environ.get("RANK", "0"))
     output_dir = Path(config.training.output_dir)
     try:
