@@ -1,4 +1,4 @@
-"""A plain DistributedDataParallel script of one's own, with try-to-persist: five lines are new.
+"""A plain DistributedDataParallel script of one's own, with try-to-persist: six lines are new.
 
     relkit launch --nproc-per-node 4 --max-restarts 3 examples/ddp_ttp.py --steps 100
 
@@ -46,12 +46,17 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     persist = ReplicatedLoop(model, optimizer, options.folder)  # new: loads, if there is something
 
+    def loss_of(step: int) -> torch.Tensor:
+        draw = torch.Generator().manual_seed(step * world_size + rank)
+        starts = torch.randint(len(text) - LENGTH, (16,), generator=draw)
+        windows = torch.stack([text[start : start + LENGTH + 1] for start in starts])
+        return functional.cross_entropy(model(windows[:, :-1]), windows[:, -1])
+
+    persist.warm_up(lambda: loss_of(0))  # new
+
     def train() -> None:
         for step in range(persist.step, options.steps):
-            draw = torch.Generator().manual_seed(step * world_size + rank)
-            starts = torch.randint(len(text) - LENGTH, (16,), generator=draw)
-            windows = torch.stack([text[start : start + LENGTH + 1] for start in starts])
-            loss = functional.cross_entropy(model(windows[:, :-1]), windows[:, -1])
+            loss = loss_of(step)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             persist.begin_update()  # new

@@ -1,6 +1,7 @@
 """Try-to-persist for a loop whose ranks all hold everything: DistributedDataParallel and the like.
 
     persist = ReplicatedLoop(model, optimizer, "checkpoints")
+    persist.warm_up(lambda: loss_of(any_batch))
 
     def train():
         for step in range(persist.step, steps):
@@ -75,6 +76,20 @@ class ReplicatedLoop:
         if resume:
             self._resume()
         self._session = self._start() if enabled() else None
+
+    def warm_up(self, loss: Callable[[], torch.Tensor]) -> None:
+        """One backward pass that counts for nothing, before the loop.
+
+        DistributedDataParallel puts gradients into other buckets after its first backward pass, and
+        then adds them in another order. Without this the first step after a restart would differ
+        in its last bits from the same step of an undisturbed run.
+
+        Args:
+            loss: a forward pass as the loop makes it, of any data.
+        """
+        loss().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.zero_grad(set_to_none=True)
+        _restore_rng(self._rng)
 
     def run(self, train: Callable[[], T]) -> T:
         """Run the loop; after a fault this saves what it can, and does not return."""
