@@ -53,13 +53,19 @@ MODELS = {"gpt2": GPT2, "llama": LLAMA, "experts": EXPERTS}
 
 @dataclass(frozen=True)
 class Layout:
-    """Degrees, the ranks that they take, and which models they are tried on."""
+    """Degrees, the ranks that they take, and what is tried on them.
+
+    Args:
+        models: keys of `MODELS` that take one step.
+        goes_on: whether the first of them takes fifty.
+    """
 
     name: str
     ranks: int
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     distributed_optimizer: bool = False
     models: tuple[str, ...] = ("gpt2", "llama")
+    goes_on: bool = True
 
     def config(self, model: str, optimizer: OptimizerConfig | None = None) -> TrainerConfig:
         """The whole configuration for one of `MODELS`."""
@@ -102,6 +108,7 @@ LAYOUTS = (
         ParallelConfig(expert_model_parallel_size=2),
         distributed_optimizer=True,
         models=("experts",),
+        goes_on=False,
     ),
     Layout("TP2xPP2xDP2", 8, _ALL),
     Layout(
@@ -116,6 +123,7 @@ LAYOUTS = (
         ),
         distributed_optimizer=True,
         models=("experts",),
+        goes_on=False,
     ),
 )
 
