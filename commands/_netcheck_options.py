@@ -11,7 +11,8 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--nodes", "-w", default="", metavar="NODES",
-                 help="A file, a node set such as node[1-8], @group, or - for stdin.  "
+                 help="A file, a node set such as node[1-8], @group, or - for stdin; with --via "
+                 "kubectl also a label selector such as app=trainer.  "
                  "[default: the nodes of the Slurm job]"),
     click.option("--exclude", "-x", default="", metavar="NODES", help="Leave these out."),
     click.option("--via", type=click.Choice(["ssh", "slurm", "kubectl", "command", "local"]),

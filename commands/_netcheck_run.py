@@ -11,6 +11,7 @@ import click
 
 from relkit.errors import UsageProblem
 from relkit.findings import Report
+from relkit.fleet.kubectl import is_selector, pods, with_addresses
 from relkit.fleet.open import open_channel
 from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
 from relkit.netcheck import bundle, schedule
@@ -31,7 +32,7 @@ def measure(
     thresholds: Thresholds,
 ) -> Outcome:
     """Run the check that the options describe, with a progress bar on a terminal."""
-    listed = _nodes(str(fleet["nodes"]), str(fleet["exclude"]))
+    listed = _nodes(fleet)
     for warning in listed.warnings:
         click.echo(f"relkit: {warning}", err=True)
     nodes = listed.nodes
@@ -84,10 +85,19 @@ def save_all(folder: Path, outcome: Outcome, report: Report) -> list[Path]:
     return written
 
 
-def _nodes(text: str, exclude: str) -> NodeList:
-    if text:
-        return read_nodes(text, exclude=exclude)
-    listed = default_nodes()
+def _nodes(fleet: Mapping[str, str | int | float]) -> NodeList:
+    text, exclude = str(fleet["nodes"]), str(fleet["exclude"])
+    kubectl_args = str(fleet["kubectl_args"])
+    if fleet["via"] == "kubectl":
+        if is_selector(text):
+            return _without(NodeList(pods(text, kubectl_args)), exclude)
+        listed = read_nodes(text, exclude=exclude) if text else _without(default_nodes(), exclude)
+        # The name of a pod cannot be resolved by other pods: probes need addresses.
+        return NodeList(with_addresses(listed.nodes, kubectl_args), listed.warnings)
+    return read_nodes(text, exclude=exclude) if text else _without(default_nodes(), exclude)
+
+
+def _without(listed: NodeList, exclude: str) -> NodeList:
     out = {node.name for node in read_nodes(exclude).nodes} if exclude else set()
     kept = tuple(node for node in listed.nodes if node.name not in out)
     if not kept:

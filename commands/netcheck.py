@@ -11,6 +11,7 @@ import click
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
 from relkit.errors import UsageProblem
+from relkit.netcheck.probes.names import PROBES
 
 
 @click.command()
@@ -30,7 +31,7 @@ from relkit.errors import UsageProblem
 )
 @click.option(
     "--probe",
-    type=click.Choice(["tcp", "gloo", "nccl", "ib"]),
+    type=click.Choice(PROBES),
     default="tcp",
     show_default=True,
     help="What carries the test traffic.",
@@ -41,7 +42,8 @@ from relkit.errors import UsageProblem
     type=click.FloatRange(0.05, 60.0),
     default=0.5,
     show_default=True,
-    help="Seconds that each bandwidth measurement takes.",
+    help="Seconds of each measurement of bandwidth: there, back, and both ways at once (ib: whole "
+    "seconds).",
 )
 @click.option(
     "--streams",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ from relkit.hosts import NodeSpec
 
 _LIST_LIMIT_S = 30.0
 _SELECTOR = re.compile(r"[A-Za-z0-9._/=!,() -]+")
+# What tells a label selector from names of pods: "app=trainer", "!old", "tier in (a, b)".
+_LABELS = re.compile(r"[=!(]")
 
 
 class KubectlCarrier:
@@ -70,6 +73,11 @@ def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:
     if not usable:
         raise UsageProblem(f"no pod has the labels {selector!r}")
     return tuple(usable[name] for name in sorted(usable))
+
+
+def is_selector(text: str) -> bool:
+    """This is a label selector, no node set and no file with names."""
+    return bool(_LABELS.search(text)) and not os.path.isfile(text)  # noqa: PTH113 (any length)
 
 
 def with_addresses(nodes: Sequence[NodeSpec], kubectl_args: str = "") -> tuple[NodeSpec, ...]:

@@ -177,3 +177,52 @@ def test_the_command_shows_its_options() -> None:
     help_text = CliRunner().invoke(cli, ["netcheck", "--help"]).output
     for option in ("--nodes", "--exclude", "--via", "--mode", "--topology", "--from", "--baseline"):
         assert option in help_text
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for kubectl on PATH with four pods; the log of what it was asked."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = Path(__file__).parents[1] / "unit" / "kubectl_standin.py"
+    (folder / "kubectl").write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
+    (folder / "kubectl").chmod(0o700)
+    items = [
+        {"metadata": {"name": f"trainer-{n}"}, "status": {"phase": phase, "podIP": f"127.0.0.{n}"}}
+        for n, phase in enumerate(("Running", "Running", "Running", "Failed"), 1)
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"items": items}))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("STANDIN_PODS", str(tmp_path / "pods.json"))
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("nodes", ["app=trainer", "trainer-[1-3]"])
+def test_pods_by_label_or_by_name_are_measured_at_their_addresses(
+    kubectl: Path, nodes: str
+) -> None:
+    done = relkit(
+        "--nodes", nodes, "--via", "kubectl", "--kubectl-args", "-n training -c worker",
+        "--duration", "0.05", "--slow", "0.95", "--json",
+    )  # fmt: skip
+    report = document(done)
+    assert report["coverage"]["tested_links"] == 3, report["findings"]
+    assert [row["node"] for row in report["nodes"]] == ["trainer-1", "trainer-2", "trainer-3"]
+    asked = kubectl.read_text()
+    assert "get pods -n training" in asked
+    assert "exec -i -n training -c worker trainer-2 --" in asked
+
+
+def test_labels_that_no_pod_has_are_usage(kubectl: Path) -> None:
+    done = relkit("--nodes", "app=nothing", "--via", "kubectl", "--json")
+    assert done.returncode == 2
+    assert "no pod has the labels" in done.stderr
+
+
+def test_a_pod_can_be_left_out(kubectl: Path) -> None:
+    done = relkit(
+        "--nodes", "app=trainer", "-x", "trainer-2", "--via", "kubectl", "--duration", "0.05",
+        "--slow", "0.95", "--json",
+    )  # fmt: skip
+    assert [row["node"] for row in document(done)["nodes"]] == ["trainer-1", "trainer-3"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import RelkitError, ToolMissing, UsageProblem
-from relkit.fleet.kubectl import pods, with_addresses
+from relkit.fleet.kubectl import is_selector, pods, with_addresses
 from relkit.fleet.open import open_channel
 from relkit.hosts import NodeSpec
 
@@ -122,3 +122,26 @@ def test_no_kubectl_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolMissing, match="kubectl"):
         pods("app=trainer")
+
+
+@pytest.mark.parametrize(
+    ("text", "selects"),
+    [
+        ("app=trainer", True),
+        ("app!=trainer,tier in (a, b)", True),
+        ("!old", True),
+        ("trainer-[0-7]", False),
+        ("@trainers", False),
+        ("-", False),
+    ],
+)
+def test_selectors_are_told_from_names(text: str, selects: bool) -> None:
+    assert is_selector(text) is selects
+
+
+def test_a_file_is_a_file_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("app=trainer").write_text("trainer-0\n")
+    assert not is_selector("app=trainer")

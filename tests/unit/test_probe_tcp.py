@@ -265,3 +265,14 @@ def test_orders_that_make_no_sense_end_the_accepting_end(listener: Listener, lin
     with pytest.raises(ProbeFailed):
         TcpProbe().accept(plan_for(listener.port), listener)
     control.close()
+
+
+def test_many_sizes_in_next_to_no_time_are_all_measured(listener: Listener) -> None:
+    sizes = (1024, 4096, 65536, 1 << 20)
+    plan = plan_for(listener.port, sizes=sizes, duration_s=0.05, streams=1, both_ways=False)
+    server = threading.Thread(target=TcpProbe().accept, args=(plan, listener))
+    server.start()
+    found = TcpProbe().connect(plan)
+    server.join(30)
+    assert not any(edge.failure for edge in found.edges), found.edges
+    assert [row["size_bytes"] for row in found.extra["by_size"]] == list(sizes)

@@ -14,7 +14,7 @@ from relkit.netcheck.model import Edge, Failure
 MIB = 1 << 20
 _MAX_SIZE_BYTES = 256 * MIB
 _MAX_STREAMS = 64
-_MAX_DURATION_S = 120.0
+_MIN_DURATION_S, _MAX_DURATION_S = 0.05, 120.0
 _MAX_TIMEOUT_S = 600.0
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 
@@ -67,18 +67,21 @@ class Plan:
             raise UsageProblem(f"message sizes must be 1 to {_MAX_SIZE_BYTES} bytes: {self.sizes}")
         if not 1 <= self.streams <= _MAX_STREAMS:
             raise UsageProblem(f"streams must be 1 to {_MAX_STREAMS}: {self.streams}")
-        if not 0.05 <= self.duration_s <= _MAX_DURATION_S:
-            raise UsageProblem(f"a probe takes 0.05 to {_MAX_DURATION_S} s: {self.duration_s}")
+        if not _MIN_DURATION_S <= self.duration_s <= _MAX_DURATION_S:
+            raise UsageProblem(
+                f"a probe takes {_MIN_DURATION_S} to {_MAX_DURATION_S} s: {self.duration_s}"
+            )
         if not 0 < self.timeout_s <= _MAX_TIMEOUT_S:
             raise UsageProblem(f"a deadline is up to {_MAX_TIMEOUT_S} s: {self.timeout_s}")
 
     @property
     def shares(self) -> tuple[tuple[int, float], ...]:
-        """Message size and seconds for each; the last size has half of the time."""
+        """Message size and seconds for each, 0.05 s at least; the last has half of the time."""
         if len(self.sizes) == 1:
             return ((self.sizes[0], self.duration_s),)
-        rest = self.duration_s / 2 / (len(self.sizes) - 1)
-        return (*((size, rest) for size in self.sizes[:-1]), (self.sizes[-1], self.duration_s / 2))
+        half = max(self.duration_s / 2, _MIN_DURATION_S)
+        rest = max(half / (len(self.sizes) - 1), _MIN_DURATION_S)
+        return (*((size, rest) for size in self.sizes[:-1]), (self.sizes[-1], half))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from relkit.errors import UsageProblem
 from relkit.netcheck.probes.base import Probe
 from relkit.netcheck.probes.ib import IbProbe
+from relkit.netcheck.probes.names import PROBES, TORCH_PROBES
 from relkit.netcheck.probes.tcp import TcpProbe
-from relkit.netcheck.probes.torch_probe import TORCH_PROBES, TorchProbe
-
-PROBES = ("tcp", *TORCH_PROBES, "ib")
+from relkit.netcheck.probes.torch_probe import TorchProbe
 
 
 def open_probe(name: str) -> Probe:

@@ -20,14 +20,13 @@ from relkit.netcheck.proof import CONTROL
 _CHILD = "relkit.netcheck.probes.torch_child"
 _CONNECT_S = 5.0
 _PACKAGES = {"gloo": "torch", "nccl": "torch", "hccl": "torch_npu"}
-TORCH_PROBES = tuple(_PACKAGES)
 
 
 class TorchProbe:
     """All-reduce and send/recv through torch.distributed.
 
     Args:
-        backend: one of TORCH_PROBES.
+        backend: one of names.TORCH_PROBES.
     """
 
     def __init__(self, backend: str) -> None:
