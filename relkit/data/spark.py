@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -70,6 +70,7 @@ def preprocess(
     sources = job.prepare()
     size = total_bytes(sources)
     wanted = partitions or max(job.workers * PARTS_PER_CORE, -(-size // PART_BYTES))
+    sources = [replace(one, path=one.path.absolute()) for one in sources]
     parts = [part for one in sources for part in split_source(one, max(1, -(-size // wanted)))]
     # Beside the output: the executors see it too, and joining must not fill another, small disk.
     output = Path(job.output_prefix).absolute()
@@ -77,7 +78,7 @@ def preprocess(
     try:
         with spark_context(master or f"local[{job.workers}]") as context:
             spread = context.parallelize(list(enumerate(parts)), len(parts))
-            work = spread.mapPartitions(partial(encode_parts, job, folder))
+            work = spread.mapPartitions(partial(encode_parts, _absolute(job), folder))
             with _told(folder, len(parts), size, tell):
                 shards: list[Shard] = sorted(work.collect(), key=lambda shard: int(shard.part))
         for shard in shards:
@@ -127,6 +128,14 @@ def _encode_part(job: Job, part: Source, prefix: str) -> None:
         for chunk in read_chunks(part, job.keys):
             for writer, one in zip(writers, encoder.encode(chunk), strict=True):
                 writer.add_encoded(one.data, one.lengths, one.sequences_per_document)
+
+
+def _absolute(job: Job) -> Job:
+    """The job for an executor, which need not have the driver's working folder."""
+    spec = job.tokenizer
+    files = {"vocab_file": spec.vocab_file, "merge_file": spec.merge_file}
+    found = {name: str(Path(file).absolute()) for name, file in files.items() if file}
+    return replace(job, tokenizer=replace(spec, **found))
 
 
 @contextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from relkit.cli import run
@@ -136,3 +138,23 @@ def test_a_terminal_gets_a_bar_instead_of_lines(tmp_path: Path) -> None:
     assert child.wait(30) == 0
     assert b"docs/s" in shown
     assert b"Processed" not in shown
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_interrupted_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    write_jsonl(tmp_path / "a.jsonl", ["some text"] * 400_000)
+    line = ["data", "preprocess", "--input", f"{tmp_path}/a.jsonl", "--output-prefix"]
+    line += [f"{tmp_path}/o", "--tokenizer-type", "CharLevelTokenizer", "--workers", "2"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "relkit", *line], stderr=subprocess.PIPE, text=True
+    )
+    assert child.stderr is not None
+    with child.stderr:
+        assert child.stderr.readline().startswith("Processed")
+        workers = psutil.Process(child.pid).children()
+        child.send_signal(number)
+        assert child.wait(30) == code
+    assert [one.name for one in tmp_path.iterdir()] == ["a.jsonl"]
+    assert not psutil.wait_procs(workers, timeout=10)[1]

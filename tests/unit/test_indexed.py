@@ -116,7 +116,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         IndexedWriter(tmp_path / "missing" / "p", "<u2")
 
 
-def test_a_full_disk_is_named_and_leaves_no_trace() -> None:
+@pytest.mark.parametrize("tokens", [1, 1_000_000])
+def test_a_full_disk_is_named_and_leaves_no_trace(tokens: int) -> None:
     # /dev/full takes a write and answers ENOSPC: the real error, without a real full disk.
     folder = Path("/dev/shm") / f"relkit-test-{os.getpid()}"
     folder.mkdir()
@@ -125,8 +126,8 @@ def test_a_full_disk_is_named_and_leaves_no_trace() -> None:
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, writer._bin.fileno())
         os.close(full)
-        with pytest.raises(UnwritablePath, match="No space left"):
-            writer.add_document(np.zeros(1_000_000, np.uint16))
+        with pytest.raises(UnwritablePath, match="No space left"), writer:
+            writer.add_document(np.zeros(tokens, np.uint16))
         assert not names(folder)
     finally:
         folder.rmdir()
