@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 from relkit.errors import UsageProblem
 from relkit.linkcheck.judge import judge_links, second_pairing
 from relkit.linkcheck.model import Checked, Failure, Inventory, Measurement, Pair
 from relkit.linkcheck.pairs import shared_sockets
 from relkit.linkcheck.provider import LinkProvider
+from relkit.linkcheck.tool import stopping
 
 Progress = Callable[[int, int, str], None]
 Direction = tuple[int, int]
@@ -92,8 +95,20 @@ class _Run:
     def together(self, directions: Sequence[Direction]) -> list[Measurement]:
         """All directions at one time, as one step."""
         self._step(f"{len(directions)} links at one time")
-        with ThreadPoolExecutor(max_workers=len(directions)) as threads:
-            found = list(threads.map(self._measure, directions))
+        stop = threading.Event()
+        token = stopping.set(stop)
+        try:
+            with ThreadPoolExecutor(max_workers=len(directions)) as threads:
+                each = [
+                    threads.submit(copy_context().run, self._measure, ends) for ends in directions
+                ]
+                try:
+                    found = [one.result() for one in each]
+                finally:
+                    # Where Ctrl-C came, leaving the pool would wait for all tools' deadlines.
+                    stop.set()
+        finally:
+            stopping.reset(token)
         self._done += 1
         return found
 

@@ -8,8 +8,10 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,9 @@ import relkit
 _MOST_BYTES = 1 << 20
 _TICK_S = 0.05
 _GRACE_S = 2.0
+
+stopping: ContextVar[threading.Event | None] = ContextVar("stopping", default=None)
+"""Ends the tools of this context when it is set: a thread cannot be interrupted from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class ToolRun:
 
 
 def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = None) -> ToolRun:
-    """Run a program until it ends, the deadline passes, or it floods us.
+    """Run a program until it ends, the deadline passes, it floods us, or `stopping` is set.
 
     The program gets a process group of its own, and the whole group is ended afterwards: some
     tools start helpers that outlive them.
@@ -90,6 +95,7 @@ def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> b
     pipe = child.stdout.fileno()
     os.set_blocking(pipe, False)
     is_open = True
+    stop = stopping.get()
     while True:
         # WNOWAIT: as long as the leader is not reaped, its group's number cannot be reused.
         ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -103,7 +109,7 @@ def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> b
         if ended:
             return True
         left_s = deadline - time.monotonic()
-        if left_s <= 0 or len(kept) > _MOST_BYTES:
+        if left_s <= 0 or len(kept) > _MOST_BYTES or (stop is not None and stop.is_set()):
             return False
         select.select([pipe] if is_open else [], [], [], min(_TICK_S, left_s))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,9 +29,17 @@ from relkit.launch.network_check import (
 )
 from relkit.launch.place import listens_on, store_endpoint
 from relkit.launch.store_channel import StoreAgent, StoreChannel
+from relkit.netcheck.check import run_check
+from relkit.netcheck.outcome import Outcome
 
 NUMBERS = {"a": 0, "b": 1}
 NODES = [NodeSpec("a", address="127.0.0.1"), NodeSpec("b", address="127.0.0.1")]
+
+
+@pytest.fixture(autouse=True)
+def no_variable_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The nodes of these tests are threads, which share what is one node's own in a job.
+    monkeypatch.setenv("MCCL_DISABLE_OPTIC_LINK", "")
 
 
 @pytest.fixture
@@ -169,6 +178,25 @@ def test_a_failed_link_check_sends_one_node_away_and_the_rest_meets_again(
     del job.checks[1]
     assert job.meet(store, "1") == [True, True]
     assert "network check: no node is new; not measured again" in job.said[0]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_optical_links_that_were_checked_are_left_alone_by_the_network_check(
+    store: TCPStore, monkeypatch: pytest.MonkeyPatch, checked: bool
+) -> None:
+    name = "MCCL_DISABLE_OPTIC_LINK"
+    monkeypatch.setenv(name, "0")
+    seen: list[str | None] = []
+
+    def spied(*arguments: Any, **options: Any) -> Outcome:  # noqa: ANN401
+        seen.append(os.environ.get(name))
+        return run_check(*arguments, **options)
+
+    monkeypatch.setattr(module, "run_check", spied)
+    with_links = CheckSettings(links=links(Status.OK) if checked else None)
+    assert Job([with_links, CheckSettings()]).meet(store, "0") == [True, True]
+    assert seen == ["1" if checked else "0"]
+    assert os.environ[name] == "0"
 
 
 def test_a_job_that_cannot_shrink_ends(store: TCPStore) -> None:
