@@ -28,7 +28,7 @@ def main() -> int:
     except RelkitError as error:
         say(f"{error}\n  next: {error.next_step}")
         return error.exit_code
-    return pretrain(config) or 0
+    return pretrain(config)
 
 
 if __name__ == "__main__":
