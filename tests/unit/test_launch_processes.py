@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import UsageProblem
-from relkit.launch import agent, run_command
+from relkit.launch import agent, ends, run_command
 from relkit.launch.run_command import Leadership
 from relkit.stacks import procfs
 
@@ -28,7 +28,7 @@ from relkit.stacks import procfs
 def test_an_end_is_seen_without_reaping(code: str, expected: int) -> None:
     child = subprocess.Popen([sys.executable, "-c", code])
     end = time.monotonic() + 20
-    while (seen := agent._peek_exit(child.pid)) is None:
+    while (seen := ends.peek_exit(child.pid)) is None:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert seen == expected
@@ -37,7 +37,7 @@ def test_an_end_is_seen_without_reaping(code: str, expected: int) -> None:
 
 def test_a_running_child_has_no_exit_code() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert agent._peek_exit(child.pid) is None
+    assert ends.peek_exit(child.pid) is None
     child.communicate(b"\n")
 
 
@@ -46,7 +46,7 @@ def test_a_running_child_has_no_exit_code() -> None:
     [(3, "exited with code 3"), (-9, "was killed by SIGKILL"), (-60, "was killed by signal 60")],
 )
 def test_words_for_an_end(code: int, words: str) -> None:
-    assert agent.how_it_ended(code) == words
+    assert ends.how_it_ended(code) == words
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_words_for_an_end(code: int, words: str) -> None:
     ],
 )
 def test_the_first_line_of_an_error_file(plain: object, line: str) -> None:
-    assert agent._first_line(plain) == line
+    assert ends.first_line(plain) == line
 
 
 def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
