@@ -42,6 +42,7 @@ def save(folder: Path, outcome: Outcome) -> list[Path]:
         "lost": dict(outcome.lost),
         "twins": [list(names) for names in outcome.twins],
         "notes": list(outcome.notes),
+        "one_host": outcome.one_host,
     }
     write_atomic(folder / FACTS, _lines(plain_facts(facts) for facts in outcome.facts))
     write_atomic(folder / EDGES, _lines(plain_edge(edge) for edge in outcome.edges))
@@ -94,6 +95,7 @@ def load(folder: Path) -> Outcome:
         probe=str(head.get("probe", "")),
         rounds=rounds if isinstance(rounds, int) else 0,
         notes=tuple(str(note) for note in _list(head.get("notes"))),
+        one_host=head.get("one_host") is True,
     )
 
 

@@ -87,6 +87,7 @@ def run_check(
         say(done, done, "done")
     finally:
         channel.close(_CLOSE_S)
+    one_host = channel.name == "local" or _is_one_host(answers)
     counted = [replace(f, strangers=rounds.strangers.get(f.name, f.strangers)) for f in facts]
     return Outcome(
         nodes=names,
@@ -94,11 +95,18 @@ def run_check(
         edges=tuple(rounds.edges),
         lost=dict(talk.lost),
         groups=dict(groups or {}),
-        twins=() if channel.name == "local" else _twins(answers),
+        twins=() if one_host else _twins(answers),
+        one_host=one_host,
         mode=mode,
         probe=probe,
         rounds=done,
     )
+
+
+def _is_one_host(answers: Mapping[str, Answer]) -> bool:
+    """Every agent answered from one network stack, as in a job that is tried out on one host."""
+    behind = [str(a.hello.get("machine", "")) for a in answers.values() if a.answered]
+    return len(behind) > 1 and bool(behind[0]) and len(set(behind)) == 1
 
 
 def _twins(answers: Mapping[str, Answer]) -> tuple[tuple[str, ...], ...]:

@@ -15,7 +15,8 @@ class NodeFigures:
     """One node in the middle of its edges; None where nothing was measured.
 
     Args:
-        out_gbps, in_gbps: median over its good edges, Gbit/s.
+        out_gbps, in_gbps: median over its good edges, Gbit/s; both_ways_gbps: of one direction
+            while the other ran too.
         latency_us: median of its round trips, us.
         tested, failed: directed edges, all and failed.
     """
@@ -23,6 +24,7 @@ class NodeFigures:
     out_gbps: float | None = None
     in_gbps: float | None = None
     latency_us: float | None = None
+    both_ways_gbps: float | None = None
     tested: int = 0
     failed: int = 0
 
@@ -41,6 +43,7 @@ def middle(values: Iterable[float]) -> float | None:
 def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeFigures]:
     """The figures of every node."""
     sent, got, trips = defaultdict(list), defaultdict(list), defaultdict(list)
+    both: defaultdict[str, list[float]] = defaultdict(list)
     tested: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for edge in edges:
@@ -52,9 +55,15 @@ def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeFigure
         got[edge.target].append(edge.bandwidth_gbps)
         for node in (edge.source, edge.target):
             trips[node].append(edge.latency_p50_us)
+            both[node].append(edge.both_ways_gbps)
     return {
         node: NodeFigures(
-            middle(sent[node]), middle(got[node]), middle(trips[node]), tested[node], failed[node]
+            middle(sent[node]),
+            middle(got[node]),
+            middle(trips[node]),
+            middle(both[node]),
+            tested[node],
+            failed[node],
         )
         for node in nodes
     }

@@ -24,6 +24,7 @@ def node_findings(outcome: Outcome) -> list[Finding]:
     return [
         *_side_roads(facts, outcome),
         *_odd_ones(facts),
+        *_one_host(outcome),
         *_twins(outcome),
         *_strangers(facts),
         *_clocks(facts),
@@ -111,6 +112,25 @@ def _odd_ones(facts: Sequence[NodeFacts]) -> list[Finding]:
             )
         )
     return found
+
+
+def _one_host(outcome: Outcome) -> list[Finding]:
+    if not outcome.one_host:
+        return []
+    return [
+        Finding(
+            id="RK-NET-019",
+            status=Status.WARN,
+            title="all agents ran on one machine: the figures are those of its processor and "
+            "loopback, not of a network",
+            nodes=fold(outcome.nodes),
+            reasons=(
+                "who is slower than the rest is not judged, because it would only mean that the "
+                "machine is busy; bounds that are set (--min-bandwidth and others) are",
+            ),
+            advice="Check real hosts with --via ssh, slurm, kubectl or command.",
+        )
+    ]
 
 
 def _twins(outcome: Outcome) -> list[Finding]:

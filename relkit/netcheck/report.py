@@ -315,6 +315,7 @@ def _rows(outcome: Outcome, figures: dict[str, NodeFigures]) -> list[dict[str, A
             "answered": facts.answered,
             "out_gbps": short(figures[facts.name].out_gbps),
             "in_gbps": short(figures[facts.name].in_gbps),
+            "both_ways_gbps": short(figures[facts.name].both_ways_gbps),
             "latency_us": short(figures[facts.name].latency_us),
             "failed_edges": figures[facts.name].failed,
             "address": facts.address,

@@ -235,3 +235,29 @@ def test_every_finding_is_in_the_documents() -> None:
     numbers = {f"RK-NET-{n:03}" for n in range(1, 19)}
     assert {n for n in numbers if n in source} == numbers
     assert {n for n in numbers if n in page} == numbers
+
+
+def test_agents_on_one_machine_convict_nobody_for_being_slow() -> None:
+    slow = tuple(
+        replace(e, bandwidth_gbps=0.1 * e.bandwidth_gbps) if "n2" in (e.source, e.target) else e
+        for e in edges()
+    )
+    fleet = outcome(edges=slow)
+    assert {c.name for c in judge(fleet, Thresholds()).convictions} == {"n2"}
+    here = replace(fleet, one_host=True)
+    verdict = judge(here, Thresholds())
+    assert (verdict.convictions, verdict.undecided) == ((), ())
+    made = net_report(here, verdict, Thresholds())
+    assert only(made, "RK-NET-019").status is Status.WARN
+    bounds = Thresholds(min_bandwidth_gbps=5.0)
+    assert {c.name for c in judge(here, bounds).convictions} == {"n2"}
+
+
+def test_agents_on_one_machine_are_convicted_for_being_dead() -> None:
+    dead = tuple(
+        replace(e, bandwidth_gbps=0.0, failure=Failure.NO_ANSWER)
+        if "n2" in (e.source, e.target) else e
+        for e in edges()
+    )  # fmt: skip
+    here = outcome(edges=dead, one_host=True)
+    assert {c.name: c.fault for c in judge(here, Thresholds()).convictions} == {"n2": "dead"}
