@@ -18,7 +18,7 @@ from typing import Any
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
 
 CHUNK_BYTES = 1 << 19
-ROWS_PER_CHUNK = 1024
+MAX_ROWS_PER_CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ def split_source(source: Source, part_bytes: int) -> list[Source]:
     if path.suffix == ".parquet":
         with _parquet(path) as file:
             groups = int(file.num_row_groups)
+        if not groups:
+            return [source]
         step = max(1, groups * part_bytes // size)
         return [Source(path, at, min(at + step, groups)) for at in range(0, groups, step)]
     starts = range(0, size, max(1, part_bytes))
@@ -152,11 +154,32 @@ def _rows(source: Source, keys: Sequence[str]) -> Iterator[Chunk]:
             )
         where = f"{path}, from row group {source.start}" if source.start else str(path)
         first, total = 1, max(1, file.metadata.num_rows)
-        for batch in file.iter_batches(ROWS_PER_CHUNK, row_groups=list(groups), columns=list(keys)):
-            rows = batch.to_pylist()
-            data = "".join(f"{json.dumps(row, default=str)}\n" for row in rows).encode()
+        batches = file.iter_batches(
+            _rows_per_chunk(file.metadata), row_groups=list(groups), columns=list(keys)
+        )
+        while (rows := _next_rows(path, batches)) is not None:
+            try:
+                data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+            except TypeError as error:
+                raise BadInputFile(f"{path} has a column that is not text: {error}") from error
             yield Chunk(data, where, "row", first, min(size, size * (first + len(rows)) // total))
             first += len(rows)
+
+
+def _rows_per_chunk(metadata: Any) -> int:  # noqa: ANN401
+    unpacked = sum(metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups))
+    each = max(1, unpacked // max(1, metadata.num_rows))
+    return int(min(MAX_ROWS_PER_CHUNK, max(1, CHUNK_BYTES // each)))
+
+
+def _next_rows(path: Path, batches: Iterator[Any]) -> list[dict[str, Any]] | None:
+    from pyarrow import ArrowException
+
+    try:
+        batch = next(batches, None)
+        return None if batch is None else list(batch.to_pylist())
+    except ArrowException as error:
+        raise BadInputFile(f"{path} is damaged: {error}") from error
 
 
 def _parquet(path: Path) -> Any:  # noqa: ANN401

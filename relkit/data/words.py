@@ -37,10 +37,13 @@ class WordsRule:
 
     added: tuple[str, ...]
 
-    def words(self, text: str) -> list[str]:
+    def is_plain(self, text: str) -> bool:
+        """Whether the text can be cut into words, not only where white space begins."""
+        return text.isascii() and not any(token in text for token in self.added)
+
+    def cut(self, text: str) -> list[str]:
         """The text in pieces that can be encoded one by one."""
-        is_plain = text.isascii() and not any(token in text for token in self.added)
-        return (_ASCII_WORD if is_plain else _CHUNK).findall(text)
+        return (_ASCII_WORD if self.is_plain(text) else _CHUNK).findall(text)
 
 
 def words_rule(tokenizer: dict[str, Any]) -> WordsRule | None:
@@ -87,10 +90,11 @@ class MemoisedWords:
     def encode_batch(self, texts: Sequence[str]) -> list[bytes]:
         """The tokens of each text."""
         known = self._known
-        cut = [self._rule.words(text) for text in texts]
+        cut = [self._rule.cut(text) for text in texts]
         new: set[str] = set().union(*cut)
         new.difference_update(known)
-        self._learn(new)
+        # Words of plain texts are cut already.
+        self._learn(new, are_words=all(map(self._rule.is_plain, texts)))
         encoded = [b"".join(map(known.__getitem__, words)) for words in cut]
         if len(known) > MAX_WORDS:
             known.clear()
@@ -100,11 +104,15 @@ class MemoisedWords:
                 known.pop(word, None)
         return encoded
 
-    def _learn(self, new: set[str]) -> None:
+    def _learn(self, new: set[str], *, are_words: bool) -> None:
         known = self._known
-        # A piece of a text that is not all ASCII may itself be ASCII, and of several known words.
-        cut = {piece: words for piece in new if len(words := self._rule.words(piece)) > 1}
-        single = set().union(new.difference(cut), *cut.values()).difference(known)
+        compound: dict[str, list[str]] = {}
+        if not are_words:
+            # A piece of a text that is not plain may itself be plain, and of several known words.
+            compound = {piece: words for piece in new if len(words := self._rule.cut(piece)) > 1}
+        single = set().union(new.difference(compound), *compound.values()).difference(known)
         wanted = list(single)
         known.update(zip(wanted, self._encode(wanted), strict=True))
-        known.update((p, b"".join(map(known.__getitem__, words))) for p, words in cut.items())
+        known.update(
+            (piece, b"".join(map(known.__getitem__, words))) for piece, words in compound.items()
+        )

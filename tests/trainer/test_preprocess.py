@@ -114,6 +114,10 @@ def test_the_parts_of_a_file_are_its_lines_each_once_and_in_order(
     parts = split_source(Source(path), part_bytes)
     data = [chunk.data for part in parts for chunk in read_chunks(part, ("text",))]
     assert b"".join(data) == path.read_bytes()
+    none = pa.table({"text": pa.array([], pa.string())})
+    pq.write_table(none, tmp_path / "none.parquet")
+    (part,) = split_source(Source(tmp_path / "none.parquet"), part_bytes)
+    assert not list(read_chunks(part, ("text",)))
     table = pa.table({"text": [str(n) for n in range(60)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=7)
     parts = split_source(Source(tmp_path / "a.parquet"), part_bytes)
@@ -153,6 +157,16 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"content": ["x"]}), tmp_path / "d.parquet")
     with pytest.raises(BadInputFile, match="no column 'text'; it has content"):
         list(read_chunks(Source(tmp_path / "d.parquet"), ("text",)))
+    for column in ([b"x"], [1.5]):
+        pq.write_table(pa.table({"text": column}), tmp_path / "f.parquet")
+        with pytest.raises(BadInputFile, match=r"not text|neither text"):
+            preprocess(job(tmp_path, tmp_path / "f.parquet"))
+    pq.write_table(pa.table({"text": stanzas()}), tmp_path / "g.parquet", compression="none")
+    damaged = bytearray((tmp_path / "g.parquet").read_bytes())
+    damaged[4:40] = b"\xff" * 36
+    (tmp_path / "g.parquet").write_bytes(damaged)
+    with pytest.raises(BadInputFile, match=r"damaged|cannot read"):
+        list(read_chunks(Source(tmp_path / "g.parquet"), ("text",)))
     pq.write_table(pa.table({"text": ["x", None]}), tmp_path / "e.parquet")
     with pytest.raises(BadInputFile, match="row 2: 'text' is neither"):
         preprocess(job(tmp_path, tmp_path / "e.parquet"))
