@@ -22,6 +22,8 @@ _NUMBERS = itertools.count()
 _PORT = 22
 _LATENCY = "50ms"
 _UNLIMITED_MBIT = 40_000.0
+# 64 bytes, and the headers of IP and TCP with time stamps.
+_PING_PACKET_BYTES = 64 + 20 + 32
 _NOBODY = "02:00:00:00:00:99"
 
 
@@ -133,6 +135,30 @@ class Hosts:
         for name in left:
             self._ip(switch, "link", "set", self[name].uplink, "master", "br1")
 
+    def own_ports(self, name: str, low: int, high: int) -> None:
+        """The ports that this host gives to sockets which ask for any."""
+        setting = f"net.ipv4.ip_local_port_range={low} {high}"
+        _run("ip", "netns", "exec", self[name].namespace, "sysctl", "-w", setting)
+
+    def delay_pings(self, name: str, delay_ms: float) -> None:
+        """Each small packet of the probe's ping-pong leaves the host this much later.
+
+        The kernel may lack netem: packets of just this size wait for tokens instead.
+        """
+        dev = ("dev", "eth0")
+        tc = ("tc", "-n", self[name].namespace)
+        most = self._out_mbit.get(name, _UNLIMITED_MBIT)
+        bits = 8 * (_PING_PACKET_BYTES + 14)
+        slow = ("rate", f"{bits / delay_ms * 1000:.0f}bit", "burst", "1", "cburst", "1")
+        _unshape(self[name].namespace)
+        _run(*tc, "qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "2")
+        _run(*tc, "class", "add", *dev, "parent", "1:", "classid", "1:2", "htb", *_htb(most))
+        _run(*tc, "class", "add", *dev, "parent", "1:", "classid", "1:3", "htb", *slow)
+        _run(
+            *(*tc, "filter", "add", *dev, "parent", "1:", "protocol", "ip", "u32"),
+            *("match", "u16", str(_PING_PACKET_BYTES), "0xffff", "at", "2", "flowid", "1:3"),
+        )
+
     def cut_pair(self, one: str, other: str) -> None:
         """No packet passes between these two, nothing is refused; all others reach both."""
         for here, there in ((one, other), (other, one)):
@@ -211,9 +237,7 @@ class Hosts:
         most = whole or _UNLIMITED_MBIT
         tc = ("tc", "-n", host.namespace)
         dev = ("dev", "eth0")
-        subprocess.run(
-            [*tc, "qdisc", "del", *dev, "root"], timeout=_LIMIT_S, capture_output=True, check=False
-        )
+        _unshape(host.namespace)
         _run(*tc, "qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "2")
         _run(*tc, "class", "add", *dev, "parent", "1:", "classid", "1:1", "htb", *_htb(most))
         _run(*tc, "class", "add", *dev, "parent", "1:1", "classid", "1:2", "htb", *_htb(most))
@@ -301,6 +325,14 @@ class Hosts:
             return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("sshd")
         except OSError:
             return True
+
+
+def _unshape(namespace: str) -> None:
+    """Another kind of queue cannot replace one; there may be none."""
+    subprocess.run(
+        ["tc", "-n", namespace, "qdisc", "del", "dev", "eth0", "root"],
+        timeout=_LIMIT_S, capture_output=True, check=False,
+    )  # fmt: skip
 
 
 def _burst(mbit: float) -> int:
