@@ -12,6 +12,9 @@ from torch import Tensor
 from relkit.trainer.config import TrainingConfig
 from relkit.trainer.mesh import Mesh
 
+# A float32 sum over more elements than this would lose the small ones.
+BLOCK = 1 << 24
+
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
@@ -43,7 +46,8 @@ def step_facts(
     # bits on every rank, and whether or not the optimizer is distributed.
     slots = torch.zeros(mesh.world.size, dtype=torch.float64, device=mesh.device)
     for piece in counted:
-        slots[mesh.world.rank] += torch.linalg.vector_norm(piece).double().square()
+        for block in torch.split(piece, BLOCK):
+            slots[mesh.world.rank] += torch.linalg.vector_norm(block).double().square()
     if mesh.world.size > 1:
         dist.all_reduce(slots, group=mesh.world.process_group)
     norm = float(slots.sum().sqrt()) / loss_scale

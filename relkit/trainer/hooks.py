@@ -33,7 +33,7 @@ class StepHooks(Protocol):
     """
 
     def phase(self, name: str) -> None:
-        """A phase begins: one of `relkit.trainer.events.PHASES`."""
+        """A phase begins: one of `relkit.trainer.events.PHASES`, or "evaluate" or "save"."""
 
     def gradients_ready(self, ready: ReadyStep) -> None:
         """All reductions are done, on this rank; the place for a barrier."""

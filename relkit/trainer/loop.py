@@ -40,6 +40,9 @@ class Run:
         self.trainer, self.log, self.events = trainer, log, events
         self.config, self.mesh = trainer.config, trainer.mesh
         self.data = build_datasets(self.config, data_parallel_size=self.mesh.data.size)
+        index = self.data.train.index
+        epochs = int((index.documents == index.documents[0]).sum())
+        self.samples_per_epoch = max(1, len(index.shuffle) // epochs)
         self.tokens_per_step = trainer.batch_size * self.config.model.seq_length
         self.flops_per_step = flops_per_token(self.config.model) * self.tokens_per_step
         self.peak = peak_flops(self.config, self.mesh)
@@ -182,9 +185,9 @@ class Run:
     def _say_step(self, step_s: float) -> None:
         """The log line; its two locks are what a logger with a flusher has, for faults.deadlock."""
         progress = self.trainer.progress
-        epochs_seen = progress.consumed_train_samples - self.trainer.batch_size
+        before = progress.consumed_train_samples - self.trainer.batch_size
         line = step_line(
-            epochs_seen // self._samples_per_epoch(),
+            before // self.samples_per_epoch,
             progress.step,
             progress.metrics,
             step_s=step_s,
@@ -195,12 +198,6 @@ class Run:
             self.trainer.injector.before_log(progress.step - 1, self.log_lock, self.file_lock)
             with self.file_lock:
                 self.log.info(line)
-
-    def _samples_per_epoch(self) -> int:
-        index = self.data.train.index
-        documents = index.documents
-        epochs = int((documents == documents[0]).sum())
-        return max(1, len(index.shuffle) // epochs)
 
 
 def _due(interval: int | None, step: int) -> bool:

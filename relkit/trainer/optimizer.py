@@ -29,6 +29,7 @@ from relkit.trainer.mesh import Group, Mesh
 from relkit.trainer.model import GPT
 from relkit.trainer.parallel import finish_gradients
 from relkit.trainer.parameters import ParamInfo
+from relkit.ttp.replicas import ReplicaMap
 
 WORD_EMBEDDING = "embedding.word_embeddings.weight"
 
@@ -40,6 +41,7 @@ def build_optimizer(
     mesh: Mesh,
     *,
     shards: tuple[Group, Group] | None = None,
+    replicas: tuple[ReplicaMap, ReplicaMap] | None = None,
 ) -> Optimizer:
     """Move this rank's parameters into flat buffers and make the optimizer of them.
 
@@ -51,13 +53,16 @@ def build_optimizer(
         infos: of all their parameters, by name.
         shards: ranks over which dense and expert state is spread, each the reducing group or a part
             of it; None: that group with use_distributed_optimizer, this rank alone without.
+        replicas: who keeps copies of dense and of expert shards; None: nobody. Without
+            use_distributed_optimizer every rank has everything, and this is not looked at.
     """
     if shards is None:
         shards = (mesh.data, mesh.expert_data)
         if not config.training.use_distributed_optimizer:
             me = mesh.world.global_rank
             shards = (Group(None, (me,), 0, 1), Group(None, (me,), 0, 1))
-    return Optimizer(chunks, infos, config, mesh, shards)
+            replicas = None
+    return Optimizer(chunks, infos, config, mesh, shards, replicas)
 
 
 class Optimizer:
@@ -67,6 +72,7 @@ class Optimizer:
         buffers: for each chunk its dense parameters, then its experts' where it has any.
         places: (chunk, whether of experts) of each buffer.
         moments: for each buffer, by name, this rank's shard of each bucket.
+        copied: for each buffer, by the number of a shard that is another rank's, the same of it.
         came: CAME's memory by parameter; empty for the other optimizers.
         steps: updates done; steps that were skipped do not count.
     """
@@ -78,6 +84,7 @@ class Optimizer:
         config: TrainerConfig,
         mesh: Mesh,
         shards: tuple[Group, Group],
+        replicas: tuple[ReplicaMap, ReplicaMap] | None,
     ) -> None:
         self.chunks, self.infos, self.config, self.mesh = chunks, infos, config, mesh
         self.buffers: list[FlatBuffer] = []
@@ -92,17 +99,28 @@ class Optimizer:
                 ]
                 if parameters:
                     reduce = mesh.expert_data if expert else mesh.data
-                    self.buffers.append(FlatBuffer(parameters, reduce=reduce, shard=shards[expert]))
+                    buffer = FlatBuffer(
+                        parameters,
+                        reduce=reduce,
+                        shard=shards[expert],
+                        replicas=None if replicas is None else replicas[expert],
+                        all_reduce=config.training.ttp_all_reduce,
+                    )
+                    self.buffers.append(buffer)
                     self.places.append((number, expert))
-        self.moments = [
-            {
-                name: [torch.zeros_like(buffer.parameters[own]) for own in buffer.shards]
-                for name in MOMENTS[config.optimizer.optimizer_type]
-            }
+        self.moments = [self._start_moments(buffer, buffer.shards) for buffer in self.buffers]
+        self.copied = [
+            {n: self._start_moments(buffer, parts) for n, parts in buffer.copies.items()}
             for buffer in self.buffers
         ]
         self.came = self._start_came() if config.optimizer.optimizer_type == "CAME" else {}
         self._groups = () if self.came else self._start_groups()
+        self._counted = [
+            buffer.gradients[part]
+            for buffer in self.buffers
+            for _, part, counts in buffer.runs(buffer.measured, self._counts)
+            if counts
+        ]
 
     def zero_grad(self) -> None:
         """Clear every gradient."""
@@ -121,30 +139,34 @@ class Optimizer:
         Args:
             loss_scale: factor in the gradients.
         """
-        counted = [
-            buffer.gradients[part]
-            for buffer in self.buffers
-            for _, part, counts in buffer.runs(buffer.measured, self._counts)
-            if counts
-        ]
-        return step_facts(counted, self.mesh, self.config.training, loss_scale)
+        return step_facts(self._counted, self.mesh, self.config.training, loss_scale)
 
     def update(self, facts: StepFacts, learning_rate: float) -> None:
-        """One step of this rank's shard, without any communication; none if not finite."""
+        """One step of all shards held, without any communication; none if not finite."""
         if not facts.finite:
             return
         config = self.config.optimizer
         divisor = facts.loss_scale / facts.clip_coefficient
         if self.config.training.grad_clip_type == "GradClipByValue" or self.came:
             for buffer in self.buffers:
-                for own in buffer.shards:
-                    self._unscale_and_clip(buffer.gradients[own], divisor)
+                for part in buffer.held:
+                    self._unscale_and_clip(buffer.gradients[part], divisor)
             divisor = 1.0
         for group in self._groups:
             group.update(config, learning_rate, divisor)
         for memory in self.came.values():
             memory.update(learning_rate, config)
         self.steps += 1
+
+    def changing(self) -> list[Tensor]:
+        """Views of everything that an update changes on this rank, but for `steps`."""
+        found: list[Tensor] = []
+        for group in self._groups:
+            found += group.values + group.steps
+            found += [moment for moments in group.moments.values() for moment in moments]
+        for memory in self.came.values():
+            found += [memory.value, *memory.state.values()]
+        return found
 
     def gather_parameters(self) -> None:
         """Give every rank the parameters that others updated."""
@@ -198,10 +220,13 @@ class Optimizer:
                 buffer.layout.buckets, buffer.padded(saved["param"]), strict=True
             ):
                 buffer.parameters[bucket.start : bucket.end] = whole
-            for name, kept in moments.items():
-                group = buffer.shard_group
-                for moment, whole in zip(kept, buffer.padded(saved[name]), strict=True):
-                    moment.copy_(whole.chunk(group.size)[group.rank])
+            group = buffer.shard_group
+            held = {group.rank: moments, **self.copied[number]}
+            for name in moments:
+                for bucket_number, whole in enumerate(buffer.padded(saved[name])):
+                    cut = whole.chunk(group.size)
+                    for shard, kept in held.items():
+                        kept[name][bucket_number].copy_(cut[shard])
         for name, memory in self.came.items():
             for key, tensor in memory.state.items():
                 tensor.copy_(state["came"][name][key])
@@ -243,18 +268,27 @@ class Optimizer:
         info = self.infos[name]
         return not info.tied_copy and (info.dim is not None or self.mesh.tensor.rank == 0)
 
+    def _start_moments(self, buffer: FlatBuffer, parts: Sequence[slice]) -> dict[str, list[Tensor]]:
+        return {
+            name: [torch.zeros_like(buffer.parameters[part]) for part in parts]
+            for name in MOMENTS[self.config.optimizer.optimizer_type]
+        }
+
     def _start_groups(self) -> tuple[ElementwiseGroup, ElementwiseGroup]:
         decayed = ElementwiseGroup(self.config.optimizer.weight_decay)
         others = ElementwiseGroup(0.0)
-        for buffer, moments in zip(self.buffers, self.moments, strict=True):
-            for bucket, run, decay in buffer.runs(buffer.shards, lambda n: self.infos[n].decay):
-                start = buffer.shards[bucket].start
-                inside = slice(run.start - start, run.stop - start)
-                (decayed if decay else others).add(
-                    buffer.parameters[run],
-                    buffer.gradients[run],
-                    {name: kept[bucket][inside] for name, kept in moments.items()},
-                )
+        for number, buffer in enumerate(self.buffers):
+            held = [(buffer.shards, self.moments[number])]
+            held += [(buffer.copies[n], copied) for n, copied in self.copied[number].items()]
+            for parts, moments in held:
+                for bucket, run, decay in buffer.runs(parts, lambda n: self.infos[n].decay):
+                    start = parts[bucket].start
+                    inside = slice(run.start - start, run.stop - start)
+                    (decayed if decay else others).add(
+                        buffer.parameters[run],
+                        buffer.gradients[run],
+                        {name: kept[bucket][inside] for name, kept in moments.items()},
+                    )
         return decayed, others
 
     def _start_came(self) -> dict[str, CameParameter]:

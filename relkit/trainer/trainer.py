@@ -37,6 +37,7 @@ class Trainer:
         config: of the run.
         mesh: built from its degrees.
         hooks: see `StepHooks`.
+        shards: see `build_optimizer`.
 
     Attributes:
         progress: the last committed step; replaced as a whole.
@@ -44,13 +45,18 @@ class Trainer:
     """
 
     def __init__(
-        self, config: TrainerConfig, mesh: Mesh, *, hooks: Sequence[StepHooks] = ()
+        self,
+        config: TrainerConfig,
+        mesh: Mesh,
+        *,
+        hooks: Sequence[StepHooks] = (),
+        shards: tuple[Group, Group] | None = None,
     ) -> None:
         self.config, self.mesh = config, mesh
         self.hooks = AllHooks(hooks)
         rng.seed_all(config.training.seed, mesh)
         self.chunks, self.infos = build_model(config, mesh)
-        self.optimizer = build_optimizer(self.chunks, self.infos, config, mesh)
+        self.optimizer = build_optimizer(self.chunks, self.infos, config, mesh, shards=shards)
         self.loss_function = loss_function(config, mesh)
         self.scaler = LossScaler.start(config)
         self.batch_size = global_batch_size(config.dataset, mesh.data.size)
