@@ -135,6 +135,16 @@ class Hosts:
         for name in left:
             self._ip(switch, "link", "set", self[name].uplink, "master", "br1")
 
+    def add_second_network(self) -> None:
+        """Each host gets an address in a second network on the same wire, see second_address."""
+        for host in self.hosts:
+            address = self.second_address(host.name)
+            self._ip(host.namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+
+    def second_address(self, name: str) -> str:
+        """Of a host, once the second network is there; cuts of pairs leave it alone."""
+        return self[name].address.replace("10.77.", "10.88.")
+
     def own_ports(self, name: str, low: int, high: int) -> None:
         """The ports that this host gives to sockets which ask for any."""
         setting = f"net.ipv4.ip_local_port_range={low} {high}"

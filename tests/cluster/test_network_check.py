@@ -28,15 +28,17 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
         yield fleet
 
 
-def on_hosts(start: Start, hosts: Hosts, folder: Path, nnodes: str, *options: str) -> list[Started]:
-    """One launcher on each host; the first host serves the store."""
+def on_hosts(
+    start: Start, hosts: Hosts, folder: Path, nnodes: str, *options: str, store: str = ""
+) -> list[Started]:
+    """One launcher on each host; the first host serves the store, at `store` where given."""
 
     def launch(number: int) -> Started:
         host = hosts.hosts[number]
         is_host = int(number == 0)
         return start(
             "launch", "--nnodes", nnodes, "--rdzv-backend", "c10d", "--rdzv-id", "netcheck",
-            "--rdzv-endpoint", f"{hosts.hosts[0].address}:29400",
+            "--rdzv-endpoint", f"{store or hosts.hosts[0].address}:29400",
             "--rdzv-conf", f"is_host={is_host},last_call_timeout=2",
             "--local-addr", host.address, "--timeline-path", folder / f"t{number}",
             "--network-check", *options, EXAMPLE, "--steps", "4",
@@ -121,6 +123,28 @@ def test_a_straggler_leaves_and_the_others_train(
     assert [path.name for path in tmp_path.glob("bad-*")] == ["bad-h3"]
     assert "this node (h3) was convicted" in done[2].err
     assert "no node is new; not measured again" in done[0].err
+    assert "done: 4 steps" in done[0].out + done[1].out
+    assert "Traceback" not in text
+
+
+@pytest.mark.root
+def test_a_node_whose_data_network_is_dead_leaves_and_the_others_train(
+    start: Start, hosts: Hosts, tmp_path: Path
+) -> None:
+    hosts.limit("h3", out_mbit=RATE_MBIT, in_mbit=RATE_MBIT)
+    # It still meets the others, over the network in which the store is.
+    hosts.add_second_network()
+    for other in ("h1", "h2"):
+        hosts.cut_pair(other, "h3")
+    store = hosts.second_address("h1")
+    done = [job.wait(130) for job in on_hosts(start, hosts, tmp_path, "2:3", store=store)]
+    text = "\n".join(one.err for one in done)
+    assert [one.code for one in done] == [0, 0, EXIT_CONVICTED], text
+    (report,) = reports(tmp_path)
+    assert report["verdict"] == {"nodes": ["h3"], "links": [], "groups": []}, text
+    assert [one["fault"] for one in report["convictions"]] == ["dead"]
+    assert "this node (h3) was convicted" in done[2].err
+    assert "kubectl taint nodes h3" in done[2].err
     assert "done: 4 steps" in done[0].out + done[1].out
     assert "Traceback" not in text
 
