@@ -288,6 +288,11 @@ class TrainingConfig:
         distributed_backend: "gloo" or "nccl".
         keep_checkpoint_max: older ones are removed beyond this many; None: keep all.
         resume_training: whether `load` (or `save`, where load is empty) is resumed from.
+        ttp_copies: ranks that hold each shard of the optimizer state under try-to-persist.
+        ttp_all_reduce: sum whole gradients on every rank there, as MindIO TTP does, in place of a
+            reduce-scatter and an exchange (the same bits).
+        local_copy_os: keep each shard's last state there, in place of a barrier in every step.
+        ttp_audit_interval: steps between two comparisons of the copies; None: never.
     """
 
     training_iters: int
@@ -309,11 +314,22 @@ class TrainingConfig:
     distributed_backend: str = "gloo"
     keep_checkpoint_max: int | None = None
     resume_training: bool = False
+    ttp_copies: int = 2
+    ttp_all_reduce: bool = False
+    local_copy_os: bool = False
+    ttp_audit_interval: int | None = None
 
     def __post_init__(self) -> None:
         where = "training_config"
         _at_least(where, "training_iters", self.training_iters, 1)
-        for key in ("log_interval", "save_interval", "eval_interval", "keep_checkpoint_max"):
+        _at_least(where, "ttp_copies", self.ttp_copies, 1)
+        for key in (
+            "log_interval",
+            "save_interval",
+            "eval_interval",
+            "keep_checkpoint_max",
+            "ttp_audit_interval",
+        ):
             value = getattr(self, key)
             if value is not None:
                 _at_least(where, key, value, 1)

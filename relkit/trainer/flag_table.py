@@ -119,6 +119,18 @@ FLAGS: tuple[Flag, ...] = (
     ),
     Flag("--output-dir", "training.output_dir", "logs and events (relkit's own flag)", str),
     Flag("--keep-checkpoint-max", "training.keep_checkpoint_max", "newest ones kept (own flag)"),
+    Flag("--ttp-copies", "training.ttp_copies", "ranks that hold each optimizer shard (own flag)"),
+    _switch("--ttp-all-reduce", "training.ttp_all_reduce", "sum whole gradients (own flag)"),
+    _switch(
+        "--local-copy-os",
+        "training.local_copy_os",
+        "keep each shard's last state instead of a barrier (MindIO's flag)",
+    ),
+    Flag(
+        "--ttp-audit-interval",
+        "training.ttp_audit_interval",
+        "steps between two comparisons of the copies (own flag)",
+    ),
 )
 
 FLAG_OF: Mapping[str, str] = {flag.field: flag.name for flag in reversed(FLAGS)}

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from relkit.trainer.collectives import gather_into, reduce_scatter_into
 from relkit.trainer.mesh import Group
+from relkit.ttp.replicas import ReplicaMap
 
 ALIGNMENT = 64
 # Shards start where a vector instruction of the update does, so that an element's result does not
@@ -100,10 +101,14 @@ class FlatBuffer:
         reduce: ranks with the same parameters; their gradients are summed.
         shard: ranks among which optimizer state is spread; a group of one keeps all of it. Either
             all of `reduce`, or a part of it (then every such part holds a copy of the state).
+        replicas: who keeps copies of which shards, where `shard` is all of `reduce`; None: nobody.
+        all_reduce: with `replicas`, sum all gradients on every rank: one collective in place of a
+            reduce-scatter and an exchange of shards, with twice the traffic.
 
     Attributes:
         parameters, gradients: fp32 [layout.size].
         shards: this rank's part of each bucket.
+        copies: for each shard of another rank that this one keeps too, its part of each bucket.
     """
 
     def __init__(
@@ -112,13 +117,23 @@ class FlatBuffer:
         *,
         reduce: Group,
         shard: Group,
+        replicas: ReplicaMap | None = None,
+        all_reduce: bool = False,
     ) -> None:
+        assert replicas is None or replicas.ranks == reduce.ranks == shard.ranks
         self.reduce_group, self.shard_group = reduce, shard
+        self._replicas, self._all_reduce = replicas, all_reduce
         self.layout = plan([(n, tuple(p.shape), alone) for n, p, alone in parameters], reduce.size)
         device = parameters[0][1].device
         self.parameters = torch.zeros(self.layout.size, device=device)
         self.gradients = torch.zeros(self.layout.size, device=device)
         self.shards = tuple(b.shard(shard.rank, shard.size) for b in self.layout.buckets)
+        kept = () if replicas is None else replicas.shards_of(reduce.global_rank)
+        self.copies = {
+            number: tuple(b.shard(number, reduce.size) for b in self.layout.buckets)
+            for number in kept
+            if number != reduce.rank
+        }
         # Each rank measures another part, whoever holds the state: norms add up to the same bits.
         self.measured = tuple(b.shard(reduce.rank, reduce.size) for b in self.layout.buckets)
         by_name = {name: parameter for name, parameter, _ in parameters}
@@ -129,18 +144,46 @@ class FlatBuffer:
             parameter.data = view
             parameter.grad = self.gradients[span.start : span.end].view(span.shape)
 
+    @property
+    def held(self) -> tuple[slice, ...]:
+        """Every part whose state this rank keeps: its own shard, then the copies of others."""
+        return (*self.shards, *(part for parts in self.copies.values() for part in parts))
+
     def reduce_gradients(self) -> None:
-        """Sum gradients over the reduce group: everywhere, or only this rank's shard."""
+        """Sum gradients over the reduce group: everywhere, or only the shards that are held."""
         group = self.reduce_group
         if group.size == 1:
             return
         for bucket, own in zip(self.layout.buckets, self.shards, strict=True):
             whole = self.gradients[bucket.start : bucket.end]
-            if self.shard_group.size == group.size:
+            if self.shard_group.size == group.size and not self._all_reduce:
                 # In place: the shard is the rank's own part of what is reduced.
                 reduce_scatter_into(self.gradients[own], whole, group=group.process_group)
             else:
                 dist.all_reduce(whole, group=group.process_group)
+        if self._replicas is not None and not self._all_reduce:
+            self._exchange(self._replicas)
+
+    def _exchange(self, replicas: ReplicaMap) -> None:
+        """Give the reduced shard to those who keep a copy of it, and take theirs."""
+        group = self.reduce_group
+        operations: list[dist.P2POp] = []
+        for bucket, own in enumerate(self.shards):
+            operations += [
+                dist.P2POp(dist.isend, self.gradients[own], keeper, group.process_group)
+                for keeper in replicas.holders[group.rank][1:]
+            ]
+            operations += [
+                dist.P2POp(
+                    dist.irecv,
+                    self.gradients[parts[bucket]],
+                    group.ranks[number],
+                    group.process_group,
+                )
+                for number, parts in self.copies.items()
+            ]
+        for work in dist.batch_isend_irecv(operations) if operations else ():
+            work.wait()
 
     def gather(self, flat: Tensor) -> None:
         """Fill `flat` (parameters or gradients) with every rank's shard of it."""
