@@ -14,17 +14,21 @@ from relkit.launch.ends import end_of_child
 from relkit.launch.persist_host import PersistHost
 from relkit.output import as_text, use_colour, write_atomic
 from relkit.ttp.controller import Limits
+from relkit.ttp.environment import switched_on
 from relkit.ttp.outcome import Outcome
 from relkit.ttp.report import persist_report
 
 
-def persist_host(limits: Limits, folder: Path) -> PersistHost:
-    """The host of this launcher.
+def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
+    """The host of this launcher; None where ENABLE_TTP is off.
 
     Args:
         limits: deadlines.
         folder: the timeline folder, where ttp.json goes.
     """
+
+    if not switched_on():
+        return None
 
     def ended(outcome: Outcome) -> None:
         started = time.time() - outcome.duration_s

@@ -52,10 +52,14 @@ def to_environment(
     }
 
 
+def switched_on(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ENABLE_TTP allows try-to-persist, as it does where it is not set."""
+    return environ.get(SWITCH, "true").lower() in ("true", "1", "yes", "on")
+
+
 def enabled(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this process runs under a launcher with try-to-persist, and ENABLE_TTP allows it."""
-    wanted = environ.get(SWITCH, "true").lower() in ("true", "1", "yes", "on")
-    return wanted and bool(environ.get(_ENDPOINTS))
+    return switched_on(environ) and bool(environ.get(_ENDPOINTS))
 
 
 def surroundings(environ: Mapping[str, str] = os.environ) -> Surroundings:
