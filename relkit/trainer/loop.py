@@ -17,10 +17,11 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
+import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from relkit.errors import EXIT_OK, BadInputFile, RelkitError
+from relkit.errors import EXIT_OK, BadInputFile, RelkitError, UsageProblem
 from relkit.trainer import checkpoint, checkpoint_files
 from relkit.trainer.config import TrainerConfig
 from relkit.trainer.data import GPTDataset, MicroBatch, batches, build_datasets
@@ -30,6 +31,7 @@ from relkit.trainer.flops import flops_per_token, peak_flops
 from relkit.trainer.hooks import StepHooks
 from relkit.trainer.log import RankLog, short, step_line
 from relkit.trainer.mesh import build_mesh
+from relkit.trainer.together import together
 from relkit.trainer.trainer import Trainer
 
 
@@ -55,7 +57,15 @@ class Run:
         folder = training.load or training.save
         if not training.resume_training or not folder:
             return
-        if checkpoint_files.latest(Path(folder)) is None:
+        seen = together(self.mesh, lambda: checkpoint_files.latest(Path(folder)))
+        if len(set(seen)) > 1:
+            # Known to all ranks alike: none of them waits for one that starts from nothing.
+            other = next(rank for rank, step in enumerate(seen) if step != seen[0])
+            raise BadInputFile(
+                f"rank 0 sees step {seen[0]} in {folder}, and rank {other} step {seen[other]}",
+                next_step="Load from a folder that all nodes share, or copy it to each of them.",
+            )
+        if seen[0] is None:
             self.log.info(f"no checkpoint in {folder}: training starts from its first step")
             return
         trainer.restore(
@@ -227,6 +237,11 @@ def _joined(backend: str) -> Iterator[None]:
     if dist.is_initialized() or "RANK" not in os.environ:
         yield
         return
+    if backend == "nccl" and not torch.cuda.is_available():
+        raise UsageProblem(
+            "--distributed-backend nccl needs an NVIDIA GPU, and torch sees none here",
+            next_step="Write --distributed-backend gloo to train on the CPU.",
+        )
     dist.init_process_group(backend)
     try:
         yield

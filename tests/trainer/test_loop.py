@@ -18,6 +18,7 @@ import torch
 
 from relkit import faults
 from relkit.data.indexed_writer import IndexedWriter
+from relkit.errors import EXIT_UNKNOWN, EXIT_USAGE
 from relkit.trainer.config import (
     DatasetConfig,
     ModelConfig,
@@ -157,6 +158,13 @@ def stop_and_go_on(place: Place) -> None:
                 codes.append(pretrain(chosen, hooks=hooks))
         assert codes == [0, 0, 0]
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+        if name == "DP2":
+            # Each rank looks into a folder of its own; rank 1's is empty.
+            load = stopped / "save" if place.rank == 0 else place.folder / "elsewhere"
+            apart = configured(data, stopped, resume_training=True, load=str(load))
+            with place.world("apart", 2):
+                assert pretrain(apart) == EXIT_UNKNOWN
 
 
 @pytest.fixture(scope="module")
@@ -400,3 +408,13 @@ def test_flops_are_megatrons() -> None:
     # The paper recomputes activations, 4 passes instead of 3, and counts attention in full.
     paper = 72 * layers * hidden**2 * (1 + length / (12 * hidden) + rows / (12 * layers * hidden))
     assert flops_per_token(config) == pytest.approx(paper, rel=1e-12)
+
+
+def test_nccl_without_a_gpu_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    config = configured(write_data(tmp_path), tmp_path, distributed_backend="nccl")
+    assert pretrain(config) == EXIT_USAGE
+    assert "Write --distributed-backend gloo" in capfd.readouterr().err
