@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -30,9 +29,9 @@ def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
     if not switched_on():
         return None
 
-    def ended(outcome: Outcome) -> None:
+    def ended(outcome: Outcome, job_id: str) -> None:
         started = time.time() - outcome.duration_s
-        report = persist_report(outcome, job_id=str(os.getpid()), argv=sys.argv, started=started)
+        report = persist_report(outcome, job_id=job_id, argv=sys.argv, started=started)
         sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
         sys.stderr.flush()
         try:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 # A worker of a hung job that has not ended this long after SIGTERM is not going to.
 HUNG_SHUTDOWN_S = 5
+# A worker under try-to-persist that has not left this long after it was told is not going to.
+LEAVE_S = 10.0
+_PERSIST_CODES = (EXIT_DUMPED, EXIT_REFUSED, EXIT_DUMP_FAILED)
 
 # Given the job's id and the number of local processes: the job folder and the environment to
 # add to the workers'. None and {} where the job runs without the hook.
@@ -99,6 +102,7 @@ class MonitoredAgent(LocalElasticAgent):
     _seen_alive_unix_s: dict[int, float]
     _hung = False
     _holds_since_s: float | None = None
+    _over_since_s: float | None = None
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
@@ -138,10 +142,10 @@ class MonitoredAgent(LocalElasticAgent):
             job_id = f"none-{os.getpid()}"
         job_dir, extra = self.crew.prepare(job_id, spec.local_world_size)
         self._ends, self._seen_alive_unix_s, self._hung = {}, {}, False
-        self._holds_since_s = None
+        self._holds_since_s = self._over_since_s = None
         persist = self.crew.persist
         if persist is not None:
-            extra = {**extra, **persist.begin(self._crowd(worker_group))}
+            extra = {**extra, **persist.begin(self._crowd(worker_group, job_id))}
         with _environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         ranks = tuple(
@@ -183,7 +187,7 @@ class MonitoredAgent(LocalElasticAgent):
             self.crew.say(f"{error}; this node judges only its own ranks")
             return MemoryMailbox()
 
-    def _crowd(self, worker_group: WorkerGroup) -> Crowd:
+    def _crowd(self, worker_group: WorkerGroup, job_id: str) -> Crowd:
         spec = worker_group.spec
         mailbox = self._mailbox(worker_group, "ttp-")
         address = ""
@@ -191,31 +195,50 @@ class MonitoredAgent(LocalElasticAgent):
             peer, _ = store_endpoint(worker_group.store)
             address = spec.local_addr or own_address(peer)
         world_size = worker_group.workers[0].world_size
-        return Crowd(mailbox, world_size, spec.max_restarts - self._remaining_restarts, address)
+        restarts = spec.max_restarts - self._remaining_restarts
+        return Crowd(mailbox, world_size, restarts, address, job_id)
 
     def _is_led(self, worker_group: WorkerGroup, failure: str, action: OnHang | None) -> bool:
         """Whether try-to-persist leads the workers through a fault now: nobody may stop them."""
         persist = self.crew.persist
-        if persist is None or not persist.engaged:
+        if persist is None:
             return False
         persist.look()
-        now_s = time.monotonic()
         if self._holds_since_s is None:
-            if not failure and action is None and not persist.leading:
+            engaged = persist.engaged and (failure or action is not None)
+            if not engaged and not persist.leading:
                 return False
-            self._holds_since_s = now_s
+            self._holds_since_s = time.monotonic()
             if action is not None:
                 persist.hung("the job hangs")
-        late = now_s - self._holds_since_s > persist.limits.overall_s + HUNG_SHUTDOWN_S
         all_ended = len(self._ends) == len(worker_group.workers)
-        if all_ended or late:
+        if not all_ended and self._should_be_gone(persist):
+            for worker in worker_group.workers:
+                if worker.global_rank not in self._ends:
+                    _signal(int(worker.id), signal.SIGKILL)
+        if all_ended:
             persist.tell()
-        return not (all_ended or late)
+        return not all_ended
+
+    def _should_be_gone(self, persist: PersistHost) -> bool:
+        """Workers of this node that still run will not end by themselves any more."""
+        now_s = time.monotonic()
+        assert self._holds_since_s is not None
+        if now_s - self._holds_since_s > persist.limits.overall_s + HUNG_SHUTDOWN_S:
+            return True
+        told = {end.exit_code for end in self._ends.values()} & set(_PERSIST_CODES)
+        if persist.outcome is None and not told:
+            return False
+        if self._over_since_s is None:
+            self._over_since_s = now_s
+        return now_s - self._over_since_s > LEAVE_S
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._look_for_ends(worker_group)
-        if self._is_led(worker_group, failure, self.crew.monitor.action()):
-            return RunResult(state=WorkerState.HEALTHY)
+        # Not left in between: torch restarts the workers when it sees another node come back.
+        while self._is_led(worker_group, failure, self.crew.monitor.action()):
+            time.sleep(min(worker_group.spec.monitor_interval, 0.1))
+            self._look_for_ends(worker_group)
         if self._holds_since_s is not None:
             if self.crew.monitor.action() is OnHang.ABORT:
                 raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
@@ -266,6 +289,8 @@ class MonitoredAgent(LocalElasticAgent):
             if exit_code:
                 what = f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
                 sentence = sentence or what
+            if self.crew.persist is not None:
+                self.crew.persist.lost(rank, f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}")
         self._ends = ends
         return sentence
 
@@ -302,11 +327,17 @@ class MonitoredAgent(LocalElasticAgent):
     def _save_first(self, why: signal.Signals) -> None:
         """Asked to end (a preemption, a Ctrl-C): what is committed is saved first."""
         persist = self.crew.persist
-        if persist is None or not persist.engaged or self._holds_since_s is not None:
+        if persist is None or not persist.engaged or self._all_gone():
             return
+        persist.save(f"the launcher got {signal.Signals(why).name}", self._all_gone)
+        until_s = time.monotonic() + LEAVE_S
+        while not self._all_gone() and time.monotonic() < until_s:
+            time.sleep(0.02)
+        self._look_for_ends(self._worker_group)
+
+    def _all_gone(self) -> bool:
         pids = self._pcontext.pids().values() if self._pcontext else ()
-        if any(peek_exit(pid) is None for pid in pids):
-            persist.save(f"the launcher got {signal.Signals(why).name}")
+        return all(peek_exit(pid) is not None for pid in pids)
 
     def _leave(self) -> None:
         """Stop watching workers that are about to be stopped."""
@@ -405,11 +436,11 @@ def run_job(
             record(torchrun)(options)
     except ChildFailedError as error:
         print(error, file=sys.stderr)
-        return _persisted(made) or EXIT_PROBLEM
+        return _persisted(made, persist) or EXIT_PROBLEM
     except LeavesJob as left:
         raise left.why from None
     except SignalException as error:
-        return _persisted(made) or 128 + int(error.sigval)
+        return _persisted(made, persist) or 128 + int(error.sigval)
     except (RendezvousError, DistError) as error:
         endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
         raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error
@@ -425,9 +456,10 @@ def run_job(
     return 0
 
 
-def _persisted(made: Sequence[MonitoredAgent]) -> int:
-    """The exit code by which workers said how try-to-persist ended; 0 where none did."""
+def _persisted(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:
+    """The exit code by which try-to-persist ended; 0 where there was nothing for it to do."""
+    if persist is not None and persist.outcome is not None:
+        return persist.outcome.code
+    # On a node whose controller did not lead, workers have told.
     codes = {end.exit_code for agent in made for end in agent._ends.values()}
-    return next(
-        (code for code in (EXIT_DUMPED, EXIT_REFUSED, EXIT_DUMP_FAILED) if code in codes), 0
-    )
+    return next((code for code in _PERSIST_CODES if code in codes), 0)

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 from relkit.errors import RelkitError
+from relkit.launch.activity import Activity
 from relkit.launch.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job import Say
+from relkit.launch.persist_folder import PersistFolder
 from relkit.ttp.controller import Controller, Limits
-from relkit.ttp.environment import MARKS, to_environment
-from relkit.ttp.link import Endpoint, parse_endpoint
+from relkit.ttp.environment import to_environment
+from relkit.ttp.link import Endpoint, LinkEnded, connect, parse_endpoint
+from relkit.ttp.messages import Stop
 from relkit.ttp.outcome import Outcome
 from relkit.ttp.server import Node, Server
 
 BACKUPS = 2
-REQUEST = "dump.request"
 _LOOPBACK = "127.0.0.1"
 _PLACES_S = 10.0
 _POLL_S = 0.05
 _IDLE_S = 1.0
+_STATUS_S = 0.5
+_CONNECT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,14 @@ class Crowd:
         mailbox: in the meeting's store, with a prefix of try-to-persist's own.
         world_size: ranks of the job; incarnation: restarts so far.
         address: of this node on the way to the others; "" on a job of one node.
+        job_id: of the job, by which `relkit ttp` finds it.
     """
 
     mailbox: Mailbox
     world_size: int
     incarnation: int
     address: str = ""
+    job_id: str = "job"
 
 
 class PersistHost:
@@ -51,7 +54,7 @@ class PersistHost:
         limits: see Limits.
         say: one line to the terminal.
         how_it_ended: words for a local process that is gone; None while it runs.
-        ended: told how a fault ended, on the node whose controller led it.
+        ended: told how a fault ended, on the node whose controller led it, with the job's id.
     """
 
     def __init__(
@@ -59,14 +62,19 @@ class PersistHost:
         limits: Limits,
         say: Say,
         how_it_ended: Callable[[int], str | None],
-        ended: Callable[[Outcome], None],
+        ended: Callable[[Outcome, str], None],
     ) -> None:
         self.limits = limits
         self._say, self._how_it_ended, self._ended = say, how_it_ended, ended
         self._server: Server | None = None
+        self._crowd: Crowd | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._secret = b""
         self._pids: dict[int, int] = {}
-        self._marks = Path(tempfile.mkdtemp(prefix="relkit-ttp-"))
+        self._folder: PersistFolder | None = None
         self._told = False
+        self._status_s = 0.0
+        self._activity = Activity()
 
     def begin(self, crowd: Crowd) -> Mapping[str, str]:
         """Listen, and learn where the others do.
@@ -75,74 +83,139 @@ class PersistHost:
             what to add to the workers' environment; nothing where try-to-persist cannot be.
         """
         self._end_incarnation()
+        self._crowd = crowd
+        if self._folder is None:
+            self._folder = PersistFolder(crowd.job_id)
         try:
-            endpoints, secret = self._agree(crowd)
+            self._endpoints, self._secret = self._agree(crowd)
         except (ExchangeBroken, RelkitError, OSError) as error:
             self._say(f"try-to-persist is off: {error}")
             return {}
         return to_environment(
-            endpoints, secret, crowd.incarnation, self.limits.heartbeat_s, self._marks
+            self._endpoints,
+            self._secret,
+            crowd.incarnation,
+            self.limits.heartbeat_s,
+            self._folder.path,
         )
 
     def watch(self, pids: Mapping[int, int]) -> None:
         """The workers of this node have been started: rank -> process."""
         self._pids.clear()
         self._pids.update(pids)
+        if self._server is not None:
+            self._server.watch(pids)
 
     @property
     def engaged(self) -> bool:
         """A worker of this node runs under try-to-persist."""
-        return any(self._marks.glob(f"{MARKS}*"))
+        return self._folder is not None and self._folder.marked
 
     @property
     def leading(self) -> bool:
         """A fault, or a request to stop, is being led to its end."""
         return self._server is not None and self._server.busy
 
+    @property
+    def outcome(self) -> Outcome | None:
+        """How this incarnation's fault ended, where this node's controller led it."""
+        return None if self._server is None else self._server.outcome
+
     def look(self) -> None:
-        """Take a request that `relkit ttp dump` has left; to be called now and then."""
-        for request in self._marks.glob(REQUEST):
-            request.unlink(missing_ok=True)
-            if self._server is not None:
-                self._server.stop("relkit ttp dump asked for it")
+        """Take requests of `relkit ttp dump`, and write the status; to be called now and then."""
+        if self._folder is None:
+            return
+        if self._folder.take_requests():
+            self._stop("relkit ttp dump asked for it")
+        now_s = time.monotonic()
+        if now_s - self._status_s >= _STATUS_S:
+            self._status_s = now_s
+            self._folder.write_status(self._status())
+
+    def lost(self, rank: int, reason: str) -> None:
+        """A worker of this node has ended; the controller hears it twice, and from here first
+        where the kernel offers no better way."""
+        if self._server is not None:
+            self._server.lost(rank, reason)
 
     def hung(self, reason: str) -> None:
         """The monitor is sure that the job hangs."""
         if self._server is not None:
             self._server.hung(reason)
 
-    def save(self, reason: str) -> None:
-        """Have the job saved at the end of a step and ended, and wait for that."""
-        if self._server is None:
-            return
-        self._server.stop(reason)
-        until_s = time.monotonic() + self.limits.overall_s
-        idle_s = time.monotonic() + _IDLE_S
-        while not self._server.over.wait(_POLL_S):
-            now_s = time.monotonic()
-            if now_s > until_s or (now_s > idle_s and not self._server.busy):
+    def save(self, reason: str, all_ended: Callable[[], bool]) -> None:
+        """Have the job saved at the end of a step and ended, and wait for that.
+
+        Args:
+            reason: why.
+            all_ended: whether the workers of this node are gone.
+        """
+        self._stop(reason)
+        now_s = time.monotonic()
+        until_s, idle_s = now_s + self.limits.overall_s, now_s + _IDLE_S
+        while not all_ended() and time.monotonic() < until_s:
+            if self._server is None or self._is_backup:
+                time.sleep(_POLL_S)
+            elif self._server.over.wait(_POLL_S):
+                break
+            elif time.monotonic() > idle_s and not self._server.busy:
                 # Nobody is there to be saved: all have finished, or have not begun.
                 return
         self.tell()
 
     def tell(self) -> None:
         """Say how a fault ended, once."""
-        if self._server is not None and self._server.outcome is not None and not self._told:
+        outcome = self.outcome
+        if outcome is not None and self._crowd is not None and not self._told:
             self._told = True
-            self._ended(self._server.outcome)
+            self._ended(outcome, self._crowd.job_id)
+            if self._folder is not None:
+                self._folder.answer(json.dumps(asdict(outcome)))
 
     def close(self) -> None:
         """Nothing listens and nothing is left."""
         self._end_incarnation()
-        shutil.rmtree(self._marks, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    @property
+    def _is_backup(self) -> bool:
+        return self._crowd is not None and self._crowd.mailbox.node > 0
+
+    def _stop(self, reason: str) -> None:
+        if self._server is not None and not self._is_backup:
+            self._server.stop(reason)
+            return
+        # On another node: the controller is told over a link, as ranks tell it.
+        for endpoint in self._endpoints[:1]:
+            try:
+                incarnation = self._crowd.incarnation if self._crowd else 0
+                link = connect(endpoint, self._secret, incarnation, _CONNECT_S)
+                link.send(Stop(reason))
+                link.close()
+            except LinkEnded as error:
+                self._say(f"ttp: {error}")
+
+    def _status(self) -> dict[str, object]:
+        crowd = self._crowd
+        status: dict[str, object] = {
+            "job_id": crowd.job_id if crowd else "",
+            "node": crowd.mailbox.node if crowd else 0,
+            "world_size": crowd.world_size if crowd else 0,
+            "incarnation": crowd.incarnation if crowd else 0,
+            "engaged": self.engaged,
+            "role": "none" if self._server is None else "backup" if self._is_backup else "active",
+        }
+        return status if self._server is None else {**status, **self._server.status()}
 
     def _end_incarnation(self) -> None:
         self.tell()
         if self._server is not None:
             self._server.close()
         self._server, self._told = None, False
-        for mark in self._marks.glob(f"{MARKS}*"):
-            mark.unlink(missing_ok=True)
+        if self._folder is not None:
+            self._folder.clear()
 
     def _agree(self, crowd: Crowd) -> tuple[tuple[Endpoint, ...], bytes]:
         """Node 0 makes the secret; every node learns who listens where."""
@@ -180,7 +253,7 @@ class PersistHost:
             secret=secret,
             incarnation=crowd.incarnation,
             address=address,
-            node=Node(self._pids, self._how_it_ended, self._say),
+            node=Node(self._pids, self._how_it_ended, self._say, self._activity.works),
         )
         self._server.start()
         return self._server.endpoint

@@ -3,6 +3,8 @@
     gathering -> normal -> settling (a fault; others may follow) -> collecting -> dumping
                    \\-> pausing (asked to stop) --/      ^______________| (a death: plan again)
                                                                  committing -> over
+    dumping or committing fails -> clearing (everybody puts the pen down) -> over
+    all have finished training -> finished
 
 What happened goes in by `told`, `lost`, `hung`, `stop` and `tick`; what is to be done comes out as
 actions. One epoch is one plan: answers to an older one are not heard.
@@ -10,7 +12,7 @@ actions. One epoch is one plan: answers to an older one are not heard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -22,14 +24,17 @@ from relkit.ttp.messages import (
     Dump,
     Exit,
     Fault,
+    Finished,
     Heartbeat,
     Hello,
     Message,
+    Note,
     Pause,
     Raised,
     Saved,
     SaveFailed,
     State,
+    Stop,
 )
 from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED, Outcome
 from relkit.ttp.plan import DumpPlan, Refusal, Survivor, make_plan
@@ -46,7 +51,9 @@ class Phase(Enum):
     COLLECTING = "collecting"
     DUMPING = "dumping"
     COMMITTING = "committing"
+    CLEARING = "clearing"
     OVER = "over"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,7 @@ class Controller:
         self.dead: set[int] = set()
         self.done: set[int] = set()
         self.reason = ""
-        self._world_size = world_size
+        self.world_size = world_size
         self._limits = limits or Limits()
         self._backup = backup
         self._maps: dict[str, ReplicaMap] = {}
@@ -133,20 +140,35 @@ class Controller:
         self._committer = -1
         self._fault_s = 0.0
         self._until_s: float | None = None
+        self._verdict = (EXIT_DUMP_FAILED, "")
         self._actions: list[Action] = []
 
     @property
     def living(self) -> tuple[int, ...]:
-        """Ranks that have registered, have not ended and were not lost."""
-        return tuple(sorted(self._seen_s.keys() - self.dead - self.done))
+        """Ranks that have registered and were not lost; also those that wait for the last one."""
+        return tuple(sorted(self._seen_s.keys() - self.dead))
+
+    @property
+    def steps(self) -> Mapping[int, int]:
+        """The committed step of each rank, as last heard."""
+        return self._steps
+
+    @property
+    def busy(self) -> bool:
+        """A fault, or a request to stop, is being led to its end, or has been."""
+        return self.phase not in (Phase.GATHERING, Phase.NORMAL, Phase.FINISHED)
 
     def told(self, message: Message, now_s: float) -> Sequence[Action]:
         """A rank said something."""
         rank = getattr(message, "rank", -1)
+        if isinstance(message, Stop):
+            return self.stop(message.reason, now_s)
         if self.phase is Phase.OVER or rank in self.dead:
             return ()
         if isinstance(message, Hello):
             self._registered(message, now_s)
+        elif self.phase is Phase.FINISHED:
+            return ()
         elif rank in self._seen_s:
             self._seen_s[rank] = now_s
             self._heard(message, now_s)
@@ -154,7 +176,7 @@ class Controller:
 
     def lost(self, rank: int, reason: str, now_s: float) -> Sequence[Action]:
         """A rank's process ended, or its link did."""
-        if self.phase is not Phase.OVER:
+        if self.phase not in (Phase.OVER, Phase.FINISHED):
             self._lose((rank,), reason, now_s)
         return self._take()
 
@@ -164,8 +186,11 @@ class Controller:
         Nobody is dead for that: a rank that can be freed is as good a holder as any, whoever is
         to blame, and one that cannot will not tell its state in time.
         """
-        if self.phase is Phase.NORMAL:
+        if self.phase in (Phase.NORMAL, Phase.PAUSING):
             self._settle(reason, now_s)
+        elif self.phase is Phase.GATHERING and self._seen_s and not self._backup:
+            self._begin(reason, now_s)
+            self._end(EXIT_REFUSED, f"{reason}; not every rank had begun", now_s)
         return self._take()
 
     def stop(self, reason: str, now_s: float) -> Sequence[Action]:
@@ -180,32 +205,41 @@ class Controller:
             at_step = max(self._steps.values()) + margin
             self._until_s = now_s + self._limits.state_s + (margin + 1) * self._step_s
             self._send(self.living, Pause(self.epoch, at_step, reason))
-        elif self.phase is Phase.GATHERING:
+        elif self.phase is Phase.GATHERING and not self._backup:
             self._begin(reason, now_s)
             self._end(EXIT_REFUSED, f"{reason}; not every rank had begun, nothing to save", now_s)
         return self._take()
 
-    def tick(self, now_s: float) -> Sequence[Action]:
-        """Time has passed; to be called after everything that has arrived was told."""
-        if self.phase is Phase.OVER:
+    def tick(self, now_s: float, excused: Collection[int] = ()) -> Sequence[Action]:
+        """Time has passed; to be called after everything that has arrived was told.
+
+        Args:
+            excused: ranks whose silence means nothing: their process is seen to work, it only
+                holds the interpreter lock for long.
+        """
+        if self.phase in (Phase.OVER, Phase.FINISHED):
             return ()
-        silent_s = self._limits.heartbeat_s * self._limits.missed_heartbeats
         if self.phase is not Phase.GATHERING:
-            silent = [r for r in self.living if now_s - self._seen_s[r] > silent_s]
+            silent_s = self._limits.heartbeat_s * self._limits.missed_heartbeats
+            silent = [rank for rank in self.silent(now_s) if rank not in excused]
             if silent:
                 for rank in silent:
                     self._actions.append(Kill(rank, f"silent for {silent_s:g} s"))
                 self._lose(silent, f"rank {silent[0]} was silent for {silent_s:g} s", now_s)
         if self._late(now_s):
             sentence = f"not done {self._limits.overall_s:g} s after the fault"
-            self._end(EXIT_DUMP_FAILED, sentence, now_s)
+            self._over(EXIT_DUMP_FAILED, sentence, now_s)
         elif self._until_s is not None and now_s >= self._until_s:
             self._ran_out(now_s)
         return self._take()
 
+    def silent(self, now_s: float) -> tuple[int, ...]:
+        """Ranks that have missed their heartbeats."""
+        silent_s = self._limits.heartbeat_s * self._limits.missed_heartbeats
+        return tuple(rank for rank in self.living if now_s - self._seen_s[rank] > silent_s)
+
     def _late(self, now_s: float) -> bool:
-        busy = self.phase not in (Phase.GATHERING, Phase.NORMAL, Phase.OVER)
-        return busy and now_s - self._fault_s > self._limits.overall_s
+        return self.busy and now_s - self._fault_s > self._limits.overall_s
 
     def wait_s(self, now_s: float) -> float:
         """How long there is nothing to do if nothing arrives, seconds."""
@@ -215,8 +249,15 @@ class Controller:
         return min(longest, max(0.0, self._until_s - now_s))
 
     def _registered(self, hello: Hello, now_s: float) -> None:
+        if self.phase is Phase.FINISHED:
+            # A program may train twice.
+            self.phase, self._seen_s, self._maps = Phase.GATHERING, {}, {}
+            self.done.clear()
+        self.done.discard(hello.rank)
         self._seen_s[hello.rank] = now_s
         self._steps[hello.rank] = hello.step
+        # Orders of a controller that is gone must not pass for ours.
+        self.epoch = max(self.epoch, hello.epoch)
         for each in hello.maps:
             self._maps.setdefault(each.name, each)
         if self.phase is not Phase.GATHERING:
@@ -225,10 +266,19 @@ class Controller:
             if self._until_s is None:
                 self._begin("the controller is gone", now_s)
                 self._until_s = now_s + self._limits.takeover_s
-            if len(self._seen_s) == self._world_size:
+            if len(self._seen_s) == self.world_size:
                 self._until_s = now_s
-        elif len(self._seen_s) == self._world_size:
+        elif self.dead:
+            self._end(EXIT_REFUSED, f"{self.reason}; not every rank had begun", now_s)
+        elif len(self._seen_s) == self.world_size:
             self.phase = Phase.NORMAL
+            self._finish()
+
+    def _finish(self) -> None:
+        """Let ranks go that have finished training, once all have."""
+        if self.phase in (Phase.NORMAL, Phase.PAUSING) and set(self.living) <= self.done:
+            self._send(self.living, Finished())
+            self.phase, self._until_s, self.reason = Phase.FINISHED, None, ""
 
     def _heard(self, message: Message, now_s: float) -> None:
         if isinstance(message, Heartbeat):
@@ -239,8 +289,11 @@ class Controller:
                 self._settle(f"rank {message.rank} raised {message.sentence}", now_s)
         elif isinstance(message, Done):
             self.done.add(message.rank)
-            if self.phase is Phase.PAUSING:
-                self._collected(now_s)
+            self._finish()
+        elif isinstance(message, Note):
+            if message.epoch == self.epoch and self.phase is Phase.DUMPING and self._plan:
+                others = [rank for rank in self._plan.ranks if rank != message.rank]
+                self._send(others, message)
         elif (
             isinstance(message, State | Saved | SaveFailed | Committed)
             and message.epoch == self.epoch
@@ -249,7 +302,7 @@ class Controller:
 
     def _answered(self, message: State | Saved | SaveFailed | Committed, now_s: float) -> None:
         if isinstance(message, State):
-            if self.phase in (Phase.COLLECTING, Phase.PAUSING):
+            if self.phase in (Phase.COLLECTING, Phase.PAUSING, Phase.CLEARING):
                 self._states[message.rank] = message.survivor
                 self._collected(now_s)
         elif isinstance(message, Saved):
@@ -260,20 +313,22 @@ class Controller:
             self._save_failed(message, now_s)
         elif self.phase is Phase.COMMITTING and self._plan is not None:
             step = self._plan.step
-            self._end(EXIT_DUMPED, f"step {step} was saved", now_s, step, message.folder)
+            self._over(EXIT_DUMPED, f"step {step} was saved", now_s, step, message.folder)
 
     def _lose(self, ranks: Sequence[int], reason: str, now_s: float) -> None:
-        new = [r for r in ranks if r not in self.dead and r not in self.done]
+        new = [rank for rank in ranks if rank not in self.dead]
         if not new:
             return
         self.dead.update(new)
         if self.phase is Phase.GATHERING:
             if not self._backup:
                 self._begin(reason, now_s)
+            # Nobody may be under try-to-persist at all: that is known when somebody registers.
+            if not self._backup and self._seen_s:
                 self._end(EXIT_REFUSED, f"{reason}; not every rank had begun", now_s)
         elif self.phase in (Phase.NORMAL, Phase.PAUSING):
             self._settle(reason, now_s)
-        elif self.phase is Phase.COLLECTING:
+        elif self.phase in (Phase.COLLECTING, Phase.CLEARING):
             for rank in new:
                 self._states.pop(rank, None)
             self._collected(now_s)
@@ -300,7 +355,7 @@ class Controller:
             self._take_over(now_s)
         elif self.phase in (Phase.SETTLING, Phase.PAUSING):
             self._collect(now_s)
-        elif self.phase is Phase.COLLECTING:
+        elif self.phase in (Phase.COLLECTING, Phase.CLEARING):
             missing = [rank for rank in self.living if rank not in self._states]
             for rank in missing:
                 self._actions.append(Kill(rank, "did not tell its state in time"))
@@ -308,10 +363,10 @@ class Controller:
             self._collected(now_s)
 
     def _take_over(self, now_s: float) -> None:
-        self.dead.update(set(range(self._world_size)) - self._seen_s.keys())
-        if 2 * len(self.living) <= self._world_size:
+        self.dead.update(set(range(self.world_size)) - self._seen_s.keys())
+        if 2 * len(self.living) <= self.world_size:
             sentence = (
-                f"only {len(self.living)} of {self._world_size} ranks found the backup controller:"
+                f"only {len(self.living)} of {self.world_size} ranks found the backup controller:"
                 " less than a majority must not decide"
             )
             self._end(EXIT_REFUSED, sentence, now_s)
@@ -320,6 +375,10 @@ class Controller:
 
     def _collect(self, now_s: float) -> None:
         self.phase = Phase.COLLECTING
+        self._free(now_s)
+
+    def _free(self, now_s: float) -> None:
+        """Have everybody put down what it does, and say what it has."""
         self.epoch += 1
         self._states = {}
         self._until_s = now_s + self._limits.state_s + self._step_s
@@ -331,6 +390,9 @@ class Controller:
         if set(self.living) - self._states.keys():
             return
         self._until_s = None
+        if self.phase is Phase.CLEARING:
+            self._over(*self._verdict, now_s)
+            return
         plan = make_plan(list(self._states.values()), list(self._maps.values()))
         if isinstance(plan, Refusal):
             self._end(EXIT_REFUSED, plan.sentence, now_s)
@@ -360,14 +422,22 @@ class Controller:
         if self.phase not in (Phase.DUMPING, Phase.COMMITTING):
             return
         sentence = f"rank {message.rank}: {message.sentence}"
-        if message.peer and self.epoch <= self._world_size + 2:
+        if message.peer and self.epoch <= self.world_size + 2:
             # Whoever went away will be missed at the latest when states are collected.
             self._actions.append(Say(f"{sentence}: planning again"))
             self._collect(now_s)
         else:
             self._end(EXIT_REFUSED if message.refused else EXIT_DUMP_FAILED, sentence, now_s)
 
-    def _end(
+    def _end(self, code: int, sentence: str, now_s: float) -> None:
+        if self.phase not in (Phase.DUMPING, Phase.COMMITTING):
+            self._over(code, sentence, now_s)
+            return
+        # Who still writes would make the folder anew that another one removes.
+        self.phase, self._verdict = Phase.CLEARING, (code, sentence)
+        self._free(now_s)
+
+    def _over(
         self, code: int, sentence: str, now_s: float, step: int = -1, folder: str = ""
     ) -> None:
         if code != EXIT_DUMPED and self._plan is not None and self.living:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from relkit.errors import RelkitError
+from relkit.output import write_atomic
 from relkit.trainer import checkpoint_files
-from relkit.trainer.manifest import FileRecord
+from relkit.trainer.manifest import MANIFEST, FileRecord, read_manifest
 from relkit.ttp.handlers import Handlers, NotFinite, SaveOrder
-from relkit.ttp.link import Endpoint
-from relkit.ttp.messages import Commit, Committed, Discard, Dump, Saved, SaveFailed
+from relkit.ttp.messages import Commit, Committed, Discard, Dump, Note, Saved, SaveFailed
+from relkit.ttp.relay import Notes, RelayStore
 from relkit.ttp.seat import Seat
 
 _GROUP_S = 30.0
+_DISCARD_S = 2.0
 
 
 class Dumper:
@@ -27,24 +30,24 @@ class Dumper:
     Args:
         seat: of this rank.
         handlers: of the training loop.
-        store: the launcher's rendezvous store, which outlives any rank.
-        incarnation: of the job.
+        notes: where the processor puts what other members of a dump leave.
+        tell: sends a message to the controller.
     """
 
-    def __init__(self, seat: Seat, handlers: Handlers, store: Endpoint, incarnation: int) -> None:
+    def __init__(
+        self, seat: Seat, handlers: Handlers, notes: Notes, tell: Callable[[Note], None]
+    ) -> None:
         self._seat, self._handlers = seat, handlers
-        self._store, self._incarnation = store, incarnation
+        self._notes, self._tell = notes, tell
 
     def dump(self, order: Dump) -> Saved | SaveFailed:
         """Catch up if need be, meet the other holders, save."""
         rank, plan = self._seat.rank, order.plan
+        failed = self._catch_up(order)
+        if failed is not None:
+            return failed
+        alone = len(plan.ranks) == 1
         try:
-            if rank in plan.roll_forward:
-                self._handlers.roll_forward(plan.step)
-                self._seat.rolled_forward(plan.step)
-            elif rank in plan.go_back and self._handlers.go_back is not None:
-                self._handlers.go_back(plan.step)
-                self._seat.rolled_forward(plan.step)
             group = self._meet(plan.ranks, order.epoch)
             if rank == plan.ranks[0]:
                 checkpoint_files.begin(self._handlers.root, plan.step)
@@ -54,32 +57,74 @@ class Dumper:
             records = self._handlers.save(what)
         except NotFinite as error:
             return SaveFailed(rank, order.epoch, str(error), refused=True)
-        except (RelkitError, OSError) as error:
-            return SaveFailed(rank, order.epoch, str(error))
         except RuntimeError as error:
             # A peer of the dump's own group has gone: those that are left are planned with again.
-            first = (str(error).splitlines() or [type(error).__name__])[0]
-            return SaveFailed(rank, order.epoch, first[:300], peer=True)
+            return SaveFailed(rank, order.epoch, _brief(error), peer=not alone)
+        except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
+            own = isinstance(error, RelkitError | OSError)
+            return SaveFailed(rank, order.epoch, str(error) if own else _brief(error))
         files = {record.name: (record.sha256, record.size_bytes) for record in records}
         return Saved(rank, order.epoch, files)
+
+    def _catch_up(self, order: Dump) -> SaveFailed | None:
+        """Make the step that this rank is behind, or go back by one."""
+        rank, plan, handlers = self._seat.rank, order.plan, self._handlers
+        if rank in plan.roll_forward:
+            catch_up = handlers.roll_forward
+        elif rank in plan.go_back and handlers.go_back is not None:
+            catch_up = handlers.go_back
+        else:
+            return None
+        self._seat.catching_up()
+        try:
+            catch_up(plan.step)
+        except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
+            # Half of a step is no step: others that hold the same shards are to save them.
+            self._seat.broken(f"{_brief(error)} while it caught up")
+            return SaveFailed(rank, order.epoch, _brief(error), peer=True)
+        self._seat.caught_up(plan.step)
+        return None
 
     def commit(self, order: Commit) -> Committed | SaveFailed:
         """Give the iteration its final name, and point the tracker to it."""
         records = [FileRecord(name, size, sha) for name, (sha, size) in order.files.items()]
-        folder = self._folder(order.step)
         try:
             if self._handlers.rename is not None:
-                final = self._handlers.rename(order.step, folder, records)
+                final = self._handlers.rename(order.step, self._folder(order.step), records)
             else:
-                facts = {**self._handlers.facts(), "saved_by": "try-to-persist"}
-                final = checkpoint_files.commit(folder, order.step, records, facts)
-        except (RelkitError, OSError) as error:
-            return SaveFailed(self._seat.rank, order.epoch, str(error))
+                final = self._rename(order.step, records)
+        except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
+            own = isinstance(error, RelkitError | OSError)
+            sentence = str(error) if own else _brief(error)
+            return SaveFailed(self._seat.rank, order.epoch, sentence)
         return Committed(self._seat.rank, order.epoch, str(final))
+
+    def _rename(self, step: int, records: list[FileRecord]) -> Path:
+        root, folder = self._handlers.root, self._folder(step)
+        final = root / checkpoint_files.iteration_name(step)
+        if _is_whole(final, records):
+            # Whoever was told before died after the renaming.
+            write_atomic(root / checkpoint_files.TRACKER, str(step))
+            checkpoint_files.sync_folder(root)
+            checkpoint_files.abandon(folder)
+            return final
+        # ... or before it.
+        (folder / MANIFEST).unlink(missing_ok=True)
+        facts = {**self._handlers.facts(), "saved_by": "try-to-persist"}
+        return checkpoint_files.commit(folder, step, records, facts)
 
     def discard(self, order: Discard) -> None:
         """Remove what a dump that will not be has written."""
-        checkpoint_files.abandon(self._folder(order.step))
+        until_s = time.monotonic() + _DISCARD_S
+        while True:
+            try:
+                checkpoint_files.abandon(self._folder(order.step))
+                return
+            except OSError:
+                # A folder that cannot be removed is never resumed from; it must not keep us here.
+                if time.monotonic() > until_s:
+                    return
+                time.sleep(0.05)
 
     def _folder(self, step: int) -> Path:
         name = checkpoint_files.iteration_name(step) + checkpoint_files.TEMPORARY
@@ -89,13 +134,32 @@ class Dumper:
         """A gloo group of the holders alone: it never sees the dead."""
         if len(ranks) == 1:
             return None
-        timeout = timedelta(seconds=_GROUP_S)
-        store = TCPStore(self._store.host, self._store.port, is_master=False, timeout=timeout)
-        prefix = PrefixStore(f"relkit/ttp/{self._incarnation}/{epoch}", store)
+
+        def tell(key: str, data: bytes) -> None:
+            self._tell(Note(self._seat.rank, epoch, key, data.hex()))
+
+        store = RelayStore(self._notes, epoch, tell, _GROUP_S)
         place = ranks.index(self._seat.rank)
-        return dist.ProcessGroupGloo(prefix, place, len(ranks), timeout)
+        return dist.ProcessGroupGloo(store, place, len(ranks), timedelta(seconds=_GROUP_S))
 
 
 def _barrier(group: Any, size: int) -> None:  # noqa: ANN401
     if size > 1:
         group.allreduce([torch.zeros(1)]).wait()
+
+
+def _is_whole(final: Path, records: list[FileRecord]) -> bool:
+    try:
+        found = read_manifest(final).files
+    except (RelkitError, OSError):
+        return False
+    return sorted(found, key=_name) == sorted(records, key=_name)
+
+
+def _name(record: FileRecord) -> str:
+    return record.name
+
+
+def _brief(error: BaseException) -> str:
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"[:300]

@@ -38,6 +38,10 @@ class Surroundings:
         """Tell the launcher of this node to leave the end of its workers to the controller."""
         (self.marks / f"{MARKS}{rank}").touch(mode=0o600)
 
+    def unmark(self, rank: int) -> None:
+        """All have finished: the launcher is to treat this rank as any other again."""
+        (self.marks / f"{MARKS}{rank}").unlink(missing_ok=True)
+
 
 def to_environment(
     endpoints: Sequence[Endpoint], secret: bytes, incarnation: int, heartbeat_s: float, marks: Path

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -31,7 +32,8 @@ class Freer:
         store_ports: ports of rendezvous stores, whose connections stay.
         recorder: this process's file of the hook; None without the hook.
         kept: what `open_sockets` said before process groups were made: those are the user's own
-            (a tracker of experiments, a data base). Only looked at without the hook.
+            (a tracker of experiments, a data base); without it, what was open when this module was
+            imported. Only looked at without the hook.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Freer:
     ) -> None:
         self._store_ports = frozenset(store_ports)
         self._recorder = recorder
-        self._kept = frozenset(kept)
+        self._kept = frozenset(kept or _AT_IMPORT)
 
     def free(self, keep: Sequence[int]) -> int:
         """Shut the connections of process groups.
@@ -65,6 +67,13 @@ class Freer:
 def open_sockets() -> tuple[str, ...]:
     """The sockets of this process, by inode; to be called before process groups are made."""
     return tuple(_sockets().values())
+
+
+def _before_groups() -> tuple[str, ...]:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_initialized():
+        return ()
+    return open_sockets()
 
 
 def own_recorder() -> Path | None:
@@ -127,3 +136,6 @@ def _shut(descriptor: int, name: str, store_ports: frozenset[int]) -> bool:
         return False
     finally:
         os.close(copy)
+
+
+_AT_IMPORT = _before_groups()

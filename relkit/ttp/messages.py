@@ -29,6 +29,7 @@ class Hello:
         pid, host: where it runs.
         step: committed step it starts from.
         maps: replica maps of the groups that this rank is in.
+        epoch: of the last plan that it knows, from a controller that is gone.
     """
 
     rank: int
@@ -37,6 +38,7 @@ class Hello:
     host: str
     step: int
     maps: tuple[ReplicaMap, ...] = ()
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A rank has finished training; it will exit with 0."""
+    """A rank has finished training; it stays until all have, as others may need its shards."""
 
     rank: int
 
@@ -115,6 +117,36 @@ class Committed:
     rank: int
     epoch: int
     folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What one member of a dump leaves for the others, passed on by the controller.
+
+    It takes the place of a store: the job's own may have gone with a launcher.
+
+    Args:
+        key: what it is called; data: hexadecimal.
+    """
+
+    rank: int
+    epoch: int
+    key: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A launcher asks for the job to be saved and ended (it got SIGTERM, or `relkit ttp dump`)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """To every rank: all have finished training, and nobody needs anybody's shards any more."""
+
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +209,9 @@ Message = (
     | Saved
     | SaveFailed
     | Committed
+    | Note
+    | Stop
+    | Finished
     | Fault
     | Pause
     | Dump
@@ -185,8 +220,8 @@ Message = (
     | Exit
 )
 T = TypeVar("T")
-_TO_RANKS = (Fault, Pause, Dump, Commit, Discard, Exit)
-_FROM_RANKS = (Hello, Heartbeat, Raised, Done, State, Saved, SaveFailed, Committed)
+_TO_RANKS = (Fault, Pause, Dump, Commit, Discard, Exit, Finished)
+_FROM_RANKS = (Hello, Heartbeat, Raised, Done, State, Saved, SaveFailed, Committed, Note, Stop)
 KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in _FROM_RANKS + _TO_RANKS}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,19 +16,25 @@ from relkit.ttp.messages import (
     Dump,
     Exit,
     Fault,
+    Finished,
     Heartbeat,
     Hello,
     Message,
+    Note,
     Pause,
     Raised,
     State,
 )
 from relkit.ttp.outcome import EXIT_REFUSED
+from relkit.ttp.relay import Notes
 from relkit.ttp.seat import Seat
 
 _CONNECT_S = 10.0
 # Sockets may still be made while others are shut (connections are lazy), so shut them again.
 _FREE_AGAIN_S = 0.02
+# How long a thread that was told to leave may take: in the user's code, and in an order of ours.
+_LEAVE_S = 5.0
+_LEAVE_BUSY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,10 @@ class Processor:
         hello: what this rank says of itself; its step is taken from the seat.
         seat: shared with the training thread.
         free: makes blocked collectives return with an error; may be called again and again.
+
+    Attributes:
+        epoch: the plan that is valid; orders of another are not to be carried out.
+        notes: what other members of a dump have left.
     """
 
     def __init__(
@@ -63,12 +74,13 @@ class Processor:
         self._link: Link | None = None
         self._place = 0
         self.epoch = 0
+        self.notes = Notes()
         self._owes_state = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relkit-ttp", daemon=True)
 
     def start(self) -> None:
-        """Register with the controller.
+        """Register with the controller, or with a backup.
 
         Raises:
             LinkEnded: there is none.
@@ -78,26 +90,14 @@ class Processor:
 
     def raised(self, sentence: str) -> None:
         """The training code raised an exception."""
-        self._send(Raised(self._hello.rank, sentence[:500]))
-
-    def answer(self, message: Message) -> None:
-        """Send what an order resulted in."""
-        self._send(message)
+        self.answer(Raised(self._hello.rank, sentence[:500]))
 
     def done(self) -> None:
-        """Training has ended well; no fault is expected of this rank any more."""
-        self._send(Done(self._hello.rank))
-        self._closing = True
-        self._thread.join(2.0)
-        if self._link is not None:
-            self._link.close()
+        """Training has ended well here; the others may still need this rank's shards."""
+        self.answer(Done(self._hello.rank))
 
-    def _connect(self, endpoint: Endpoint) -> Link:
-        link = connect(endpoint, self._wire.secret, self._wire.incarnation, _CONNECT_S)
-        link.send(replace(self._hello, step=self._seat.standing.step))
-        return link
-
-    def _send(self, message: Message) -> None:
+    def answer(self, message: Message) -> None:
+        """Send something; from any thread."""
         link = self._link
         try:
             if link is not None:
@@ -105,6 +105,18 @@ class Processor:
         except LinkEnded:
             # The thread notices by itself, and looks for a backup.
             return
+
+    def close(self) -> None:
+        """Nobody is led any more."""
+        self._closing = True
+        self._thread.join(2.0)
+        if self._link is not None:
+            self._link.close()
+
+    def _connect(self, endpoint: Endpoint) -> Link:
+        link = connect(endpoint, self._wire.secret, self._wire.incarnation, _CONNECT_S)
+        link.send(replace(self._hello, step=self._seat.standing.step, epoch=self.epoch))
+        return link
 
     def _run(self) -> None:
         beat_s = 0.0
@@ -114,12 +126,12 @@ class Processor:
             if now_s >= beat_s:
                 standing = self._seat.standing
                 beat_s = now_s + self._wire.heartbeat_s
-                self._send(
+                self.answer(
                     Heartbeat(self._hello.rank, standing.step, standing.phase, self._seat.step_s)
                 )
             try:
                 waiting_s = _FREE_AGAIN_S if self._owes_state else beat_s - now_s
-                message = self._link.receive(min(waiting_s, 0.2))
+                message = self._link.receive(max(0.0, min(waiting_s, 0.2)))
             except LinkEnded:
                 if not self._closing:
                     self._look_for_a_backup()
@@ -132,11 +144,20 @@ class Processor:
     def _obey(self, message: Message) -> None:
         if isinstance(message, Fault):
             self.epoch, self._owes_state = message.epoch, True
+            self.notes.begin(message.epoch)
             self._seat.fault = True
         elif isinstance(message, Pause):
             self.epoch, self._owes_state = message.epoch, True
+            self.notes.begin(message.epoch)
             self._seat.pause_at = message.at_step
-        elif isinstance(message, Dump | Commit | Discard | Exit):
+        elif isinstance(message, Note):
+            self.notes.put(message.epoch, message.key, bytes.fromhex(message.data))
+        elif isinstance(message, Exit):
+            self._leave(message)
+        elif isinstance(message, Dump | Commit | Discard):
+            self._seat.give(message)
+        elif isinstance(message, Finished):
+            self._closing = True
             self._seat.give(message)
 
     def _tell_state(self) -> None:
@@ -146,7 +167,7 @@ class Processor:
             self._seat.wait_idle(_FREE_AGAIN_S)
         if self._seat.is_idle:
             self._owes_state = False
-            self._send(State(self._hello.rank, self.epoch, self._seat.survivor()))
+            self.answer(State(self._hello.rank, self.epoch, self._seat.survivor()))
 
     def _look_for_a_backup(self) -> None:
         """The controller is gone: go to the next one, or end with the job."""
@@ -156,12 +177,25 @@ class Processor:
             self._place += 1
             try:
                 self._link = self._connect(self._wire.endpoints[self._place])
-                return
             except LinkEnded:
                 continue
+            if self._seat.standing.phase == "done":
+                self.done()
+            return
+        self._leave(Exit(EXIT_REFUSED, "the launcher is gone and no backup controller answers"))
+
+    def _leave(self, order: Exit) -> None:
+        """Have the training thread end this process, or end it from here."""
         self._closing = True
         self._seat.fault = True
-        self._seat.give(Exit(EXIT_REFUSED, "the launcher is gone and no backup controller answers"))
+        # Whoever waits for a member of the dump gets an error.
+        self.notes.begin(self.epoch + 1)
+        self._seat.give(order)
+        now_s = time.monotonic()
+        until_s, until_busy_s = now_s + _LEAVE_S, now_s + _LEAVE_BUSY_S
         while not self._seat.gone:
+            if time.monotonic() > (until_busy_s if self._seat.parked else until_s):
+                # It is in a loop that no error reaches. Its output may hold a lock: no flush.
+                os._exit(order.code)
             self._free([])
             time.sleep(_FREE_AGAIN_S)

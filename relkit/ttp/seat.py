@@ -7,10 +7,10 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-from relkit.ttp.messages import Commit, Discard, Dump, Exit
+from relkit.ttp.messages import Commit, Discard, Dump, Exit, Finished
 from relkit.ttp.plan import Survivor
 
-Order = Dump | Commit | Discard | Exit
+Order = Dump | Commit | Discard | Exit | Finished
 
 
 class Parked(BaseException):
@@ -42,7 +42,7 @@ class Standing:
 class Seat:
     """One rank's place between its training loop and its processor.
 
-    The trainer's methods cost an assignment each and take no lock.
+    The trainer's methods cost an assignment each and take no lock; those for orders do.
 
     Args:
         rank: global rank.
@@ -56,8 +56,11 @@ class Seat:
         self.pause_at: int | None = None
         self.step_s = 0.0
         self.gone = False
-        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._broken = ""
+        self._lock = threading.Lock()
+        self._parked = False
+        self._pending = 0
         self._idle = threading.Event()
         self._committed_s = time.monotonic()
 
@@ -67,12 +70,17 @@ class Seat:
         Raises:
             Parked: there is a fault.
         """
-        if self.fault:
-            raise Parked
+        self._leave_if_asked()
         self.standing = replace(self.standing, phase=name)
 
     def gradients_ready(self) -> None:
-        """All reductions of the step are done: this rank can make the step alone from here on."""
+        """All reductions of the step are done: this rank can make the step alone from here on.
+
+        Raises:
+            Parked: there is a fault; what was reduced under it is not to be relied on, and nobody
+                has passed the barrier that this rank never reached.
+        """
+        self._leave_if_asked()
         self.standing = replace(self.standing, phase="ready", ready=True)
 
     def begin_update(self, *, previous: bool = False) -> None:
@@ -84,38 +92,83 @@ class Seat:
         Raises:
             Parked: there is a fault.
         """
-        if self.fault:
-            raise Parked
+        self._leave_if_asked()
         self.standing = replace(self.standing, phase="update", updating=True, previous=previous)
 
     def end_update(self, step: int) -> None:
-        """The update is done: `step` is committed."""
+        """The update is done: `step` is committed.
+
+        Raises:
+            Parked: the job was asked to stop at this step.
+        """
         self.standing = Standing(step, "committed", previous=self.standing.previous)
         now_s = time.monotonic()
         self.step_s, self._committed_s = now_s - self._committed_s, now_s
         if self.pause_at is not None and step >= self.pause_at:
             raise Parked
 
-    def park(self, error: BaseException | None) -> None:
-        """The training loop was left; from here on this thread only carries out orders."""
-        if self.standing.updating and not isinstance(error, Parked):
-            self._broken = f"{type(error).__name__} in the update" if error else "left the update"
-        self.standing = replace(self.standing, phase="parked")
-        self._idle.set()
+    def _leave_if_asked(self) -> None:
+        if self.fault:
+            raise Parked
 
-    def give(self, order: Order) -> None:
-        """Hand the parked thread an order; it is not idle from here on."""
-        self._idle.clear()
-        self.orders.put(order)
+    def catching_up(self) -> None:
+        """The parked thread begins to make a step, or to go back by one."""
+        self.standing = replace(self.standing, updating=True)
 
-    def rolled_forward(self, step: int) -> None:
+    def caught_up(self, step: int) -> None:
         """The parked thread has made the step that it was behind, or gone back to `step`."""
         self.standing = Standing(step, "parked")
 
-    def idle(self) -> None:
+    def broken(self, reason: str) -> None:
+        """The data here is of no step: nobody may save it."""
+        self._broken = self._broken or reason
+
+    def park(self, error: BaseException | None) -> None:
+        """The training loop was left; from here on this thread only carries out orders.
+
+        Args:
+            error: what it was left by; Parked where it was asked to; None where it came to its end.
+        """
+        if self.standing.updating:
+            name = type(error).__name__ if error is not None else "the loop's end"
+            self.broken(f"{name} in the update")
+        phase = "done" if error is None else "parked"
+        self.standing = replace(self.standing, phase=phase)
+        with self._lock:
+            self._parked = True
+            self._settle()
+
+    def unpark(self) -> None:
+        """All ranks have finished: this thread goes on with the user's program."""
+        with self._lock:
+            self._parked = False
+            self._idle.clear()
+
+    def give(self, order: Order) -> None:
+        """Hand the parked thread an order; it is not idle until that is done."""
+        with self._lock:
+            self._pending += 1
+            self._idle.clear()
+            self._orders.put(order)
+
+    def next_order(self) -> Order:
+        """The parked thread waits for an order; it must call `done` after it."""
+        return self._orders.get()
+
+    def done(self) -> None:
         """The order is done."""
-        if self.orders.empty():
+        with self._lock:
+            self._pending -= 1
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._parked and not self._pending:
             self._idle.set()
+
+    @property
+    def parked(self) -> bool:
+        """The training loop was left."""
+        return self._parked
 
     @property
     def is_idle(self) -> bool:

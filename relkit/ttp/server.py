@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relkit.netcheck import proof
-from relkit.ttp.controller import Action, Controller, Kill, Over, Phase, Say, Send
+from relkit.ttp.controller import Action, Controller, Kill, Over, Say, Send
 from relkit.ttp.link import Endpoint, LineBuffer, tune
-from relkit.ttp.messages import BadMessage, Hello, encode
+from relkit.ttp.messages import BadMessage, Finished, Heartbeat, Hello, Message, Stop, encode
 from relkit.ttp.outcome import Outcome
 
 _CHUNK_BYTES = 1 << 16
@@ -36,6 +36,7 @@ class _Peer:
     answered: bytes = b""
     proven: bool = False
     rank: int = -1
+    finished: bool = False
     lines: LineBuffer = field(default_factory=LineBuffer)
     out: bytearray = field(default_factory=bytearray)
 
@@ -49,11 +50,13 @@ class Node:
         how_it_ended: words for a process that is gone ("was killed by SIGKILL"); None where it is
             not known.
         say: a line to the terminal.
+        works: given a process and the time: it is seen to compute, although it says nothing.
     """
 
     pids: Mapping[int, int]
     how_it_ended: Callable[[int], str | None]
     say: Callable[[str], None]
+    works: Callable[[int, float], bool] = lambda _pid, _now_s: False
 
 
 class Server:
@@ -87,6 +90,8 @@ class Server:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._peers: dict[int, _Peer] = {}
+        self._ends: dict[int, int] = {}
+        self._phases: dict[int, str] = {}
         self._closing = False
         self.strangers = 0
         self.outcome: Outcome | None = None
@@ -102,7 +107,43 @@ class Server:
     @property
     def busy(self) -> bool:
         """A fault, or a request to stop, has begun."""
-        return self._controller.phase not in (Phase.GATHERING, Phase.NORMAL)
+        return self._controller.busy
+
+    def status(self) -> dict[str, object]:
+        """Where the job stands, as plain JSON; read without a lock, for people."""
+        led = self._controller
+        steps = dict(led.steps)
+        ranks = [
+            {"rank": rank, "step": steps.get(rank, -1), "phase": self._phases.get(rank, "")}
+            for rank in led.living
+        ]
+        return {
+            "phase": led.phase.value,
+            "epoch": led.epoch,
+            "ranks": ranks,
+            "dead": sorted(led.dead),
+            "strangers": self.strangers,
+        }
+
+    def watch(self, pids: Mapping[int, int]) -> None:
+        """Be told by the kernel when one of these processes ends.
+
+        The end of its link is not enough: a process that it has forked may hold it open.
+
+        Args:
+            pids: rank -> process, of this node.
+        """
+        chosen = dict(pids)
+
+        def begin(_: float) -> Sequence[Action]:
+            for rank, pid in chosen.items():
+                with contextlib.suppress(OSError):
+                    handle = os.pidfd_open(pid)
+                    self._ends[handle] = rank
+                    self._selector.register(handle, selectors.EVENT_READ)
+            return ()
+
+        self._ask(begin)
 
     def lost(self, rank: int, reason: str) -> None:
         """A rank's process ended."""
@@ -144,6 +185,8 @@ class Server:
                 self._accept()
             elif key.fd == self._wake_read:
                 os.read(self._wake_read, 4096)
+            elif key.fd in self._ends:
+                self._process_ended(key.fd)
             elif key.fd in self._peers:
                 self._serve(self._peers[key.fd], mask)
         while not self._asked.empty():
@@ -152,7 +195,19 @@ class Server:
         for peer in [p for p in self._peers.values() if not p.proven and p.until_s < now_s]:
             self._drop(peer)
         # Last, so that nothing that has arrived counts as silence.
-        self._do(self._controller.tick(now_s))
+        self._do(self._controller.tick(now_s, self._excused(now_s)))
+
+    def _excused(self, now_s: float) -> tuple[int, ...]:
+        pids = self._node.pids
+        silent = [rank for rank in self._controller.silent(now_s) if rank in pids]
+        return tuple(rank for rank in silent if self._node.works(pids[rank], now_s))
+
+    def _process_ended(self, handle: int) -> None:
+        rank = self._ends.pop(handle)
+        self._selector.unregister(handle)
+        os.close(handle)
+        reason = f"rank {rank} {self._end_of(rank)}"
+        self._do(self._controller.lost(rank, reason, time.monotonic()))
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -183,7 +238,8 @@ class Server:
         if not data:
             self._drop(peer)
         elif peer.proven:
-            self._read(peer, data)
+            if not peer.finished:
+                self._read(peer, data)
         else:
             self._prove(peer, data)
 
@@ -205,14 +261,26 @@ class Server:
     def _read(self, peer: _Peer, data: bytes) -> None:
         try:
             for message in peer.lines.feed(data):
-                if isinstance(message, Hello) and peer.rank < 0:
-                    peer.rank = message.rank
-                elif getattr(message, "rank", -1) != peer.rank or peer.rank < 0:
-                    raise BadMessage(f"rank {peer.rank} speaks for another")
+                self._check(peer, message)
                 self._do(self._controller.told(message, time.monotonic()))
         except BadMessage as error:
             self._node.say(f"ttp: rank {peer.rank}: {error}")
             self._drop(peer)
+
+    def _check(self, peer: _Peer, message: Message) -> None:
+        """A link speaks for one rank, and for a rank one link speaks."""
+        if isinstance(message, Stop) and peer.rank < 0:
+            return
+        if isinstance(message, Hello) and peer.rank < 0:
+            if not 0 <= message.rank < self._controller.world_size == message.world_size:
+                raise BadMessage(f"there is no rank {message.rank} of {message.world_size}")
+            if any(other.rank == message.rank for other in self._peers.values()):
+                raise BadMessage(f"rank {message.rank} is there already")
+            peer.rank = message.rank
+        elif getattr(message, "rank", -1) != peer.rank or peer.rank < 0:
+            raise BadMessage(f"rank {peer.rank} speaks for another")
+        if isinstance(message, Heartbeat):
+            self._phases[message.rank] = message.phase
 
     def _drop(self, peer: _Peer) -> None:
         self._peers.pop(peer.sock.fileno(), None)
@@ -239,9 +307,11 @@ class Server:
             if isinstance(action, Send):
                 line = encode(action.message)
                 chosen = set(action.ranks)
-                for peer in list(self._peers.values()):
-                    if peer.rank in chosen:
-                        self._write(peer, line)
+                for peer in [p for p in self._peers.values() if p.rank in chosen]:
+                    self._write(peer, line)
+                    if isinstance(action.message, Finished):
+                        # It may come again, over another link.
+                        peer.finished, peer.rank = True, -1
             elif isinstance(action, Kill):
                 self._kill(action)
             elif isinstance(action, Say):
@@ -284,6 +354,6 @@ class Server:
         self._peers.clear()
         self._listener.close()
         self._selector.close()
-        for descriptor in (self._wake_read, self._wake_write):
+        for descriptor in (*self._ends, self._wake_read, self._wake_write):
             with contextlib.suppress(OSError):
                 os.close(descriptor)

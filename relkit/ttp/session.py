@@ -9,14 +9,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeVar
 
 from relkit.ttp.dump import Dumper
 from relkit.ttp.environment import Surroundings
 from relkit.ttp.free import Freer, own_recorder
 from relkit.ttp.handlers import Handlers
-from relkit.ttp.messages import Commit, Discard, Dump, Exit, Hello
+from relkit.ttp.messages import Commit, Discard, Dump, Exit, Finished, Hello
 from relkit.ttp.processor import Processor
 from relkit.ttp.replicas import ReplicaMap
 from relkit.ttp.seat import Parked, Seat
@@ -24,11 +24,13 @@ from relkit.ttp.seat import Parked, Seat
 # A peer's end is felt in a collective some milliseconds before the controller tells of it.
 _ECHO_S = 1.0
 _PR_SET_PDEATHSIG = 1
+# The launcher alone decides when ranks end: one that leaves takes its shards with it.
+_LEFT_TO_THE_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 T = TypeVar("T")
 
 
 class Session:
-    """One rank under try-to-persist.
+    """One rank under try-to-persist; for one run of one loop.
 
     Args:
         around: see Surroundings.
@@ -55,39 +57,64 @@ class Session:
         freer = Freer([around.store.port], own_recorder(), kept)
         hello = Hello(rank, world_size, os.getpid(), socket.gethostname(), step, tuple(maps))
         self._processor = Processor(around.wire, hello, self.seat, freer.free)
-        self._dumper = Dumper(self.seat, handlers, around.store, around.wire.incarnation)
+        self._dumper = Dumper(self.seat, handlers, self._processor.notes, self._processor.answer)
 
     def run(self, train: Callable[[], T]) -> T:
         """Run a training loop; where it is left by a fault, save and leave the process.
 
+        A rank that has come to the loop's end waits here for the others: its shards may be needed.
+
         Returns:
-            what the loop returned, if it came to its end.
+            what the loop returned, if it came to its end on all ranks.
+
+        Raises:
+            LinkEnded: there is no controller.
+            SystemExit: the loop asked for the end of the program, with success.
         """
-        self._processor.start()
+        # First of all: from here on the launcher must not end the others when this one fails.
         self._around.mark(self.seat.rank)
+        self._processor.start()
         _end_with_the_launcher()
-        # The launcher alone decides when ranks end: one that leaves takes its shards with it.
-        with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        try:
-            result = train()
-        except Parked:
-            self._persist(None)
-        except Exception as error:  # noqa: BLE001 (whatever a user's loop raises is a fault)
-            self._persist(error)
-        self._processor.done()
+        with _left_to_the_launcher():
+            leaving: SystemExit | None = None
+            try:
+                result = train()
+            except Parked as asked:
+                self._persist(asked)
+            except SystemExit as error:
+                if error.code not in (None, 0):
+                    self._persist(error)
+                leaving = error
+            except BaseException as error:  # noqa: BLE001 (whatever a user's loop raises is a fault)
+                self._persist(error)
+            self.seat.park(None)
+            self._processor.done()
+            self._obey()
+            self.seat.unpark()
+            self._around.unmark(self.seat.rank)
+            self._processor.close()
+        if leaving is not None:
+            raise leaving
         return result
 
-    def _persist(self, error: BaseException | None) -> NoReturn:
-        self.seat.park(error if error is not None else Parked())
-        if error is not None and not self._is_an_echo(error):
+    def _persist(self, error: BaseException) -> NoReturn:
+        self.seat.park(error)
+        if not isinstance(error, Parked) and not self._is_an_echo(error):
             sys.excepthook(type(error), error, error.__traceback__)
             first = (str(error).splitlines() or [""])[0]
             self._processor.raised(f"{type(error).__name__}: {first}")
+        self._obey()
+        # Not reached: the controller lets only those go who have come to the loop's end.
+        self._leave(1)
+
+    def _obey(self) -> None:
+        """Carry out orders, until all ranks have finished."""
         while True:
-            order = self.seat.orders.get()
+            order = self.seat.next_order()
+            if isinstance(order, Finished):
+                return
             if isinstance(order, Exit):
-                self._leave(order)
+                self._leave(order.code)
             elif order.epoch == self._processor.epoch:
                 if isinstance(order, Dump):
                     self._processor.answer(self._dumper.dump(order))
@@ -95,7 +122,7 @@ class Session:
                     self._processor.answer(self._dumper.commit(order))
                 elif isinstance(order, Discard):
                     self._dumper.discard(order)
-            self.seat.idle()
+            self.seat.done()
 
     def _is_an_echo(self, error: BaseException) -> bool:
         """Whether the error only says that another rank is gone, which the controller knows."""
@@ -105,13 +132,27 @@ class Session:
                 time.sleep(0.002)
         return self.seat.fault
 
-    def _leave(self, order: Exit) -> NoReturn:
-        self.seat.gone = True
+    def _leave(self, code: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
+        self.seat.gone = True
         # Not sys.exit: destructors of process groups whose peers are dead wait for them.
-        os._exit(order.code)
+        os._exit(code)
+
+
+@contextlib.contextmanager
+def _left_to_the_launcher() -> Iterator[None]:
+    before = {}
+    for number in _LEFT_TO_THE_LAUNCHER:
+        # Signals can only be set by the main thread; a loop in another one does without.
+        with contextlib.suppress(ValueError):
+            before[number] = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 def _end_with_the_launcher() -> None:
