@@ -2,13 +2,16 @@
 
 Every line has "event", "rank", "time_s" (of the system's clock) and, but for "start", "step" (done
 so far). The events are start, resume, step, evaluate, save, stop, end and error; a step has
-"loss", "finite", "grad_norm", "learning_rate", "loss_scale", "step_s" and "phases_s".
+"loss", "finite", "grad_norm", "learning_rate", "loss_scale", "step_s" and "phases_s"; the last
+two are not known of a step that was saved by survivors of a fault before it was told of.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +21,7 @@ from typing import Any
 
 from relkit.errors import UnwritablePath
 
+_TAIL_BYTES = 1 << 17
 PHASES = (
     "data",
     "forward_backward",
@@ -70,6 +74,19 @@ class EventStream:
         line = {"event": event, "rank": self.rank, "time_s": time.time()}
         line.update({key: _plain(value) for key, value in facts.items()})
         self._stream.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def latest(self) -> list[dict[str, Any]]:
+        """The last events of this file, those of earlier runs that wrote into it included."""
+        with self.path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - _TAIL_BYTES))
+            lines = stream.read().decode("utf-8", "replace").split("\n")
+        found = []
+        # The first line may be cut by the seek, and any by a death while it was written.
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return [event for event in found if isinstance(event, dict) and "event" in event]
 
 
 class PhaseClock:

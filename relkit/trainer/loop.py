@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -33,6 +32,8 @@ from relkit.trainer.log import RankLog, short, step_line
 from relkit.trainer.mesh import build_mesh
 from relkit.trainer.together import together
 from relkit.trainer.trainer import Trainer
+from relkit.ttp.environment import enabled, surroundings
+from relkit.ttp.free import open_sockets
 
 
 class Run:
@@ -51,11 +52,18 @@ class Run:
         self.saved_step: int | None = None
         self.data_lock, self.log_lock, self.file_lock = (threading.Lock() for _ in range(3))
 
-    def resume(self) -> None:
-        """Load the latest checkpoint, where that is asked for and there is one."""
+    def resume(self, *, after_a_fault: bool = False) -> None:
+        """Load the latest checkpoint, where that is asked for and there is one.
+
+        Args:
+            after_a_fault: this job was started again, and has saved what it had; then that is what
+                it goes on from, whatever the configuration says.
+        """
         training, trainer = self.config.training, self.trainer
         folder = training.load or training.save
-        if not training.resume_training or not folder:
+        if after_a_fault and training.save:
+            folder = training.save
+        elif not training.resume_training or not folder:
             return
         seen = together(self.mesh, lambda: checkpoint_files.latest(Path(folder)))
         if len(set(seen)) > 1:
@@ -81,10 +89,13 @@ class Run:
         self.saved_step = trainer.progress.step if folder == training.save else None
         self.log.info(f"resumed from step {trainer.progress.step} of {folder}")
         self.events.write("resume", step=trainer.progress.step, folder=folder)
+        self._make_up_for_lost_lines()
 
     def train(self) -> None:
         """Step until training_iters, or until some rank is asked to stop."""
         training, trainer = self.config.training, self.trainer
+        if self._lacks_evaluation():
+            self._validate()
         coming = self._batches(self.data.train, trainer.progress.consumed_train_samples)
         seconds_since_line, steps_since_line = 0.0, 0
         while trainer.progress.step < training.training_iters and not trainer.stopping:
@@ -99,7 +110,7 @@ class Run:
                 self._say_step(seconds_since_line / steps_since_line)
                 seconds_since_line, steps_since_line = 0.0, 0
             if _due(training.eval_interval, trainer.progress.step) and not trainer.stopping:
-                self.evaluate("validation", self.data.valid)
+                self._validate()
             if _due(training.save_interval, trainer.progress.step):
                 self.save()
         self.save()
@@ -108,16 +119,19 @@ class Run:
             self.events.write("stop", step=trainer.progress.step)
             return
         if training.eval_interval and trainer.progress.step % training.eval_interval:
-            self.evaluate("validation", self.data.valid)
-        self.evaluate("test", self.data.test)
+            self.evaluate("validation", self.data.valid, trainer.progress.consumed_valid_samples)
+        self.evaluate("test", self.data.test, 0)
         self.events.write("end", step=trainer.progress.step)
 
-    def evaluate(self, name: str, dataset: GPTDataset | None) -> None:
-        """Say the loss on eval_iters global batches of a split; nothing without that split."""
+    def evaluate(self, name: str, dataset: GPTDataset | None, begin: int) -> None:
+        """Say the loss on eval_iters global batches of a split; nothing without that split.
+
+        Args:
+            begin: number of the first sample.
+        """
         trainer, iters = self.trainer, self.config.training.eval_iters
         if dataset is None or iters == 0:
             return
-        begin = trainer.progress.consumed_valid_samples if name == "validation" else 0
         started_s = time.perf_counter()
         trainer.hooks.phase("evaluate")
         loss = evaluate(
@@ -129,9 +143,6 @@ class Run:
         )
         elapsed_s = time.perf_counter() - started_s
         step = trainer.progress.step
-        if name == "validation":
-            consumed = begin + iters * trainer.batch_size
-            trainer.progress = replace(trainer.progress, consumed_valid_samples=consumed)
         self.log.info(f"{name}: Step:{step}, Loss: {short(loss)}, Time: {elapsed_s * 1e3:.2f} ms")
         self.events.write("evaluate", step=step, split=name, loss=loss, elapsed_s=elapsed_s)
 
@@ -157,6 +168,47 @@ class Run:
         elapsed_s = time.perf_counter() - started_s
         self.log.info(f"saved step {step} to {training.save} in {elapsed_s * 1e3:.0f} ms")
         self.events.write("save", step=step, folder=training.save, elapsed_s=elapsed_s)
+
+    def _validate(self) -> None:
+        """The evaluation that is due after a step, whose samples are counted with the step."""
+        samples = self.config.training.eval_iters * self.trainer.batch_size
+        begin = self.trainer.progress.consumed_valid_samples - samples
+        # A run that was saved with another interval may not have counted as many yet.
+        self.evaluate("validation", self.data.valid, max(0, begin))
+
+    def _make_up_for_lost_lines(self) -> None:
+        """Write what the last step would have said, had a fault not ended the run right after it.
+
+        Survivors save a step that nobody has told of yet; its metrics are in the checkpoint.
+        """
+        progress = self.trainer.progress
+        steps = [event["step"] for event in self.events.latest() if event["event"] == "step"]
+        if not progress.metrics or not steps or steps[-1] != progress.step - 1:
+            return
+        facts = {**progress.metrics, "finite": bool(progress.metrics["finite"])}
+        self.events.write("step", step=progress.step, **facts, made_up=True)
+        if _due(self.config.training.log_interval, progress.step):
+            line = step_line(
+                self._epoch(), progress.step, progress.metrics, step_s=1.0, tokens_per_s=0.0
+            )
+            # How long the step took is not known.
+            self.log.info(f"{line.partition(', Time:')[0]}, from the checkpoint")
+
+    def _lacks_evaluation(self) -> bool:
+        """Whether a fault has come between the resumed step and the evaluation after it."""
+        step = self.trainer.progress.step
+        if not step or self.saved_step != step or self.data.valid is None:
+            return False
+        if not _due(self.config.training.eval_interval, step):
+            return False
+        told = [event for event in self.events.latest() if event.get("step") == step]
+        kinds = [event["event"] for event in told]
+        lacks = "step" in kinds and "evaluate" not in kinds
+        return any(together(self.mesh, lambda: lacks))
+
+    def _epoch(self) -> int:
+        before = self.trainer.progress.consumed_train_samples - self.trainer.batch_size
+        return before // self.samples_per_epoch
 
     def _batches(self, dataset: GPTDataset | None, consumed: int) -> Iterator[list[MicroBatch]]:
         assert dataset is not None
@@ -195,9 +247,8 @@ class Run:
     def _say_step(self, step_s: float) -> None:
         """The log line; its two locks are what a logger with a flusher has, for faults.deadlock."""
         progress = self.trainer.progress
-        before = progress.consumed_train_samples - self.trainer.batch_size
         line = step_line(
-            before // self.samples_per_epoch,
+            self._epoch(),
             progress.step,
             progress.metrics,
             step_s=step_s,
@@ -271,16 +322,30 @@ def _pretrain(config: TrainerConfig, hooks: Sequence[StepHooks]) -> int:
         with ExitStack() as stack:
             log = stack.enter_context(RankLog(output_dir, rank))
             events = stack.enter_context(EventStream(output_dir, rank))
+            around = surroundings() if enabled() and config.training.save else None
+            kept = open_sockets() if around is not None else ()
+            if enabled() and around is None:
+                log.info("try-to-persist is off: there is no --save folder to save into")
             stack.enter_context(_joined(config.training.distributed_backend))
             mesh = build_mesh(
                 config.parallel, config.model, backend=config.training.distributed_backend
             )
             events.write("start", world_size=mesh.world.size, pid=os.getpid())
-            trainer = Trainer(config, mesh, hooks=hooks)
-            run = Run(trainer, log, events)
-            run.resume()
-            stack.enter_context(_stop_on_sigterm(trainer))
-            run.train()
+            if around is None:
+                trainer = Trainer(config, mesh, hooks=hooks)
+                run = Run(trainer, log, events)
+                run.resume()
+                stack.enter_context(_stop_on_sigterm(trainer))
+                run.train()
+            else:
+                # Only here: a run without it loads nothing of it.
+                from relkit.trainer.persist import Persist, Voice
+
+                persist = Persist(around, config, mesh, Voice(log.info, events.write), kept)
+                trainer = Trainer(config, mesh, hooks=[*hooks, persist], replicas=persist.replicas)
+                run = Run(trainer, log, events)
+                run.resume(after_a_fault=persist.saved_before())
+                persist.run(trainer, run.train)
     except RelkitError as error:
         print(f"relkit: {error}\n  next: {error.next_step}", file=sys.stderr, flush=True)
         return error.exit_code

@@ -158,6 +158,19 @@ class Optimizer:
             memory.update(learning_rate, config)
         self.steps += 1
 
+    def shard(self, number: int, shard: int) -> dict[str, list[Tensor]]:
+        """A shard of a buffer that this rank holds: "param" and the moments, a tensor a bucket.
+
+        Raises:
+            KeyError: it does not hold it.
+        """
+        buffer = self.buffers[number]
+        if shard == buffer.shard_group.rank:
+            parts, moments = buffer.shards, self.moments[number]
+        else:
+            parts, moments = buffer.copies[shard], self.copied[number][shard]
+        return {"param": [buffer.parameters[part] for part in parts], **moments}
+
     def changing(self) -> list[Tensor]:
         """Views of everything that an update changes on this rank, but for `steps`."""
         found: list[Tensor] = []

@@ -28,6 +28,7 @@ from relkit.trainer.mesh import Group, Mesh
 from relkit.trainer.optimizer import build_optimizer
 from relkit.trainer.pipeline import run_step
 from relkit.trainer.progress import Progress
+from relkit.ttp.replicas import ReplicaMap
 
 
 class Trainer:
@@ -37,7 +38,7 @@ class Trainer:
         config: of the run.
         mesh: built from its degrees.
         hooks: see `StepHooks`.
-        shards: see `build_optimizer`.
+        shards, replicas: see `build_optimizer`.
 
     Attributes:
         progress: the last committed step; replaced as a whole.
@@ -51,12 +52,15 @@ class Trainer:
         *,
         hooks: Sequence[StepHooks] = (),
         shards: tuple[Group, Group] | None = None,
+        replicas: tuple[ReplicaMap, ReplicaMap] | None = None,
     ) -> None:
         self.config, self.mesh = config, mesh
         self.hooks = AllHooks(hooks)
         rng.seed_all(config.training.seed, mesh)
         self.chunks, self.infos = build_model(config, mesh)
-        self.optimizer = build_optimizer(self.chunks, self.infos, config, mesh, shards=shards)
+        self.optimizer = build_optimizer(
+            self.chunks, self.infos, config, mesh, shards=shards, replicas=replicas
+        )
         self.loss_function = loss_function(config, mesh)
         self.scaler = LossScaler.start(config)
         self.batch_size = global_batch_size(config.dataset, mesh.data.size)
@@ -129,7 +133,7 @@ class Trainer:
         outcome = Progress(
             step=before.step + 1,
             consumed_train_samples=before.consumed_train_samples + self.batch_size,
-            consumed_valid_samples=before.consumed_valid_samples,
+            consumed_valid_samples=self._valid_samples(before),
             skipped_steps=before.skipped_steps + (not facts.finite),
             loss_scaler=scaler.after(facts.finite).state(),
             rng=rng.capture(),
@@ -142,6 +146,16 @@ class Trainer:
             },
         )
         return ReadyStep(facts, rate, outcome)
+
+    def _valid_samples(self, before: Progress) -> int:
+        """Those of the evaluation after this step are counted with the step.
+
+        So the position in the validation data follows from the step, and a checkpoint of it is the
+        same whether it was written after the evaluation or by survivors of a fault before it.
+        """
+        training = self.config.training
+        due = training.eval_interval and (before.step + 1) % training.eval_interval == 0
+        return before.consumed_valid_samples + (self.batch_size * training.eval_iters if due else 0)
 
     def _tell(self, losses: Sequence[Tensor]) -> list[float]:
         """Sum and number of the losses, and of the ranks that were asked to stop, of all ranks."""
