@@ -1,7 +1,8 @@
 """Random fault sets on simulated fleets: does the check convict the right ones, and only these?
 
 usage: python benchmarks/netcheck_sim.py [--mode quick|groups|full] [--sets 1000] [--noise 0.05]
-       [--least 0.2] [--most 0.9] [--lognormal] [--seed 0] [--json FILE]
+       [--least 0.2] [--most 0.9] [--lognormal] [--hiccups 0] [--hiccup-least 0.3]
+       [--seed 0] [--json FILE]
 
 quick:  1,024 nodes, 1-16 bad nodes.
 groups: 1,024 nodes on 32 switches, 0-4 bad nodes and 1-3 bad uplinks.
@@ -9,11 +10,13 @@ full:   64 nodes, 0-4 bad nodes and 1-8 bad single links; judged twice, after th
         and after its confirming rounds.
 
 Noise: each directed measurement is the least capacity on its path times 1 + sigma z (exp(sigma z)
-with --lognormal), z standard normal, drawn anew for every measurement and direction. Faults: one in
-ten is dead; of the others half are slow both ways, a quarter each in one direction only; the loss
-is uniform between --least and --most. A fault counts as found only by its own kind and name. A
-link that a worse node at its end hides (the path loses less than --least on top in both
-directions) can be seen by nobody: it counts neither as missed nor, where named, as false.
+with --lognormal), z standard normal, drawn anew for every measurement and direction. With
+--hiccups, that share of all measurements reaches only a part of this, uniform from --hiccup-least
+to 1. Faults: one in ten is dead; of the others half are slow both ways, a quarter each in one
+direction only; the loss is uniform between --least and --most. A fault counts as found only by its
+own kind and name. A link that a worse node at its end hides (the path loses less than --least on
+top in both directions) can be seen by nobody: it counts neither as missed nor, where named, as
+false.
 
 Beside it: DLRover's rule on the same fleets (benchmarks/dlrover_rule.py). It names nodes only.
 """
@@ -114,6 +117,8 @@ def drawn_fleet(mode: str, rng: random.Random, arguments: argparse.Namespace) ->
         uplinks,
         noise=arguments.noise,
         lognormal=arguments.lognormal,
+        hiccups=arguments.hiccups,
+        hiccup_least=arguments.hiccup_least,
     )
 
 
@@ -215,6 +220,8 @@ def main() -> None:
     parser.add_argument("--least", type=float, default=0.2, help="least loss of a fault")
     parser.add_argument("--most", type=float, default=0.9, help="greatest loss of a slow fault")
     parser.add_argument("--lognormal", action="store_true")
+    parser.add_argument("--hiccups", type=float, default=0.0, help="share of slowed measurements")
+    parser.add_argument("--hiccup-least", type=float, default=0.3, help="what these reach at least")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--misses", action="store_true", help="show every set that went wrong")
     parser.add_argument("--json", metavar="FILE", help="append one JSON line a mode")

@@ -129,9 +129,9 @@ def _disturbed(seen: Observations, parts: Components, explanation: Explanation) 
     if not len(seen.ratio):
         return seen
     capacity = path_capacity(wide, parts, len(seen.ratio))
-    found = with_interference(seen, capacity, path_noise(wide, seen, parts))
-    same = found.noise <= seen.noise and np.array_equal(found.most, seen.most)
-    return seen if same else found
+    noise = path_noise(wide, seen, parts)
+    found = with_interference(seen, capacity, noise, explanation.capacity >= 1.0)
+    return found if found.noise > seen.noise or found.hiccups is not seen.hiccups else seen
 
 
 def _across(apart: Observations) -> float:
@@ -154,7 +154,8 @@ def _only_accused(seen: Observations) -> Observations:
         group=seen.group,
         group_names=seen.group_names,
         noise=seen.noise,
-        most=seen.most[keep],
+        weight=seen.weight[keep],
+        hiccups=seen.hiccups,
     )
 
 

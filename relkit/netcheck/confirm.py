@@ -9,7 +9,7 @@ from relkit.netcheck.analyse import WEAK, Analysis
 from relkit.netcheck.components import GROUP, LINK, NODE, Entity
 from relkit.netcheck.model import Edge
 
-LINK_TRIES = 4
+LINK_TRIES = 7
 MEMBERS_A_ROUND = 4
 
 

@@ -175,8 +175,9 @@ def _worth(
     ratio = seen.ratio[through]
     others = path_capacity(active, parts, len(seen.ratio), without=component)[through]
     noise = path_noise(active, seen, parts, without=component)[through]
-    now, most = np.minimum(others, active[component]), seen.most[through]
-    return float(np.sum(misfit(ratio, others, noise, most) - misfit(ratio, now, noise, most)))
+    now, weight = np.minimum(others, active[component]), seen.weight[through]
+    before = misfit(ratio, others, noise, seen.hiccups, weight)
+    return float(np.sum(before - misfit(ratio, now, noise, seen.hiccups, weight)))
 
 
 def _take_back(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from relkit.netcheck.observations import MOST_PER_EDGE, Flags, Ints, Observations
+from relkit.netcheck.observations import MOST_PER_EDGE, Flags, Hiccups, Ints, Observations
 from relkit.netcheck.robust import Floats, downward_noise
 
 # Noise as such comes so far below in three of a hundred thousand measurements.
@@ -17,7 +17,9 @@ _NEAR = 2.5
 _SLACK = 1.05
 
 
-def with_interference(seen: Observations, capacity: Floats, noise: Floats) -> Observations:
+def with_interference(
+    seen: Observations, capacity: Floats, noise: Floats, healthy: Flags
+) -> Observations:
     """The observations, with the noise and the weights that interference leaves them.
 
     A busy host, or other traffic, lowers a measurement now and then; nothing raises one. A
@@ -30,28 +32,34 @@ def with_interference(seen: Observations, capacity: Floats, noise: Floats) -> Ob
     Args:
         capacity: of each measurement's path by the faults of nodes and uplinks alone.
         noise: relative sigma of each.
+        healthy: those whose path has no fault at all, links included.
     """
     alive = seen.ratio > 0.0
     share = seen.ratio / np.maximum(capacity, 1e-9)
-    below = downward_noise(share[alive & (capacity >= 1.0)])
-    noise = np.maximum(noise, below)
     way = seen.source * len(seen.nodes) + seen.target
+    below = downward_noise(share[alive & healthy], way[alive & healthy])
+    noise = np.maximum(noise, below)
     first, again = _first_and_best_later(way, seen.round, share)
     slow = alive & (share < 1.0 - _FAR * noise)
     asked = slow & first & (again >= 0.0)
     if not asked.any():
         return replace(seen, noise=max(seen.noise, below))
     taken_back = asked & (again > 1.0 - _NEAR * noise)
+    if not taken_back.any():
+        return replace(seen, noise=max(seen.noise, below))
     doubt = float(np.count_nonzero(taken_back)) / float(np.count_nonzero(asked))
-    weight = np.where(taken_back, 1.0, np.where(slow & first & ~asked, doubt, 0.0))
-    depths = np.argsort(share)
-    reached = np.concatenate([[0.0], np.cumsum(weight[depths])])
-    at_least_as_deep = reached[np.searchsorted(share[depths], share * _SLACK, side="right")]
-    often = at_least_as_deep / max(1, np.count_nonzero(first & alive))
-    worth = -np.log(np.clip(often, np.exp(-MOST_PER_EDGE), 1.0))
-    most = np.where(alive, worth, MOST_PER_EDGE)
-    shared = slow & _back_is_slow(seen, slow) & (worth < MOST_PER_EDGE)
-    return replace(seen, noise=max(seen.noise, below), most=np.where(shared, most / 2.0, most))
+    counts = taken_back | (slow & first & ~asked)
+    order = np.argsort(share[counts])
+    depths = share[counts][order] / _SLACK
+    # Of what was not measured again, as many are taken for hiccups as of what was.
+    each = np.where(taken_back[counts][order], 1.0, doubt)
+    often = np.concatenate([[0.0], np.cumsum(each)]) / np.count_nonzero(first & alive)
+    nats = -np.log(np.clip(often, np.exp(-MOST_PER_EDGE), 1.0))
+    # What slows one direction of a pair may slow the other in the same round: as often as seen.
+    shared = np.count_nonzero(taken_back & _back_is_slow(seen, slow)) / np.count_nonzero(taken_back)
+    low = alive & (seen.ratio < 1.0 - _FAR * noise)
+    weight = np.where(_back_is_slow(seen, low) & low, 1.0 - 0.5 * shared, 1.0)
+    return replace(seen, noise=max(seen.noise, below), weight=weight, hiccups=Hiccups(depths, nats))
 
 
 def _first_and_best_later(way: Ints, rounds: Ints, share: Floats) -> tuple[Flags, Floats]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relkit.netcheck.components import Components
-from relkit.netcheck.observations import MOST_PER_EDGE, Ints, Observations
+from relkit.netcheck.observations import MOST_PER_EDGE, NO_HICCUPS, Hiccups, Ints, Observations
 from relkit.netcheck.robust import Floats
 
 LEAST_CAPACITY = 0.1
@@ -21,7 +21,11 @@ Noise = float | Floats
 
 
 def misfit(
-    ratio: Floats, capacity: Floats, noise: Noise, most: Floats | float = MOST_PER_EDGE
+    ratio: Floats,
+    capacity: Floats,
+    noise: Noise,
+    hiccups: Hiccups = NO_HICCUPS,
+    weight: Floats | None = None,
 ) -> Floats:
     """Negative log-likelihood, in nats, of measurements given the capacity of their path.
 
@@ -29,11 +33,15 @@ def misfit(
     nothing, because no fault explains it.
 
     Args:
-        most: bound on the cost of each where it is slower than its path.
+        hiccups, weight: see Observations; they bound the cost of what is slower than its path.
     """
     off = np.where((ratio > 1.0) & (capacity >= 1.0), 0.0, ratio - capacity)
     scale = noise * np.maximum(capacity, LEAST_CAPACITY)
-    return np.minimum(0.5 * (off / scale) ** 2, np.where(off < 0.0, most, MOST_PER_EDGE))
+    cost = np.minimum(0.5 * (off / scale) ** 2, MOST_PER_EDGE)
+    if weight is None or not len(hiccups.depths):
+        return cost
+    most = hiccups.most(ratio / np.maximum(capacity, LEAST_CAPACITY), weight)
+    return np.where(off < 0.0, np.minimum(cost, most), cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +91,8 @@ def possible_culprits(
     ratio, noise = of.ratio, of.noise
     ceiling = np.full(len(ratio), fault_ceiling(slow_fraction, noise))
     nearest = np.minimum(ceiling, ratio)
-    healthy = misfit(ratio, np.ones(len(ratio)), noise, of.most)
-    most = np.maximum(healthy - misfit(ratio, nearest, noise, of.most), 0.0)
+    healthy = misfit(ratio, np.ones(len(ratio)), noise, of.hiccups, of.weight)
+    most = np.maximum(healthy - misfit(ratio, nearest, noise, of.hiccups, of.weight), 0.0)
     total = np.bincount(parts.component, weights=most[parts.edge], minlength=parts.count())
     return choose(parts, np.flatnonzero(total > least))
 
@@ -108,7 +116,7 @@ def best_faults(
         are explained already say nothing about the capacity, only against one below them.
     """
     seen, now = of.ratio[some.edge], capacity[some.edge]
-    noise, most = noise[some.edge], of.most[some.edge]
+    noise, weight = noise[some.edge], of.weight[some.edge]
     scale = noise * np.maximum(now, LEAST_CAPACITY)
     ceiling = fault_ceiling(slow_fraction, noise)
     free = (now > 0.95) | (np.abs(seen - now) > 3.0 * scale)
@@ -116,13 +124,13 @@ def best_faults(
     chosen = np.ones(len(some.component))
     if not len(some.edge):
         return chosen, gains
-    before = misfit(seen, now, noise, most)
+    before = misfit(seen, now, noise, of.hiccups, weight)
     top = _upper_cluster(some, seen, free, noise)
     for guess in (top, np.where(some.single, top, _median(some, seen, free))):
         slowed = guess[some.owner]
         supposed = np.minimum(slowed, ceiling * now)
         material = slowed <= (1.0 - slow_fraction) * now
-        after = misfit(seen, np.where(material, supposed, now), noise, most)
+        after = misfit(seen, np.where(material, supposed, now), noise, of.hiccups, weight)
         gain = np.add.reduceat(before - after, some.start)
         better = gain > gains + LUCK
         gains, chosen = np.where(better, gain, gains), np.where(better, guess, chosen)

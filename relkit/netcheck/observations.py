@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,29 @@ MOST_PER_EDGE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
+class Hiccups:
+    """What hiccups leave of the evidence of a slow measurement.
+
+    Args:
+        depths: shares of what was due that hiccups left, ascending.
+        nats: evidence that a measurement between two depths has at most; one more than depths.
+    """
+
+    depths: Floats
+    nats: Floats
+
+    def most(self, share: Floats, weight: Floats) -> Floats:
+        """Nats that measurements at these shares of what is due count for at most."""
+        nats = self.nats[np.searchsorted(self.depths, share)]
+        # The full weight is the bound for what no hiccup explains, whatever came back.
+        least: Floats = np.where(nats < MOST_PER_EDGE, nats * weight, MOST_PER_EDGE)
+        return np.where(share > 0.0, least, MOST_PER_EDGE)
+
+
+NO_HICCUPS = Hiccups(np.empty(0), np.array([MOST_PER_EDGE]))
+
+
+@dataclass(frozen=True, slots=True)
 class Observations:
     """What was measured, by numbers of nodes.
 
@@ -31,7 +54,9 @@ class Observations:
         group: number of each node's group, -1 without one; group_names: their names.
         noise: relative sigma of one measurement.
         expected: what each measurement should have reached, Gbit/s.
-        most: nats that each counts for at most where it is slower than assumed.
+        hiccups: how often something else than a fault slowed a measurement, and how deep.
+        weight: of each where such a hiccup would explain it: 1, down to 0.5 where the other
+            direction of the same pair was slow in the same round, too.
     """
 
     nodes: tuple[str, ...]
@@ -44,7 +69,8 @@ class Observations:
     group_names: tuple[str, ...]
     noise: float
     expected: Floats
-    most: Floats
+    weight: Floats
+    hiccups: Hiccups = field(default_factory=lambda: NO_HICCUPS)
 
     @property
     def crosses(self) -> NDArray[np.bool_]:
@@ -112,7 +138,7 @@ def observe(
         group_names=names,
         noise=noise,
         expected=expected,
-        most=np.full(len(kept), MOST_PER_EDGE),
+        weight=np.ones(len(kept)),
     )
 
 

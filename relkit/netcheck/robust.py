@@ -14,6 +14,8 @@ LEAST_NOISE = 0.01
 SCATTER_PRIOR = 0.1
 SAME_LEVEL = 0.15
 _MAD_TO_SIGMA = 1.4826
+# A quarter of normal noise lies below minus this many sigma.
+_QUARTILE = 0.6745
 
 
 def healthy_level(values: Floats) -> float:
@@ -62,16 +64,18 @@ def noise_level(ratios: Floats) -> float:
     return max(LEAST_NOISE, float(np.sqrt(variance * (1.0 + 2.0 / near)) * (1.0 + standard_error)))
 
 
-def downward_noise(shares: Floats) -> float:
-    """Relative sigma of the half below what is expected, where faults are explained already.
+def downward_noise(shares: Floats, way: NDArray[np.int64]) -> float:
+    """Relative sigma by the half below what is expected, where faults are explained already.
 
     Args:
         shares: of what is expected, measurements without a known fault.
+        way: number of the directed pair of each; what is measured again and again counts once.
     """
-    below = 1.0 - shares[(shares < 1.0) & (shares > 0.0)]
-    if 2 * len(below) < len(shares) or len(below) < PRIOR_WEIGHT:
+    _, place = np.unique(way, return_inverse=True)
+    means = np.bincount(place, weights=shares) / np.bincount(place)
+    if len(means) < PRIOR_WEIGHT:
         return 0.0
-    return float(np.median(below)) * _MAD_TO_SIGMA
+    return max(0.0, (1.0 - float(np.quantile(means, 0.25))) / _QUARTILE)
 
 
 def scatter(shares: Floats) -> float:

@@ -15,6 +15,9 @@ from relkit.netcheck.tournament import circle_round, rounds_needed
 Pairs = tuple[tuple[str, str], ...]
 SCREENING_ROUNDS = 2
 SMALL_FLEET = 4
+# Where hiccups are frequent, a single link needs several slow rounds to be convicted.
+FULL_CONFIRMS = 6
+LEAST_GROUP_ROUNDS = 8
 
 
 class Schedule(Protocol):
@@ -124,15 +127,15 @@ def full(
     Args:
         nodes: names, each once.
         thresholds: as for `quick`.
-        confirm_rounds: bound on the rounds after the tournament; ceil(log2 n) where None. 0
-            gives the bare tournament.
+        confirm_rounds: bound on the rounds after the tournament; where None, ceil(log2 n), and
+            6 at least. 0 gives the bare tournament.
 
     Raises:
         ValueError: a node is named twice.
     """
     count = len(nodes)
     fixed = [circle_round(count, at) for at in range(rounds_needed(count))]
-    extra = doublings(count) if confirm_rounds is None else confirm_rounds
+    extra = max(FULL_CONFIRMS, doublings(count)) if confirm_rounds is None else confirm_rounds
     most = len(fixed) + extra if fixed else 0
     bounds = thresholds or Thresholds()
     return _Rounds(nodes, fixed, iter(()), most, range(count), {}, bounds, least=FAINT)
@@ -146,7 +149,7 @@ def groups(
 ) -> Schedule:
     """Two rounds inside every switch, two across switches, then confirming rounds.
 
-    At most 2 + ceil(log2 n) rounds in all, and never fewer allowed than six.
+    At most 2 + ceil(log2 n) rounds in all, and never fewer allowed than eight.
 
     Args:
         nodes: names, each once.
@@ -165,7 +168,7 @@ def groups(
     inner = min(2, rounds_needed(largest))
     fixed = [inside_pairs(members, at) for at in range(inner)]
     fixed += [pairs for at in range(2) if (pairs := crossing_pairs(members, at))]
-    most = max(6, SCREENING_ROUNDS + doublings(len(nodes))) if fixed else 0
+    most = max(LEAST_GROUP_ROUNDS, SCREENING_ROUNDS + doublings(len(nodes))) if fixed else 0
     spare = (crossing_pairs(members, at) for at in range(2, most))
     known = {name: topology[name] for name in nodes if name in topology}
     return _Rounds(nodes, fixed, spare, most, range(len(nodes)), known, thresholds or Thresholds())
