@@ -108,15 +108,17 @@ class Sabotage:
         """The phase begins."""
         for death in [d for d in self._pending if d.phase == phase and d.step in (0, step)]:
             self._pending.remove(death)
-            print(f"relkit: injecting {death} (pid {os.getpid()}, step {step})", flush=True)
             if death.delay_ms:
-                threading.Thread(target=_die, args=(death,), daemon=True).start()
+                threading.Thread(target=_die, args=(death, step), daemon=True).start()
             else:
-                _die(death)
+                _die(death, step)
 
 
-def _die(death: Death) -> None:
+def _die(death: Death, step: int) -> None:
     time.sleep(death.delay_ms / 1e3)
+    # One call, so that lines of several ranks do not mix; tools read the time from it.
+    line = f"relkit: injecting {death} (pid {os.getpid()}, step {step}) at {time.time():.4f}\n"
+    os.write(1, line.encode())
     os.kill(os.getpid(), _SIGNALS[death.by])
 
 
