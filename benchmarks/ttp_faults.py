@@ -188,7 +188,8 @@ def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[s
     wrong = []
     if codes <= {0} and not killed:
         return [], phases
-    if any(save.glob("iter_*_tmp")) and "save" not in phases:
+    saving = any(phase == "save" or late for _, phase, late in happened)
+    if any(save.glob("iter_*_tmp")) and (EXIT_DUMPED in codes or not saving):
         wrong.append(f"left {[path.name for path in save.glob('iter_*_tmp')]}")
     at_once = {rank for rank, phase, late in happened if phase != "dump" and not late}
     loose = any(phase == "dump" or late for _, phase, late in happened)
@@ -287,11 +288,14 @@ def run_layout(
                 tally.dumped += 1
                 tally.again += int(ended.outcome.get("epochs", 1)) > 1
                 tally.seconds.append(from_kill_to_rename(ended, save, step))
-                iteration = checkpoint_files.iteration_name(step)
-                if where := differs(save / iteration, reference / "save" / iteration):
-                    wrong.append(f"the dump of step {step} differs from a save: {where}")
             elif EXIT_REFUSED in ended.codes:
                 tally.refused += 1
+            # Refused or not: what is resumed from is what an undisturbed run has written.
+            named = checkpoint_files.latest(save)
+            if named is not None:
+                iteration = checkpoint_files.iteration_name(named)
+                if where := differs(save / iteration, reference / "save" / iteration):
+                    wrong.append(f"step {named} differs from an undisturbed save: {where}")
             if wrong:
                 tally.wrong += [
                     f"{name} job {job} run {run} {[str(d) for d in deaths]}: {w}" for w in wrong

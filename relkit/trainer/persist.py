@@ -112,6 +112,8 @@ class Persist:
         """Run the loop; after a fault this saves what it can, and does not return."""
         self._trainer = trainer
         self._say_start()
+        if self.mesh.world.rank == 0:
+            self._clean_up()
         handlers = Handlers(
             root=Path(self.config.training.save),
             save=self._save,
@@ -169,6 +171,14 @@ class Persist:
         """See `StepHooks`."""
         _, seat = self._running()
         seat.end_update(progress.step)
+
+    def _clean_up(self) -> None:
+        """Remove what a periodic save left that was killed; nobody saves before this rank does."""
+        for unfinished in checkpoint_files.half_written(Path(self.config.training.save)):
+            try:
+                checkpoint_files.abandon(unfinished)
+            except OSError as error:
+                self._voice.info(f"{unfinished} could not be removed: {error.strerror}")
 
     def _running(self) -> tuple[Trainer, Seat]:
         assert self._trainer is not None
