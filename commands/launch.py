@@ -40,6 +40,7 @@ _OWN = (
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
     OwnOption(("--ttp-timeout", "--ttp_timeout")),
+    OwnOption(("--ttp-heartbeat", "--ttp_heartbeat")),
     *NETWORK_OPTIONS,
 )
 _PARSED = "relkit.launch.torchrun"
@@ -114,6 +115,14 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     help="How long survivors of a fault may take to save the last committed step (scripts under "
     "try-to-persist only).",
 )
+@click.option(
+    "--ttp-heartbeat",
+    type=click.FloatRange(min=0.2),
+    default=Limits().heartbeat_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two signs of life of a rank under try-to-persist; three missed ones are a fault.",
+)
 @network_options
 @click.pass_context
 def launch(
@@ -124,6 +133,7 @@ def launch(
     no_hook: bool,
     inject: tuple[str, ...],
     ttp_timeout: float,
+    ttp_heartbeat: float,
 ) -> int:
     """Run a training job like torchrun, with hang detection and a verdict.
 
@@ -174,7 +184,7 @@ def launch(
     say(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
         network = network_check(ctx, options, folder, say)
-        persist = persist_host(Limits(overall_s=ttp_timeout), folder)
+        persist = persist_host(Limits(overall_s=ttp_timeout, heartbeat_s=ttp_heartbeat), folder)
         return run_job(options, monitor, recorders.prepare, say, network, persist)
     finally:
         recorders.remove()

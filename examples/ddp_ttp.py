@@ -1,4 +1,4 @@
-"""A plain DistributedDataParallel script of one's own, with try-to-persist: six lines are new.
+"""A plain DistributedDataParallel script of one's own, with try-to-persist: seven lines are new.
 
     relkit launch --nproc-per-node 4 --max-restarts 3 examples/ddp_ttp.py --steps 100
 
@@ -55,7 +55,7 @@ def main() -> None:
     persist.warm_up(lambda: loss_of(0))  # new
 
     def train() -> None:
-        for step in range(persist.step, options.steps):
+        for step in persist.steps(until=options.steps):  # new
             loss = loss_of(step)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -60,6 +60,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.topology:topology",
         "Order nodes so that neighbours in the network are neighbours in rank.",
     ),
+    "ttp": (
+        "relkit.commands.ttp:ttp",
+        "Look at a job under try-to-persist on this host, or have it saved and ended.",
+    ),
 }
 
 

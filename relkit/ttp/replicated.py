@@ -4,7 +4,7 @@
     persist.warm_up(lambda: loss_of(any_batch))
 
     def train():
-        for step in range(persist.step, steps):
+        for step in persist.steps(until=1000):
             ...                              # forward, backward (which reduces the gradients)
             persist.begin_update()
             optimizer.step()
@@ -19,7 +19,7 @@ data must follow from the step (a sampler that is seeded by it, for example).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -90,6 +90,17 @@ class ReplicatedLoop:
         loss().backward()  # type: ignore[no-untyped-call]
         self._optimizer.zero_grad(set_to_none=True)
         _restore_rng(self._rng)
+
+    def steps(self, until: int) -> Iterator[int]:
+        """Number the steps that are left, from 0; where the job is asked to stop, it does so here.
+
+        Args:
+            until: how many steps training has in all.
+        """
+        while self.step < until:
+            if self._session is not None:
+                self._session.seat.phase("forward")
+            yield self.step
 
     def run(self, train: Callable[[], T]) -> T:
         """Run the loop; after a fault this saves what it can, and does not return."""

@@ -65,12 +65,14 @@ class Seat:
         self._committed_s = time.monotonic()
 
     def phase(self, name: str) -> None:
-        """The trainer begins a phase.
+        """The trainer begins a phase; "forward" is the first of a step.
 
         Raises:
-            Parked: there is a fault.
+            Parked: there is a fault, or the job was asked to stop before this step.
         """
         self._leave_if_asked()
+        if name == "forward":
+            self._pause_if_asked()
         self.standing = replace(self.standing, phase=name)
 
     def gradients_ready(self) -> None:
@@ -78,9 +80,11 @@ class Seat:
 
         Raises:
             Parked: there is a fault; what was reduced under it is not to be relied on, and nobody
-                has passed the barrier that this rank never reached.
+                has passed the barrier that this rank never reached. Or the job was asked to stop.
         """
         self._leave_if_asked()
+        # For a loop that tells of no phases. Nobody passes the barrier, so nobody is a step on.
+        self._pause_if_asked()
         self.standing = replace(self.standing, phase="ready", ready=True)
 
     def begin_update(self, *, previous: bool = False) -> None:
@@ -96,19 +100,18 @@ class Seat:
         self.standing = replace(self.standing, phase="update", updating=True, previous=previous)
 
     def end_update(self, step: int) -> None:
-        """The update is done: `step` is committed.
-
-        Raises:
-            Parked: the job was asked to stop at this step.
-        """
+        """The update is done: `step` is committed."""
         self.standing = Standing(step, "committed", previous=self.standing.previous)
         now_s = time.monotonic()
         self.step_s, self._committed_s = now_s - self._committed_s, now_s
-        if self.pause_at is not None and step >= self.pause_at:
-            raise Parked
 
     def _leave_if_asked(self) -> None:
         if self.fault:
+            raise Parked
+
+    def _pause_if_asked(self) -> None:
+        # Not at the end of the step before: its log line is still to be written.
+        if self.pause_at is not None and self.standing.step >= self.pause_at:
             raise Parked
 
     def catching_up(self) -> None:

@@ -25,9 +25,11 @@ def test_defaults() -> None:
     assert found == {
         "hang_timeout": 300.0,
         "timeline_path": None,
-        "on_hang": "report",
+        "on_hang": "dump",
         "no_hook": False,
         "inject": (),
+        "ttp_timeout": 120.0,
+        "ttp_heartbeat": 1.0,
     }
 
 

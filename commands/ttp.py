@@ -1,0 +1,137 @@
+"""relkit ttp: look at a job under try-to-persist, or have it saved and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
+from relkit.launch.persist_folder import REQUEST, launchers_of
+from relkit.output import table
+from relkit.stacks import procfs
+from relkit.ttp.outcome import EXIT_DUMPED
+
+_POLL_S = 0.05
+
+
+@click.group()
+def ttp() -> None:
+    """Look at a job under try-to-persist on this host, or have it saved and ended.
+
+    \b
+    Examples:
+      relkit ttp status my-run
+      relkit ttp dump my-run
+    """
+
+
+class NoAnswer(RelkitError):
+    """The launcher did not say how a dump ended."""
+
+    exit_code = EXIT_UNKNOWN
+    next_step = "See the launcher's own output, and latest_checkpointed_iteration.txt."
+
+
+@ttp.command()
+@click.argument("job")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a launcher and line.")
+def status(job: str, as_json: bool) -> int:
+    """Say where a job stands: each rank's committed step, and what is being done about a fault.
+
+    JOB is the job's id, as the launcher prints it (torchrun's --rdzv-id).
+
+    \b
+    Example:
+      relkit ttp status my-run
+    """
+    for _, found in _launchers(job):
+        if as_json:
+            click.echo(json.dumps({"schema": "relkit.ttp.status/1", **found}))
+            continue
+        led = found.get("engaged") or found.get("ranks")
+        click.echo(
+            f"job {found['job_id']}, node {found['node']}: {found.get('phase', 'led elsewhere')},"
+            f" controller {found['role']}, incarnation {found['incarnation']},"
+            f" {found['world_size']} ranks" + ("" if led else "; no rank is under try-to-persist")
+        )
+        ranks = found.get("ranks", [])
+        if ranks:
+            rows = [[str(r["rank"]), str(r["step"]), r["phase"]] for r in ranks]
+            click.echo(table(rows, ["rank", "step", "phase"]))
+        if found.get("dead"):
+            click.echo("lost: " + ", ".join(map(str, found["dead"])))
+    return 0
+
+
+@ttp.command()
+@click.argument("job")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1.0),
+    default=150.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the end.",
+)
+def dump(job: str, timeout: float) -> int:
+    """Have a job saved at the end of a step and ended (or restarted, with --max-restarts).
+
+    JOB is the job's id, as the launcher prints it (torchrun's --rdzv-id). Any node will do.
+
+    \b
+    Example:
+      relkit ttp dump my-run
+    """
+    folder, found = _launchers(job)[0]
+    if not found.get("engaged"):
+        raise NoSuchProcess(
+            f"no rank of job {job} on this host is under try-to-persist",
+            next_step="See `relkit ttp status`; a plain script has to be adapted (docs/ttp.md).",
+        )
+    outcome = _ask(folder, int(found["pid"]), int(found["start_ticks"]), timeout)
+    click.echo(outcome["sentence"])
+    if outcome["folder"]:
+        click.echo(f"  {outcome['folder']}")
+    return 0 if outcome["code"] == EXIT_DUMPED else EXIT_PROBLEM
+
+
+def _launchers(job: str) -> list[tuple[Path, dict[str, Any]]]:
+    found = list(launchers_of(job))
+    if not found:
+        raise NoSuchProcess(
+            f"no launcher of a job {job!r} runs on this host",
+            next_step="The id is in the launcher's first lines; run this on a node of the job.",
+        )
+    # The one with the controller first: it alone knows how a dump ends.
+    return sorted(found, key=lambda pair: pair[1].get("role") != "active")
+
+
+def _ask(folder: Path, pid: int, ticks: int, timeout_s: float) -> dict[str, Any]:
+    """Leave a request, and read the answer out of it."""
+    path = folder / f"{REQUEST}{secrets.token_hex(4)}"
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    until_s = time.monotonic() + timeout_s
+    try:
+        while time.monotonic() < until_s:
+            # Looked at before the answer: what a launcher writes before its end is read.
+            lives = procfs.is_same_process(pid, ticks)
+            text = os.pread(handle, 1 << 20, 0)
+            if text:
+                outcome = json.loads(text)
+                assert isinstance(outcome, dict)
+                return outcome
+            if not lives:
+                raise NoAnswer("the launcher has ended without an answer")
+            time.sleep(_POLL_S)
+    except ValueError as error:
+        raise NoAnswer(f"the launcher's answer cannot be read: {error}") from error
+    finally:
+        os.close(handle)
+        path.unlink(missing_ok=True)
+    raise NoAnswer(f"no answer for {timeout_s:g} s")

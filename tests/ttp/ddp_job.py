@@ -1,0 +1,129 @@
+"""A small DistributedDataParallel job under try-to-persist that suffers what it is told to.
+
+    python ddp_job.py FOLDER STEPS "run=0:rank=1:step=10:deed=kill;..."
+
+A deed is done once: in that incarnation, on that rank, in the making of that step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from relkit.ttp.handlers import SaveOrder
+from relkit.ttp.replicated import ReplicatedLoop
+
+# Before the forward pass; the others happen elsewhere.
+IN_FORWARD = ("kill", "stop", "raise", "exit", "spin", "hold", "ask", "swallow")
+
+
+class Deeds:
+    """What this rank does in this incarnation."""
+
+    def __init__(self, text: str) -> None:
+        self._left: dict[int, str] = {}
+        for spec in filter(None, text.split(";")):
+            fields = dict(part.split("=") for part in spec.split(":"))
+            mine = fields.get("rank", "0") == os.environ["RANK"]
+            if mine and fields.get("run", "0") == os.environ["TORCHELASTIC_RESTART_COUNT"]:
+                self._left[int(fields["step"])] = fields["deed"]
+
+    def at(self, step: int, *names: str) -> str:
+        """The deed that is due, or ""."""
+        deed = self._left.get(step, "")
+        return deed if deed in names else ""
+
+    def during_a_dump(self) -> bool:
+        """Die while saving."""
+        return "die-in-dump" in self._left.values()
+
+
+def forward(deed: str) -> None:
+    """Do what is done before the forward pass."""
+    if deed in ("kill", "stop"):
+        os.kill(os.getpid(), signal.SIGKILL if deed == "kill" else signal.SIGSTOP)
+    elif deed == "raise":
+        raise ValueError("a bad sample")
+    elif deed == "exit":
+        sys.exit(3)
+    elif deed == "spin":
+        while True:
+            pass
+    elif deed == "hold":
+        # Ten seconds in C with the interpreter lock held: no heartbeat, and nothing wrong.
+        ctypes.PyDLL(None).usleep(4_500_000)
+    elif deed == "ask":
+        os.kill(os.getppid(), signal.SIGTERM)
+
+
+def main() -> None:
+    folder, steps, deeds = sys.argv[1], int(sys.argv[2]), Deeds(sys.argv[3])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(7)
+    np.random.seed(7)
+    random.seed(7)
+    network = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 1))
+    model = DistributedDataParallel(network)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    persist = ReplicatedLoop(model, optimizer, folder)
+    if deeds.during_a_dump():
+        write = persist._save
+
+        def save(order: SaveOrder) -> object:
+            os.kill(os.getpid(), signal.SIGKILL)
+            return write(order)
+
+        assert persist._session is not None
+        object.__setattr__(persist._session._dumper._handlers, "save", save)
+
+    def loss_of(step: int) -> torch.Tensor:
+        draw = torch.Generator().manual_seed(1000 * step + rank)
+        rows = torch.randn(8, 16, generator=draw)
+        loss: torch.Tensor = (model(rows) - rows.sum(1, keepdim=True)).square().mean()
+        return loss
+
+    persist.warm_up(lambda: loss_of(0))
+
+    def train() -> None:
+        for step in (done + 1 for done in persist.steps(until=steps)):
+            forward(deeds.at(step, *IN_FORWARD))
+            optimizer.zero_grad()
+            loss = loss_of(step)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if deeds.at(step, "nan"):
+                for parameter in network.parameters():
+                    parameter.data.fill_(float("nan"))
+            if deeds.at(step, "kill-in-barrier"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            persist.begin_update()
+            if deeds.at(step, "raise-in-update"):
+                raise ValueError("half a step")
+            if deeds.at(step, "kill-in-update"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            optimizer.step()
+            persist.end_update()
+            # In one piece: all ranks write to one file.
+            os.write(1, f"rank {rank} step {step} loss {loss.item().hex()}\n".encode())
+            # A step takes a while elsewhere; here it leaves the machine to others.
+            time.sleep(0.003)
+
+    persist.run(train)
+    persist.save()
+    print(f"rank {rank} is done", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
