@@ -14,7 +14,8 @@ from relkit.netcheck.model import Failure
 from relkit.netcheck.probes.base import Measured, Plan, ProbeFailed
 from relkit.netcheck.probes.ib import IbProbe
 from relkit.netcheck.probes.ib_text import read_bandwidth, read_latency
-from relkit.netcheck.probes.registry import PROBES, open_probe
+from relkit.netcheck.probes.names import PROBES
+from relkit.netcheck.probes.registry import open_probe
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "perftest"
 SECRET = bytes(range(32))
