@@ -1,0 +1,122 @@
+"""Try-to-persist between network stacks: launchers killed, a link cut, one node preempted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from relkit.trainer.checkpoint_files import TRACKER, half_written
+from tests.cluster.conftest import Start, Started, orphans_come_to_us, start
+from tests.cluster.hosts import Hosts, some_hosts
+from tests.ttp.test_ddp_faults import JOB, losses
+
+__all__ = ["orphans_come_to_us", "start"]
+pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150)]
+
+Fleet = Callable[[int], Hosts]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    made: list[AbstractContextManager[Hosts]] = []
+
+    def make(count: int) -> Hosts:
+        made.append(some_hosts(tmp_path, count, sshd=False))
+        return made[-1].__enter__()
+
+    yield make
+    for each in made:
+        each.__exit__(None, None, None)
+
+
+def launch(
+    start: Start, hosts: Hosts, folder: Path, number: int, each: int, *options: str
+) -> Started:
+    """One node's launcher; all share the folder of checkpoints."""
+    host, first = hosts.hosts[number], hosts.hosts[0]
+    return start(
+        "launch", "--nnodes", str(len(hosts.hosts)), "--node-rank", str(number),
+        "--master-addr", first.address, "--master-port", "29400",
+        "--nproc-per-node", str(each), "--local-addr", host.address,
+        "--timeline-path", folder / f"t{number}", *options, JOB, folder / "ck", "100000", "",
+        program=("ip", "netns", "exec", host.namespace, sys.executable, "-m", "relkit"),
+        GLOO_SOCKET_IFNAME="eth0", RELKIT_NODE_NAME=host.name,
+    )  # fmt: skip
+
+
+def running(start: Start, hosts: Hosts, folder: Path, each: int, *options: str) -> list[Started]:
+    """All nodes, some steps into training."""
+    numbers = range(len(hosts.hosts))
+    jobs = [launch(start, hosts, folder, number, each, *options) for number in numbers]
+    for number, job in enumerate(jobs):
+        job.wait_for(f"rank {number * each} step 5 ")
+    return jobs
+
+
+def saved_step(folder: Path) -> int:
+    assert half_written(folder / "ck") == ()
+    return int((folder / "ck" / TRACKER).read_text())
+
+
+def test_a_launcher_is_killed_and_the_other_node_saves(
+    start: Start, tmp_path: Path, fleet: Fleet
+) -> None:
+    jobs = running(start, fleet(2), tmp_path, 2)
+    os.kill(jobs[1].process.pid, signal.SIGKILL)
+    done = jobs[0].wait(60)
+    assert done.code == 75, done.err
+    assert jobs[1].wait(20).code == -signal.SIGKILL
+    seen = max(step for _, step in losses(done))
+    # At most the one step more whose gradients all had.
+    assert saved_step(tmp_path) in (seen, seen + 1)
+
+
+def test_the_first_launcher_is_killed_and_a_backup_leads(
+    start: Start, tmp_path: Path, fleet: Fleet
+) -> None:
+    jobs = running(start, fleet(3), tmp_path, 1)
+    os.kill(jobs[0].process.pid, signal.SIGKILL)
+    others = [job.wait(60) for job in jobs[1:]]
+    assert [done.code for done in others] == [75, 75], others[0].err + others[1].err
+    assert "it began when the controller is gone" in others[0].err
+    assert saved_step(tmp_path) >= 5
+
+
+def test_less_than_a_majority_must_not_decide(start: Start, tmp_path: Path, fleet: Fleet) -> None:
+    jobs = running(start, fleet(2), tmp_path, 1)
+    os.kill(jobs[0].process.pid, signal.SIGKILL)
+    done = jobs[1].wait(60)
+    assert done.code == 76, done.err
+    assert "less than a majority must not decide" in done.err
+    assert not (tmp_path / "ck" / TRACKER).exists()
+
+
+def test_the_link_between_two_nodes_is_cut(start: Start, tmp_path: Path, fleet: Fleet) -> None:
+    hosts = fleet(2)
+    jobs = running(start, hosts, tmp_path, 1)
+    hosts.cut("h2")
+    first, second = (job.wait(90) for job in jobs)
+    assert first.code == 75, first.err
+    assert second.code == 76, second.err
+    assert "rank 1 was silent for 3 s" in first.err
+    seen = max(step for _, step in losses(first))
+    assert saved_step(tmp_path) in (seen, seen + 1)
+
+
+def test_one_node_is_preempted_and_all_are_saved(
+    start: Start, tmp_path: Path, fleet: Fleet
+) -> None:
+    jobs = running(start, fleet(2), tmp_path, 1)
+    jobs[1].process.send_signal(signal.SIGTERM)
+    first, second = (job.wait(60) for job in jobs)
+    assert first.code == 75, first.err
+    assert second.code == 75, second.err
+    steps = {max(step for _, step in losses(done)) for done in (first, second)}
+    assert steps == {saved_step(tmp_path)}
+    assert "the launcher got SIGTERM" in first.err
