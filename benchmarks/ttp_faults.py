@@ -1,7 +1,7 @@
 """Kills ranks of training jobs again and again, and holds what comes out against undisturbed runs.
 
-    python benchmarks/ttp_faults.py                      every layout, 300 kills and more
-    python benchmarks/ttp_faults.py --layouts DP4 --kills 20 --seed 3 -o faults.json
+    python -m benchmarks.ttp_faults                    every layout, 300 kills and more
+    python -m benchmarks.ttp_faults --layouts DP4 --kills 20 --seed 3 -o faults.json
 
 A job trains with dropout and is killed at a random phase and step, one rank or two at once, also
 while survivors write; it is then started again, and so on to its end. Checked of each incarnation:
@@ -20,324 +20,17 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
-import shutil
 import statistics
 import sys
 import tempfile
 import time
-from argparse import Namespace
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from benchmarks.ttp_ranks import Ended, load_what_ranks_load, run_ranks
-from relkit.data.indexed_writer import IndexedWriter
-from relkit.trainer import checkpoint_files
-from relkit.trainer.config import (
-    DatasetConfig,
-    ModelConfig,
-    OptimizerConfig,
-    ParallelConfig,
-    TrainerConfig,
-    TrainingConfig,
-)
-from relkit.trainer.events import read_events
-from relkit.trainer.loop import pretrain
-from relkit.trainer.persist import Persist  # loaded once, before ranks are forked
-from relkit.ttp.inject import Death, to_environment
-from relkit.ttp.outcome import EXIT_DUMPED, EXIT_REFUSED
-from relkit.ttp.replicas import replica_map
-
-CHECKOUT = Path(__file__).resolve().parents[1]
-TEXT = CHECKOUT / "examples" / "data" / "sonnets.txt"
-LIMIT_S = 90.0
-SAVE_EVERY = 4
-AT = re.compile(
-    r"injecting run=\d+:rank=(\d+):step=\d+:phase=(\w+):delay_ms=([\d.]+)\S* .* at ([\d.]+)"
-)
-PHASES = ("forward", "backward", "reduce", "prepare", "barrier", "update", "gather", "save", "dump")
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Ranks and degrees."""
-
-    ranks: int
-    tensor: int = 1
-    pipeline: int = 1
-
-    @property
-    def data(self) -> int:
-        """Data-parallel ranks."""
-        return self.ranks // (self.tensor * self.pipeline)
-
-    def groups(self) -> list[list[int]]:
-        """Global ranks of each data-parallel group."""
-        return [
-            [t + self.tensor * (d + self.data * p) for d in range(self.data)]
-            for p in range(self.pipeline)
-            for t in range(self.tensor)
-        ]
-
-    def survives(self, dead: set[int]) -> bool:
-        """Whether every shard has a living holder."""
-        return all(
-            set(held_by) - dead
-            for ranks in self.groups()
-            for held_by in replica_map("", ranks, copies=2).holders
-        )
-
-
-LAYOUTS = {
-    "DP4": Layout(4),
-    "DP3": Layout(3),
-    "TP2xDP2": Layout(4, tensor=2),
-    "PP2xDP2": Layout(4, pipeline=2),
-    "TP2xPP2xDP2": Layout(8, tensor=2, pipeline=2),
-}
-
-
-@dataclass(slots=True)
-class Tally:
-    """What was seen of one layout."""
-
-    kills: int = 0
-    phases: Counter[str] = field(default_factory=Counter)
-    dumped: int = 0
-    refused: int = 0
-    ended: int = 0
-    again: int = 0
-    seconds: list[float] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-
-def configured(
-    layout: Layout,
-    data: str,
-    folder: Path,
-    steps: int,
-    **training: Any,  # noqa: ANN401
-) -> TrainerConfig:
-    """A small GPT with dropout."""
-    return TrainerConfig(
-        training=TrainingConfig(
-            training_iters=steps,
-            output_dir=str(folder / "out"),
-            save=str(folder / "save"),
-            use_distributed_optimizer=True,
-            log_interval=None,
-            eval_interval=10,
-            eval_iters=1,
-            **training,
-        ),
-        model=ModelConfig(
-            num_layers=2,
-            hidden_size=64,
-            num_attention_heads=4,
-            vocab_size=128,
-            seq_length=32,
-            hidden_dropout=0.1,
-            attention_dropout=0.1,
-        ),
-        parallel=ParallelConfig(
-            tensor_model_parallel_size=layout.tensor,
-            pipeline_model_parallel_size=layout.pipeline,
-        ),
-        dataset=DatasetConfig(
-            data_path=data,
-            micro_batch_size=1,
-            global_batch_size=2 * layout.data,
-            split="90,5,5",
-        ),
-        optimizer=OptimizerConfig(learning_rate=3e-3, lr_decay_style="cosine", warmup_steps=5),
-    )
-
-
-def draw(dice: random.Random, layout: Layout, run: int, step: int) -> list[Death]:
-    """One rank or two at once, now or a little later; sometimes another one while they save."""
-    phase = dice.choice(PHASES[:-1])
-    ranks = dice.sample(range(layout.ranks), 2 if dice.random() < 0.2 else 1)
-    due = step + dice.randrange(1, 4)
-    if phase == "save":
-        due = -(-due // SAVE_EVERY) * SAVE_EVERY
-    delay_ms = dice.choice((0.0, 0.0, round(dice.uniform(0, 12), 2)))
-    deaths = [Death(rank, phase, due, run, delay_ms) for rank in ranks]
-    if dice.random() < 0.2:
-        other = dice.choice([rank for rank in range(layout.ranks) if rank not in ranks])
-        late_ms = dice.choice((0.0, round(dice.uniform(0, 8), 2)))
-        deaths.append(Death(other, "dump", 0, run, late_ms))
-    return deaths
-
-
-def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[str], list[str]]:
-    """What is wrong with an incarnation's end; and the phases of the deaths that happened."""
-    happened = [(int(r), phase, float(late)) for r, phase, late, _ in AT.findall(ended.said)]
-    killed = {rank for rank, code in enumerate(ended.codes) if code == -9}
-    phases = [phase for rank, phase, _ in happened if rank in killed]
-    if ended.hung:
-        return [f"a rank had to be killed after {LIMIT_S:g} s: {ended.codes}"], phases
-    codes = {code for code in ended.codes if code != -9}
-    tracker = checkpoint_files.latest(save) or 0
-    wrong = []
-    if codes <= {0} and not killed:
-        return [], phases
-    saving = any(phase == "save" or late for _, phase, late in happened)
-    if any(save.glob("iter_*_tmp")) and (EXIT_DUMPED in codes or not saving):
-        wrong.append(f"left {[path.name for path in save.glob('iter_*_tmp')]}")
-    at_once = {rank for rank, phase, late in happened if phase != "dump" and not late}
-    loose = any(phase == "dump" or late for _, phase, late in happened)
-    step = int(ended.outcome.get("step", -1))
-    if not layout.survives(killed) and (loose or not layout.survives(at_once)):
-        if codes - {EXIT_REFUSED, EXIT_DUMPED} or (EXIT_DUMPED in codes and not loose):
-            wrong.append(f"both holders were killed, and it ended with {sorted(codes)}")
-    elif codes != {EXIT_DUMPED} and not (before == 0 and codes == {EXIT_REFUSED}):
-        wrong.append(f"it could have been saved, and ended with {sorted(codes)}: {ended.outcome}")
-    if EXIT_DUMPED in codes and (tracker != step or step < before):
-        wrong.append(f"the dump of step {step} is not what the tracker names ({tracker})")
-    return wrong, phases
-
-
-def same(one: Any, other: Any, path: str) -> str:  # noqa: ANN401
-    """Where two contents differ; "" where they do not."""
-    if isinstance(one, torch.Tensor):
-        return "" if torch.equal(one, other) else path
-    if isinstance(one, Namespace):
-        one, other = vars(one), vars(other)
-    if isinstance(one, dict):
-        if one.keys() != other.keys():
-            return f"{path}: {sorted(one.keys() ^ other.keys())}"
-        pairs = [(one[key], other[key], str(key)) for key in one]
-    elif isinstance(one, list | tuple):
-        if len(one) != len(other):
-            return path
-        pairs = [(a, b, str(n)) for n, (a, b) in enumerate(zip(one, other, strict=True))]
-    else:
-        return "" if one == other else f"{path}: {one} {other}"
-    found = (same(a, b, f"{path}/{name}") for a, b, name in pairs)
-    return next((where for where in found if where), "")
-
-
-def differs(one: Path, other: Path) -> str:
-    """Where two iterations differ, their manifests aside; "" where they do not."""
-    names = [
-        sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
-        for root in (one, other)
-    ]
-    if names[0] != names[1]:
-        return f"files {names}"
-    for name in names[0]:
-        if name.endswith(".pt"):
-            loaded = [torch.load(root / name, weights_only=False) for root in (one, other)]
-            if where := same(loaded[0], loaded[1], name):
-                return where
-    return ""
-
-
-def numbers(folder: Path) -> dict[str, set[str]]:
-    """Every number that a run said of a step or an evaluation, in hexadecimal."""
-    found: dict[str, set[str]] = {}
-    for event in read_events(folder / "out" / "events" / "rank_0.jsonl"):
-        if event["event"] == "step":
-            value = f"{event['loss'].hex()} {event['grad_norm'].hex()}"
-            found.setdefault(f"step {event['step']}", set()).add(value)
-        elif event["event"] == "evaluate":
-            name = f"{event['split']} {event['step']}"
-            found.setdefault(name, set()).add(event["loss"].hex())
-    return found
-
-
-def from_kill_to_rename(ended: Ended, save: Path, step: int) -> float:
-    """Seconds from the last death to the renamed folder's tracker."""
-    last = max(float(at) for _, _, _, at in AT.findall(ended.said))
-    return (save / checkpoint_files.TRACKER).stat().st_mtime - last
-
-
-def run_layout(
-    name: str, layout: Layout, kills: int, dice: random.Random, data: str, folder: Path
-) -> Tally:
-    """Jobs of a layout until that many deaths have happened."""
-    tally, job = Tally(), 0
-    steps = max(24, min(120, 3 * kills))
-    reference = folder / name / "undisturbed"
-    config = configured(layout, data, reference, steps, save_interval=1)
-    ended = _run(config, layout, 0, {"ENABLE_TTP": "False"}, reference)
-    if any(ended.codes):
-        raise SystemExit(f"{name}: the undisturbed run failed: {ended.said[-2000:]}")
-    load_what_ranks_load(reference / "notes")
-    wanted = numbers(reference)
-    while tally.kills < kills and not tally.wrong:
-        place = folder / name / f"job {job}"
-        config = configured(layout, data, place, steps, save_interval=SAVE_EVERY)
-        save = Path(config.training.save)
-        for run in range(10 * steps):
-            before = checkpoint_files.latest(save) or 0
-            deaths = draw(dice, layout, run, before) if tally.kills < kills else []
-            ended = _run(config, layout, run, to_environment(deaths), place)
-            wrong, phases = check(layout, before, save, ended)
-            tally.kills += len(phases)
-            tally.phases.update(phases)
-            step = int(ended.outcome.get("step", -1))
-            if EXIT_DUMPED in ended.codes:
-                tally.dumped += 1
-                tally.again += int(ended.outcome.get("epochs", 1)) > 1
-                tally.seconds.append(from_kill_to_rename(ended, save, step))
-            elif EXIT_REFUSED in ended.codes:
-                tally.refused += 1
-            # Refused or not: what is resumed from is what an undisturbed run has written.
-            named = checkpoint_files.latest(save)
-            if named is not None:
-                iteration = checkpoint_files.iteration_name(named)
-                if where := differs(save / iteration, reference / "save" / iteration):
-                    wrong.append(f"step {named} differs from an undisturbed save: {where}")
-            if wrong:
-                tally.wrong += [
-                    f"{name} job {job} run {run} {[str(d) for d in deaths]}: {w}" for w in wrong
-                ]
-                tally.wrong.append(ended.said[-3000:])
-                break
-            if not any(ended.codes):
-                tally.ended += 1
-                break
-        found = numbers(place)
-        if not tally.wrong and found != wanted:
-            bad = [key for key in wanted if found.get(key) != wanted[key]]
-            tally.wrong.append(f"{name} job {job}: numbers differ, first at {bad[:3]}")
-        if not tally.wrong:
-            shutil.rmtree(place)
-        job += 1
-    return tally
-
-
-def _run(
-    config: TrainerConfig, layout: Layout, run: int, environment: dict[str, str], place: Path
-) -> Ended:
-    notes = place / "notes"
-    notes.mkdir(parents=True, exist_ok=True)
-    return run_ranks(
-        partial(pretrain, config),
-        layout.ranks,
-        incarnation=run,
-        environment=environment,
-        notes=notes,
-        limit_s=LIMIT_S,
-    )
-
-
-def write_text(folder: Path) -> str:
-    """The sonnets as a data set of bytes."""
-    prefix = folder / "sonnets"
-    with IndexedWriter(prefix, np.uint16) as writer:
-        for poem in TEXT.read_bytes().replace(b"\xe2\x80\x99", b"'").split(b"\n\n"):
-            if poem:
-                writer.add_document(np.frombuffer(poem, dtype=np.uint8) % 128)
-    return str(prefix)
+from tests.ttp.matrix import LAYOUTS, run_layout, write_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -347,9 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=66, help="of each layout")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, help="figures as JSON")
+    parser.add_argument("--local-copy", action="store_true", help="a copy in place of the barrier")
+    parser.add_argument("--all-reduce", action="store_true", help="sum whole gradients")
     options = parser.parse_args(argv)
+    form = {"local_copy_os": options.local_copy, "ttp_all_reduce": options.all_reduce}
     torch.set_num_threads(1)
-    assert Persist
     figures: dict[str, Any] = {}
     failed = False
     print("layout       kills  dumped  refused  planned again  jobs  kill to rename, ms  minutes")
@@ -359,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in options.layouts:
             started_s = time.monotonic()
             dice = random.Random(f"{options.seed} {name}")  # noqa: S311 (nothing secret)
-            tally = run_layout(name, LAYOUTS[name], options.kills, dice, data, folder)
+            tally = run_layout(name, LAYOUTS[name], options.kills, dice, data, folder, form)
             took = tally.seconds or [float("nan")]
             minutes = (time.monotonic() - started_s) / 60
             print(

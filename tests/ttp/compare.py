@@ -1,0 +1,60 @@
+"""Whether two runs of the trainer said and saved the same, to the last bit."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relkit.trainer.events import read_events
+
+
+def same(one: Any, other: Any, path: str) -> str:  # noqa: ANN401
+    """Where two contents differ; "" where they do not."""
+    if isinstance(one, torch.Tensor):
+        return "" if torch.equal(one, other) else path
+    if isinstance(one, Namespace):
+        one, other = vars(one), vars(other)
+    if isinstance(one, dict):
+        if one.keys() != other.keys():
+            return f"{path}: {sorted(one.keys() ^ other.keys())}"
+        pairs = [(one[key], other[key], str(key)) for key in one]
+    elif isinstance(one, list | tuple):
+        if len(one) != len(other):
+            return path
+        pairs = [(a, b, str(n)) for n, (a, b) in enumerate(zip(one, other, strict=True))]
+    else:
+        return "" if one == other else f"{path}: {one} {other}"
+    found = (same(a, b, f"{path}/{name}") for a, b, name in pairs)
+    return next((where for where in found if where), "")
+
+
+def differs(one: Path, other: Path) -> str:
+    """Where two iterations differ, their manifests aside; "" where they do not."""
+    names = [
+        sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+        for root in (one, other)
+    ]
+    if names[0] != names[1]:
+        return f"files {names}"
+    for name in names[0]:
+        if name.endswith(".pt"):
+            loaded = [torch.load(root / name, weights_only=False) for root in (one, other)]
+            if where := same(loaded[0], loaded[1], name):
+                return where
+    return ""
+
+
+def numbers(folder: Path) -> dict[str, set[str]]:
+    """Every number that a run said of a step or an evaluation, in hexadecimal."""
+    found: dict[str, set[str]] = {}
+    for event in read_events(folder / "out" / "events" / "rank_0.jsonl"):
+        if event["event"] == "step":
+            value = f"{event['loss'].hex()} {event['grad_norm'].hex()}"
+            found.setdefault(f"step {event['step']}", set()).add(value)
+        elif event["event"] == "evaluate":
+            name = f"{event['split']} {event['step']}"
+            found.setdefault(name, set()).add(event["loss"].hex())
+    return found
