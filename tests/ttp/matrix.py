@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from relkit.data.indexed_writer import IndexedWriter
 import relkit.trainer.persist  # noqa: F401 (loaded once, before ranks are forked)
+from relkit.data.indexed_writer import IndexedWriter
 from relkit.trainer import checkpoint_files
 from relkit.trainer.config import (
     DatasetConfig,
