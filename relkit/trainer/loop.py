@@ -28,6 +28,7 @@ from relkit.trainer.evaluate import evaluate
 from relkit.trainer.events import EventStream
 from relkit.trainer.flops import flops_per_token, peak_flops
 from relkit.trainer.hooks import StepHooks
+from relkit.trainer.host_memory import keep_freed_memory
 from relkit.trainer.log import RankLog, short, step_line
 from relkit.trainer.mesh import build_mesh
 from relkit.trainer.together import together
@@ -318,6 +319,7 @@ def pretrain(config: TrainerConfig, *, hooks: Sequence[StepHooks] = ()) -> int:
 def _pretrain(config: TrainerConfig, hooks: Sequence[StepHooks]) -> int:
     rank = int(os.environ.get("RANK", "0"))
     output_dir = Path(config.training.output_dir)
+    keep_freed_memory()
     try:
         with ExitStack() as stack:
             log = stack.enter_context(RankLog(output_dir, rank))

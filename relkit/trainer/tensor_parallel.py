@@ -23,6 +23,7 @@ from relkit.trainer.collectives import (
     scatter_from_region,
     split,
 )
+from relkit.trainer.gemm import linear
 from relkit.trainer.mesh import Group
 from relkit.trainer.model import OutputLayer
 
@@ -44,7 +45,7 @@ class ColumnParallelLinear(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """[B, S, part of the output features], of all tokens."""
         hidden = enter_region(hidden, self.tensor, sequence=self.sequence)
-        return functional.linear(hidden, self.weight, self.bias)
+        return linear(hidden, self.weight, self.bias)
 
 
 class RowParallelLinear(nn.Module):
@@ -63,7 +64,7 @@ class RowParallelLinear(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """The whole output features; the bias is added once, after the sum."""
-        output = functional.linear(features, self.weight)
+        output = linear(features, self.weight)
         if self.sequence:
             output = scatter_from_region(output, self.tensor, 1)
         else:
@@ -82,7 +83,7 @@ class PartOfSumLinear(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """This rank's summand of the output; each has its share of the bias."""
         bias = None if self.bias is None else self.bias * self.share
-        return functional.linear(features, self.weight, bias)
+        return linear(features, self.weight, bias)
 
 
 class VocabParallelEmbedding(nn.Module):
@@ -133,7 +134,7 @@ class ParallelOutputLayer(nn.Module):
         weight = tied_weight if self.weight is None else self.weight
         assert weight is not None
         hidden = enter_region(hidden, self.tensor, sequence=self.sequence)
-        return functional.linear(hidden, weight)
+        return linear(hidden, weight)
 
 
 def enter_region(hidden: Tensor, tensor: Group, *, sequence: bool) -> Tensor:
