@@ -110,7 +110,7 @@ def _received(optimizer: Optimizer, order: SaveOrder) -> dict[Transfer, list[Pie
             if order.rank == transfer.writer:
                 found[transfer] = _held(optimizer, transfer)
         elif order.rank == transfer.holder:
-            flat = torch.cat([piece.content for piece in _held(optimizer, transfer)]).cpu()
+            flat = torch.cat([piece.content for piece in _held(optimizer, transfer)])
             kept.append(flat)
             to = order.ranks.index(transfer.writer)
             waiting.append(order.group.send([flat], to, tag))
@@ -146,7 +146,7 @@ def _shape(optimizer: Optimizer, transfer: Transfer) -> list[tuple[int, str, int
 
 def _held(optimizer: Optimizer, transfer: Transfer) -> list[Piece]:
     return [
-        Piece(number, name, tensor)
+        Piece(number, name, tensor.cpu())
         for number in _buffers(optimizer, transfer)
         for name, tensors in optimizer.shard(number, transfer.shard).items()
         if name == "param" or transfer.moments

@@ -156,7 +156,10 @@ class Persist:
         seat.gradients_ready()
         self._sabotage.at("barrier", ready.outcome.step)
         if not self.config.training.local_copy_os and self.mesh.world.size > 1:
-            dist.barrier(group=self.mesh.world.process_group)
+            # NCCL has no barrier without a device.
+            on_gpu = self.mesh.device.type == "cuda"
+            devices = [self.mesh.device.index] if on_gpu else None
+            dist.barrier(group=self.mesh.world.process_group, device_ids=devices)
 
     def before_update(self, ready: ReadyStep) -> None:
         """See `StepHooks`."""

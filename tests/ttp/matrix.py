@@ -158,6 +158,8 @@ def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[s
     happened = [(int(r), phase, float(late)) for r, phase, late, _ in AT.findall(ended.said)]
     killed = {rank for rank, code in enumerate(ended.codes) if code == -9}
     phases = [phase for rank, phase, _ in happened if rank in killed]
+    if "silent corruption" in ended.said:
+        return ["the audit saw what is not there"], phases
     if ended.hung:
         return [f"a rank had to be killed after {LIMIT_S:g} s: {ended.codes}"], phases
     codes = {code for code in ended.codes if code != -9}
@@ -213,7 +215,9 @@ def run_layout(
     wanted = numbers(reference)
     while tally.kills < kills and not tally.wrong:
         place = folder / name / f"job {job}"
-        config = configured(layout, data, place, steps, save_interval=SAVE_EVERY, **form)
+        config = configured(
+            layout, data, place, steps, save_interval=SAVE_EVERY, ttp_audit_interval=3, **form
+        )
         save = Path(config.training.save)
         for run in range(10 * steps):
             before = checkpoint_files.latest(save) or 0
