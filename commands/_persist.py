@@ -12,7 +12,7 @@ from relkit.errors import RelkitError
 from relkit.launch.ends import end_of_child
 from relkit.launch.persist_host import PersistHost
 from relkit.output import as_text, use_colour, write_atomic
-from relkit.ttp.controller import Limits
+from relkit.ttp.actions import Limits
 from relkit.ttp.environment import switched_on
 from relkit.ttp.outcome import Outcome
 from relkit.ttp.report import persist_report

@@ -31,7 +31,7 @@ from relkit.launch.options import (
     split,
     torchrun_parser,
 )
-from relkit.ttp.controller import Limits
+from relkit.ttp.actions import Limits
 
 _OWN = (
     OwnOption(("--hang-timeout", "--hang_timeout")),

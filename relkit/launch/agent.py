@@ -29,6 +29,7 @@ from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.ends import first_line, how_it_ended, peek_exit
 from relkit.launch.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job import End, JobAborted, LocalRank, OnHang, Say
+from relkit.launch.lead import Lead, exit_code, signal_group
 from relkit.launch.monitor import Monitor
 from relkit.launch.observe import Observer
 from relkit.launch.persist_host import Crowd, PersistHost
@@ -36,16 +37,12 @@ from relkit.launch.place import own_address, store_endpoint
 from relkit.launch.watch import Site
 from relkit.ranks import RankSet
 from relkit.stacks import procfs
-from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED
 
 if TYPE_CHECKING:
     from relkit.launch.network_check import NetworkCheck
 
 # A worker of a hung job that has not ended this long after SIGTERM is not going to.
 HUNG_SHUTDOWN_S = 5
-# A worker under try-to-persist that has not left this long after it was told is not going to.
-LEAVE_S = 10.0
-_PERSIST_CODES = (EXIT_DUMPED, EXIT_REFUSED, EXIT_DUMP_FAILED)
 
 # Given the job's id and the number of local processes: the job folder and the environment to
 # add to the workers'. None and {} where the job runs without the hook.
@@ -61,8 +58,7 @@ class Crew:
         prepare: see Prepare.
         say: one line to the terminal.
         network: checks the nodes before workers start; None where that is not asked for.
-        persist: leads workers that run under try-to-persist to a saved step after a fault; None
-            where that is off.
+        persist: leads workers under try-to-persist to a saved step after a fault; None: none.
     """
 
     monitor: Monitor
@@ -101,8 +97,7 @@ class MonitoredAgent(LocalElasticAgent):
     _ends: Mapping[int, End] = MappingProxyType({})
     _seen_alive_unix_s: dict[int, float]
     _hung = False
-    _holds_since_s: float | None = None
-    _over_since_s: float | None = None
+    _lead: Lead | None = None
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
@@ -142,7 +137,6 @@ class MonitoredAgent(LocalElasticAgent):
             job_id = f"none-{os.getpid()}"
         job_dir, extra = self.crew.prepare(job_id, spec.local_world_size)
         self._ends, self._seen_alive_unix_s, self._hung = {}, {}, False
-        self._holds_since_s = self._over_since_s = None
         persist = self.crew.persist
         if persist is not None:
             extra = {**extra, **persist.begin(self._crowd(worker_group, job_id))}
@@ -153,7 +147,7 @@ class MonitoredAgent(LocalElasticAgent):
             for worker in worker_group.workers
         )
         if persist is not None:
-            persist.watch({each.rank: each.pid for each in ranks})
+            self._lead = Lead(persist, {each.rank: each.pid for each in ranks})
         self.crew.say(
             f"job {job_id}: watching rank {RankSet.of(r.rank for r in ranks).fold()}"
             f" of {worker_group.workers[0].world_size} on {socket.gethostname()}"
@@ -198,59 +192,23 @@ class MonitoredAgent(LocalElasticAgent):
         restarts = spec.max_restarts - self._remaining_restarts
         return Crowd(mailbox, world_size, restarts, address, job_id)
 
-    def _is_led(self, worker_group: WorkerGroup, failure: str, action: OnHang | None) -> bool:
-        """Whether try-to-persist leads the workers through a fault now: nobody may stop them."""
-        persist = self.crew.persist
-        if persist is None:
-            return False
-        persist.look()
-        if self._holds_since_s is None:
-            engaged = persist.engaged and (failure or action is not None)
-            if not engaged and not persist.leading:
-                return False
-            self._holds_since_s = time.monotonic()
-            if action is not None:
-                persist.hung("the job hangs")
-        all_ended = len(self._ends) == len(worker_group.workers)
-        if not all_ended and self._should_be_gone(persist):
-            for worker in worker_group.workers:
-                if worker.global_rank not in self._ends:
-                    _signal(int(worker.id), signal.SIGKILL)
-        if all_ended:
-            persist.tell()
-        return not all_ended
-
-    def _should_be_gone(self, persist: PersistHost) -> bool:
-        """Workers of this node that still run will not end by themselves any more."""
-        now_s = time.monotonic()
-        assert self._holds_since_s is not None
-        if now_s - self._holds_since_s > persist.limits.overall_s + HUNG_SHUTDOWN_S:
-            return True
-        told = {end.exit_code for end in self._ends.values()} & set(_PERSIST_CODES)
-        if persist.outcome is None and not told:
-            return False
-        if self._over_since_s is None:
-            self._over_since_s = now_s
-        return now_s - self._over_since_s > LEAVE_S
-
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._look_for_ends(worker_group)
+        lead = self._lead
         # Not left in between: torch restarts the workers when it sees another node come back.
-        while self._is_led(worker_group, failure, self.crew.monitor.action()):
+        while lead is not None and lead.holds(self._ends, failure, self.crew.monitor.action()):
             time.sleep(min(worker_group.spec.monitor_interval, 0.1))
             self._look_for_ends(worker_group)
-        if self._holds_since_s is not None:
+        if lead is not None and lead.began:
             if self.crew.monitor.action() is OnHang.ABORT:
                 raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
             led: RunResult = super()._monitor_workers(worker_group)
             return led
-        if failure:
-            # Here, before torch sees it, because it stops the other workers in the same call.
+        if failure:  # here, before torch sees it: it stops the other workers in the same call
             self.crew.monitor.failed(failure)
         action = self.crew.monitor.action()
         if action is OnHang.DUMP:
-            # Not under try-to-persist: there is nothing that could save it.
-            action = None
+            action = None  # not under try-to-persist: there is nothing that could save it
         if action is OnHang.RESTART and self._remaining_restarts > 0:
             self.crew.say("restarting the workers")
             return RunResult(state=WorkerState.UNHEALTHY)
@@ -316,8 +274,8 @@ class MonitoredAgent(LocalElasticAgent):
         for pid in self._pcontext.pids().values() if self._pcontext else ():
             # A stopped process would sit on its signal until torch's patience (30 s) is over.
             if procfs.process_state(pid).startswith("T"):
-                _signal(pid, death_sig)
-                _signal(pid, signal.SIGCONT)
+                signal_group(pid, death_sig)
+                signal_group(pid, signal.SIGCONT)
         self._save_first(death_sig)
         self._leave()
         if self._hung:
@@ -326,34 +284,14 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _save_first(self, why: signal.Signals) -> None:
         """Asked to end (a preemption, a Ctrl-C): what is committed is saved first."""
-        persist = self.crew.persist
-        if persist is None or not persist.engaged or self._all_gone():
-            return
-        persist.save(f"the launcher got {signal.Signals(why).name}", self._all_gone)
-        until_s = time.monotonic() + LEAVE_S
-        while not self._all_gone() and time.monotonic() < until_s:
-            time.sleep(0.02)
-        self._look_for_ends(self._worker_group)
-
-    def _all_gone(self) -> bool:
-        pids = self._pcontext.pids().values() if self._pcontext else ()
-        return all(peek_exit(pid) is not None for pid in pids)
+        if self._lead is not None:
+            self._lead.save_first(signal.Signals(why).name)
+            self._look_for_ends(self._worker_group)
 
     def _leave(self) -> None:
         """Stop watching workers that are about to be stopped."""
         self._hung = self._hung or self.crew.monitor.hung
         self.crew.monitor.pause()
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        # torch starts workers in sessions of their own, so that the group is the worker's.
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-    except ProcessLookupError:
-        return
 
 
 @contextmanager
@@ -436,11 +374,11 @@ def run_job(
             record(torchrun)(options)
     except ChildFailedError as error:
         print(error, file=sys.stderr)
-        return _persisted(made, persist) or EXIT_PROBLEM
+        return _saved(made, persist) or EXIT_PROBLEM
     except LeavesJob as left:
         raise left.why from None
     except SignalException as error:
-        return _persisted(made, persist) or 128 + int(error.sigval)
+        return _saved(made, persist) or 128 + int(error.sigval)
     except (RendezvousError, DistError) as error:
         endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
         raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error
@@ -456,10 +394,7 @@ def run_job(
     return 0
 
 
-def _persisted(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:
+def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:
     """The exit code by which try-to-persist ended; 0 where there was nothing for it to do."""
-    if persist is not None and persist.outcome is not None:
-        return persist.outcome.code
-    # On a node whose controller did not lead, workers have told.
-    codes = {end.exit_code for agent in made for end in agent._ends.values()}
-    return next((code for code in _PERSIST_CODES if code in codes), 0)
+    ends = {rank: end for agent in made for rank, end in agent._ends.items()}
+    return 0 if persist is None else exit_code(persist, ends)

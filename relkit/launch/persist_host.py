@@ -13,7 +13,8 @@ from relkit.launch.activity import Activity
 from relkit.launch.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job import Say
 from relkit.launch.persist_folder import PersistFolder
-from relkit.ttp.controller import Controller, Limits
+from relkit.ttp.actions import Limits
+from relkit.ttp.controller import Controller
 from relkit.ttp.environment import to_environment
 from relkit.ttp.link import Endpoint, LinkEnded, connect, parse_endpoint
 from relkit.ttp.messages import Stop

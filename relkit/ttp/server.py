@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relkit.netcheck import proof
-from relkit.ttp.controller import Action, Controller, Kill, Over, Say, Send
+from relkit.ttp.actions import Action, Kill, Over, Say, Send
+from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint, LineBuffer, tune
 from relkit.ttp.messages import BadMessage, Finished, Heartbeat, Hello, Message, Stop, encode
 from relkit.ttp.outcome import Outcome

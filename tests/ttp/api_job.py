@@ -101,7 +101,7 @@ def main() -> None:
     ttp.register_roll_forward_handler(roll_forward)
     ttp.set_save_args(model)
     train(model, steps, victim)
-    os.write(1, f"rank {rank} {ttp.get_ttp_switch()} {model.weights.sum().item().hex()}\n".encode())
+    os.write(1, f"rank {rank} {ttp.get_ttp_switch()} {float(model.weights.sum()).hex()}\n".encode())
     dist.destroy_process_group()
 
 

@@ -23,7 +23,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import TCPStore
 
-from relkit.ttp.controller import Controller, Limits
+from relkit.ttp.actions import Limits
+from relkit.ttp.controller import Controller
 from relkit.ttp.environment import to_environment
 from relkit.ttp.server import Node, Server
 

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from typing import Any
 
 from relkit.ttp.free import Freer, open_sockets, own_recorder
 
@@ -20,7 +21,7 @@ KEPT = open_sockets()
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from torch._C._distributed_c10d import TCPStore  # noqa: E402
+from torch._C._distributed_c10d import PrefixStore, TCPStore  # noqa: E402
 
 
 def main() -> None:
@@ -58,8 +59,8 @@ def main() -> None:
     own_client.sendall(b"x")
     assert own_peer.recv(1) == b"x"
     # And so does a new group of those that are left.
-    again = dist.ProcessGroupGloo(
-        dist.PrefixStore("again", store), rank, size - 1, torch.distributed.default_pg_timeout
+    again: Any = dist.ProcessGroupGloo(
+        PrefixStore("again", store), rank, size - 1, torch.distributed.default_pg_timeout
     )
     total = torch.ones(1)
     again.allreduce([total]).wait()

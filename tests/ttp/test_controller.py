@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relkit.ttp.controller import Action, Controller, Kill, Limits, Over, Phase, Send
+from relkit.ttp.actions import Action, Kill, Limits, Over, Phase, Send
+from relkit.ttp.controller import Controller
 from relkit.ttp.messages import (
     Commit,
     Committed,

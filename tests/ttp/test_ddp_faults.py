@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,16 +90,19 @@ def nothing_half(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Done]]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """The same job without a fault: three ranks to the last step."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    maker = start.__wrapped__(folder) if hasattr(start, "__wrapped__") else None  # type: ignore[attr-defined]
-    assert maker is not None
-    begin = next(maker)
-    done = launch(begin, folder).wait(60)
-    assert done.code == 0, done.err
-    yield folder, done
-    next(maker, None)
+    line = [sys.executable, "-m", "relkit", "launch", "--nproc-per-node", "3", "--timeline-path"]
+    done = subprocess.run(
+        [*line, str(folder / "timeline"), str(JOB), str(folder / "ck"), str(STEPS), ""],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return folder, Done(done.returncode, done.stdout, done.stderr, 0.0)
 
 
 def test_one_fault_after_another_in_one_job(
@@ -158,13 +162,12 @@ def test_a_stopped_rank(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "ck" / TRACKER).read_text() == "8"
 
 
-def test_a_rank_that_only_holds_the_interpreter_lock_is_left_alone(
-    start: Start, tmp_path: Path
-) -> None:
-    # It sleeps without using the processor, so it does not look at work: it is taken for dead.
-    # What computes is: see test_activity.py.
-    done = launch(start, tmp_path, "rank=1:step=9:deed=hold", steps=12).wait(60)
-    assert done.code == 75, done.err
+def test_a_rank_that_holds_the_interpreter_lock_is_left_alone(start: Start, tmp_path: Path) -> None:
+    # Silent for longer than three heartbeats, and at work.
+    options = ("--ttp-heartbeat", "0.3")
+    done = launch(start, tmp_path, "rank=1:step=9:deed=hold", *options, steps=12).wait(60)
+    assert done.code == 0, done.err
+    assert "RK-TTP" not in done.err
 
 
 @pytest.mark.parametrize("hook", [True, False], ids=["hook", "no-hook"])

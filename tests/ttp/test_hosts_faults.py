@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from relkit.trainer.checkpoint_files import TRACKER, half_written
-from tests.cluster.conftest import Start, Started, orphans_come_to_us, start
+from tests.cluster.conftest import Start, Started, free_port, orphans_come_to_us, start
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.ttp.test_ddp_faults import JOB, losses
 
-__all__ = ["orphans_come_to_us", "start"]
-pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150)]
+__all__ = ["free_port", "orphans_come_to_us", "start"]
+pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
 
 Fleet = Callable[[int], Hosts]
 
@@ -120,3 +120,22 @@ def test_one_node_is_preempted_and_all_are_saved(
     steps = {max(step for _, step in losses(done)) for done in (first, second)}
     assert steps == {saved_step(tmp_path)}
     assert "the launcher got SIGTERM" in first.err
+
+
+def test_two_nodes_go_on_after_a_kill(start: Start, tmp_path: Path, free_port: int) -> None:
+    def node(number: int, folder: Path, deeds: str) -> Started:
+        return start(
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", folder.name,
+            "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
+            "--nproc-per-node", "1", "--max-restarts", "2", "--timeline-path",
+            tmp_path / f"{folder.name}{number}", JOB, folder / "ck", "40", deeds,
+        )  # fmt: skip
+
+    found = []
+    for name, deeds in (("plain", ""), ("killed", "run=0:rank=1:step=9:deed=kill")):
+        done = [job.wait(100) for job in [node(n, tmp_path / name, deeds) for n in range(2)]]
+        assert [each.code for each in done] == [0, 0], done[0].err + done[1].err
+        found.append({**losses(done[0]), **losses(done[1])})
+    assert len(found[0]) == 80
+    assert found[0] == found[1]
+    assert "step 8 was saved" in done[0].err + done[1].err

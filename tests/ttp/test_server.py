@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from relkit.netcheck import proof
-from relkit.ttp.controller import Controller, Limits
+from relkit.ttp.actions import Limits
+from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint, Link, LinkEnded, connect, parse_endpoint
 from relkit.ttp.messages import (
     Commit,
