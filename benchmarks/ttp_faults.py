@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "planned_again": tally.again,
                 "jobs": tally.ended,
                 "kill_to_rename_s": [round(second, 4) for second in tally.seconds],
+                "slowest": tally.slowest,
                 "wrong": tally.wrong,
             }
     if options.output:

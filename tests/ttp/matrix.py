@@ -92,6 +92,7 @@ class Tally:
     ended: int = 0
     again: int = 0
     seconds: list[float] = field(default_factory=list)
+    slowest: str = ""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -173,10 +174,13 @@ def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[s
     at_once = {rank for rank, phase, late in happened if phase != "dump" and not late}
     loose = any(phase == "dump" or late for _, phase, late in happened)
     step = int(ended.outcome.get("step", -1))
+    # Of a run in which not even all ranks had begun, all is in the checkpoint that it began with.
+    early = "not every rank had begun" in str(ended.outcome.get("sentence"))
+    nothing_done = before == 0 or (early and tracker == before)
     if not layout.survives(killed) and (loose or not layout.survives(at_once)):
         if codes - {EXIT_REFUSED, EXIT_DUMPED} or (EXIT_DUMPED in codes and not loose):
             wrong.append(f"both holders were killed, and it ended with {sorted(codes)}")
-    elif codes != {EXIT_DUMPED} and not (before == 0 and codes == {EXIT_REFUSED}):
+    elif codes != {EXIT_DUMPED} and not (nothing_done and codes == {EXIT_REFUSED}):
         wrong.append(f"it could have been saved, and ended with {sorted(codes)}: {ended.outcome}")
     if EXIT_DUMPED in codes and (tracker != step or step < before):
         wrong.append(f"the dump of step {step} is not what the tracker names ({tracker})")
@@ -231,6 +235,8 @@ def run_layout(
                 tally.dumped += 1
                 tally.again += int(ended.outcome.get("epochs", 1)) > 1
                 tally.seconds.append(from_kill_to_rename(ended, save, step))
+                if tally.seconds[-1] == max(tally.seconds):
+                    tally.slowest = f"{[str(d) for d in deaths]}: {ended.outcome}"
             elif EXIT_REFUSED in ended.codes:
                 tally.refused += 1
             # Refused or not: what is resumed from is what an undisturbed run has written.
