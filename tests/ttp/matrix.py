@@ -49,6 +49,7 @@ class Layout:
     ranks: int
     tensor: int = 1
     pipeline: int = 1
+    expert: int = 1
 
     @property
     def data(self) -> int:
@@ -56,12 +57,15 @@ class Layout:
         return self.ranks // (self.tensor * self.pipeline)
 
     def groups(self) -> list[list[int]]:
-        """Global ranks of each data-parallel group."""
-        return [
+        """Global ranks of each data-parallel group, and of each expert-data-parallel one."""
+        dense = [
             [t + self.tensor * (d + self.data * p) for d in range(self.data)]
             for p in range(self.pipeline)
             for t in range(self.tensor)
         ]
+        if self.expert == 1:
+            return dense
+        return dense + [ranks[e :: self.expert] for ranks in dense for e in range(self.expert)]
 
     def survives(self, dead: set[int]) -> bool:
         """Whether every shard has a living holder."""
@@ -78,6 +82,7 @@ LAYOUTS = {
     "TP2xDP2": Layout(4, tensor=2),
     "PP2xDP2": Layout(4, pipeline=2),
     "TP2xPP2xDP2": Layout(8, tensor=2, pipeline=2),
+    "EP2xDP4": Layout(4, expert=2),
 }
 
 
@@ -123,10 +128,12 @@ def configured(
             seq_length=32,
             hidden_dropout=0.1,
             attention_dropout=0.1,
+            num_moe_experts=4 if layout.expert > 1 else None,
         ),
         parallel=ParallelConfig(
             tensor_model_parallel_size=layout.tensor,
             pipeline_model_parallel_size=layout.pipeline,
+            expert_model_parallel_size=layout.expert,
         ),
         dataset=DatasetConfig(
             data_path=data,
