@@ -371,8 +371,9 @@ class Controller:
     def _over(
         self, code: int, sentence: str, now_s: float, step: int = -1, folder: str = ""
     ) -> None:
-        if code != EXIT_DUMPED and self._plan is not None and self.living:
-            self._send((self.living[0],), Discard(self.epoch, self._plan.step))
+        if code != EXIT_DUMPED and self.living and not set(self.living) - self._states.keys():
+            # All are parked: what a dump or a periodic save has begun is nobody's any more.
+            self._send((self.living[0],), Discard(self.epoch))
         self.phase, self._until_s = Phase.OVER, None
         dead = tuple(sorted(self.dead))
         taken_s = now_s - self._fault_s

@@ -16,7 +16,7 @@ from relkit.output import write_atomic
 from relkit.trainer import checkpoint_files
 from relkit.trainer.manifest import MANIFEST, FileRecord, read_manifest
 from relkit.ttp.handlers import Handlers, NotFinite, SaveOrder
-from relkit.ttp.messages import Commit, Committed, Discard, Dump, Note, Saved, SaveFailed
+from relkit.ttp.messages import Commit, Committed, Dump, Note, Saved, SaveFailed
 from relkit.ttp.relay import Notes, RelayStore
 from relkit.ttp.seat import Seat
 
@@ -113,12 +113,13 @@ class Dumper:
         facts = {**self._handlers.facts(), "saved_by": "try-to-persist"}
         return checkpoint_files.commit(folder, step, records, facts)
 
-    def discard(self, order: Discard) -> None:
-        """Remove what a dump that will not be has written."""
+    def discard(self) -> None:
+        """Remove what saves that will not be have written: a dump, or a periodic one."""
         until_s = time.monotonic() + _DISCARD_S
         while True:
             try:
-                checkpoint_files.abandon(self._folder(order.step))
+                for unfinished in checkpoint_files.half_written(self._handlers.root):
+                    checkpoint_files.abandon(unfinished)
                 return
             except OSError:
                 # A folder that cannot be removed is never resumed from; it must not keep us here.

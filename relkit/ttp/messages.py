@@ -186,10 +186,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """To one rank: remove the temporary folder of a dump that will not be."""
+    """To one rank: remove the temporary folders of saves that will not be."""
 
     epoch: int
-    step: int
 
 
 @dataclass(frozen=True, slots=True)

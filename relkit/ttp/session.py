@@ -121,7 +121,7 @@ class Session:
                 elif isinstance(order, Commit):
                     self._processor.answer(self._dumper.commit(order))
                 elif isinstance(order, Discard):
-                    self._dumper.discard(order)
+                    self._dumper.discard()
             self.seat.done()
 
     def _is_an_echo(self, error: BaseException) -> bool:

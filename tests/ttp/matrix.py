@@ -175,8 +175,8 @@ def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[s
     wrong = []
     if codes <= {0} and not killed:
         return [], phases
-    saving = any(phase == "save" or late for _, phase, late in happened)
-    if any(save.glob("iter_*_tmp")) and (EXIT_DUMPED in codes or not saving):
+    # Survivors remove what a killed save has begun, whatever comes of their own.
+    if any(save.glob("iter_*_tmp")) and codes & {EXIT_DUMPED, EXIT_REFUSED}:
         wrong.append(f"left {[path.name for path in save.glob('iter_*_tmp')]}")
     at_once = {rank for rank, phase, late in happened if phase != "dump" and not late}
     loose = any(phase == "dump" or late for _, phase, late in happened)
