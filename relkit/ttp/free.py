@@ -21,6 +21,7 @@ from pathlib import Path
 from relkit.errors import RelkitError
 from relkit.hook.reader import read_state
 from relkit.hook.release import release
+from relkit.ttp.abort import abort_communicators
 
 _HOOK_S = 0.5
 
@@ -45,6 +46,7 @@ class Freer:
         self._store_ports = frozenset(store_ports)
         self._recorder = recorder
         self._kept = frozenset(kept or _AT_IMPORT)
+        self._aborted = False
 
     def free(self, keep: Sequence[int]) -> int:
         """Shut the connections of process groups.
@@ -55,6 +57,9 @@ class Freer:
         Returns:
             how many were shut.
         """
+        if not self._aborted:
+            self._aborted = True
+            abort_communicators()
         if self._recorder is not None:
             try:
                 return release(self._recorder, read_state(self._recorder), _HOOK_S)
