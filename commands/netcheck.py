@@ -52,6 +52,13 @@ from relkit.netcheck.probes.names import PROBES
     show_default=True,
     help="TCP connections in parallel.",
 )
+@click.option(
+    "--sizes",
+    "sizes_text",
+    metavar="LIST",
+    help="Message sizes, as 64K,1M,8M: each is measured and kept, the largest is judged.  "
+    "[default: 1M; 16M for collectives and ib]",
+)
 @click.option("--both-ways", is_flag=True, help="Also measure both directions at once.")
 @click.option("--compute", is_flag=True, help="Also score each node's arithmetic and memory.")
 @click.option(
@@ -108,6 +115,7 @@ def netcheck(
     probe: str,
     duration_s: float,
     streams: int,
+    sizes_text: str | None,
     both_ways: bool,
     compute: bool,
     slow_fraction: float,
@@ -133,6 +141,7 @@ def netcheck(
       relkit netcheck --from before-training --slow 0.2 --json
     """
     from relkit.commands._netcheck_run import measure, save_all
+    from relkit.commands._netcheck_sizes import message_sizes
     from relkit.netcheck.baseline import load_baseline
     from relkit.netcheck.bundle import HEAD, load
     from relkit.netcheck.check import CheckOptions
@@ -153,14 +162,18 @@ def netcheck(
         outcome = load(bundle)
     else:
         timeout_s = float(fleet["timeout_s"])
+        sizes_bytes = message_sizes(sizes_text, probe)
         options = CheckOptions(
             start_s=timeout_s,
             # A probe measures up to three times (each way, then both), and has to begin and end.
-            timeout_s=max(timeout_s, 3 * duration_s + (3 if probe == "tcp" else 60)),
+            # Of several sizes each has connections and round trips of its own.
+            timeout_s=max(
+                timeout_s,
+                3 * duration_s + (3 if probe == "tcp" else 60) + 2 * (len(sizes_bytes) - 1),
+            ),
             duration_s=duration_s,
             streams=streams,
-            # Collectives reach their speed with large messages only.
-            sizes_bytes=(1 << 20,) if probe == "tcp" else (16 << 20,),
+            sizes_bytes=sizes_bytes,
             both_ways=both_ways,
             compute=compute,
         )

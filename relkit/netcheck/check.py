@@ -31,7 +31,8 @@ class CheckOptions:
         start_s: for all agents to come up.
         timeout_s: for one probe of one pair, and for any other answer of an agent.
         duration_s: of one bandwidth measurement; streams: connections in parallel.
-        sizes_bytes: message sizes, smallest first; the largest gives the bandwidth.
+        sizes_bytes: message sizes, smallest first; the largest gives the bandwidth, and where there
+            are several, each one's figures are kept.
         both_ways: also measure both directions at once.
         compute: score each node's arithmetic and memory too.
     """

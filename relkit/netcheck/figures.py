@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from relkit.netcheck.model import Edge, Link
+from relkit.netcheck.model import Edge, Link, SizeFigure
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,23 @@ def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeFigure
         )
         for node in nodes
     }
+
+
+def by_size(edges: Iterable[Edge]) -> list[SizeFigure]:
+    """What messages of each size did: the middle of all edges, smallest first; else 0."""
+    rows: defaultdict[int, list[SizeFigure]] = defaultdict(list)
+    for edge in edges:
+        for row in edge.by_size:
+            rows[row.size_bytes].append(row)
+    return [
+        SizeFigure(
+            size,
+            middle(row.bandwidth_gbps for row in rows[size]) or 0.0,
+            middle(row.latency_p50_us for row in rows[size]) or 0.0,
+            middle(row.latency_p99_us for row in rows[size]) or 0.0,
+        )
+        for size in sorted(rows)
+    ]
 
 
 def of_link(link: Link, edges: Iterable[Edge]) -> tuple[list[Edge], list[Edge]]:

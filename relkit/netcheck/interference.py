@@ -59,7 +59,14 @@ def with_interference(
     shared = np.count_nonzero(taken_back & _back_is_slow(seen, slow)) / np.count_nonzero(taken_back)
     low = alive & (seen.ratio < 1.0 - _FAR * noise)
     weight = np.where(_back_is_slow(seen, low) & low, 1.0 - 0.5 * shared, 1.0)
-    return replace(seen, noise=max(seen.noise, below), weight=weight, hiccups=Hiccups(depths, nats))
+    hiccups = Hiccups(
+        depths,
+        nats,
+        rate=float(often[-1]),
+        repeated=int(np.count_nonzero(asked)),
+        taken_back=int(np.count_nonzero(taken_back)),
+    )
+    return replace(seen, noise=max(seen.noise, below), weight=weight, hiccups=hiccups)
 
 
 def _first_and_best_later(way: Ints, rounds: Ints, share: Floats) -> tuple[Flags, Floats]:

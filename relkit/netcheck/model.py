@@ -41,6 +41,22 @@ class Failure(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SizeFigure:
+    """What one direction did with messages of one size.
+
+    Args:
+        size_bytes: of each message; bandwidth_gbps: as in Edge.
+        latency_p50_us, latency_p99_us: round trip of one such message there and back, us; 0 where
+            not measured.
+    """
+
+    size_bytes: int
+    bandwidth_gbps: float = 0.0
+    latency_p50_us: float = 0.0
+    latency_p99_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
     """One directed measurement between two nodes in one round.
 
@@ -54,6 +70,7 @@ class Edge:
         latency_p50_us, latency_p99_us: round trip, us; 0 where not measured.
         failure: why there is no figure; detail: the raw error.
         accused: the node that the failure itself points at (an agent that never answered), "".
+        by_size: smallest size first, where several were asked for; else empty.
     """
 
     source: str
@@ -68,6 +85,7 @@ class Edge:
     failure: Failure = Failure.NONE
     detail: str = ""
     accused: str = ""
+    by_size: tuple[SizeFigure, ...] = ()
 
     @property
     def link(self) -> Link:
@@ -144,6 +162,28 @@ class Conviction:
 
 
 @dataclass(frozen=True, slots=True)
+class Interference:
+    """How often something else than a fault slowed a measurement, and what that can hide.
+
+    Args:
+        rate: estimated share of all directions, measured once, that a hiccup slowed.
+        repeated: slow measurements that were repeated; taken_back: of these, how many were at full
+            speed then.
+        noise: relative sigma of one measurement besides.
+        link_loss: the smallest lost share with which a single link that is slow one way would
+            still have been convicted; 1 where nothing short of a failure would.
+        node_loss: the same for a node.
+    """
+
+    rate: float
+    repeated: int
+    taken_back: int
+    noise: float
+    link_loss: float
+    node_loss: float
+
+
+@dataclass(frozen=True, slots=True)
 class NetVerdict:
     """Who is convicted, what could not be decided, and what was never looked at.
 
@@ -152,6 +192,7 @@ class NetVerdict:
         undecided: sets of which at least one member is bad, with a sentence each.
         tested_links, possible_links: coverage; a pair that was never tested is not healthy.
         rounds: rounds used.
+        interference: where hiccups were frequent enough to hide a fault.
     """
 
     convictions: tuple[Conviction, ...] = ()
@@ -159,3 +200,4 @@ class NetVerdict:
     tested_links: int = 0
     possible_links: int = 0
     rounds: int = 0
+    interference: Interference | None = None

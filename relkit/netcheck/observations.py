@@ -26,10 +26,16 @@ class Hiccups:
     Args:
         depths: shares of what was due that hiccups left, ascending.
         nats: evidence that a measurement between two depths has at most; one more than depths.
+        rate: share of first measurements that a hiccup slowed, estimated.
+        repeated: first measurements that were slow and were repeated; taken_back: of these, those
+            at full speed then.
     """
 
     depths: Floats
     nats: Floats
+    rate: float = 0.0
+    repeated: int = 0
+    taken_back: int = 0
 
     def most(self, share: Floats, weight: Floats) -> Floats:
         """Nats that measurements at these shares of what is due count for at most."""

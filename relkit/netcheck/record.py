@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from relkit.netcheck.model import Edge, Failure, NodeFacts
+from relkit.netcheck.model import Edge, Failure, NodeFacts, SizeFigure
 
 _TEXT_LIMIT = 1000
+_MOST_SIZES = 64
 
 
 def fitting_fields(kind: type, said: object) -> dict[str, Any]:
@@ -52,7 +53,19 @@ def read_edge(said: object) -> Edge | None:
     known.setdefault("round", 0)
     for name in ("bandwidth_gbps", "both_ways_gbps", "latency_p50_us", "latency_p99_us"):
         known[name] = positive(known.get(name))
+    known["by_size"] = _read_sizes(said.get("by_size"))
     return Edge(**known, failure=read_failure(said.get("failure")))
+
+
+def _read_sizes(said: object) -> tuple[SizeFigure, ...]:
+    if not isinstance(said, list | tuple):
+        return ()
+    rows = [fitting_fields(SizeFigure, row) for row in said[:_MOST_SIZES]]
+    return tuple(
+        SizeFigure(**{key: type(value)(positive(value)) for key, value in row.items()})
+        for row in rows
+        if row.get("size_bytes", 0) > 0
+    )
 
 
 def read_failure(said: object) -> Failure:
@@ -80,7 +93,21 @@ def plain_edge(edge: Edge) -> dict[str, Any]:
     }
     if edge.failure:
         plain["failure"] = edge.failure.value
+    if edge.by_size:
+        plain["by_size"] = plain_sizes(edge)
     return plain
+
+
+def plain_sizes(edge: Edge) -> list[dict[str, Any]]:
+    """The figures of each message size, to five digits, without those that were not measured."""
+    return [
+        {
+            key: float(f"{value:.5g}") if isinstance(value, float) else value
+            for key, value in asdict(row).items()
+            if value
+        }
+        for row in edge.by_size
+    ]
 
 
 def plain_facts(facts: NodeFacts) -> dict[str, Any]:

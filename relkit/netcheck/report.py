@@ -10,9 +10,11 @@ from typing import Any
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hosts import fold
 from relkit.netcheck.figures import NodeFigures, by_node, fleet_median, middle, of_link
+from relkit.netcheck.hiccup_finding import hiccup_finding, interference_facts
 from relkit.netcheck.model import Conviction, Link, NetVerdict, Thresholds
 from relkit.netcheck.node_findings import node_findings
 from relkit.netcheck.outcome import Outcome, could_not_run, is_down
+from relkit.netcheck.size_findings import size_facts, size_findings
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK, Status.SKIP)
 
@@ -51,6 +53,8 @@ def net_report(
     findings += _unanswered(outcome)
     findings += _not_run(outcome)
     findings += node_findings(outcome)
+    findings += hiccup_finding(verdict)
+    findings += size_findings(outcome)
     findings.append(_coverage(outcome, verdict))
     if not any(f.status in (Status.FAIL, Status.UNKNOWN) for f in findings):
         findings.append(_healthy(outcome))
@@ -296,6 +300,8 @@ def _facts(
             "max_latency_us": thresholds.max_latency_us,
             "baseline_links": len(thresholds.baseline),
         },
+        "interference": interference_facts(verdict.interference),
+        **size_facts(outcome),
         "nodes": _rows(outcome, figures),
     }
 

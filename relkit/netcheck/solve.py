@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from relkit.netcheck.analyse import Analysis, analyse
 from relkit.netcheck.model import Edge, NetVerdict, Thresholds
+from relkit.netcheck.sight import what_hiccups_hide
 from relkit.netcheck.wording import (
     conviction,
     undecided_across,
@@ -57,4 +58,5 @@ def verdict_of(found: Analysis, edges: Sequence[Edge], thresholds: Thresholds) -
         tested_links=len(tested),
         possible_links=count * (count - 1) // 2,
         rounds=len({edge.round for edge in ours}),
+        interference=what_hiccups_hide(found, thresholds.slow_fraction),
     )

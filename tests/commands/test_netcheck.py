@@ -60,6 +60,34 @@ def test_a_check_its_bundle_and_a_second_judgement(tmp_path: Path) -> None:
     assert "--force" in refused.stderr
 
 
+def test_several_sizes_are_kept_for_every_edge(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    sizes = [4096, 1 << 16, 1 << 20]
+    given = ("--sizes", "1M,64K,4k,64KiB", "--json", "-o", bundle)
+    report = document(relkit("--nodes", "a,b,c", *FAST, *given))
+    assert [row["size_bytes"] for row in report["sizes"]] == sizes
+    assert all(row["median_gbps"] > 0 for row in report["sizes"])
+    assert len(report["edges_by_size"]) == report["edges"] == 6
+    for edge in report["edges_by_size"]:
+        assert [row["size_bytes"] for row in edge["by_size"]] == sizes
+        assert all(
+            row["bandwidth_gbps"] > 0 and 0 < row["latency_p50_us"] <= row["latency_p99_us"]
+            for row in edge["by_size"]
+        )
+    saved = [json.loads(line) for line in (bundle / "edges.jsonl").read_text().splitlines()]
+    assert [edge["by_size"] for edge in saved] == [e["by_size"] for e in report["edges_by_size"]]
+    assert {edge["size_bytes"] for edge in saved} == {1 << 20}
+    table = relkit("--from", bundle, "--slow", "0.95")
+    (line,) = [line for line in table.stdout.splitlines() if "RK-NET-021" in line]
+    assert all(f"{size} " in line for size in ("4K", "64K", "1M"))
+
+
+def test_one_size_has_no_figures_by_size() -> None:
+    report = document(relkit("--nodes", "a,b", *FAST, "--sizes", "256K", "--json"))
+    assert not {"sizes", "edges_by_size"} & set(report)
+    assert "RK-NET-021" not in {finding["id"] for finding in report["findings"]}
+
+
 def test_jsonl_and_the_table_have_the_same_findings(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     table = relkit("--nodes", "a,b", *FAST, "-o", bundle)
@@ -76,6 +104,9 @@ def test_jsonl_and_the_table_have_the_same_findings(tmp_path: Path) -> None:
         (["--nodes", "-oProxyCommand=x", "--via", "local"], ""),
         (["--nodes", "a,b", "--via", "local", "--mode", "groups"], "--topology"),
         (["--nodes", "a,b", "--slow", "2"], "--slow"),
+        (["--nodes", "a,b", "--via", "local", "--sizes", "64Q"], "64K,1M,8M"),
+        (["--nodes", "a,b", "--via", "local", "--sizes", "300M"], "1 to 256M"),
+        (["--nodes", "a,b", "--via", "local", "--sizes", "1K,2K", "--probe", "ib"], "one message"),
         (["--nodes", "a", "-x", "a"], "no node is left"),
         ([], "--nodes"),
     ],

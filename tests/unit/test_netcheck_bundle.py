@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from relkit.errors import BadBundle
 from relkit.netcheck.baseline import load_baseline
 from relkit.netcheck.bundle import EDGES, FACTS, FILES, HEAD, load, save
-from relkit.netcheck.model import Edge, Failure, Link, NodeFacts
+from relkit.netcheck.model import Edge, Failure, Link, NodeFacts, SizeFigure
 from relkit.netcheck.outcome import Outcome
 from relkit.netcheck.record import plain_edge, read_edge
 
@@ -21,7 +21,8 @@ OUTCOME = Outcome(
     nodes=("a", "b", "ü"),
     facts=(NodeFacts("a", "A", "10.0.0.1", mtu=1500), NodeFacts("b", answered=False, detail="no"),
            NodeFacts("ü", clock_skew_s=-1.5, strangers=2)),
-    edges=(Edge("a", "ü", 0, bandwidth_gbps=9.5, latency_p50_us=31.0, size_bytes=1 << 20),
+    edges=(Edge("a", "ü", 0, bandwidth_gbps=9.5, latency_p50_us=31.0, size_bytes=1 << 20,
+                by_size=(SizeFigure(1 << 10, 3.5, 32.0, 64.0), SizeFigure(1 << 20, 9.5))),
            Edge("ü", "a", 0, bandwidth_gbps=7.5),
            Edge("ü", "a", 1, failure=Failure.NO_ANSWER, detail="timed out", accused="a")),
     lost={"a": "killed"},
@@ -60,11 +61,29 @@ def test_any_edge_survives_json(edge: Edge) -> None:
     assert back.latency_p99_us == pytest.approx(edge.latency_p99_us, rel=1e-4)
 
 
+def test_figures_by_size_that_are_none_are_dropped() -> None:
+    rows = [
+        {"size_bytes": 10, "bandwidth_gbps": -1.0},
+        {"size_bytes": -5},
+        7,
+        {},
+        {"size_bytes": "9"},
+    ]
+    edge = read_edge({"source": "a", "target": "b", "by_size": rows})
+    assert edge is not None
+    assert edge.by_size == (SizeFigure(10),)
+    for strange in ("x", {"size_bytes": 1}, 3):
+        edge = read_edge({"source": "a", "target": "b", "by_size": strange})
+        assert edge is not None
+        assert edge.by_size == ()
+
+
 @settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(
                         st.sampled_from(["source", "target", "round", "failure", "detail",
-                                         "bandwidth_gbps", "size_bytes"]), inner)))  # fmt: skip
+                                         "bandwidth_gbps", "size_bytes", "by_size"]),
+                        inner)))  # fmt: skip
 def test_no_json_at_all_breaks_the_reader(value: object) -> None:
     edge = read_edge(value)
     assert edge is None or (edge.source != edge.target and edge.bandwidth_gbps >= 0)

@@ -82,7 +82,10 @@ def test_figures_in_both_directions(listener: Listener) -> None:
         assert edge.bandwidth_gbps > 0.1
         assert edge.both_ways_gbps > 0.05
         assert 0 < edge.latency_p50_us <= edge.latency_p99_us
-    assert [row["size_bytes"] for row in measured.extra["by_size"]] == [4096, 1 << 18]
+        assert [row.size_bytes for row in edge.by_size] == [4096, 1 << 18]
+        assert edge.by_size[-1].bandwidth_gbps == edge.bandwidth_gbps
+        assert all(0 < row.latency_p50_us <= row.latency_p99_us for row in edge.by_size)
+        assert all(row.bandwidth_gbps > 0 for row in edge.by_size)
     assert listener.strangers == 0
 
 
@@ -90,6 +93,7 @@ def test_both_ways_can_be_left_out(listener: Listener) -> None:
     measured, _ = measure(listener, both_ways=False, streams=1)
     assert all(edge.bandwidth_gbps > 0 for edge in measured.edges)
     assert all(edge.both_ways_gbps == 0 for edge in measured.edges)
+    assert not any(edge.by_size for edge in measured.edges), "one size says nothing by size"
 
 
 def test_the_secret_is_never_on_the_wire() -> None:
@@ -275,4 +279,5 @@ def test_many_sizes_in_next_to_no_time_are_all_measured(listener: Listener) -> N
     found = TcpProbe().connect(plan)
     server.join(30)
     assert not any(edge.failure for edge in found.edges), found.edges
-    assert [row["size_bytes"] for row in found.extra["by_size"]] == list(sizes)
+    for edge in found.edges:
+        assert [row.size_bytes for row in edge.by_size] == list(sizes)

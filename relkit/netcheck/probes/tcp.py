@@ -13,10 +13,10 @@ from typing import Any
 
 from relkit.errors import RelkitError
 from relkit.netcheck.listener import Listener, knock
-from relkit.netcheck.model import Edge, Failure
+from relkit.netcheck.model import Edge, Failure, SizeFigure
 from relkit.netcheck.probes.base import Measured, Plan, ProbeFailed, guarded, probe_failure
 from relkit.netcheck.probes.tcp_flow import Flow, Received, labels
-from relkit.netcheck.probes.tcp_wire import Control, percentile
+from relkit.netcheck.probes.tcp_wire import PING_BYTES, Control, percentile
 from relkit.netcheck.proof import CONTROL
 
 _CONNECT_S = 5.0
@@ -36,7 +36,10 @@ class TcpProbe:
         return ""
 
     def connect(self, plan: Plan) -> Measured:
-        """Latency, each message size each way, and the last size both ways at once."""
+        """Latency, each message size each way, and the last size both ways at once.
+
+        Of several sizes each one's round trip is measured as well.
+        """
         return guarded(plan, self.name, _lead)
 
     def accept(self, plan: Plan, listener: Listener) -> None:
@@ -49,8 +52,10 @@ class TcpProbe:
         try:
             while order := control.hear():
                 if order.get("do") == "ping":
+                    size = int(order.get("size", PING_BYTES))
+                    replace(plan, sizes=(size,))
                     control.say(ready=True)
-                    control.pong()
+                    control.pong(size)
                 else:
                     _follow(order, plan, control, listener)
         except (OSError, ValueError, RelkitError) as error:
@@ -108,19 +113,37 @@ class _Leader:
             out, back = self._flow(size, seconds, "both")
             self.out = replace(self.out, both_ways_gbps=_gbps(out))
             self.back = replace(self.back, both_ways_gbps=_gbps(back))
+        if len(self._plan.sizes) > 1:
+            self._each_size()
 
     def broke(self, failure: ProbeFailed) -> None:
         """Mark the directions that have no figure yet."""
         self.out, self.back = _marked(self.out, failure), _marked(self.back, failure)
 
     def _ping(self) -> None:
-        self._control.say(do="ping")
-        self._answer("ready")
-        trips = self._control.ping(min(self._plan.duration_s * _PING_SHARE, _MAX_PING_S))
-        ordered = sorted(trip * 1e6 for trip in trips)
-        p50, p99 = round(percentile(ordered, 0.5), 1), round(percentile(ordered, 0.99), 1)
+        p50, p99 = self._round_trip(PING_BYTES)
         self.out = replace(self.out, latency_p50_us=p50, latency_p99_us=p99)
         self.back = replace(self.back, latency_p50_us=p50, latency_p99_us=p99)
+
+    def _each_size(self) -> None:
+        """The figures of every size. Last, so that a deadline here costs no other figure."""
+        self._keep_sizes()
+        for row in self.by_size:
+            p50, p99 = self._round_trip(row["size_bytes"])
+            row.update(latency_p50_us=p50, latency_p99_us=p99)
+            self._keep_sizes()
+
+    def _keep_sizes(self) -> None:
+        self.out = replace(self.out, by_size=_by_size(self.by_size, "out_gbps"))
+        self.back = replace(self.back, by_size=_by_size(self.by_size, "in_gbps"))
+
+    def _round_trip(self, size: int) -> tuple[float, float]:
+        """Median and 99th percentile of messages of this size there and back, us."""
+        self._control.say(do="ping", size=size)
+        self._answer("ready")
+        trips = self._control.ping(min(self._plan.duration_s * _PING_SHARE, _MAX_PING_S), size)
+        ordered = sorted(trip * 1e6 for trip in trips)
+        return round(percentile(ordered, 0.5), 1), round(percentile(ordered, 0.99), 1)
 
     def _flow(
         self, size: int, seconds: float, ways: str
@@ -176,7 +199,19 @@ def _lead(plan: Plan) -> Measured:
         leader.broke(probe_failure(error))
     finally:
         control.close()
-    return Measured((leader.out, leader.back), {"by_size": leader.by_size})
+    return Measured((leader.out, leader.back))
+
+
+def _by_size(rows: list[dict[str, Any]], way: str) -> tuple[SizeFigure, ...]:
+    return tuple(
+        SizeFigure(
+            row["size_bytes"],
+            row[way],
+            row.get("latency_p50_us", 0.0),
+            row.get("latency_p99_us", 0.0),
+        )
+        for row in rows
+    )
 
 
 def _far_result(answer: dict[str, Any]) -> Received | ProbeFailed:

@@ -63,11 +63,11 @@ class Control:
             raise ValueError("the other end sent a line that is no JSON object")
         return message
 
-    def ping(self, time_s: float) -> list[float]:
-        """Round trips of 64 bytes for this long, at least one: seconds each, in order."""
+    def ping(self, time_s: float, size_bytes: int = PING_BYTES) -> list[float]:
+        """Round trips of this size for this long, at least one: seconds each, in order."""
         self._bound()
         trips: list[float] = []
-        connection, buffer = self._connection, memoryview(bytearray(PING_BYTES))
+        connection, buffer = self._connection, memoryview(bytearray(size_bytes))
         end_s = time.monotonic() + min(time_s, self.left_s)
         last = False
         while not last:
@@ -79,10 +79,10 @@ class Control:
             trips.append(time.perf_counter() - start)
         return trips[_WARM_UP_PINGS:] if len(trips) > 2 * _WARM_UP_PINGS else trips
 
-    def pong(self) -> None:
-        """Send back whatever `ping` sends, until its last."""
+    def pong(self, size_bytes: int = PING_BYTES) -> None:
+        """Send back whatever `ping` sends of this size, until its last."""
         self._bound()
-        buffer = memoryview(bytearray(PING_BYTES))
+        buffer = memoryview(bytearray(size_bytes))
         while True:
             _fill(self._connection, buffer)
             self._connection.sendall(buffer)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from relkit.netcheck.interface import NoRoute, route_to
 from relkit.netcheck.listener import Listener, knock
-from relkit.netcheck.model import Edge, Failure
+from relkit.netcheck.model import Edge, Failure, SizeFigure
 from relkit.netcheck.probes.base import Measured, Plan, ProbeFailed, guarded
 from relkit.netcheck.probes.child import ChildFailed, run_in_child
 from relkit.netcheck.proof import CONTROL
@@ -62,6 +63,10 @@ class TorchProbe:
             found["both_ways_gbps"], found["latency_p50_us"], found["latency_p99_us"],
         )  # fmt: skip
         back = replace(out, source=plan.peer, target=plan.node, bandwidth_gbps=row["in_gbps"])
+        if len(plan.sizes) > 1:
+            rows = found["all_reduce"]
+            out = replace(out, by_size=_by_size(rows, "out_gbps"))
+            back = replace(back, by_size=_by_size(rows, "in_gbps"))
         return Measured((out, back), {"all_reduce": found["all_reduce"]})
 
     def _need(self, plan: Plan) -> None:
@@ -83,6 +88,10 @@ class TorchProbe:
             except ChildFailed as error:
                 kind = Failure.DEADLINE if error.timed_out else Failure.PROBE_ERROR
                 raise ProbeFailed(kind, f"{self.name} on {plan.node}: {error}") from error
+
+
+def _by_size(rows: Sequence[Mapping[str, Any]], way: str) -> tuple[SizeFigure, ...]:
+    return tuple(SizeFigure(row["size_bytes"], row[way]) for row in rows)
 
 
 def _interfaces(connection: socket.socket) -> dict[str, str]:
