@@ -47,7 +47,7 @@ class SizeFigure:
     Args:
         size_bytes: of each message; bandwidth_gbps: as in Edge.
         latency_p50_us, latency_p99_us: round trip of one such message there and back, us; 0 where
-            not measured.
+            not measured, or longer than a second by the bandwidth.
     """
 
     size_bytes: int

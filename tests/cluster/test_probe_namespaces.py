@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from relkit.netcheck.model import Edge, Failure
+from relkit.netcheck.record import read_edge
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 
@@ -83,7 +84,8 @@ class Pair:
         place = {"address": listening["address"], "port": listening["port"]}
         self.far.say("probe", role="accept", peer="near", **request, **place)
         self.near.say("probe", role="connect", peer="far", **request, **place)
-        return [Edge(**self.near.hear()["edge"]) for _ in range(2)]
+        edges = [read_edge(self.near.hear()["edge"]) for _ in range(2)]
+        return [edge for edge in edges if edge is not None]
 
 
 @pytest.fixture
@@ -125,6 +127,23 @@ def test_a_very_slow_link_does_not_overrun_the_probe(pair: Pair) -> None:
     # Far less than one message of each stream; what is still under way is thrown away.
     assert out.failure == Failure.NONE
     assert 0.0005 < out.bandwidth_gbps < 0.003
+
+
+def test_each_size_has_its_bandwidth_and_round_trip(pair: Pair) -> None:
+    pair.limit(pair.near.namespace, "100mbit")
+    sizes = [1 << 12, 1 << 18, 64 << 20]
+    out, back = pair.measure(sizes=sizes, both_ways=False)
+    assert out.failure == back.failure == Failure.NONE
+    assert [row.size_bytes for row in out.by_size] == sizes
+    for row in out.by_size[1:]:
+        assert row.bandwidth_gbps == pytest.approx(0.096, rel=0.15)
+    small, large, huge = out.by_size
+    # 256 KiB at 96 Mbit/s take 22 ms, and less by what the bucket lets through at once.
+    assert small.latency_p50_us < 5_000 < 10_000 < large.latency_p50_us < 100_000
+    # 64 MiB would take six seconds: the link is not held up for that.
+    assert huge.latency_p50_us == huge.latency_p99_us == 0.0
+    assert out.detail == ""
+    assert large.latency_p50_us == back.by_size[1].latency_p50_us
 
 
 def test_facts_name_the_wire(pair: Pair) -> None:
