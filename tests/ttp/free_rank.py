@@ -42,7 +42,8 @@ def main() -> None:
             freer.free([])
             time.sleep(0.01)
 
-    threading.Thread(target=free, daemon=True).start()
+    freeing = threading.Thread(target=free, daemon=True)
+    freeing.start()
     began_s = time.monotonic()
     try:
         if operation == "all_reduce":
@@ -54,11 +55,15 @@ def main() -> None:
     except RuntimeError:
         print(f"freed after {time.monotonic() - began_s:.3f}", flush=True)
     freed.set()
+    freeing.join()
     # What is not gloo's still works.
     store.set(f"alive-{rank}", "yes")
     own_client.sendall(b"x")
     assert own_peer.recv(1) == b"x"
-    # And so does a new group of those that are left.
+    # And so does a new group of those that are left, once nobody frees any more: as in a dump,
+    # which begins when all have told their state.
+    store.set(f"parked-{rank}", "yes")
+    store.wait([f"parked-{other}" for other in range(size - 1)])
     again: Any = dist.ProcessGroupGloo(
         PrefixStore("again", store), rank, size - 1, torch.distributed.default_pg_timeout
     )
