@@ -1,0 +1,1 @@
+"""Who makes a job slow: step boundaries, arrivals, scores, verdicts; pure, no own clock."""
