@@ -68,13 +68,15 @@ def steps_by_marks(starts_s: Floats, marks_s: Floats) -> Steps:
 def infer_steps(keys: Sequence[Hashable], gaps_s: Floats | None = None) -> Steps:
     """Steps by the period of what is communicated.
 
-    All ranks with the same sequence get the same steps. A loop whose collectives are all alike
-    has a period of one, however many it issues a step: give marks there.
+    Ranks with the same sequence get the same steps, given the same gaps: pass the mean gaps of
+    all of them, because on each alone noise may make another gap the longest. A loop whose
+    collectives are all alike has a period of one, however many it issues a step: give marks there.
 
     Args:
         keys: (communicator, operation, bytes) of each collective, in order of start.
-        gaps_s: time from the end of the previous collective to the start of each; where given, a
-            step begins at the longest usual gap, else where the first whole period does.
+        gaps_s: time from the end of the previous collective to the start of each, mean over the
+            ranks; where given, a step begins at the longest usual gap, else where the first whole
+            period does.
 
     Returns:
         No steps where nothing repeats at least three times.

@@ -1,0 +1,184 @@
+"""Who is accused, since when, and why: fixed draws, so that noise cannot break a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from relkit.straggler.model import PARTS, Cause, Floats, StepTable, Verdict
+from relkit.straggler.peers import Peers
+from relkit.straggler.score import RankScorer, Settings
+
+COMPUTE, INPUT, GAP, GC, STARVED, THROTTLED = range(len(PARTS))
+Change = Callable[[int, Floats], None]
+
+
+def _run(
+    positions: list[int],
+    change: Change,
+    *,
+    steps: int = 60,
+    sigma: float = 0.02,
+    seed: int = 5,
+    with_lateness: bool = True,
+) -> list[tuple[Verdict, ...]]:
+    rng = np.random.default_rng(seed)
+    scorer = RankScorer(positions)
+    said = []
+    for step in range(steps):
+        parts = np.zeros((len(PARTS), len(positions)))
+        parts[:3] = np.array([0.08, 0.005, 0.015])[:, None]
+        parts[:3] *= 1.0 + sigma * rng.standard_normal(len(positions))
+        change(step, parts)
+        own = parts[:3].sum(axis=0)
+        late = own - np.median(own) if with_lateness else np.full(len(positions), np.nan)
+        said.append(scorer.update(StepTable(step, parts, late)))
+    return said
+
+
+def _from(step: int, rank: int, row: int, seconds: float, *also: int) -> Change:
+    def change(now: int, parts: Floats) -> None:
+        if now >= step:
+            parts[(row, *also), rank] += seconds
+
+    return change
+
+
+def _healthy(step: int, parts: Floats) -> None:
+    pass
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+def test_a_healthy_job_is_left_alone(ranks: int) -> None:
+    assert not any(_run([0] * ranks, _healthy, steps=400))
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (_from(20, 1, COMPUTE, 0.01), Cause.COMPUTE),
+        (_from(20, 1, INPUT, 0.01), Cause.INPUT),
+        (_from(20, 1, GAP, 0.01), Cause.HOST),
+        (_from(20, 1, GAP, 0.02, GC), Cause.HOST),
+        (_from(20, 1, COMPUTE, 0.02, THROTTLED), Cause.HOST),
+        (_from(20, 1, COMPUTE, 0.02, STARVED), Cause.HOST),
+    ],
+)
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_ten_percent_is_found_within_thirty_steps(change: Change, cause: Cause, ranks: int) -> None:
+    said = _run([0] * ranks, change)
+    assert not any(said[:20])
+    (verdict,) = said[49]
+    assert (verdict.rank, verdict.cause) == (1, cause)
+    assert 17 <= verdict.first_step <= 24
+    assert verdict.confidence > 0.7
+    assert verdict.cost_s > 0.1
+
+
+def test_positions_with_more_work_are_not_slow() -> None:
+    def last_stage_works_more(step: int, parts: Floats) -> None:
+        parts[COMPUTE, 4:] *= 1.5
+
+    assert not any(_run([0] * 4 + [1] * 4, last_stage_works_more))
+
+
+def test_pauses_now_and_then_are_the_host() -> None:
+    def collects(step: int, parts: Floats) -> None:
+        if step >= 15 and step % 4 == 0:
+            parts[(GAP, GC), 3] += 0.2
+
+    said = _run([0] * 4, collects, sigma=0.05)
+    assert not any(said[:15])
+    (verdict,) = said[45]
+    assert (verdict.rank, verdict.cause) == (3, Cause.HOST)
+    assert "garbage collection" in " ".join(verdict.reasons)
+
+
+def test_one_long_pause_is_no_straggler() -> None:
+    def once(step: int, parts: Floats) -> None:
+        if step == 20:
+            parts[GAP, 1] += 5.0
+
+    assert not any(_run([0] * 4, once))
+
+
+def test_what_everybody_suffers_accuses_nobody() -> None:
+    def all_slow(step: int, parts: Floats) -> None:
+        if step >= 20:
+            parts[COMPUTE] *= 1.5
+
+    assert not any(_run([0] * 4, all_slow))
+
+
+def test_an_accusation_is_dropped_when_the_slowness_has_gone() -> None:
+    def passing(step: int, parts: Floats) -> None:
+        if 20 <= step < 60:
+            parts[COMPUTE, 1] *= 1.3
+
+    said = _run([0] * 4, passing, steps=120)
+    assert said[50]
+    assert not said[119]
+    assert all(said[step] for step in range(40, 60))
+
+
+def test_who_is_slow_and_never_late_costs_nothing() -> None:
+    rng = np.random.default_rng(1)
+    scorer = RankScorer([0] * 4)
+    for step in range(60):
+        parts = np.zeros((len(PARTS), 4))
+        parts[COMPUTE] = 0.1 * (1.0 + 0.01 * rng.standard_normal(4))
+        parts[COMPUTE, 2] *= 1.2
+        assert not scorer.update(StepTable(step, parts, np.array([0.02, 0.02, -0.05, 0.02])))
+
+
+def test_without_arrivals_the_own_time_suffices() -> None:
+    said = _run([0] * 4, _from(20, 1, COMPUTE, 0.02), with_lateness=False)
+    assert [verdict.rank for verdict in said[-1]] == [1]
+
+
+def test_a_rank_without_peers_is_held_against_its_own_past() -> None:
+    said = _run([0, 1, 2, 3], _from(20, 1, COMPUTE, 0.02))
+    (verdict,) = said[49]
+    assert verdict.rank == 1
+    assert "its own past" in verdict.reasons[0]
+
+
+def test_a_slow_rank_that_waits_for_its_core_in_proportion_is_slow_itself() -> None:
+    def more_work_on_shared_cores(step: int, parts: Floats) -> None:
+        parts[COMPUTE] *= 2.0
+        parts[STARVED] = 0.5 * parts[COMPUTE]
+        parts[:, 2] *= 1.5
+
+    (verdict,) = _run([0] * 4, more_work_on_shared_cores)[-1]
+    assert (verdict.rank, verdict.cause) == (2, Cause.COMPUTE)
+
+
+def test_ranks_that_are_not_known_accuse_nobody() -> None:
+    def gone(step: int, parts: Floats) -> None:
+        parts[:, 3] = np.nan
+        if step % 2:
+            parts[:, 0] = np.nan
+
+    assert not any(_run([0] * 6, gone, with_lateness=False))
+
+
+def test_evidence_takes_more_in_a_larger_job() -> None:
+    assert Settings().limit(1024) > Settings().limit(2) + 5.0
+
+
+def test_median_of_others_leaves_oneself_out() -> None:
+    values = np.array([[1.0, 9.0, 2.0, np.nan, 5.0, 7.0]])
+    found = Peers([0, 0, 0, 0, 1, 2]).median_of_others(values)
+    assert found[0, :4] == pytest.approx([5.5, 1.5, 5.0, 2.0])
+    assert np.isnan(found[0, 4:]).all()
+
+
+def test_median_of_others_agrees_with_numpy() -> None:
+    rng = np.random.default_rng(8)
+    values = rng.standard_normal((3, 17))
+    found = Peers([rank % 3 for rank in range(17)]).median_of_others(values)
+    for rank in range(17):
+        others = [r for r in range(17) if r % 3 == rank % 3 and r != rank]
+        assert found[:, rank] == pytest.approx(np.median(values[:, others], axis=1))
