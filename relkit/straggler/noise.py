@@ -14,10 +14,53 @@ LEAST_SIGMA = 0.002
 _MAD_TO_SIGMA = 1.4826
 _MEAN_TO_SIGMA = 0.8862
 _ROOT_HALF = 0.7071
-_BATCH = 4
+# Steps that are averaged before differences are taken.
+_SCALES = (1, 2, 4, 8, 16, 32, 64)
+_LEAST_ROWS = 4
 _MOST_VALUES = 4096
 _OWN_RATE = 1.0 / 16.0
 _MOST_STEP = 6.0
+
+
+class _Scale:
+    """Differences between successive means of a fixed number of steps."""
+
+    def __init__(self, length: int, shape: tuple[int, int], rows: int) -> None:
+        self._length = length
+        self._moves: deque[Floats] = deque(maxlen=rows)
+        self._sum, self._count = np.zeros(shape), 0
+        self._last: Floats | None = None
+        self.moved = False
+
+    def add(self, excess: Floats) -> None:
+        self._sum = self._sum + excess
+        self._count += 1
+        self.moved = self._count == self._length
+        if not self.moved:
+            return
+        mean = self._sum / self._length
+        if self._last is not None:
+            self._moves.append(np.abs(mean - self._last))
+        self._last, self._sum, self._count = mean, np.zeros_like(mean), 0
+
+    @property
+    def known(self) -> bool:
+        """There is a difference to go by."""
+        return bool(self._moves)
+
+    def variance(self, prior: Floats) -> Floats:
+        """Of a single step, were its noise white; leans on `prior`, worth six values."""
+        if not self._moves:
+            return prior
+        together = np.concatenate(list(self._moves), axis=1)
+        together = together[:, np.isfinite(together).all(axis=0)]
+        count = together.shape[1]
+        if not count:
+            return prior
+        rough = np.median(together, axis=1) * _MAD_TO_SIGMA * _ROOT_HALF
+        total = count * self._length * rough**2 + PRIOR_WEIGHT * prior
+        found: Floats = total / (count + PRIOR_WEIGHT)
+        return found
 
 
 class NoiseLevel:
@@ -25,27 +68,33 @@ class NoiseLevel:
 
     It looks at differences between successive steps, in which a lasting slowness cancels out; of
     all ranks together, and of each on its own where that is more. Noise that lasts for several
-    steps hides in such differences: those between means of four steps show it. Few values lean on
-    5 %, worth six.
+    steps hides in such differences, and shows in those between means of 2, 4, .. 64 steps: what
+    counts is the largest sigma of all of these, each taken back to one step. Few values lean on
+    what the next shorter scale found, and the shortest on 5 %.
 
     Args:
         channels, ranks: shape of what update() gets.
     """
 
     def __init__(self, channels: int, ranks: int) -> None:
-        rows = max(_BATCH, min(64, _MOST_VALUES // max(ranks, 1)))
-        self._single: deque[Floats] = deque(maxlen=rows)
-        self._batched: deque[Floats] = deque(maxlen=rows)
+        rows = max(_LEAST_ROWS, min(64, _MOST_VALUES // max(ranks, 1)))
+        self._scales = [_Scale(length, (channels, ranks), rows) for length in _SCALES]
         self._last: Floats | None = None
-        self._last_batch: Floats | None = None
-        self._sum = np.zeros((channels, ranks))
-        self._count = 0
         self._own = np.zeros((channels, ranks))
-        self._pooled = np.full(channels, PRIOR_SIGMA)
+        self._by_scale = np.full((len(_SCALES), channels), PRIOR_SIGMA**2)
 
     def sigma(self) -> Floats:
         """(channels, ranks), relative."""
-        found: Floats = np.maximum(self._pooled[:, None], self._own)
+        first, most = np.sqrt(self._by_scale[0]), np.sqrt(self._by_scale.max(axis=0))
+        most = np.maximum(most, LEAST_SIGMA)
+        # A rank that is noisier than the others is taken to be so at all scales.
+        inflation = most / np.maximum(first, LEAST_SIGMA)
+        found: Floats = np.maximum(most[:, None], self._own * inflation[:, None])
+        return found
+
+    def spread(self) -> Floats:
+        """(channels,): of single steps, as they scatter, whatever lasts."""
+        found: Floats = np.maximum(np.sqrt(self._by_scale[0]), LEAST_SIGMA)
         return found
 
     def update(self, excess: Floats) -> None:
@@ -54,39 +103,17 @@ class NoiseLevel:
         Args:
             excess: (channels, ranks), relative; NaN = not known.
         """
+        prior = np.full(len(excess), PRIOR_SIGMA**2)
+        for place, scale in enumerate(self._scales):
+            scale.add(excess)
+            if scale.moved:
+                self._by_scale[place] = scale.variance(prior)
+            elif place and not scale.known:
+                self._by_scale[place] = prior
+            prior = self._by_scale[place]
         if self._last is not None:
-            moved = np.abs(excess - self._last)
-            self._single.append(moved)
-            self._pool()
-            bounded = np.fmin(moved, _MOST_STEP * self._pooled[:, None]) * _MEAN_TO_SIGMA
-            known = np.isfinite(bounded)
+            most = _MOST_STEP * self.spread()[:, None]
+            bounded = np.fmin(np.abs(excess - self._last), most) * _MEAN_TO_SIGMA
+            known = np.isfinite(bounded) & np.isfinite(excess) & np.isfinite(self._last)
             self._own[known] += _OWN_RATE * (bounded[known] - self._own[known])
         self._last = excess
-        self._sum += np.where(np.isfinite(excess), excess, 0.0)
-        self._count += 1
-        if self._count == _BATCH:
-            mean = self._sum / _BATCH
-            if self._last_batch is not None:
-                self._batched.append(np.abs(mean - self._last_batch))
-            self._last_batch = mean
-            self._sum, self._count = np.zeros_like(mean), 0
-
-    def _pool(self) -> None:
-        short = _pooled(self._single)
-        if self._batched:
-            # sqrt(4) turns the sigma of a mean of four into the one that it stands for.
-            short = np.maximum(short, _pooled(self._batched) * np.sqrt(_BATCH))
-        self._pooled = np.maximum(short, LEAST_SIGMA)
-
-
-def _pooled(moves: deque[Floats]) -> Floats:
-    """Sigma of one value by the sizes of differences of two."""
-    together = np.concatenate(list(moves), axis=1)
-    together = together[:, np.isfinite(together).all(axis=0)]
-    count = together.shape[1]
-    rough = np.zeros(len(together))
-    if count:
-        rough = np.median(together, axis=1) * _MAD_TO_SIGMA * _ROOT_HALF
-    variance = (count * rough**2 + PRIOR_WEIGHT * PRIOR_SIGMA**2) / (count + PRIOR_WEIGHT)
-    found: Floats = np.sqrt(variance)
-    return found

@@ -25,6 +25,7 @@ _BURST_SIGMAS = 6.0
 _LATE_SHARE = 0.25
 _CALM_STEPS = 8
 _MOST_EXCESS = 1.0
+_CENTRE_RATE = 1.0 / 64.0
 _HARDLY = 1.0
 _FADES = 1.0 / 64.0
 
@@ -79,6 +80,8 @@ class RankScorer:
         self._calm = np.zeros(ranks, dtype=np.int64)
         self._raised: Flags = np.zeros(ranks, dtype=bool)
         self._first_step = np.full(ranks, -1, dtype=np.int64)
+        self._scale_s = np.full(ranks, np.nan)
+        self._mean_excess = np.zeros((_CHANNELS, ranks))
         self._steps = 0
         self._since = np.zeros(ranks)
         self._mine = np.zeros((len(PARTS), ranks))
@@ -103,17 +106,20 @@ class RankScorer:
         reference = self._reference(table.parts)
         usual = reference[:_OWN].sum(axis=0)
         own = table.parts[:_OWN].sum(axis=0)
-        scale = np.where(usual > 0.0, usual, np.nan)
+        # A quotient of two noisy times is above 1 on average: the divisor must be a steady one.
+        scale = self._steady(usual)
         excess = np.stack(
             [table.parts[0] - reference[0], table.parts[1] - reference[1], own - usual]
         )
         excess = excess / scale
         self._noise.update(excess)
         sigma = self._noise.sigma()
+        excess = excess - self._centre(excess)
         total = excess[_TOTAL]
         known = np.isfinite(total)
         self._shift.update(table.step, np.clip(excess, -_MOST_EXCESS, _MOST_EXCESS), sigma)
-        hit = known & (np.nan_to_num(total) > np.maximum(_BURST, _BURST_SIGMAS * sigma[_TOTAL]))
+        burst = max(_BURST, _BURST_SIGMAS * float(self._noise.spread()[_TOTAL]))
+        hit = known & (np.nan_to_num(total) > burst)
         self._burst.update(table.step, hit, known)
         self._steps += 1
         self._add_up(table, reference, known)
@@ -122,6 +128,23 @@ class RankScorer:
         self._learn_past(table.parts, total)
         found = [self._verdict(int(rank)) for rank in np.flatnonzero(self._raised)]
         return tuple(sorted(found, key=lambda verdict: (-verdict.cost_s, verdict.rank)))
+
+    def _steady(self, usual_s: Floats) -> Floats:
+        rate = max(_PAST_RATE, 1.0 / (self._steps + 1))
+        known = np.isfinite(usual_s) & (usual_s > 0.0)
+        fresh = known & ~np.isfinite(self._scale_s)
+        self._scale_s[fresh] = usual_s[fresh]
+        self._scale_s[known] += rate * (usual_s[known] - self._scale_s[known])
+        return self._scale_s
+
+    def _centre(self, excess: Floats) -> Floats:
+        """What a healthy rank exceeds its peers by on average; not 0 where noise is lopsided."""
+        bounded = np.clip(excess, -_MOST_EXCESS, _MOST_EXCESS)
+        rate = max(_CENTRE_RATE, 1.0 / (self._steps + 1))
+        known = np.isfinite(bounded)
+        self._mean_excess[known] += rate * (bounded[known] - self._mean_excess[known])
+        centre: Floats = np.median(self._mean_excess, axis=1, keepdims=True)
+        return np.maximum(centre, 0.0)
 
     def _reference(self, parts: Floats) -> Floats:
         found = self._peers.median_of_others(parts)
