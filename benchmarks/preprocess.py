@@ -76,7 +76,7 @@ def train(texts: list[str], folder: Path) -> TokenizerSpec:
 class LineEncoder:
     """What each process of the pool does with a line."""
 
-    library: Any = None
+    shared: Any = None
     eod = 0
 
     def __init__(self, spec: TokenizerSpec) -> None:
@@ -85,14 +85,14 @@ class LineEncoder:
     def initializer(self) -> None:
         """Once a process: the tokenizer."""
         bpe = models.BPE.from_file(self.spec.vocab_file, self.spec.merge_file)
-        LineEncoder.library = Tokenizer(bpe)
-        LineEncoder.library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        LineEncoder.eod = LineEncoder.library.token_to_id("<|endoftext|>")
+        LineEncoder.shared = Tokenizer(bpe)
+        LineEncoder.shared.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        LineEncoder.eod = LineEncoder.shared.token_to_id("<|endoftext|>")
 
     def encode(self, line: str) -> tuple[dict[str, list[int]], dict[str, list[int]], int]:
         """One document: its tokens and the lengths of its sentences, by key."""
         text = json.loads(line)["text"]
-        ids = list(LineEncoder.library.encode(text).ids)
+        ids = list(LineEncoder.shared.encode(text).ids)
         if ids:
             ids.append(LineEncoder.eod)
         return {"text": ids}, {"text": [len(ids)] if ids else []}, len(line)
