@@ -17,6 +17,8 @@ _ROOT_HALF = 0.7071
 # Steps that are averaged before differences are taken.
 _SCALES = (1, 2, 4, 8, 16, 32, 64)
 _LEAST_ROWS = 4
+_GROWTH_WEIGHT = 24.0
+_MOST_GROWTH = 2.0
 _MOST_VALUES = 4096
 _OWN_RATE = 1.0 / 16.0
 _MOST_STEP = 6.0
@@ -48,6 +50,10 @@ class _Scale:
         """There is a difference to go by."""
         return bool(self._moves)
 
+    def values(self) -> int:
+        """How many differences there are, of all ranks."""
+        return sum(moved.shape[1] for moved in self._moves)
+
     def variance(self, prior: Floats) -> Floats:
         """Of a single step, were its noise white; leans on `prior`, worth six values."""
         if not self._moves:
@@ -70,7 +76,7 @@ class NoiseLevel:
     all ranks together, and of each on its own where that is more. Noise that lasts for several
     steps hides in such differences, and shows in those between means of 2, 4, .. 64 steps: what
     counts is the largest sigma of all of these, each taken back to one step. Few values lean on
-    what the next shorter scale found, and the shortest on 5 %.
+    what the shorter scales lead to expect, and the shortest on 5 %.
 
     Args:
         channels, ranks: shape of what update() gets.
@@ -104,13 +110,20 @@ class NoiseLevel:
             excess: (channels, ranks), relative; NaN = not known.
         """
         prior = np.full(len(excess), PRIOR_SIGMA**2)
+        growth, shorter = np.ones(len(excess)), prior
         for place, scale in enumerate(self._scales):
             scale.add(excess)
             if scale.moved:
                 self._by_scale[place] = scale.variance(prior)
-            elif place and not scale.known:
+            elif not scale.known:
                 self._by_scale[place] = prior
-            prior = self._by_scale[place]
+            if place and scale.known:
+                weight = scale.values() / (scale.values() + _GROWTH_WEIGHT)
+                ratio = self._by_scale[place] / shorter
+                growth = np.clip(1.0 + weight * (ratio - 1.0), 1.0, _MOST_GROWTH)
+            shorter = self._by_scale[place]
+            # Until a longer scale is seen, it is assumed to go on as the shorter ones did.
+            prior = shorter * growth
         if self._last is not None:
             most = _MOST_STEP * self.spread()[:, None]
             bounded = np.fmin(np.abs(excess - self._last), most) * _MEAN_TO_SIGMA

@@ -70,7 +70,8 @@ def infer_steps(keys: Sequence[Hashable], gaps_s: Floats | None = None) -> Steps
 
     Ranks with the same sequence get the same steps, given the same gaps: pass the mean gaps of
     all of them, because on each alone noise may make another gap the longest. A loop whose
-    collectives are all alike has a period of one, however many it issues a step: give marks there.
+    collectives are all alike has a period of one, however many it issues a step; one that
+    evaluates every few steps may have the period of its evaluations: give marks there.
 
     Args:
         keys: (communicator, operation, bytes) of each collective, in order of start.
@@ -86,7 +87,7 @@ def infer_steps(keys: Sequence[Hashable], gaps_s: Floats | None = None) -> Steps
     period, match = find_period(coded)
     if not period:
         return Steps((), (), match=match)
-    pattern = _pattern(coded, period)
+    pattern = _root(_pattern(coded, period))
     if gaps_s is not None:
         pattern = _begin_at_longest_gap(coded, pattern, gaps_s)
     found = _cut(coded, pattern)
@@ -130,6 +131,15 @@ def _pattern(coded: Ints, period: int) -> Ints:
     most = max(seen.values())
     best = min(where[key] for key, times in seen.items() if times >= 0.5 * most)
     return coded[best : best + period]
+
+
+def _root(pattern: Ints) -> Ints:
+    """The shortest stretch whose repetition the pattern is: several steps may match best."""
+    length = len(pattern)
+    for part in range(1, length // 2 + 1):
+        if length % part == 0 and (pattern.reshape(-1, part) == pattern[:part]).all():
+            return pattern[:part]
+    return pattern
 
 
 def _begin_at_longest_gap(coded: Ints, pattern: Ints, gaps_s: Floats) -> Ints:

@@ -30,7 +30,7 @@ def test_a_plain_loop_gives_each_of_its_steps(pattern: list[int], times: int) ->
 @settings(max_examples=60)
 @given(
     pattern=_patterns.filter(lambda p: len(p) >= 3),
-    evaluations=st.lists(st.integers(4, 19), max_size=2, unique=True),
+    evaluations=st.lists(st.integers(4, 19), max_size=1),
     length=st.integers(1, 6),
 )
 def test_an_evaluation_is_no_step_and_costs_none(
@@ -47,6 +47,13 @@ def test_an_evaluation_is_no_step_and_costs_none(
     # The cut may begin in the middle of the loop: then each evaluation lies inside of a step.
     assert 24 - 2 * (1 + len(evaluations)) <= len(found.steps) <= 24
     assert all(a.end <= b.first for a, b in zip(found.steps, found.steps[1:], strict=False))
+
+
+def test_two_evaluations_among_many_steps_do_not_make_a_longer_period() -> None:
+    step = ["grad1", "grad2", "loss"]
+    found = infer_steps(step * 40 + ["evaluate"] * 7 + step * 55 + ["evaluate"] * 7 + step * 40)
+    assert len(found.pattern) == 3
+    assert len(found.steps) == 135
 
 
 def test_no_step_where_nothing_repeats() -> None:
