@@ -1,7 +1,7 @@
 """Stragglers among simulated ranks, with noise from recorded runs: who is found, how soon?
 
 usage: python benchmarks/straggler_sim.py NOISE.npz... [--runs 40] [--steps 30] [--ranks 1024]
-       [--slowdowns 0,0.03,0.05,0.1,0.2,0.5] [--average 1] [--seed 0] [--json FILE] [--svg FILE]
+       [--slowdowns 0,0.03,0.05,0.1,0.2,0.5] [--average 1] [--scale 1] [--seed 0] [--json FILE] [--svg FILE]
 
 A job of 1,024 ranks is 16 x 8 x 8 (data, tensor, pipeline); the work of each pipeline stage
 differs by up to 20 %, so that only ranks of one position are comparable. Each run makes 1-4 ranks
@@ -9,9 +9,11 @@ slower, by compute (half), input or a starved host, from a random step between 3
 goes on for --steps more. Found: accused at the last step; the right rank alone counts, and its
 cause apart. False: any other rank ever accused in the run, healthy steps included. The time of a
 rank in a step is its work times a stretch of a recorded run: the time of a recorded rank outside
-of collectives over its running median (31 steps), from a random place on. What disturbed the
+of collectives over its running median (31 steps), from a random place on, with what
+it starved. What disturbed the
 machine for several steps does so here. --average N takes means of N successive recorded steps,
-the noise of steps N times as long. The rules of NVRx and DLRover get the same times after the
+the noise of steps N times as long;
+--scale F makes what was recorded F times as large, in the same order. The rules of NVRx and DLRover get the same times after the
 fault began, and know nothing of positions: both are given the times over the median of each
 position, which is more than they have.
 
@@ -46,7 +48,7 @@ KINDS = (Cause.COMPUTE, Cause.COMPUTE, Cause.INPUT, Cause.HOST)
 
 
 def recorded_noise(path: Path, average: int) -> list[Floats]:
-    """Of each rank of a recording its own time in each step, over the running median."""
+    """Of each rank (steps, 2): its own time and its starvation, over the median of its time."""
     found = []
     with np.load(path) as table:
         columns = {name: table[name] for name in table.files}
@@ -62,7 +64,11 @@ def recorded_noise(path: Path, average: int) -> list[Floats]:
         own = own[: len(own) // average * average].reshape(-1, average).mean(axis=1)
         around = np.pad(own, WINDOW // 2, mode="reflect")
         middle = np.median(np.lib.stride_tricks.sliding_window_view(around, WINDOW), axis=1)
-        found.append(own / middle)
+        looks = columns["look_rank"] == rank
+        starved_s = np.interp(end, columns["look_ns"][looks], columns["starved_ns"][looks]) / 1e9
+        until = np.array([starved_s[step.end - 1] - starved_s[step.first - 1] for step in steps])
+        until = until[: len(own) * average].reshape(-1, average).mean(axis=1)
+        found.append(np.stack([own / middle, np.clip(until, 0.0, 0.95 * own) / middle], axis=1))
     return found
 
 
@@ -95,15 +101,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--average", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--slowdowns", default="0,0.03,0.05,0.1,0.2,0.5")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--svg", type=Path)
     options = parser.parse_args()
     noise = [one for path in options.noise for one in recorded_noise(path, options.average)]
-    scatter = [1.4826 * float(np.median(np.abs(one - 1.0))) for one in noise]
+    noise = [one * options.scale + np.array([1.0 - options.scale, 0.0]) for one in noise]
+    scatter = [1.4826 * float(np.median(np.abs(one[:, 0] - 1.0))) for one in noise]
     print(f"noise of {len(noise)} recorded ranks, {sum(map(len, noise))} steps: sigma (by MAD)")
     print("  " + ", ".join(f"{value:.1%}" for value in scatter))
+    ran = [(one[:, 0] - one[:, 1]) / np.median(one[:, 0] - one[:, 1]) for one in noise]
+    scatter = [1.4826 * float(np.median(np.abs(one - 1.0))) for one in ran]
+    print("  less starvation: " + ", ".join(f"{value:.1%}" for value in scatter))
     print("slowdown method   precision recall cause-right steps-to-verdict(median) false/runs")
     curve = []
     for slowdown in map(float, options.slowdowns.split(",")):
@@ -147,7 +158,7 @@ def one_run(
     kinds = {int(rank): KINDS[int(rng.integers(len(KINDS)))] for rank in slow}
     stage = np.arange(ranks) // TENSOR % STAGES
     work = STEP_S * (1.0 + 0.2 * stage / STAGES)
-    shake = np.empty((steps, ranks))
+    shake = np.empty((steps, ranks, 2))
     for rank in range(ranks):
         record = noise[int(rng.integers(len(noise)))]
         shake[:, rank] = record[(int(rng.integers(len(record))) + np.arange(steps)) % len(record)]
@@ -158,10 +169,11 @@ def one_run(
     verdicts: dict[int, Cause] = {}
     for step in range(steps):
         parts = np.zeros((len(PARTS), ranks))
-        parts[:3] = np.array(SHARES)[:, None] * work * shake[step]
+        parts[:3] = np.array(SHARES)[:, None] * work * shake[step, :, 0]
+        parts[4] = work * shake[step, :, 1]
         for rank, kind in kinds.items():
             if step >= onset:
-                _slow_down(parts[:, rank], kind, slowdown)
+                _slow_down(parts[:, rank], kind, slowdown, float(work[rank]))
         own[step] = parts[:3].sum(axis=0)
         by_group = own[step].reshape(-1, TENSOR)
         late = (by_group - np.median(by_group, axis=1, keepdims=True)).reshape(-1)
@@ -185,8 +197,8 @@ def one_run(
         tallies[method].false += len(named - set(kinds))
 
 
-def _slow_down(parts: Floats, kind: Cause, slowdown: float) -> None:
-    extra = slowdown * float(parts[:3].sum())
+def _slow_down(parts: Floats, kind: Cause, slowdown: float, work_s: float) -> None:
+    extra = slowdown * work_s
     if kind is Cause.INPUT:
         parts[1] += extra
     else:

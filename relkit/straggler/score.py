@@ -13,9 +13,8 @@ from relkit.straggler.noise import NoiseLevel
 from relkit.straggler.peers import Peers
 from relkit.straggler.sequential import BurstTest, ShiftTest
 
-# Compute, input, the whole, and the whole less what the host took away (starvation, throttling,
-# garbage collection): a part with little noise of its own shows a fault sooner.
-_CHANNELS = 4
+# Compute, input and the whole: a part with little noise of its own shows a fault sooner.
+_CHANNELS = 3
 _TOTAL = 2
 _OWN = 3
 _WARM_UP = 8
@@ -109,12 +108,8 @@ class RankScorer:
         own = table.parts[:_OWN].sum(axis=0)
         # A quotient of two noisy times is above 1 on average: the divisor must be a steady one.
         scale = self._steady(usual)
-        ran = np.maximum(own - table.parts[_OWN:].sum(axis=0), 0.0)
-        usually_ran = self._peers.median_of_others(ran)
-        past_ran = np.maximum(usual - reference[_OWN:].sum(axis=0), 0.0)
-        usually_ran = np.where(self._peers.alone, past_ran, usually_ran)
         part = table.parts - reference
-        excess = np.stack([part[0], part[1], own - usual, ran - usually_ran])
+        excess = np.stack([part[0], part[1], own - usual])
         excess = excess / scale
         self._noise.update(excess)
         sigma = self._noise.sigma()
