@@ -1,7 +1,8 @@
 """Stragglers among simulated ranks, with noise from recorded runs: who is found, how soon?
 
 usage: python benchmarks/straggler_sim.py NOISE.npz... [--runs 40] [--steps 30] [--ranks 1024]
-       [--slowdowns 0,0.03,0.05,0.1,0.2,0.5] [--average 1] [--scale 1] [--seed 0] [--json FILE] [--svg FILE]
+       [--slowdowns 0,0.03,0.05,0.1,0.2,0.5] [--average 1] [--scale 1] [--seed 0]
+       [--json FILE] [--svg FILE]
 
 A job of 1,024 ranks is 16 x 8 x 8 (data, tensor, pipeline); the work of each pipeline stage
 differs by up to 20 %, so that only ranks of one position are comparable. Each run makes 1-4 ranks
@@ -12,10 +13,10 @@ rank in a step is its work times a stretch of a recorded run: the time of a reco
 of collectives over its running median (31 steps), from a random place on, with what
 it starved. What disturbed the
 machine for several steps does so here. --average N takes means of N successive recorded steps,
-the noise of steps N times as long;
---scale F makes what was recorded F times as large, in the same order. The rules of NVRx and DLRover get the same times after the
-fault began, and know nothing of positions: both are given the times over the median of each
-position, which is more than they have.
+the noise of steps N times as long; --scale F makes what was recorded F times as large, in the
+same order. The rules of NVRx and DLRover get the same times after the fault began, and know
+nothing of positions: both are given the times over the median of each position, which is more
+than they have.
 
 Last it times arrivals and scoring of 1,024 ranks and 100 collectives a step.
 """
