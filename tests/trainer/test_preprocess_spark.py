@@ -18,15 +18,19 @@ from tests.trainer.text_inputs import gpt2_files, stanzas, write_jsonl
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def listening_beyond_loopback() -> list[str]:
+def listening_beyond_loopback() -> set[str]:
     """Addresses that any process of ours listens at, and others can reach."""
     loopback = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
-    return [
+    return {
         f"{process.name()} {one.laddr}"
         for process in [psutil.Process(), *psutil.Process().children(recursive=True)]
         for one in process.net_connections(kind="inet")
         if one.status == psutil.CONN_LISTEN and one.laddr.ip not in loopback
-    ]
+    }
+
+
+def children() -> set[int]:
+    return {one.pid for one in psutil.Process().children(recursive=True)}
 
 
 def test_shards_become_the_single_machines_pair(tmp_path: Path) -> None:
@@ -49,8 +53,10 @@ def test_shards_become_the_single_machines_pair(tmp_path: Path) -> None:
     single = preprocess(job("single"))
     bad = write_jsonl(tmp_path / "bad.jsonl", ["a"] * 9)
     bad.write_text(bad.read_text() + '{"no": 1}\n')
+    # What earlier tests of this run still hold (a store that waits to be collected) is theirs.
+    listening, running = listening_beyond_loopback(), children()
     with spark_context("local[2]"):
-        assert not listening_beyond_loopback()
+        assert listening_beyond_loopback() <= listening
         # An active context is used, and left: one start of a JVM does for both.
         spread = spark.preprocess(job("spread"), partitions=6)
         with pytest.raises(BadInputFile, match="has no key 'text'; it has no"):
@@ -58,7 +64,7 @@ def test_shards_become_the_single_machines_pair(tmp_path: Path) -> None:
                 Job(inputs=(str(bad),), output_prefix=str(tmp_path / "out" / "x"), tokenizer=spec),
                 partitions=1,
             )
-    assert [one.name() for one in psutil.Process().children(recursive=True)] == []
+    assert children() <= running
     assert spread.made[0].documents == single.made[0].documents == 2 * len(texts)
     for ending in ("bin", "idx"):
         written = (tmp_path / "out" / f"spread_text_document.{ending}").read_bytes()
