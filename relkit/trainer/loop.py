@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -312,6 +313,9 @@ def pretrain(config: TrainerConfig, *, hooks: Sequence[StepHooks] = ()) -> int:
     """
     code = _pretrain(config, hooks)
     assert code is not None
+    # Process groups that are still in a cycle of references would end with the interpreter, whose
+    # threads then die inside C++ ("terminate called without an active exception").
+    gc.collect()
     return code
 
 
