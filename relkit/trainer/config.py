@@ -282,7 +282,8 @@ class TrainingConfig:
         loss_scale: initial loss scale of fp16; ignored (1) otherwise. loss_scale_window: good steps
             before it doubles.
         grad_clip_type: "ClipGlobalNorm" or "GradClipByValue"; clip_value: 0 leaves clipping out.
-        loss_reduction: "mean" over tokens of a step, or "sum" over ranks of their means.
+        loss_reduction: "mean" of the means of a step's micro-batches, as Megatron's default, or
+            "sum" over ranks of their means.
         loss_func_type: "VocabParallelCrossEntropy" or "CrossEntropyLoss" (the same numbers).
         use_distributed_optimizer: whether each data-parallel rank owns a shard of the fp32 state.
         distributed_backend: "gloo" or "nccl".

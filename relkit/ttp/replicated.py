@@ -18,19 +18,18 @@ data must follow from the step (a sampler that is seeded by it, for example).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from relkit.trainer import checkpoint_files
+from relkit.trainer import checkpoint_files, rng
 from relkit.trainer.manifest import FileRecord
+from relkit.trainer.rng import RngState
 from relkit.ttp.environment import enabled, surroundings
 from relkit.ttp.finite import refuse_not_finite
 from relkit.ttp.handlers import Handlers, SaveOrder
@@ -72,7 +71,7 @@ class ReplicatedLoop:
         self._folder = Path(folder)
         self._extra, self._load_extra = extra, load_extra
         self.step = 0
-        self._rng = _rng_state()
+        self._rng = rng.capture().to_plain()
         if resume:
             self._resume()
         self._session = self._start() if enabled() else None
@@ -89,7 +88,7 @@ class ReplicatedLoop:
         """
         loss().backward()  # type: ignore[no-untyped-call]
         self._optimizer.zero_grad(set_to_none=True)
-        _restore_rng(self._rng)
+        rng.restore(RngState.from_plain(self._rng))
 
     def steps(self, until: int) -> Iterator[int]:
         """Number the steps that are left, from 0; where the job is asked to stop, it does so here.
@@ -117,7 +116,7 @@ class ReplicatedLoop:
     def end_update(self) -> None:
         """The update is done; to be called right after optimizer.step()."""
         # Before the step counts: another thread may ask for this record from then on.
-        self._rng = _rng_state()
+        self._rng = rng.capture().to_plain()
         self.step += 1
         if self._session is not None:
             self._session.seat.end_update(self.step)
@@ -168,7 +167,7 @@ class ReplicatedLoop:
 
     def _roll_forward(self, step: int) -> None:
         self._optimizer.step()
-        self._rng = _rng_state()
+        self._rng = rng.capture().to_plain()
         self.step = step
 
     def _resume(self) -> None:
@@ -183,22 +182,4 @@ class ReplicatedLoop:
         if self._load_extra is not None:
             self._load_extra(state["extra"])
         self.step, self._rng = state["step"], state["rng"]
-        _restore_rng(self._rng)
-
-
-def _rng_state() -> dict[str, Any]:
-    name, key, position, has_gauss, kept = np.random.get_state(legacy=True)
-    numbers = np.asarray(key, dtype=np.uint32).tolist()
-    return {
-        "python": random.getstate(),
-        "numpy": (str(name), numbers, int(position), int(has_gauss), float(kept)),
-        "torch": torch.get_rng_state(),
-    }
-
-
-def _restore_rng(state: Mapping[str, Any]) -> None:
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    name, key, position, has_gauss, kept = state["numpy"]
-    np.random.set_state((name, np.array(key, dtype=np.uint32), position, has_gauss, kept))
-    torch.set_rng_state(state["torch"])
+        rng.restore(RngState.from_plain(self._rng))
