@@ -130,7 +130,7 @@ def _host(ranks: int, incarnation: int) -> tuple[int, int, Any, int]:
         assert server.outcome is not None
         os.write(writing, json.dumps(asdict(server.outcome)).encode())
         while True:
-            time.sleep(60)
+            signal.pause()
     os.close(writing)
     from relkit.ttp.link import Endpoint
 
