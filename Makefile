@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check format stress clean
+.PHONY: demo test check explore format stress clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -22,6 +22,10 @@ check: $(VENV)/.develop
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit
+
+# New random examples for every property; what CI runs is the same each time.
+explore: $(VENV)/.develop
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q tests/unit
 
 format: $(VENV)/.develop
 	$(BIN)/ruff format -q .

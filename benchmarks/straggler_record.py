@@ -1,6 +1,6 @@
 """Records the collectives of a real short run, as noise for benchmarks/straggler_sim.py.
 
-usage: python benchmarks/straggler_record.py OUT.npz [--ranks 2] [--steps 300] [--width 128]
+usage: python benchmarks/straggler_record.py OUT.npz [--ranks 2] [--steps 300] [--width 128] [--pinned]
 
 It starts examples/train.py under torchrun with the hook and reads the recorders while it runs, as
 the monitor does. Nothing is slowed on purpose. The file holds one row a finished collective: rank,
@@ -30,7 +30,7 @@ from relkit.hook.reader import read_state, state_files
 Row = tuple[int, str, str, int, int, int, int]
 Wait = tuple[int, int, int]
 LIMIT_S = 900.0
-LOOK_EVERY_S = 0.01
+LOOK_EVERY_S = 0.25
 COLUMNS = ("rank", "communicator", "operation", "seq", "size_bytes", "start_ns", "end_ns")
 
 
@@ -41,10 +41,13 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--pinned", action="store_true", help="each rank on a core of its own")
     options = parser.parse_args()
     example = Path(__file__).resolve().parent.parent / "examples" / "train.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={options.ranks}", str(example), f"--steps={options.steps}"]
+    pinned = [str(Path(__file__).with_name("pinned.py"))] if options.pinned else []
+    command += [f"--nproc-per-node={options.ranks}", *pinned, str(example)]
+    command += [f"--steps={options.steps}"]
     command += [f"--width={options.width}"]
     with tempfile.TemporaryDirectory() as folder:
         base = {**os.environ, "OMP_NUM_THREADS": "1"}

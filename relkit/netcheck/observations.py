@@ -17,6 +17,7 @@ Flags = NDArray[np.bool_]
 # One measurement is never worth more than this many nats: a single hiccup can raise a
 # suspicion but, being less than what a conviction takes, can never convict.
 MOST_PER_EDGE = 10.0
+_LEAST_GBPS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def observe(
     bandwidth = np.array(
         [0.0 if edge.failure is not Failure.NONE else edge.bandwidth_gbps for edge in kept]
     )
-    bandwidth = np.where(np.isfinite(bandwidth) & (bandwidth > 0.0), bandwidth, 0.0)
+    # What is below a bit a second has not passed, and its quotients would overflow.
+    bandwidth = np.where(np.isfinite(bandwidth) & (bandwidth >= _LEAST_GBPS), bandwidth, 0.0)
     expected = _expected(kept, bandwidth, thresholds, groups if split else {})
     ratio = np.where(bandwidth > 0.0, bandwidth / expected, 0.0)
     noise = noise_level(ratio) if len(kept) else PRIOR_NOISE

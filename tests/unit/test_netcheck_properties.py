@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relkit.netcheck import schedule
@@ -124,6 +124,15 @@ def test_renaming_nodes_renames_the_verdict(count: int, seed: int, data: st.Data
         max_size=60,
     ),
     st.dictionaries(st.sampled_from("abcdez"), st.sampled_from(["s", "t"])),
+)
+@example(
+    [
+        Edge("a", "b", round=0, bandwidth_gbps=0.0, latency_p50_us=0.0),
+        Edge("a", "b", round=1, bandwidth_gbps=2.225073858507e-311, latency_p50_us=0.0),
+        Edge("a", "c", round=0, bandwidth_gbps=1.0, latency_p50_us=0.0),
+        Edge("b", "a", round=0, bandwidth_gbps=0.0, latency_p50_us=0.0, accused="a"),
+    ],
+    {},
 )
 @settings(max_examples=150, deadline=None)
 def test_any_edges_give_a_sound_verdict(edges: list[Edge], groups: dict[str, str]) -> None:
