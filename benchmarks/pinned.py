@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -12,7 +13,7 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
     sys.argv = sys.argv[1:]
-    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

@@ -1,6 +1,7 @@
 """Records the collectives of a real short run, as noise for benchmarks/straggler_sim.py.
 
-usage: python benchmarks/straggler_record.py OUT.npz [--ranks 2] [--steps 300] [--width 128] [--pinned]
+usage: python benchmarks/straggler_record.py OUT.npz [--ranks 2] [--steps 300] [--width 128]
+       [--pinned]
 
 It starts examples/train.py under torchrun with the hook and reads the recorders while it runs, as
 the monitor does. Nothing is slowed on purpose. The file holds one row a finished collective: rank,
