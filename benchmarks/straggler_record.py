@@ -1,7 +1,7 @@
 """Records the collectives of a real short run, as noise for benchmarks/straggler_sim.py.
 
 usage: python benchmarks/straggler_record.py OUT.npz [--ranks 2] [--steps 300] [--width 128]
-       [--pinned]
+       [--pinned] [--script FILE]
 
 It starts examples/train.py under torchrun with the hook and reads the recorders while it runs, as
 the monitor does. Nothing is slowed on purpose. The file holds one row a finished collective: rank,
@@ -42,14 +42,16 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--script", type=Path, help="another job than examples/train.py")
     parser.add_argument("--pinned", action="store_true", help="each rank on a core of its own")
     options = parser.parse_args()
     example = Path(__file__).resolve().parent.parent / "examples" / "train.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     pinned = [str(Path(__file__).with_name("pinned.py"))] if options.pinned else []
-    command += [f"--nproc-per-node={options.ranks}", *pinned, str(example)]
+    command += [f"--nproc-per-node={options.ranks}", *pinned, str(options.script or example)]
     command += [f"--steps={options.steps}"]
-    command += [f"--width={options.width}"]
+    if options.script is None:
+        command += [f"--width={options.width}"]
     with tempfile.TemporaryDirectory() as folder:
         base = {**os.environ, "OMP_NUM_THREADS": "1"}
         environment = base | worker_environment(Path(folder), os.getpid(), base)
