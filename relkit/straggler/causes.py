@@ -8,7 +8,7 @@ import numpy as np
 
 from relkit.straggler.model import PARTS, Cause, Floats
 
-_COMPUTE, _INPUT, _GAP, _GC, _STARVED, _THROTTLED = range(len(PARTS))
+_COMPUTE, _INPUT, _GAP, _GC, _STARVED, _THROTTLED, _ASLEEP = range(len(PARTS))
 # The host is to blame when what it took away explains this share of the excess.
 _EXPLAINS = 0.5
 # Below this share of the step in hooked kernels, nothing is known of where the device computes.

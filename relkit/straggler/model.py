@@ -66,7 +66,8 @@ class RankStep:
             time outside of communication, s. The three do not overlap; their sum is what the
             rank itself took.
         gc_s: garbage collection; starved_s: runnable without a core; throttled_s: stopped by its
-            cgroup, s. They are parts of the three above, not on top.
+            cgroup; asleep_s: the main thread neither ran nor wanted to, s. They are parts of the
+            three above, not on top; NaN = not known.
         arrivals: its collectives, oldest first; () where they are not known.
     """
 
@@ -78,6 +79,7 @@ class RankStep:
     gc_s: float = 0.0
     starved_s: float = 0.0
     throttled_s: float = 0.0
+    asleep_s: float = float("nan")
     arrivals: tuple[Arrival, ...] = ()
 
 
@@ -99,7 +101,8 @@ class Position:
         return self.tp, self.pp
 
 
-PARTS = ("compute", "input", "gap", "gc", "starved", "throttled")
+# The first three add up to a rank's own time; the others are parts of these.
+PARTS = ("compute", "input", "gap", "gc", "starved", "throttled", "asleep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ class StepTable:
 
     Args:
         step: its number.
-        parts: seconds, one row for each of PARTS; NaN in all rows of a rank that is not known.
+        parts: seconds, one row for each of PARTS; NaN in all rows of a rank that is not known,
+            NaN from the fourth row on where just that is not known.
         late_s: the most that the rank was late in a collective of one of its groups; NaN where
             that is not known.
     """
@@ -131,7 +135,8 @@ class StepTable:
         late_s = np.full(world_size, np.nan)
         for one in ranks:
             parts[:, one.rank] = (
-                one.compute_s, one.input_s, one.gap_s, one.gc_s, one.starved_s, one.throttled_s,
+                one.compute_s, one.input_s, one.gap_s,
+                one.gc_s, one.starved_s, one.throttled_s, one.asleep_s,
             )  # fmt: skip
             if one.arrivals:
                 late_s[one.rank] = max(arrival.lateness_s for arrival in one.arrivals)

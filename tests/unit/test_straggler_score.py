@@ -11,7 +11,7 @@ from relkit.straggler.model import PARTS, Cause, Floats, StepTable, Verdict
 from relkit.straggler.peers import Peers
 from relkit.straggler.score import RankScorer, Settings
 
-COMPUTE, INPUT, GAP, GC, STARVED, THROTTLED = range(len(PARTS))
+COMPUTE, INPUT, GAP, GC, STARVED, THROTTLED, ASLEEP = range(len(PARTS))
 Change = Callable[[int, Floats], None]
 
 
