@@ -175,7 +175,7 @@ def netcheck(
             streams=streams,
             sizes_bytes=sizes_bytes,
             both_ways=both_ways,
-            compute=compute,
+            compute_rounds=int(compute),
         )
         outcome = measure(fleet, mode, topology, probe, options, thresholds)
     report = net_report(

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from relkit.errors import BadBundle
-from relkit.netcheck.bundle import EDGES, FILES, load
+from relkit.netcheck.bundle import load_any
 from relkit.netcheck.model import Link
 from relkit.netcheck.outcome import Outcome
 
@@ -34,8 +34,7 @@ def load_baseline(path: Path) -> dict[Link, float]:
     Raises:
         BadBundle: it is not one, or has not one good edge.
     """
-    folder = path.parent if path.name in FILES else path
-    found = baseline_of(load(folder))
+    found = baseline_of(load_any(path))
     if not found:
-        raise BadBundle(f"{folder / EDGES} has no measured edge to serve as a baseline")
+        raise BadBundle(f"{path} has no measured edge to serve as a baseline")
     return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadBundle, UnwritablePath
+from relkit.netcheck.device_scores import read_score
 from relkit.netcheck.outcome import Outcome
 from relkit.netcheck.record import plain_edge, plain_facts, read_edge, read_facts
 from relkit.output import write_atomic
@@ -43,6 +45,8 @@ def save(folder: Path, outcome: Outcome) -> list[Path]:
         "twins": [list(names) for names in outcome.twins],
         "notes": list(outcome.notes),
         "one_host": outcome.one_host,
+        "scores": [asdict(score) for score in outcome.scores],
+        "score_errors": dict(outcome.score_errors),
     }
     write_atomic(folder / FACTS, _lines(plain_facts(facts) for facts in outcome.facts))
     write_atomic(folder / EDGES, _lines(plain_edge(edge) for edge in outcome.edges))
@@ -96,7 +100,14 @@ def load(folder: Path) -> Outcome:
         rounds=rounds if isinstance(rounds, int) else 0,
         notes=tuple(str(note) for note in _list(head.get("notes"))),
         one_host=head.get("one_host") is True,
+        scores=tuple(read_score(plain) for plain in _list(head.get("scores"))),
+        score_errors=_texts(head.get("score_errors")),
     )
+
+
+def load_any(path: Path) -> Outcome:
+    """Read a bundle by its folder or by any of its files; see load()."""
+    return load(path.parent if path.name in FILES else path)
 
 
 def _lines(items: Iterator[dict[str, Any]]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from relkit.fleet.channel import Answer, Channel
 from relkit.hosts import NodeSpec
+from relkit.netcheck.device_scores import DeviceScore, DeviceScores
 from relkit.netcheck.model import Edge, Failure, NodeFacts
 from relkit.netcheck.outcome import Outcome
 from relkit.netcheck.record import fitting_fields, positive, read_edge
@@ -34,7 +36,7 @@ class CheckOptions:
         sizes_bytes: message sizes, smallest first; the largest gives the bandwidth, and where there
             are several, each one's figures are kept.
         both_ways: also measure both directions at once.
-        compute: score each node's arithmetic and memory too.
+        compute_rounds: how often each node's devices are scored; 0 = not at all.
     """
 
     start_s: float = 30.0
@@ -43,7 +45,7 @@ class CheckOptions:
     streams: int = 4
     sizes_bytes: tuple[int, ...] = (1 << 20,)
     both_ways: bool = False
-    compute: bool = False
+    compute_rounds: int = 0
 
 
 def run_check(
@@ -75,9 +77,12 @@ def run_check(
         talk = Talk(channel, [name for name in names if answers[name].answered])
         say(0, 0, "asking for facts")
         facts = _ask_facts(talk, nodes, answers, options)
-        if options.compute:
-            say(0, 0, "scoring compute")
-            facts = _ask_compute(talk, facts, options)
+        one_host = channel.name == "local" or _is_one_host(answers)
+        scores = DeviceScores(one_host)
+        for number in range(options.compute_rounds):
+            say(number, options.compute_rounds, f"scoring devices, round {number + 1}")
+            scores.ask(talk, options.timeout_s + _GRACE_S)
+        facts = _with_scores(facts, scores.found)
         rounds = _Rounds(talk, {node.name: node.target for node in nodes}, facts)
         schedule = plan([name for name in names if name in talk.live])
         done = 0
@@ -88,7 +93,6 @@ def run_check(
         say(done, done, "done")
     finally:
         channel.close(_CLOSE_S)
-    one_host = channel.name == "local" or _is_one_host(answers)
     counted = [replace(f, strangers=rounds.strangers.get(f.name, f.strangers)) for f in facts]
     return Outcome(
         nodes=names,
@@ -101,6 +105,8 @@ def run_check(
         mode=mode,
         probe=probe,
         rounds=done,
+        scores=scores.found,
+        score_errors=dict(scores.errors),
     )
 
 
@@ -167,26 +173,18 @@ def _some_peers(addresses: Sequence[str], own: int) -> list[str]:
     return [addresses[i] for i in sorted(found)]
 
 
-def _ask_compute(talk: Talk, facts: list[NodeFacts], options: CheckOptions) -> list[NodeFacts]:
-    replies = talk.ask(
-        "compute",
-        {},
-        None,
-        from_each=dict.fromkeys(talk.live, 1),
-        deadline_s=options.timeout_s + _GRACE_S,
-        silent_is_lost=False,
-    )
-    scored = []
-    for item in facts:
-        said = next((m for m in replies.get(item.name, []) if m.get("op") == "compute"), {})
-        scored.append(
-            replace(
-                item,
-                compute_gflops=positive(said.get("compute_gflops")),
-                memory_gbps=positive(said.get("memory_gbps")),
-            )
+def _with_scores(facts: list[NodeFacts], scores: Sequence[DeviceScore]) -> list[NodeFacts]:
+    cpu = {score.node: score for score in scores if score.device == "cpu"}
+    return [
+        replace(
+            item,
+            compute_gflops=median(cpu[item.name].compute_gflops or (0.0,)),
+            memory_gbps=median(cpu[item.name].memory_gbps or (0.0,)),
         )
-    return scored
+        if item.name in cpu
+        else item
+        for item in facts
+    ]
 
 
 class _Rounds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from relkit.netcheck.device_scores import DeviceScore
 from relkit.netcheck.model import Conviction, Edge, Failure, NetVerdict, NodeFacts, Thresholds
 from relkit.netcheck.solve import solve
 
@@ -28,6 +29,7 @@ class Outcome:
         one_host: all agents shared one machine's network stack, so that every figure is that of
             its processor.
         notes: what else the person should know.
+        scores: of devices, where they were asked for; score_errors: by node, why there are none.
     """
 
     nodes: tuple[str, ...]
@@ -41,6 +43,8 @@ class Outcome:
     rounds: int = 0
     notes: tuple[str, ...] = ()
     one_host: bool = False
+    scores: tuple[DeviceScore, ...] = ()
+    score_errors: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_down(facts: NodeFacts) -> bool:

@@ -190,13 +190,23 @@ def test_what_nodes_say_of_themselves_is_kept() -> None:
     fleet = FakeFleet(
         strangers={"b": 3}, machines={"a": "m1", "c": "m1", "b": "m2"}, skew_s={"d": -40.0}
     )
-    outcome = run(fleet, compute=True)
+    outcome = run(fleet, compute_rounds=2)
     facts = {item.name: item for item in outcome.facts}
     assert facts["b"].strangers == 3
     assert outcome.twins == (("a", "c"),)
     assert facts["d"].clock_skew_s == -40.0
     assert facts["a"].hostname == "host-a"
     assert {item.compute_gflops for item in outcome.facts} == {50.0}
+    assert [(s.node, s.device, s.memory_gbps) for s in outcome.scores] == [
+        (node, "cpu", (5.0, 5.0)) for node in sorted(facts)
+    ]
+
+
+def test_a_node_that_gives_no_scores_is_named_and_stays_in_the_check() -> None:
+    odd = {("b", "compute"): [{"op": "error", "detail": "no numpy"}]}
+    outcome = run(FakeFleet(odd=odd), compute_rounds=1)
+    assert dict(outcome.score_errors) == {"b": "no numpy"}
+    assert "b" not in {score.node for score in outcome.scores} | set(outcome.lost)
 
 
 def test_rounds_are_told_of_as_they_go() -> None:

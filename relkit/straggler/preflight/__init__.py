@@ -1,0 +1,1 @@
+"""Before the job: which device, host or link would make it slow."""

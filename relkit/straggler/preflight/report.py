@@ -1,0 +1,137 @@
+"""What a preflight has measured -> Report: the network check's findings, and slow devices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from relkit.findings import Evidence, Finding, Report, Status
+from relkit.hosts import fold
+from relkit.netcheck.device_scores import DeviceScore
+from relkit.netcheck.model import Thresholds
+from relkit.netcheck.outcome import Outcome, judge
+from relkit.netcheck.report import net_report
+from relkit.straggler.preflight.devices import FIGURES, SlowDevice, slow_devices
+
+_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK, Status.SKIP)
+# Said better here: by device, over several rounds, and against a baseline.
+_REPLACED = ("RK-NET-014",)
+_ADVICE = {
+    "compute_gflops": "Leave the node out (-x), and look at its clocks (`nvidia-smi -q -d CLOCK,"
+    "PERFORMANCE` or `turbostat`), temperature, power limit, and what else runs there.",
+    "memory_gbps": "Leave the node out (-x), and look at memory errors (`nvidia-smi -q -d ECC`, "
+    "`edac-util`), missing memory channels, NUMA settings, and what else runs there.",
+}
+
+
+def preflight_report(
+    outcome: Outcome,
+    thresholds: Thresholds,
+    baseline: Sequence[DeviceScore] = (),
+    *,
+    argv: Sequence[str] = (),
+    started: float | None = None,
+    duration_s: float = 0.0,
+) -> Report:
+    """The report of one preflight.
+
+    Args:
+        outcome: rounds of scores and of pairs; thresholds: for links, and slow_fraction for
+            devices too.
+        baseline: scores of an earlier good run.
+        argv, started, duration_s: see Report.
+    """
+    network = net_report(
+        outcome, judge(outcome, thresholds), thresholds,
+        argv=argv, started=started, duration_s=duration_s,
+    )  # fmt: skip
+    slow = slow_devices(outcome.scores, thresholds.slow_fraction, baseline)
+    findings = [f for f in network.findings if f.id not in _REPLACED]
+    findings += [_slow(one) for one in slow]
+    findings += _without_scores(outcome)
+    if outcome.scores and not slow:
+        findings.append(_even(outcome.scores, baseline))
+    findings.sort(key=lambda finding: _ORDER.index(finding.status))
+    facts = {
+        **network.facts,
+        "slow_devices": [
+            {
+                "node": one.node, "device": one.device, "figure": one.figure,
+                "value": round(one.value, 2), "usual": round(one.usual, 2),
+                "slowdown": round(one.slowdown, 4), "against": one.against,
+            }
+            for one in slow
+        ],
+        "devices": [
+            {
+                "node": score.node, "device": score.device,
+                "compute_gflops": list(score.compute_gflops),
+                "memory_gbps": list(score.memory_gbps),
+            }
+            for score in outcome.scores
+        ],
+    }  # fmt: skip
+    return replace(network, command="straggler-preflight", findings=tuple(findings), facts=facts)
+
+
+def _slow(one: SlowDevice) -> Finding:
+    what, unit = {figure: (what, unit) for figure, what, unit in FIGURES}[one.figure]
+    share = one.value / one.usual
+    return Finding(
+        id="RK-STRAG-021",
+        status=Status.FAIL,
+        title=f"{one.device} of {one.node} is slow: its {what} is {share:.0%} of {one.against}, "
+        f"so that the same work takes {one.slowdown:.0%} longer",
+        nodes=one.node,
+        reasons=(
+            f"median of {one.rounds} round(s), which scatter by {one.sigma:.1%}: "
+            f"{one.value:.4g} {unit} instead of {one.usual:.4g}",
+        ),
+        evidence=(Evidence(what, round(one.value, 2), unit, round(one.usual, 2), "compute probe"),),
+        advice=_ADVICE[one.figure],
+    )
+
+
+def _without_scores(outcome: Outcome) -> list[Finding]:
+    scored = {score.node for score in outcome.scores}
+    silent: dict[str, list[str]] = defaultdict(list)
+    for node, why in outcome.score_errors.items():
+        silent[why].append(node)
+    return [
+        Finding(
+            id="RK-STRAG-022",
+            status=Status.WARN if set(nodes) <= scored else Status.UNKNOWN,
+            title=f"no full scores of {fold(nodes)}: {why}",
+            nodes=fold(nodes),
+            advice="Nothing is known of what is missing; run `relkit doctor` there.",
+        )
+        for why, nodes in silent.items()
+    ]
+
+
+def _even(scores: Sequence[DeviceScore], baseline: Sequence[DeviceScore]) -> Finding:
+    kinds: dict[str, list[DeviceScore]] = defaultdict(list)
+    for score in scores:
+        kinds[score.kind].append(score)
+    said = []
+    for kind, alike in sorted(kinds.items()):
+        middle = [median(score.compute_gflops) for score in alike if score.compute_gflops]
+        if middle:
+            said.append(f"{len(alike)} {kind}: {min(middle):.4g} to {max(middle):.4g} GFLOP/s")
+    known = {(score.node, score.device) for score in baseline}
+    held = sum((score.node, score.device) in known for score in scores)
+    alone = all(len(alike) == 1 for alike in kinds.values()) and not held
+    return Finding(
+        id="RK-STRAG-020",
+        status=Status.UNKNOWN if alone else Status.OK,
+        title="one device of each kind only, and no baseline: there is nothing to compare with"
+        if alone
+        else "no device is slower than the others of its kind"
+        + (" or its baseline" if held else ""),
+        reasons=tuple(said),
+        advice="Save a run with -o while all is well, and name it with --baseline."
+        if alone
+        else "",
+    )
