@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check explore format stress clean
+.PHONY: demo test check explore format stress gpu-check clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -33,6 +33,10 @@ format: $(VENV)/.develop
 
 stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py
+
+# On a machine with an NVIDIA GPU: PYTHON=the interpreter that has torch with CUDA.
+gpu-check:
+	PYTHON="$(PYTHON)" tools/gpu_check.sh $(GPU_CHECK_ARGS)
 
 $(BIN)/pip:
 	tools/make_venv.sh "$(PYTHON)" $(VENV)

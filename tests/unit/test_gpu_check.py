@@ -1,0 +1,76 @@
+"""make gpu-check where no GPU is: it says so and exits 3; its judgement is tried on figures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relkit.findings import Status
+from tools.gpu_check import judge
+from tools.gpu_check.datasheet import stated
+from tools.gpu_check.outcome import Outcome
+from tools.gpu_check.page import document, markdown
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_without_a_gpu_it_says_so_and_exits_3(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.gpu_check", f"--page={page}"],
+        cwd=ROOT, env={"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "nothing was checked: torch sees no CUDA device" in done.stderr
+    assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "status"),
+    [(1000, Status.OK), (1009, Status.OK), (985, Status.FAIL), (0, Status.FAIL)],
+)
+def test_flops_must_be_right_within_a_hundredth(recorded: int, status: Status) -> None:
+    assert judge.flops(recorded, 1000, 3).status is status
+
+
+@pytest.mark.parametrize(
+    ("share", "noise", "status"),
+    [(0.0, 0.001, Status.OK), (0.05, 0.001, Status.FAIL), (0.006, 0.01, Status.UNKNOWN)],
+)
+def test_overhead_is_a_failure_only_where_noise_cannot_explain_it(
+    share: float, noise: float, status: Status
+) -> None:
+    # Alternately above and below, so that the ratios scatter by what is asked for.
+    wave = noise * np.array([1, -1, 1, -1, 0.5, -0.5, 0.0])
+    plain = [1e-2] * 7
+    hooked = [1e-2 * (1.0 + share + float(off)) for off in wave]
+    assert judge.overhead(plain, hooked).status is status
+
+
+def test_launches_and_collectives_are_held_against_what_was_asked_for() -> None:
+    assert judge.launches("x", 30, 230, 200).status is Status.OK
+    assert judge.launches("x", 30, 31, 200).status is Status.FAIL
+    said = {"times": 40, "size_bytes": 8, "right": True}
+    assert judge.collectives(said, 40, {8}, 1).status is Status.OK
+    assert judge.collectives(said, 39, {8}, 1).status is Status.FAIL
+    assert judge.collectives({**said, "right": False}, 40, {8}, 1).status is Status.FAIL
+
+
+def test_the_longer_name_of_a_device_is_looked_up_first() -> None:
+    assert stated("NVIDIA H100 PCIe") == (756.0, 2000.0)
+    assert stated("NVIDIA H100 80GB HBM3") == (989.0, 3350.0)
+    assert stated("something else") is None
+    assert judge.compute("x", None, 1.0, 1.0).status is Status.UNKNOWN
+    assert judge.compute("x", (100.0, 100.0), 20.0, 90.0).status is Status.FAIL
+
+
+def test_the_page_has_a_row_for_every_check() -> None:
+    outcomes = [Outcome("a", Status.OK, "fine | really"), Outcome("b", Status.FAIL, "no")]
+    page = markdown(document({"GPU": "1 x none"}, outcomes))
+    assert "| a | ok | fine / really |" in page
+    assert "| b | fail | no |" in page

@@ -1,0 +1,96 @@
+"""Everything that needs a real NVIDIA GPU, in one command of under ten minutes.
+
+    make gpu-check            (or: python -m tools.gpu_check --results FILE)
+
+It needs one GPU, torch with CUDA and NCCL, and no network. Exit code 0 where all checks passed,
+1 where one failed, 3 where no accelerator is at hand or something could not be told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from relkit.errors import EXIT_UNKNOWN, RelkitError
+from relkit.findings import Status, worst
+from relkit.output import write_atomic
+from tools.gpu_check.outcome import Outcome
+from tools.gpu_check.page import document, markdown
+
+_CODES = {Status.FAIL: 1, Status.UNKNOWN: EXIT_UNKNOWN}
+_QUERY_S = 20.0
+
+
+def main() -> int:
+    """Look for a device, run the checks, write the results."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--results", type=Path, default=Path("build/gpu-results.json"))
+    parser.add_argument("--page", type=Path, default=Path("docs/gpu-results.md"))
+    options = parser.parse_args()
+    why, machine, devices = look()
+    if why:
+        print(f"gpu-check: nothing was checked: {why}", file=sys.stderr)
+        return EXIT_UNKNOWN
+    from tools.gpu_check.checks import all_checks
+
+    outcomes: list[Outcome] = []
+    for check in all_checks(devices):
+        began = time.monotonic()
+        try:
+            outcome = check()
+        except (RelkitError, OSError, KeyError, ValueError) as error:
+            outcome = Outcome("check", Status.FAIL, f"{type(error).__name__}: {error}"[:300])
+        outcomes.append(outcome)
+        took_s = time.monotonic() - began
+        print(f"{outcome.status:8} {outcome.name}: {outcome.sentence} [{took_s:.0f} s]", flush=True)
+    found = document(machine, outcomes)
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(options.results, json.dumps(found, indent=1) + "\n")
+    write_atomic(options.page, markdown(found))
+    print(f"wrote {options.results} and {options.page}")
+    return _CODES.get(worst(one.status for one in outcomes), 0)
+
+
+def look() -> tuple[str, dict[str, str], int]:
+    """(why nothing can be checked or "", the machine, number of devices)."""
+    try:
+        import torch
+    except ImportError:
+        return "torch is not installed", {}, 0
+    if not torch.cuda.is_available():
+        return "torch sees no CUDA device", {}, 0
+    if torch.version.hip is not None:
+        return "torch is built for another platform than CUDA", {}, 0
+    version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    machine = {
+        "GPU": f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}",
+        "driver": _driver(),
+        "CUDA": str(torch.version.cuda),
+        "torch": torch.__version__,
+        "NCCL": version,
+        "Python": sys.version.split()[0],
+    }
+    return "", machine, torch.cuda.device_count()
+
+
+def _driver() -> str:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return "unknown"
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_QUERY_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return (done.stdout.splitlines() or ["unknown"])[0].strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
