@@ -119,7 +119,10 @@ def test_report_only_leaves_the_job_alone(start: Start, tmp_path: Path) -> None:
 def test_no_hook_is_torchrun(start: Start, tmp_path: Path) -> None:
     script = tmp_path / "show.py"
     script.write_text(
-        "import os, sys\nprint(os.environ['RANK'], sys.argv[1:], 'LD_PRELOAD' in os.environ)\n"
+        "import os, sys\n"
+        "line = f\"{os.environ['RANK']} {sys.argv[1:]} {'LD_PRELOAD' in os.environ}\\n\"\n"
+        # In one piece: two ranks share this stream.
+        "os.write(1, line.encode())\n"
     )
     done = start(
         "launch", "--nproc-per-node", "2", "--no-hook", "--timeline-path", tmp_path / "t",
