@@ -80,7 +80,7 @@ class _Track:
         """It was seen late and seldom: perhaps it is what happens once a step."""
         if self.rounds >= _REPEATS or self.silent * 3 > total * 2 or total > _PATIENCE:
             return False
-        return self.period > 0 or len(self.codes) < (_REPEATS + 1) * len(np.unique(self.codes))
+        return self.period > 0 or len(self.codes) < 2 * _REPEATS * len(np.unique(self.codes))
 
     def alive(self, total: int) -> bool:
         """It still goes on."""

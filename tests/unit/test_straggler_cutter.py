@@ -46,14 +46,15 @@ def cut_all(
 
 
 def content(cuts: Sequence[CutSteps]) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Of each step number the (communicator, seq) in it."""
+    """Of each step number the (communicator, seq) in it; of the newest pattern only."""
     found: dict[int, tuple[tuple[int, int], ...]] = {}
     for cut in cuts:
         step = np.searchsorted(cut.ends["end_ns"], cut.rows["end_ns"])
         for place, number in enumerate(cut.numbers.tolist()):
             begin = cut.begins["end_ns"][place]
             mine = cut.rows[(step == place) & (cut.rows["end_ns"] > begin)]
-            assert number not in found
+            if found and number <= max(found):
+                found.clear()
             pairs = zip(mine["communicator"].tolist(), mine["seq"].tolist(), strict=True)
             found[number] = tuple(sorted(pairs))
     return found
@@ -88,7 +89,8 @@ def test_ranks_agree_without_a_word(
     program = START + step * 60
     one = Stream(seeds[0]).rows(program)
     other = Stream(seeds[1], most_ms=1.0).rows(program)[late:]
-    _, first = cut_all(batches(one, seeds[1], most))
+    cutter, first = cut_all(batches(one, seeds[1], most))
+    assert cutter.changes <= 1
     _, second = cut_all(batches(other, seeds[0], 13))
     left, right = content(first), content(second)
     assert left
