@@ -56,6 +56,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.stacks:stacks",
         "Capture the stacks of all ranks, and merge them into flame SVGs.",
     ),
+    "straggler": (
+        "relkit.commands.straggler:straggler",
+        "Find the slow rank, device, host or link, before a job and while it runs.",
+    ),
     "topology": (
         "relkit.commands.topology:topology",
         "Order nodes so that neighbours in the network are neighbours in rank.",
