@@ -102,11 +102,14 @@ static void note_missing(void)
     void *handle = torch_handle();
     if (handle == NULL)
         return;
-    uint64_t missing = 0;
+    uint64_t missing[RK_MISSING_WORDS] = {0};
     for (int i = 0; i < RK_HOOK_COUNT; i++)
-        if (look_in(handle, (enum rk_hook_id)i) == 0)
-            missing |= UINT64_C(1) << i;
-    atomic_store(&header->missing, missing);
+        if (strcmp(rk_hook_rows[i].platform, "cpu") == 0 &&
+            look_in(handle, (enum rk_hook_id)i) == 0)
+            missing[i / 64] |= UINT64_C(1) << i % 64;
+    for (int i = 0; i < RK_MISSING_WORDS; i++)
+        atomic_fetch_or(&header->missing[i], missing[i]);
+    atomic_fetch_or(&header->platforms, 1u << RK_PLATFORM_CPU);
     atomic_store(&noted_in, header);
 }
 

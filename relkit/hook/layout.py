@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"RELKHOOK"
 ENDIAN = 0x01020304
 
 # Upper limits of what a file may claim of itself, so that a hostile one costs no memory.
 MAX_FILE_BYTES = 8 << 20
+MAX_HOOKS = 256
 
 HEADER = np.dtype(
     [
@@ -47,7 +48,7 @@ HEADER = np.dtype(
         ("anchor_realtime_ns", "<u8"),
         ("capture_signal", "<i4"),
         ("capture_note", "<u4"),
-        ("missing", "<u8"),
+        ("missing", "<u8", (4,)),
         ("slots_used", "<u8"),
         ("dropped", "<u8"),
         ("unresolved", "<u8"),
@@ -57,6 +58,13 @@ HEADER = np.dtype(
         ("released", "<u4"),
         ("ready", "<u4"),
         ("request_signal", "<i4"),
+        ("platforms", "<u4"),
+        ("hook_notes", "<u4"),
+        ("events_at", "<u8"),
+        ("event_bytes", "<u4"),
+        ("event_count", "<u4"),
+        ("events_begun", "<u8"),
+        ("busy_ns", "<u8"),
     ]
 )
 
@@ -72,11 +80,25 @@ OP = np.dtype(
         ("flags", "<u4"),
         ("peer", "<i4"),
         ("flops", "<u8"),
-        ("reserved", "<u8"),
+        ("enqueue_ns", "<u8"),
     ]
 )
 
 OP_FAILED = 1
+
+# A finished collective, send, receive or mark; `op` of the C structure is spread out.
+EVENT = np.dtype(
+    [("ticket", "<u8"), *OP.descr, ("run_ns", "<u8"), ("wait_ns", "<u8"), ("busy_ns", "<u8")]
+)
+EVENT_COUNT = 4096
+
+# Bits of `platforms` and of `hook_notes`.
+PLATFORMS = ("cpu", "cuda", "maca", "hip", "ascend")
+HOOK_NOTES = {
+    1: "the CUDA runtime is linked statically: launches through it are not seen",
+    2: "two runtimes of one platform are in the process",
+    4: "the thread that times device operations could not start",
+}
 
 HOOK = np.dtype(
     [
@@ -153,6 +175,7 @@ NUMPY_SIZES: dict[str, Any] = {
     "slot_bytes": SLOT.itemsize,
     "op_bytes": OP.itemsize,
     "capture_bytes": CAPTURE.itemsize,
+    "event_bytes": EVENT.itemsize,
     "ring_length": RING_LENGTH,
     "capture_depth": CAPTURE_DEPTH,
 }

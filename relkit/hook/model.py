@@ -16,6 +16,7 @@ class OpKind(IntEnum):
     GEMM = 3
     KERNEL = 4
     MEMORY = 5
+    MARK = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Op:
         failed: it ended by a C++ exception instead of returning.
         peer: rank in the group: the other end of a send or recv, the root of a rooted
             collective; -1 where there is none or it is not known.
+        flops: of a matrix product, multiply and add counted as two; 0 where not known.
+        enqueue_ns: of a device operation, when the host enqueued it; 0 = it ran on the host.
     """
 
     name: str
@@ -65,6 +68,8 @@ class Op:
     end_ns: int = 0
     failed: bool = False
     peer: int = -1
+    flops: int = 0
+    enqueue_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,8 @@ class HookState:
         dropped: operations not recorded because a fixed budget was used up.
         counted: how many of the finished ones were too small to be timed: they are in neither
             in_flight nor recent, and do not move last_finish_ns.
+        platforms: those of which a library was seen in the process; notes: what the hook could
+            not see or do there.
         capture_signal: the real-time signal that asks for native stacks; 0 = cannot capture.
     """
 
@@ -107,6 +114,8 @@ class HookState:
     dropped: int = 0
     capture_signal: int = 0
     counted: int = 0
+    platforms: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, for the store between nodes and for the dump file."""
@@ -123,5 +132,6 @@ class HookState:
         for name in ("in_flight", "recent"):
             fields[name] = tuple(Op(**{**op, "kind": OpKind(op["kind"])}) for op in fields[name])
         fields["communicators"] = tuple(Communicator(**c) for c in fields["communicators"])
-        fields["missing"] = tuple(fields["missing"])
+        for name in ("missing", "platforms", "notes"):
+            fields[name] = tuple(fields.get(name, ()))
         return cls(**fields)

@@ -46,8 +46,8 @@ def read_state(path: Path) -> HookState:
         BadDump: the file is no recorder file, truncated, or of another version.
     """
     with open_state_file(path) as file:
-        names, kinds = _hooks(file)
-        communicators = _communicators(file)
+        names, kinds = hooks_of(file)
+        communicators = communicators_of(file)
         header = file.header
         used = min(
             file.word(layout.offset_of(layout.HEADER, "slots_used")), int(header["slot_count"])
@@ -60,7 +60,7 @@ def read_state(path: Path) -> HookState:
     landed = {(op.os_thread_id, op.start_ns) for op in decode.ops(recent)}
     counted = sum(int(slot["counted"]) for slot, _, _ in slots)
     finished = counted + sum(int(slot["finished"]) for slot, _, _ in slots)
-    missing = int(newest["missing"])
+    missing = sum(int(word) << 64 * place for place, word in enumerate(newest["missing"]))
     return HookState(
         pid=int(header["pid"]),
         start_ticks=int(header["start_ticks"]),
@@ -80,6 +80,12 @@ def read_state(path: Path) -> HookState:
         dropped=int(newest["dropped"]),
         capture_signal=_signal(int(newest["capture_signal"])),
         counted=counted,
+        platforms=tuple(
+            name for bit, name in enumerate(layout.PLATFORMS) if int(newest["platforms"]) >> bit & 1
+        ),
+        notes=tuple(
+            text for bit, text in layout.HOOK_NOTES.items() if int(newest["hook_notes"]) & bit
+        ),
     )
 
 
@@ -91,13 +97,15 @@ def _text(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def _hooks(file: StateFile) -> tuple[list[str], list[int]]:
-    count = min(int(file.header["hook_count"]), 64)
+def hooks_of(file: StateFile) -> tuple[list[str], list[int]]:
+    """Short names and kinds of the hook rows, by index."""
+    count = min(int(file.header["hook_count"]), layout.MAX_HOOKS)
     rows = file.rows(int(file.header["hooks_at"]), layout.HOOK, count)
     return [_text(bytes(row["name"])) for row in rows], [int(row["kind"]) for row in rows]
 
 
-def _communicators(file: StateFile) -> tuple[Communicator, ...]:
+def communicators_of(file: StateFile) -> tuple[Communicator, ...]:
+    """The process groups that are whole, by index."""
     rows = file.rows(
         int(file.header["communicators_at"]),
         layout.COMMUNICATOR,
@@ -188,4 +196,6 @@ class _Decoder:
             end_ns=int(row["end_ns"]),
             failed=bool(int(row["flags"]) & layout.OP_FAILED),
             peer=int(row["peer"]),
+            flops=int(row["flops"]),
+            enqueue_ns=int(row["enqueue_ns"]),
         )

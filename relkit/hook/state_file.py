@@ -53,7 +53,24 @@ def _read(descriptor: int, name: str, size: int, offset: int) -> bytes:
     return data
 
 
-def _check(header: np.void, file_bytes: int, name: str) -> None:
+def read_header(descriptor: int, name: str) -> np.void:
+    """A copy of the header.
+
+    Raises:
+        BadDump: the file is shorter than a header.
+    """
+    header: np.void = np.frombuffer(
+        _read(descriptor, name, layout.HEADER.itemsize, 0), layout.HEADER
+    )[0]
+    return header
+
+
+def check(header: np.void, file_bytes: int, name: str) -> None:
+    """Refuse what is not a recorder file of this version.
+
+    Raises:
+        BadDump: says why.
+    """
     if bytes(header["magic"]) != layout.MAGIC or int(header["endian"]) != layout.ENDIAN:
         raise BadDump(f"{name}: not a recorder file of relkit's hook")
     if int(header["version"]) != layout.VERSION:
@@ -70,6 +87,7 @@ def _check(header: np.void, file_bytes: int, name: str) -> None:
         ("communicators_at", "communicator_count", layout.COMMUNICATOR.itemsize),
         ("slots_at", "slot_count", layout.SLOT.itemsize),
         ("captures_at", "capture_count", layout.CAPTURE.itemsize),
+        ("events_at", "event_count", layout.EVENT.itemsize),
     )
     if int(header["file_bytes"]) > min(file_bytes, layout.MAX_FILE_BYTES):
         raise BadDump(f"{name}: recorder file is truncated at {file_bytes} bytes")
@@ -95,9 +113,8 @@ def open_state_file(path: Path) -> Iterator[StateFile]:
         raise BadDump(f"{path.name}: {error.strerror}") from error
     try:
         size = os.fstat(descriptor).st_size
-        data = _read(descriptor, path.name, layout.HEADER.itemsize, 0)
-        header = np.frombuffer(data, layout.HEADER)[0]
-        _check(header, size, path.name)
+        header = read_header(descriptor, path.name)
+        check(header, size, path.name)
         yield StateFile(descriptor, path.name, header)
     except OSError as error:
         raise BadDump(f"{path.name}: {error.strerror}") from error

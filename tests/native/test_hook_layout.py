@@ -28,6 +28,8 @@ CONSTANTS = {
     "RK_VERSION": layout.VERSION,
     "RK_ENDIAN": layout.ENDIAN,
     "RK_RING_LENGTH": layout.RING_LENGTH,
+    "RK_MAX_HOOKS": layout.MAX_HOOKS,
+    "RK_EVENT_COUNT": layout.EVENT_COUNT,
     "RK_CAPTURE_DEPTH": layout.CAPTURE_DEPTH,
     "RK_OP_FAILED": layout.OP_FAILED,
     "RK_REQUEST_MAGIC": layout.REQUEST_MAGIC,
@@ -51,6 +53,13 @@ def test_python_and_c_agree(tmp_path: Path) -> None:
             place = f"offsetof(struct {structure}, {field})"
             size = f"sizeof(((struct {structure} *)0)->{field})"
             lines.append(f'printf("{name} %zu\\n{name} size %zu\\n", {place}, {size});')
+    # The operation inside an event is spread out in numpy.
+    expected["rk_event"] = layout.EVENT.itemsize
+    lines.append('printf("rk_event %zu\\n", sizeof(struct rk_event));')
+    for field, named in (("ticket", "ticket"), ("op", "start_ns"), ("run_ns", "run_ns"),
+                         ("wait_ns", "wait_ns"), ("busy_ns", "busy_ns")):  # fmt: skip
+        expected[f"rk_event.{field}"] = layout.offset_of(layout.EVENT, named)
+        lines.append(f'printf("rk_event.{field} %zu\\n", offsetof(struct rk_event, {field}));')
     source = tmp_path / "dump.c"
     body = "\n    ".join(lines)
     includes = '#include <stddef.h>\n#include <stdio.h>\n#include "relkit/state_layout.h"\n'

@@ -1,4 +1,4 @@
-/* Layout of the shared-memory file <pid>.rkhook, version 1. docs/log-format.md explains it and
+/* Layout of the shared-memory file <pid>.rkhook, version 2. docs/log-format.md explains it and
  * relkit/hook/layout.py reads it; a test compares that file with this one field by field.
  *
  * The process writes, other processes only read. Words that change while others look are atomic
@@ -11,16 +11,18 @@
 
 #define RK_MAGIC "RELKHOOK"
 #define RK_ENDIAN 0x01020304u
-#define RK_VERSION 1u
+#define RK_VERSION 2u
 
 enum {
-    RK_MAX_HOOKS = 64,
+    RK_MAX_HOOKS = 256,
+    RK_MISSING_WORDS = RK_MAX_HOOKS / 64,
     RK_MAX_COMMUNICATORS = 512,
     RK_MAX_SLOTS = 128,
     RK_RING_LENGTH = 64,
     RK_MAX_CAPTURES = 256,
     RK_CAPTURE_DEPTH = 128,
     RK_OP_WORDS = 8,
+    RK_EVENT_COUNT = 4096,
 };
 
 /* Same numbers as relkit.hook.model.OpKind; PLUMBING rows are hooked but are no operations. */
@@ -31,9 +33,27 @@ enum rk_kind {
     RK_GEMM = 3,
     RK_KERNEL = 4,
     RK_MEMORY = 5,
+    RK_MARK = 6, /* a step begins, or a stretch of time has a reason */
 };
 
 enum rk_op_flags { RK_OP_FAILED = 1u };
+
+/* Bits of `platforms`: a library of it was seen in the process. */
+enum rk_platform {
+    RK_PLATFORM_CPU = 0,
+    RK_PLATFORM_CUDA = 1,
+    RK_PLATFORM_MACA = 2,
+    RK_PLATFORM_HIP = 3,
+    RK_PLATFORM_ASCEND = 4,
+    RK_PLATFORM_COUNT = 5,
+};
+
+/* Bits of `hook_notes`: what the hook could not see or do. */
+enum rk_note {
+    RK_NOTE_STATIC_CUDART = 1u,  /* the CUDA runtime is linked in statically: no launches seen */
+    RK_NOTE_SECOND_RUNTIME = 2u, /* two runtimes of one platform in the process */
+    RK_NOTE_NO_POLLER = 4u,      /* the thread that times device operations could not start */
+};
 
 /* Why capture_signal is 0. */
 enum rk_capture_note {
@@ -53,7 +73,7 @@ struct rk_op {
     uint32_t flags;        /* rk_op_flags */
     int32_t peer;          /* rank in the group: root of a rooted collective, -1 for none */
     uint64_t flops;        /* multiply and add count two; 0 where the call does not say */
-    uint64_t reserved;
+    uint64_t enqueue_ns;   /* of a device operation: when the host enqueued it; 0 = ran on the host */
 };
 
 /* An operation as the words in which it is stored. */
@@ -113,6 +133,20 @@ struct rk_capture {
     _Atomic uint64_t address[RK_CAPTURE_DEPTH]; /* innermost first; all but the first are return addresses */
 };
 
+/* A finished collective, send, receive or mark, in the order in which they ended.
+ *
+ * events_begun counts entries that were taken; entry i is in row i % RK_EVENT_COUNT and whole
+ * where its ticket is i + 1 before and after the copy. */
+struct rk_event {
+    _Atomic uint64_t ticket;
+    rk_op_words op;
+    /* The main thread so far: on a core, and waiting for one, as the scheduler counts it (a few
+     * milliseconds old at most while it runs); 0 where the kernel does not say. */
+    _Atomic uint64_t run_ns;
+    _Atomic uint64_t wait_ns;
+    _Atomic uint64_t busy_ns; /* rk_header.busy_ns then */
+};
+
 struct rk_header {
     char magic[8];
     uint32_t endian;
@@ -125,7 +159,7 @@ struct rk_header {
     uint64_t anchor_monotonic_ns, anchor_realtime_ns;
     _Atomic int32_t capture_signal; /* 0 = cannot capture */
     _Atomic uint32_t capture_note;  /* rk_capture_note */
-    _Atomic uint64_t missing;       /* bit i: hook i has no original in the loaded library */
+    _Atomic uint64_t missing[RK_MISSING_WORDS]; /* bit i: hook i has no original in its library */
     _Atomic uint64_t slots_used;    /* slots at and above this were never claimed */
     _Atomic uint64_t dropped;       /* operations not recorded: a table was full */
     _Atomic uint64_t unresolved;    /* calls that could not be passed on */
@@ -135,6 +169,12 @@ struct rk_header {
     _Atomic uint32_t released; /* sockets shut by that request */
     _Atomic uint32_t ready;    /* stored last */
     _Atomic int32_t request_signal; /* takes release requests too; 0 = none */
+    _Atomic uint32_t platforms;     /* bits by rk_platform */
+    _Atomic uint32_t hook_notes;    /* rk_note */
+    uint64_t events_at;
+    uint32_t event_bytes, event_count;
+    _Atomic uint64_t events_begun;
+    _Atomic uint64_t busy_ns; /* spent in timed matrix products and kernels, all threads */
 };
 
 /* What a request carries in the signal's value: kind and magic above the generation, so that a
@@ -146,6 +186,7 @@ _Static_assert(sizeof(struct rk_op) == RK_OP_WORDS * 8, "an operation is stored 
 _Static_assert(sizeof(struct rk_hook) == 256, "hook rows");
 _Static_assert(sizeof(struct rk_communicator) == 128, "communicator rows");
 _Static_assert(sizeof(struct rk_slot) == 128 + 64 * RK_RING_LENGTH, "slots");
+_Static_assert(sizeof(struct rk_event) == 96, "events");
 _Static_assert(sizeof(struct rk_capture) == 64 + 8 * RK_CAPTURE_DEPTH, "captures");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "readers in other processes share no lock");
 

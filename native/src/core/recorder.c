@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "main_thread.h"
 
 struct thread_state {
     struct rk_slot *slot;
@@ -129,6 +130,7 @@ void rk_recorder_start(struct rk_header *header)
 {
     if (!slot_key_made)
         slot_key_made = pthread_key_create(&slot_key, release_slot) == 0;
+    rk_main_thread_open();
     atomic_store_explicit(&header->ready, 1, memory_order_release);
     atomic_store_explicit(&rk_state, header, memory_order_release);
 }
@@ -143,7 +145,35 @@ void rk_recorder_forget(void)
     memset(&thread_state.notes, 0, sizeof thread_state.notes);
     if (slot_key_made)
         pthread_setspecific(slot_key, NULL);
+    rk_main_thread_close();
     rk_state_file_detach(header);
+}
+
+void rk_append_event(struct rk_header *header, const struct rk_op *op)
+{
+    struct rk_main_thread_time main_thread = rk_main_thread_time(op->end_ns);
+    uint64_t place = atomic_fetch_add_explicit(&header->events_begun, 1, memory_order_relaxed);
+    struct rk_event *event = &rk_events(header)[place % RK_EVENT_COUNT];
+    atomic_store_explicit(&event->ticket, 0, memory_order_relaxed);
+    store_words(&event->op, op);
+    atomic_store_explicit(&event->run_ns, main_thread.run_ns, memory_order_release);
+    atomic_store_explicit(&event->wait_ns, main_thread.wait_ns, memory_order_release);
+    atomic_store_explicit(&event->busy_ns,
+                          atomic_load_explicit(&header->busy_ns, memory_order_relaxed),
+                          memory_order_release);
+    atomic_store_explicit(&event->ticket, place + 1, memory_order_release);
+}
+
+/* What its row's kind has beside the ring: work adds to busy_ns, communication is an event. */
+static void account(struct rk_header *header, const struct rk_op *op)
+{
+    const struct rk_hook *row =
+        (const struct rk_hook *)((const char *)header + header->hooks_at) + op->hook;
+    if (row->kind == RK_COLLECTIVE || row->kind == RK_P2P)
+        rk_append_event(header, op);
+    else if (row->kind == RK_GEMM || row->kind == RK_KERNEL)
+        atomic_fetch_add_explicit(&header->busy_ns, op->end_ns - op->start_ns,
+                                  memory_order_relaxed);
 }
 
 struct rk_scope rk_enter(void)
@@ -207,6 +237,14 @@ void rk_leave(struct rk_scope *scope)
     atomic_store_explicit(&slot->last_finish_ns, op->end_ns, memory_order_release);
     atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);
     clear_flight(slot);
+    account(scope->header, op);
+}
+
+uint32_t rk_thread_id(void)
+{
+    if (thread_state.tid == 0)
+        thread_state.tid = (uint32_t)syscall(SYS_gettid);
+    return thread_state.tid;
 }
 
 bool rk_inside(void)

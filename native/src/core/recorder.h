@@ -48,6 +48,13 @@ void rk_count(struct rk_scope *scope);
 /* The call is over: moves it to the ring, as failed unless `returned` is set. */
 void rk_leave(struct rk_scope *scope);
 
+/* Appends a finished operation or mark to the event ring. Any thread, no lock; `op->end_ns` is
+ * taken for now. */
+void rk_append_event(struct rk_header *header, const struct rk_op *op);
+
+/* This thread's id, as the kernel counts. */
+uint32_t rk_thread_id(void);
+
 /* Whether this thread is inside a hooked operation. */
 bool rk_inside(void);
 

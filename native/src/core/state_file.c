@@ -86,7 +86,8 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
     uint64_t communicators_at = hooks_at + RK_MAX_HOOKS * sizeof(struct rk_hook);
     uint64_t slots_at = communicators_at + RK_MAX_COMMUNICATORS * sizeof(struct rk_communicator);
     uint64_t captures_at = slots_at + RK_MAX_SLOTS * sizeof(struct rk_slot);
-    uint64_t file_bytes = captures_at + RK_MAX_CAPTURES * sizeof(struct rk_capture);
+    uint64_t events_at = captures_at + RK_MAX_CAPTURES * sizeof(struct rk_capture);
+    uint64_t file_bytes = events_at + RK_EVENT_COUNT * sizeof(struct rk_event);
 
     if (hook_count > RK_MAX_HOOKS || !size_is_allowed(file_bytes) ||
         file_path(path, sizeof path, directory, pid) != 0)
@@ -121,6 +122,9 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
     header->communicators_at = communicators_at;
     header->slots_at = slots_at;
     header->captures_at = captures_at;
+    header->events_at = events_at;
+    header->event_bytes = sizeof(struct rk_event);
+    header->event_count = RK_EVENT_COUNT;
     header->file_bytes = file_bytes;
     header->pid = pid;
     header->start_ticks = own_start_ticks();

@@ -25,6 +25,11 @@ static inline struct rk_slot *rk_slots(struct rk_header *header)
     return (struct rk_slot *)((char *)header + header->slots_at);
 }
 
+static inline struct rk_event *rk_events(struct rk_header *header)
+{
+    return (struct rk_event *)((char *)header + header->events_at);
+}
+
 static inline struct rk_capture *rk_captures(struct rk_header *header)
 {
     return (struct rk_capture *)((char *)header + header->captures_at);

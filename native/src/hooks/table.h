@@ -59,6 +59,11 @@
 #define RK_SYMBOL_MKL_GEMM_BF16 "cblas_gemm_bf16bf16f32"
 #define RK_SYMBOL_MKL_GEMM_F16 "cblas_gemm_f16f16f32"
 
+/* Called by relkit's own Python: native/src/hooks/marks.c */
+#define RK_SYMBOL_MARK_STEP "relkit_mark_step"
+#define RK_SYMBOL_MARK_INPUT "relkit_mark_input"
+#define RK_SYMBOL_MARK_GC "relkit_mark_gc"
+
 /* X(id, platform, kind, short name, required: every supported PyTorch has it) */
 #define RELKIT_HOOKS(X)                                                                            \
     X(GLOO_ALLREDUCE, cpu, COLLECTIVE, "allreduce", 1)                                             \
@@ -88,7 +93,10 @@
     X(MKL_DGEMM_BATCH, cpu, GEMM, "dgemm_batch", 0)                                                \
     X(MKL_SGEMM_COMPUTE, cpu, GEMM, "sgemm_packed", 0)                                             \
     X(MKL_GEMM_BF16, cpu, GEMM, "gemm_bf16", 0)                                                    \
-    X(MKL_GEMM_F16, cpu, GEMM, "gemm_f16", 0)
+    X(MKL_GEMM_F16, cpu, GEMM, "gemm_f16", 0)                                                      \
+    X(MARK_STEP, relkit, MARK, "step", 0)                                                          \
+    X(MARK_INPUT, relkit, MARK, "input", 0)                                                        \
+    X(MARK_GC, relkit, MARK, "gc", 0)
 
 /* The version script includes this file for the symbols alone. */
 #ifndef RELKIT_SYMBOLS_ONLY

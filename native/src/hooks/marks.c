@@ -1,0 +1,37 @@
+/* What a training loop says of itself: a step begins; a stretch of time went into waiting for input
+ * or into garbage collection. Nothing is passed on: these functions are the hook's own. */
+#define _GNU_SOURCE
+#include "../core/clock.h"
+#include "hook.h"
+
+static void mark(enum rk_hook_id hook, int64_t seq, uint64_t start_ns, uint64_t end_ns)
+{
+    rk_wake();
+    struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
+    if (header == NULL || end_ns < start_ns)
+        return;
+    struct rk_op op = {.start_ns = start_ns,
+                       .end_ns = end_ns,
+                       .seq = seq,
+                       .tid = rk_thread_id(),
+                       .hook = (uint16_t)hook,
+                       .communicator = -1,
+                       .peer = -1};
+    rk_append_event(header, &op);
+}
+
+HOOK(MARK_STEP, void, hook_mark_step, (uint64_t number))
+{
+    uint64_t now = rk_clock_ns(CLOCK_MONOTONIC);
+    mark(RK_HOOK_MARK_STEP, (int64_t)number, now, now);
+}
+
+HOOK(MARK_INPUT, void, hook_mark_input, (uint64_t start_ns, uint64_t end_ns))
+{
+    mark(RK_HOOK_MARK_INPUT, -1, start_ns, end_ns);
+}
+
+HOOK(MARK_GC, void, hook_mark_gc, (uint64_t start_ns, uint64_t end_ns))
+{
+    mark(RK_HOOK_MARK_GC, -1, start_ns, end_ns);
+}
