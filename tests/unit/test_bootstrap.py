@@ -1,0 +1,84 @@
+"""What runs in a worker before its code: it reports, gives way, and never gets in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relkit.bootstrap import FOLDER, bootstrap_environment
+
+
+def run(code: str, **environment: str) -> str:
+    base = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=base | environment | bootstrap_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def test_the_folder_comes_first_and_nothing_else_changes() -> None:
+    assert bootstrap_environment({}) == {"PYTHONPATH": str(FOLDER)}
+    both = bootstrap_environment({"PYTHONPATH": "/some/where"})["PYTHONPATH"]
+    assert both == f"{FOLDER}{os.pathsep}/some/where"
+    assert bootstrap_environment({"PYTHONPATH": both}) == {}
+    assert bootstrap_environment({"RELKIT_BOOTSTRAP": "0"}) == {}
+
+
+def test_only_what_is_meant_to_be_found_is_on_the_path() -> None:
+    assert [path.name for path in FOLDER.glob("*.py")] == ["sitecustomize.py"]
+
+
+def test_without_a_rank_or_the_hook_nothing_is_installed() -> None:
+    code = (
+        "import gc, sys; print(len(gc.callbacks), any('_Finder' in str(f) for f in sys.meta_path))"
+    )
+    assert run(code) == "0 False"
+    assert run(code, RANK="0") == "0 False"
+
+
+@pytest.mark.parametrize("first", ["", "raise ImportError('no', name='other')"])
+def test_the_workers_own_sitecustomize_runs(tmp_path: Path, first: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.told = 'mine'\n" + first)
+    code = "import sys, builtins; print(builtins.told, [p for p in sys.path if 'bootstrap' in p])"
+    base = {"PYTHONPATH": str(tmp_path)}
+    if not first:
+        assert run(code, **base) == "mine []"
+        return
+    with pytest.raises(AssertionError, match="Error in sitecustomize"):
+        run(code, **base)
+
+
+def test_it_is_gone_from_the_path_of_the_job() -> None:
+    assert run("import sys; print([p for p in sys.path if 'bootstrap' in p])") == "[]"
+
+
+def test_it_imports_only_what_costs_nothing() -> None:
+    lines = (FOLDER / "sitecustomize.py").read_text().splitlines()
+    top = [line.split()[1] for line in lines if line.startswith(("import ", "from "))]
+    assert set(top) <= {"__future__", "gc", "os", "sys", "time"}
+
+
+def test_switched_off_it_only_gives_way() -> None:
+    code = "import os; print('RELKIT_BOOTSTRAP_PID' in os.environ)"
+    assert run(code) == "True"
+    base = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
+    off = base | {"PYTHONPATH": str(FOLDER), "RELKIT_BOOTSTRAP": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=off,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert done.stdout.strip() == "False"
