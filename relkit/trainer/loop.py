@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from relkit.errors import EXIT_OK, BadInputFile, RelkitError, UsageProblem
+from relkit.hook.marks import input_wait, mark_step
 from relkit.trainer import checkpoint, checkpoint_files
 from relkit.trainer.config import TrainerConfig
 from relkit.trainer.data import GPTDataset, MicroBatch, batches, build_datasets
@@ -102,7 +103,8 @@ class Run:
         seconds_since_line, steps_since_line = 0.0, 0
         while trainer.progress.step < training.training_iters and not trainer.stopping:
             started_s = time.perf_counter()
-            with trainer.clock("data"):
+            mark_step(trainer.progress.step)
+            with trainer.clock("data"), input_wait():
                 micro_batches = self._next(coming)
             trainer.train_step(micro_batches)
             step_s = time.perf_counter() - started_s
