@@ -16,7 +16,7 @@ from relkit.straggler.step_record import operation_number
 Rows = npt.NDArray[Any]
 Codes = npt.NDArray[np.uint64]
 
-MARK_KIND = 6
+MARK_KIND = int(OpKind.MARK)
 STEP_MARK, INPUT_MARK, GC_MARK = 1, 2, 3
 _MARKS = {"step": STEP_MARK, "input": INPUT_MARK, "gc": GC_MARK}
 
