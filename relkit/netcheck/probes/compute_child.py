@@ -5,7 +5,6 @@ A process of its own gives its buffers and its BLAS threads back, and can hang a
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +26,10 @@ def cpu(time_s: float) -> dict[str, float]:
 
     left = numpy.ones((_MATRIX, _MATRIX), dtype=numpy.float32)
     right, out = numpy.ones_like(left), numpy.empty_like(left)
-    product_s = median_s(lambda: numpy.matmul(left, right, out=out), time_s / 2)
+    product_s = mean_s(lambda: numpy.matmul(left, right, out=out), time_s / 2)
     source = numpy.ones(_COPY_BYTES, dtype=numpy.uint8)
     target = numpy.zeros_like(source)
-    copy_s = median_s(lambda: numpy.copyto(target, source), time_s / 2)
+    copy_s = mean_s(lambda: numpy.copyto(target, source), time_s / 2)
     return _scores(_MATRIX, product_s, _COPY_BYTES, copy_s)
 
 
@@ -67,8 +66,8 @@ def _of_kind(kind: str, time_s: float) -> dict[str, dict[str, float]]:
             module.synchronize(at)
 
         scores = _scores(
-            _DEVICE_MATRIX, median_s(product, time_s / 2),
-            _DEVICE_COPY_BYTES, median_s(copy, time_s / 2),
+            _DEVICE_MATRIX, mean_s(product, time_s / 2),
+            _DEVICE_COPY_BYTES, mean_s(copy, time_s / 2),
         )  # fmt: skip
         found[f"{kind}:{number}"] = scores
     return found
@@ -81,16 +80,18 @@ def _scores(matrix: int, product_s: float, copy_bytes: int, copy_s: float) -> di
     }
 
 
-def median_s(work: Callable[[], object], time_s: float) -> float:
-    """Median time of one `work`, repeated for about `time_s`, after one that is not counted."""
+def mean_s(work: Callable[[], object], time_s: float) -> float:
+    """Mean time of one `work`, repeated for about `time_s`, after one that is not counted.
+
+    The mean and not the median: a core that is shared or throttled runs at full speed most of the
+    time, and stands still for the rest.
+    """
     work()
-    times: list[float] = []
-    end_s = time.perf_counter() + time_s
-    while not times or time.perf_counter() < end_s:
-        start = time.perf_counter()
+    count, begin_s = 0, time.perf_counter()
+    while count == 0 or time.perf_counter() - begin_s < time_s:
         work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        count += 1
+    return (time.perf_counter() - begin_s) / count
 
 
 def main() -> None:
