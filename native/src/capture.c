@@ -10,6 +10,8 @@
 
 #include "core/clock.h"
 #include "core/recorder.h"
+#include "device/poller.h"
+#include "device/timing.h"
 #include "release.h"
 #include "unwinder.h"
 
@@ -77,7 +79,12 @@ static void on_request(int signal, siginfo_t *info, void *context)
             break;
         case RK_REQUEST_RELEASE:
             atomic_store(&header->released, rk_release_sockets());
-            atomic_store(&header->released_generation, generation);
+            /* Communicators are aborted by a thread of ours, which then says so. */
+            if (!rk_poller_release(generation))
+                atomic_store(&header->released_generation, generation);
+            break;
+        case RK_REQUEST_TIME_STEPS:
+            rk_timing_request_steps(generation);
             break;
         default:
             break;

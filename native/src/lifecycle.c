@@ -10,7 +10,10 @@
 
 #include "capture.h"
 #include "core/recorder.h"
+#include "device/timing.h"
 #include "hooks/hook_rows.h"
+#include "hooks/transfers.h"
+#include "platforms.h"
 #include "release.h"
 #include "resolve.h"
 
@@ -35,6 +38,9 @@ static void after_fork_in_child(void)
     rk_recorder_forget();
     rk_resolve_after_fork();
     rk_release_after_fork();
+    rk_platforms_after_fork();
+    rk_transfers_after_fork();
+    rk_device_after_fork();
     atomic_store(&rk_awake, RK_ASLEEP);
 }
 
@@ -49,6 +55,8 @@ static void let_the_launcher_look(void)
 
 static void start(void)
 {
+    rk_platforms_configure();
+    rk_timing_configure();
     const char *disable = getenv("RELKIT_HOOK_DISABLE");
     if (disable != NULL && strcmp(disable, "1") == 0)
         return;

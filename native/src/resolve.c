@@ -7,55 +7,60 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "core/recorder.h"
 #include "hooks/hook_rows.h"
+#include "loaded.h"
+#include "platforms.h"
 
 #define TORCH_LIBRARY "libtorch_cpu.so"
 
 struct rk_original rk_originals[RK_HOOK_COUNT][RK_KNOWN_CALLERS];
 
-struct object {
-    uintptr_t address;     /* looked for: the object that holds this address ... */
-    const char *base_name; /* ... or the one with this file name */
-    uintptr_t low, high;
-    char path[4096];
-};
+/* Where each single call site goes, for rows with more callers than rk_originals has room for: every
+ * kernel that Triton compiles is a library of its own. Entries are added and never changed. */
+enum { SITES = 8192, SITE_TRIES = 8 };
 
-static int match_object(struct dl_phdr_info *info, size_t size, void *data)
+static struct {
+    _Atomic uintptr_t site; /* return address mixed with the row; taken first */
+    _Atomic uintptr_t function;
+} sites[SITES];
+
+static uintptr_t site_key(enum rk_hook_id hook, uintptr_t caller)
 {
-    (void)size;
-    struct object *object = data;
-    uintptr_t low = UINTPTR_MAX, high = 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD)
-            continue;
-        uintptr_t from = info->dlpi_addr + segment->p_vaddr;
-        low = from < low ? from : low;
-        high = from + segment->p_memsz > high ? from + segment->p_memsz : high;
-    }
-    const char *name = info->dlpi_name != NULL ? info->dlpi_name : "";
-    const char *slash = strrchr(name, '/');
-    const char *base = slash != NULL ? slash + 1 : name;
-    int found = object->base_name != NULL ? strcmp(base, object->base_name) == 0
-                                          : low <= object->address && object->address < high;
-    size_t length = strlen(name);
-    if (!found || length >= sizeof object->path)
-        return 0;
-    memcpy(object->path, name, length + 1);
-    object->low = low;
-    object->high = high;
-    return 1;
+    return caller ^ ((uintptr_t)hook + 1) << 52;
 }
 
-/* A handle on an object that is loaded already. It is never closed: what is found through it is
- * kept for good, so the object must stay. */
-static void *open_loaded(const struct object *object)
+static unsigned site_at(uintptr_t key)
 {
-    return object->path[0] != '\0' ? dlopen(object->path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    return (unsigned)((uint64_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 51);
+}
+
+static uintptr_t find_site(uintptr_t key)
+{
+    for (unsigned i = 0; i < SITE_TRIES; i++) {
+        unsigned at = (site_at(key) + i) % SITES;
+        uintptr_t known = atomic_load_explicit(&sites[at].site, memory_order_relaxed);
+        if (known == key)
+            return atomic_load_explicit(&sites[at].function, memory_order_acquire);
+        if (known == 0)
+            break;
+    }
+    return 0;
+}
+
+static void remember_site(uintptr_t key, uintptr_t function)
+{
+    for (unsigned i = 0; i < SITE_TRIES; i++) {
+        unsigned at = (site_at(key) + i) % SITES;
+        uintptr_t known = 0;
+        if (atomic_compare_exchange_strong(&sites[at].site, &known, key) || known == key) {
+            atomic_store_explicit(&sites[at].function, function, memory_order_release);
+            return;
+        }
+    }
 }
 
 static uintptr_t own_wrapper(enum rk_hook_id hook)
@@ -68,12 +73,13 @@ static uintptr_t own_wrapper(enum rk_hook_id hook)
             handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         atomic_store(&own, handle);
     }
-    return handle != NULL ? (uintptr_t)dlsym(handle, rk_hook_rows[hook].symbol) : 0;
+    return handle != NULL ? (uintptr_t)rk_dlsym(handle, rk_hook_rows[hook].symbol) : 0;
 }
 
-static uintptr_t look_in(void *handle, enum rk_hook_id hook)
+uintptr_t rk_look_in(void *handle, enum rk_hook_id hook)
 {
-    uintptr_t function = handle != NULL ? (uintptr_t)dlsym(handle, rk_hook_rows[hook].symbol) : 0;
+    uintptr_t function =
+        handle != NULL ? (uintptr_t)rk_dlsym(handle, rk_hook_rows[hook].symbol) : 0;
     return function == own_wrapper(hook) ? 0 : function;
 }
 
@@ -83,17 +89,14 @@ static void *torch_handle(void)
     void *known = atomic_load_explicit(&handle, memory_order_acquire);
     if (known != NULL)
         return known;
-    struct object torch = {.base_name = TORCH_LIBRARY};
-    if (dl_iterate_phdr(match_object, &torch) == 0)
-        return NULL;
-    known = open_loaded(&torch);
+    known = rk_loaded_library(TORCH_LIBRARY);
     atomic_store_explicit(&handle, known, memory_order_release);
     return known;
 }
 
 static _Atomic(struct rk_header *) noted_in;
 
-/* Once PyTorch is loaded, notes which rows of the table it does not have. */
+/* Once PyTorch is loaded, notes which of its rows in the table it does not have. */
 static void note_missing(void)
 {
     struct rk_header *header = atomic_load(&rk_state);
@@ -102,62 +105,89 @@ static void note_missing(void)
     void *handle = torch_handle();
     if (handle == NULL)
         return;
-    uint64_t missing[RK_MISSING_WORDS] = {0};
     for (int i = 0; i < RK_HOOK_COUNT; i++)
         if (strcmp(rk_hook_rows[i].platform, "cpu") == 0 &&
-            look_in(handle, (enum rk_hook_id)i) == 0)
-            missing[i / 64] |= UINT64_C(1) << i % 64;
-    for (int i = 0; i < RK_MISSING_WORDS; i++)
-        atomic_fetch_or(&header->missing[i], missing[i]);
-    atomic_fetch_or(&header->platforms, 1u << RK_PLATFORM_CPU);
+            rk_look_in(handle, (enum rk_hook_id)i) == 0)
+            atomic_fetch_or(&header->missing[i / 64], UINT64_C(1) << i % 64);
     atomic_store(&noted_in, header);
 }
 
 /* Tried, never waited for: whoever finds it taken adds the entry on its next call. */
 static atomic_flag adding = ATOMIC_FLAG_INIT;
 
-static void remember(enum rk_hook_id hook, uintptr_t low, uintptr_t high, uintptr_t function)
+/* False where there is no room. */
+static bool remember(enum rk_hook_id hook, uintptr_t low, uintptr_t high, uintptr_t function)
 {
     if (atomic_flag_test_and_set(&adding))
-        return;
-    for (int i = 0; i < RK_KNOWN_CALLERS; i++) {
+        return true;
+    bool room = false;
+    for (int i = 0; i < RK_KNOWN_CALLERS && !room; i++) {
         struct rk_original *entry = &rk_originals[hook][i];
+        room = true;
         if (atomic_load_explicit(&entry->function, memory_order_relaxed) != 0) {
-            if (entry->low == low)
-                break;
+            room = entry->low == low;
             continue;
         }
         entry->low = low;
         entry->high = high;
         atomic_store_explicit(&entry->function, function, memory_order_release);
-        break;
     }
     atomic_flag_clear(&adding);
+    return room;
+}
+
+uintptr_t rk_peek_original(enum rk_hook_id hook, uintptr_t caller)
+{
+    struct rk_object object;
+    uintptr_t function = (uintptr_t)rk_dlsym(RTLD_NEXT, rk_hook_rows[hook].symbol);
+    if (function == 0 && rk_object_at(caller, &object))
+        function = rk_look_in(rk_open_loaded(&object), hook);
+    return function;
+}
+
+/* Who calls through a pointer that somebody else looked up finds nothing by itself. */
+static uintptr_t find_elsewhere(enum rk_hook_id hook)
+{
+    uintptr_t function = rk_given_original(hook);
+    if (function == 0)
+        function = rk_look_in(torch_handle(), hook);
+    if (function == 0)
+        function = rk_look_in(rk_platform_library(hook), hook);
+    return function;
+}
+
+static uintptr_t find(enum rk_hook_id hook, uintptr_t caller)
+{
+    struct rk_object object;
+    bool known = rk_object_at(caller, &object);
+    uintptr_t function = rk_peek_original(hook, caller);
+    if (function == 0)
+        function = find_elsewhere(hook);
+    if (function == 0) {
+        struct rk_header *header = atomic_load(&rk_state);
+        if (header != NULL)
+            atomic_fetch_add(&header->unresolved, 1);
+        return 0;
+    }
+    if (known && !remember(hook, object.low, object.high, function))
+        remember_site(site_key(hook, caller), function);
+    rk_platform_seen(hook, function);
+    return function;
 }
 
 uintptr_t rk_find_original(enum rk_hook_id hook, uintptr_t caller)
 {
     for (int i = 1; i < RK_KNOWN_CALLERS; i++) {
         struct rk_original *entry = &rk_originals[hook][i];
-        uintptr_t function = atomic_load_explicit(&entry->function, memory_order_acquire);
-        if (function != 0 && caller - entry->low < entry->high - entry->low)
-            return function;
+        uintptr_t known = atomic_load_explicit(&entry->function, memory_order_acquire);
+        if (known != 0 && caller - entry->low < entry->high - entry->low)
+            return known;
     }
+    uintptr_t function = find_site(site_key(hook, caller));
+    if (function != 0)
+        return function;
     int saved = errno;
-    struct object object = {.address = caller};
-    int known = dl_iterate_phdr(match_object, &object);
-    uintptr_t function = (uintptr_t)dlsym(RTLD_NEXT, rk_hook_rows[hook].symbol);
-    if (function == 0 && known)
-        function = look_in(open_loaded(&object), hook);
-    if (function == 0)
-        function = look_in(torch_handle(), hook);
-    if (function == 0) {
-        struct rk_header *header = atomic_load(&rk_state);
-        if (header != NULL)
-            atomic_fetch_add(&header->unresolved, 1);
-    } else if (known) {
-        remember(hook, object.low, object.high, function);
-    }
+    function = find(hook, caller);
     note_missing();
     dlerror(); /* our failed look-ups are nobody else's business */
     errno = saved;

@@ -18,6 +18,15 @@ extern struct rk_original rk_originals[RK_HOOK_COUNT][RK_KNOWN_CALLERS];
 
 uintptr_t rk_find_original(enum rk_hook_id hook, uintptr_t caller);
 
+/* The same without falling back on what others have looked up, and without remembering. */
+uintptr_t rk_peek_original(enum rk_hook_id hook, uintptr_t caller);
+
+/* The row's symbol in this library, unless that is our wrapper; 0 where it is not. */
+uintptr_t rk_look_in(void *handle, enum rk_hook_id hook);
+
+/* What a program looked up by name and was given our wrapper for (hooks/symbol_lookup.c). */
+uintptr_t rk_given_original(enum rk_hook_id hook);
+
 void rk_resolve_after_fork(void);
 
 /* The function that a call from `caller` (a return address) would have reached without this

@@ -85,6 +85,8 @@ OP = np.dtype(
 )
 
 OP_FAILED = 1
+OP_DEVICE = 2
+OP_QUEUED = 4
 
 # A finished collective, send, receive or mark; `op` of the C structure is spread out.
 EVENT = np.dtype(
@@ -95,7 +97,7 @@ EVENT_COUNT = 4096
 # Bits of `platforms` and of `hook_notes`.
 PLATFORMS = ("cpu", "cuda", "maca", "hip", "ascend")
 HOOK_NOTES = {
-    1: "the CUDA runtime is linked statically: launches through it are not seen",
+    1: "libcudart is not loaded: the CUDA runtime is linked statically, or not used",
     2: "two runtimes of one platform are in the process",
     4: "the thread that times device operations could not start",
 }
@@ -161,6 +163,7 @@ CAPTURE = np.dtype(
 REQUEST_MAGIC = 0x524B
 REQUEST_CAPTURE = 1
 REQUEST_RELEASE = 2
+REQUEST_TIME_STEPS = 3
 
 CAPTURE_NOTES = {
     0: "",

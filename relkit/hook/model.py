@@ -17,6 +17,7 @@ class OpKind(IntEnum):
     KERNEL = 4
     MEMORY = 5
     MARK = 6
+    WAIT = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Op:
             collective; -1 where there is none or it is not known.
         flops: of a matrix product, multiply and add counted as two; 0 where not known.
         enqueue_ns: of a device operation, when the host enqueued it; 0 = it ran on the host.
+        queued: the device has not begun it, and start_ns is enqueue_ns.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Op:
     peer: int = -1
     flops: int = 0
     enqueue_ns: int = 0
+    queued: bool = False
 
 
 @dataclass(frozen=True, slots=True)

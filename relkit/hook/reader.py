@@ -198,4 +198,5 @@ class _Decoder:
             peer=int(row["peer"]),
             flops=int(row["flops"]),
             enqueue_ns=int(row["enqueue_ns"]),
+            queued=bool(int(row["flags"]) & layout.OP_QUEUED),
         )

@@ -32,9 +32,12 @@ CONSTANTS = {
     "RK_EVENT_COUNT": layout.EVENT_COUNT,
     "RK_CAPTURE_DEPTH": layout.CAPTURE_DEPTH,
     "RK_OP_FAILED": layout.OP_FAILED,
+    "RK_OP_DEVICE": layout.OP_DEVICE,
+    "RK_OP_QUEUED": layout.OP_QUEUED,
     "RK_REQUEST_MAGIC": layout.REQUEST_MAGIC,
     "RK_REQUEST_CAPTURE": layout.REQUEST_CAPTURE,
     "RK_REQUEST_RELEASE": layout.REQUEST_RELEASE,
+    "RK_REQUEST_TIME_STEPS": layout.REQUEST_TIME_STEPS,
     **{f"RK_{kind.name}": int(kind) for kind in OpKind},
 }
 

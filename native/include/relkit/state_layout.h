@@ -34,9 +34,14 @@ enum rk_kind {
     RK_KERNEL = 4,
     RK_MEMORY = 5,
     RK_MARK = 6, /* a step begins, or a stretch of time has a reason */
+    RK_WAIT = 7, /* the host waits for a device */
 };
 
-enum rk_op_flags { RK_OP_FAILED = 1u };
+enum rk_op_flags {
+    RK_OP_FAILED = 1u,
+    RK_OP_DEVICE = 2u, /* start and end are the device's */
+    RK_OP_QUEUED = 4u, /* in flight: the device has not begun it; start_ns is enqueue_ns */
+};
 
 /* Bits of `platforms`: a library of it was seen in the process. */
 enum rk_platform {
@@ -50,7 +55,7 @@ enum rk_platform {
 
 /* Bits of `hook_notes`: what the hook could not see or do. */
 enum rk_note {
-    RK_NOTE_STATIC_CUDART = 1u,  /* the CUDA runtime is linked in statically: no launches seen */
+    RK_NOTE_STATIC_CUDART = 1u,  /* no libcudart: linked in statically, or the driver used alone */
     RK_NOTE_SECOND_RUNTIME = 2u, /* two runtimes of one platform in the process */
     RK_NOTE_NO_POLLER = 4u,      /* the thread that times device operations could not start */
 };
@@ -180,7 +185,9 @@ struct rk_header {
 /* What a request carries in the signal's value: kind and magic above the generation, so that a
  * stray signal of the same number does nothing. */
 #define RK_REQUEST_MAGIC 0x524bu
-enum rk_request { RK_REQUEST_CAPTURE = 1, RK_REQUEST_RELEASE = 2 };
+/* TIME_STEPS has a number of steps in place of the generation: all launches of the next so many
+ * steps are timed. */
+enum rk_request { RK_REQUEST_CAPTURE = 1, RK_REQUEST_RELEASE = 2, RK_REQUEST_TIME_STEPS = 3 };
 
 _Static_assert(sizeof(struct rk_op) == RK_OP_WORDS * 8, "an operation is stored as whole words");
 _Static_assert(sizeof(struct rk_hook) == 256, "hook rows");

@@ -16,6 +16,7 @@ struct thread_state {
     uint64_t looked_ns; /* when a slot was last sought in vain */
     uint32_t depth;
     uint32_t tid;
+    uint32_t until_sample[RK_SERIES_COUNT]; /* launches left before the next that is timed */
     struct rk_thread_notes notes;
 };
 
@@ -26,6 +27,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct thread_st
 
 _Atomic(struct rk_header *) rk_state;
 _Atomic uint32_t rk_detaches;
+_Atomic uint32_t rk_sample_every;
 
 static pthread_key_t slot_key;
 static bool slot_key_made;
@@ -154,7 +156,16 @@ void rk_append_event(struct rk_header *header, const struct rk_op *op)
     struct rk_main_thread_time main_thread = rk_main_thread_time(op->end_ns);
     uint64_t place = atomic_fetch_add_explicit(&header->events_begun, 1, memory_order_relaxed);
     struct rk_event *event = &rk_events(header)[place % RK_EVENT_COUNT];
-    atomic_store_explicit(&event->ticket, 0, memory_order_relaxed);
+    /* A writer that was stopped for a whole round still holds its row (ticket 0): what comes then
+     * is dropped, so that no row is ever written by two. In the first round every row is free. */
+    uint64_t ticket = atomic_load_explicit(&event->ticket, memory_order_relaxed);
+    if (place >= RK_EVENT_COUNT &&
+        (ticket == 0 || ticket > place ||
+         !atomic_compare_exchange_strong_explicit(&event->ticket, &ticket, 0, memory_order_acquire,
+                                                  memory_order_relaxed))) {
+        atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
+        return;
+    }
     store_words(&event->op, op);
     atomic_store_explicit(&event->run_ns, main_thread.run_ns, memory_order_release);
     atomic_store_explicit(&event->wait_ns, main_thread.wait_ns, memory_order_release);
@@ -165,15 +176,26 @@ void rk_append_event(struct rk_header *header, const struct rk_op *op)
 }
 
 /* What its row's kind has beside the ring: work adds to busy_ns, communication is an event. */
-static void account(struct rk_header *header, const struct rk_op *op)
+/* What its row's kind has beside the ring: work adds to busy_ns, communication is an event. */
+static void account(struct rk_header *header, const struct rk_op *op, uint32_t weight)
 {
     const struct rk_hook *row =
         (const struct rk_hook *)((const char *)header + header->hooks_at) + op->hook;
     if (row->kind == RK_COLLECTIVE || row->kind == RK_P2P)
         rk_append_event(header, op);
     else if (row->kind == RK_GEMM || row->kind == RK_KERNEL)
-        atomic_fetch_add_explicit(&header->busy_ns, op->end_ns - op->start_ns,
+        atomic_fetch_add_explicit(&header->busy_ns, (op->end_ns - op->start_ns) * weight,
                                   memory_order_relaxed);
+}
+
+void rk_record(struct rk_header *header, struct rk_slot *slot, const struct rk_op *op,
+               uint32_t weight)
+{
+    uint64_t finished = atomic_load_explicit(&slot->finished, memory_order_relaxed);
+    store_words(&slot->ring[finished % RK_RING_LENGTH], op);
+    atomic_store_explicit(&slot->last_finish_ns, op->end_ns, memory_order_release);
+    atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);
+    account(header, op, weight);
 }
 
 struct rk_scope rk_enter(void)
@@ -213,11 +235,15 @@ void rk_begin(struct rk_scope *scope)
     set_flight(slot, &scope->op);
 }
 
-void rk_count(struct rk_scope *scope)
+static void count_one(struct rk_slot *slot)
 {
-    struct rk_slot *slot = scope->slot;
     uint64_t counted = atomic_load_explicit(&slot->counted, memory_order_relaxed);
     atomic_store_explicit(&slot->counted, counted + 1, memory_order_relaxed);
+}
+
+void rk_count(struct rk_scope *scope)
+{
+    count_one(scope->slot);
 }
 
 void rk_leave(struct rk_scope *scope)
@@ -232,12 +258,8 @@ void rk_leave(struct rk_scope *scope)
     op->end_ns = rk_clock_ns(CLOCK_MONOTONIC);
     if (!scope->returned)
         op->flags |= RK_OP_FAILED;
-    uint64_t finished = atomic_load_explicit(&slot->finished, memory_order_relaxed);
-    store_words(&slot->ring[finished % RK_RING_LENGTH], op);
-    atomic_store_explicit(&slot->last_finish_ns, op->end_ns, memory_order_release);
-    atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);
+    rk_record(scope->header, slot, op, 1);
     clear_flight(slot);
-    account(scope->header, op);
 }
 
 uint32_t rk_thread_id(void)
@@ -255,4 +277,82 @@ bool rk_inside(void)
 struct rk_thread_notes *rk_thread_notes(void)
 {
     return &thread_state.notes;
+}
+
+void rk_hand_over(struct rk_scope *scope)
+{
+    scope->begun = false;
+    if (scope->detaches == atomic_load_explicit(&rk_detaches, memory_order_relaxed))
+        clear_flight(scope->slot);
+}
+
+void rk_add_started(struct rk_slot *slot, int64_t count)
+{
+    uint64_t started = atomic_load_explicit(&slot->started, memory_order_relaxed);
+    atomic_store_explicit(&slot->started, started + (uint64_t)count, memory_order_relaxed);
+}
+
+void rk_withdraw(struct rk_scope *scope)
+{
+    rk_hand_over(scope);
+    rk_add_started(scope->slot, -1);
+    rk_count(scope);
+}
+
+bool rk_pass_enter(enum rk_series series)
+{
+    struct thread_state *thread = &thread_state;
+    if (thread->depth++ != 0)
+        return false;
+    struct rk_slot *slot = thread->slot;
+    if (slot == NULL) {
+        struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
+        if (header == NULL)
+            return false;
+        slot = claim_slot(header, thread);
+        if (slot == NULL) {
+            atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
+            return false;
+        }
+    }
+    uint32_t every = atomic_load_explicit(&rk_sample_every, memory_order_relaxed);
+    /* A graph is hundreds of kernels at once, and worth its two events. */
+    if (every != 0 && (series == RK_SERIES_GRAPH || ++thread->until_sample[series] >= every)) {
+        thread->until_sample[series] = 0;
+        return true;
+    }
+    count_one(slot);
+    return false;
+}
+
+void rk_pass_leave(void)
+{
+    thread_state.depth--;
+}
+
+void rk_pass_count(bool timed)
+{
+    struct rk_slot *slot = thread_state.slot;
+    if (slot == NULL)
+        return;
+    if (timed)
+        rk_add_started(slot, 1);
+    else
+        count_one(slot);
+}
+
+struct rk_slot *rk_device_slot(void)
+{
+    struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
+    return header != NULL ? take_slot(header, (uint32_t)syscall(SYS_gettid), false) : NULL;
+}
+
+void rk_device_show(struct rk_slot *slot, const struct rk_op *op)
+{
+    set_flight(slot, op);
+}
+
+void rk_device_hide(struct rk_slot *slot)
+{
+    clear_flight(slot);
 }

@@ -58,7 +58,51 @@ uint32_t rk_thread_id(void);
 /* Whether this thread is inside a hooked operation. */
 bool rk_inside(void);
 
+/* For an operation that goes on after its call, on a device: the call is over, the operation is not.
+ * Somebody else lands it. */
+void rk_hand_over(struct rk_scope *scope);
+
+/* For a call that turns out to start nothing: it was begun, and is only counted instead. */
+void rk_withdraw(struct rk_scope *scope);
+
 #define RK_SCOPE(name) __attribute__((cleanup(rk_leave))) struct rk_scope name = rk_enter()
+
+/* Kinds of launches, sampled each by itself. */
+enum rk_series {
+    RK_SERIES_KERNEL,
+    RK_SERIES_GEMM,
+    RK_SERIES_GRAPH,
+    RK_SERIES_MEMORY,
+    RK_SERIES_COUNT
+};
+
+/* One launch in so many is timed; 0 = none. */
+extern _Atomic uint32_t rk_sample_every;
+
+/* For launches, which are too many and too short for a scope: enters and counts. True: this one is to
+ * be timed, and rk_pass_count must follow. Every rk_pass_enter needs its rk_pass_leave. */
+bool rk_pass_enter(enum rk_series series);
+void rk_pass_leave(void);
+
+/* Counts the launch that rk_pass_enter picked: as started, where the device now has it to time, or as
+ * one of the untimed. */
+void rk_pass_count(bool timed);
+
+/* Counts operations that begin with a call already begun; negative: that never began. */
+void rk_add_started(struct rk_slot *slot, int64_t count);
+
+/* A slot that belongs to no thread's calls but to the calling thread's list of operations on devices.
+ * NULL where there is none left. Only one thread at a time may use it. */
+struct rk_slot *rk_device_slot(void);
+
+/* Shows an operation as in flight in such a slot, and takes it away. */
+void rk_device_show(struct rk_slot *slot, const struct rk_op *op);
+void rk_device_hide(struct rk_slot *slot);
+
+/* Puts a finished operation into the rings; the slot is the caller's own. `weight`: how many launches
+ * it stands for in the header's busy_ns. */
+void rk_record(struct rk_header *header, struct rk_slot *slot, const struct rk_op *op,
+               uint32_t weight);
 
 /* Numbers kept per thread for the hooks' own use. */
 struct rk_thread_notes {

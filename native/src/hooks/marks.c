@@ -2,6 +2,7 @@
  * or into garbage collection. Nothing is passed on: these functions are the hook's own. */
 #define _GNU_SOURCE
 #include "../core/clock.h"
+#include "../device/timing.h"
 #include "hook.h"
 
 static void mark(enum rk_hook_id hook, int64_t seq, uint64_t start_ns, uint64_t end_ns)
@@ -24,6 +25,7 @@ HOOK(MARK_STEP, void, hook_mark_step, (uint64_t number))
 {
     uint64_t now = rk_clock_ns(CLOCK_MONOTONIC);
     mark(RK_HOOK_MARK_STEP, (int64_t)number, now, now);
+    rk_timing_step();
 }
 
 HOOK(MARK_INPUT, void, hook_mark_input, (uint64_t start_ns, uint64_t end_ns))

@@ -6,6 +6,12 @@
 #ifndef RELKIT_HOOKS_TABLE_H
 #define RELKIT_HOOKS_TABLE_H
 
+#include "table_ascend.h"
+#include "table_cuda.h"
+#include "table_hip.h"
+#include "table_maca.h"
+#include "table_nccl.h"
+
 #define RK_GLOO(rest) "_ZN4gloo" rest
 #define RK_C10D(rest) "_ZN4c10d" rest
 
@@ -65,7 +71,7 @@
 #define RK_SYMBOL_MARK_GC "relkit_mark_gc"
 
 /* X(id, platform, kind, short name, required: every supported PyTorch has it) */
-#define RELKIT_HOOKS(X)                                                                            \
+#define RELKIT_CPU_HOOKS(X)                                                                        \
     X(GLOO_ALLREDUCE, cpu, COLLECTIVE, "allreduce", 1)                                             \
     X(GLOO_ALLGATHER, cpu, COLLECTIVE, "allgather", 1)                                             \
     X(GLOO_ALLGATHERV, cpu, COLLECTIVE, "allgatherv", 1)                                           \
@@ -97,6 +103,33 @@
     X(MARK_STEP, relkit, MARK, "step", 0)                                                          \
     X(MARK_INPUT, relkit, MARK, "input", 0)                                                        \
     X(MARK_GC, relkit, MARK, "gc", 0)
+
+/* dlsym, where symbol_lookup.c has an entry for the machine. */
+#define RK_SYMBOL_SYMBOL_LOOKUP "dlsym"
+#if defined(__x86_64__) || defined(__aarch64__)
+#define RELKIT_LOOKUP_HOOKS(X) X(SYMBOL_LOOKUP, relkit, PLUMBING, "dlsym", 0)
+#else
+#define RELKIT_LOOKUP_HOOKS(X)
+#endif
+
+#define RELKIT_HOOKS(X)                                                                            \
+    RELKIT_CPU_HOOKS(X)                                                                            \
+    RELKIT_LOOKUP_HOOKS(X)                                                                         \
+    RELKIT_CUDA_HOOKS(X)                                                                           \
+    RELKIT_CU_HOOKS(X)                                                                             \
+    RELKIT_CUBLAS_HOOKS(X)                                                                         \
+    RELKIT_CUBLASLT_HOOKS(X)                                                                       \
+    RELKIT_NCCL_HOOKS(X)                                                                           \
+    RELKIT_RCCL_HOOKS(X)                                                                           \
+    RELKIT_MACA_HOOKS(X)                                                                           \
+    RELKIT_MCBLAS_HOOKS(X)                                                                         \
+    RELKIT_MCBLASLT_HOOKS(X)                                                                       \
+    RELKIT_MCCL_HOOKS(X)                                                                           \
+    RELKIT_HIP_HOOKS(X)                                                                            \
+    RELKIT_HIPBLAS_HOOKS(X)                                                                        \
+    RELKIT_HIPBLASLT_HOOKS(X)                                                                      \
+    RELKIT_ACL_HOOKS(X)                                                                            \
+    RELKIT_HCCL_HOOKS(X)
 
 /* The version script includes this file for the symbols alone. */
 #ifndef RELKIT_SYMBOLS_ONLY

@@ -1,0 +1,16 @@
+/* Device time as CLOCK_MONOTONIC. For the poller's thread only. */
+#ifndef RELKIT_DEVICE_CLOCK_H
+#define RELKIT_DEVICE_CLOCK_H
+
+#include "events.h"
+
+/* When this event, which has passed, passed; 0 where the device gives no answer. */
+uint64_t rk_device_time(struct rk_place *place, void *event);
+
+/* Takes a new reading of both clocks where the last is older than a second. */
+void rk_device_clock_refresh(struct rk_place *place);
+
+/* Nanoseconds between two events that have passed; negative where the device does not say. */
+double rk_device_span(struct rk_place *place, void *from, void *to);
+
+#endif

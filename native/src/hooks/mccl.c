@@ -1,0 +1,14 @@
+#include "device_hook.h"
+#include "transfers.h"
+
+static struct rk_transfer_library mccl = {.count = "mcclCommCount",
+                                          .rank = "mcclCommUserRank",
+                                          .abort = "mcclCommAbort",
+                                          .in_progress = 7};
+
+#define ROWS MCCL
+#define ABSENT 2 /* unhandled system error */
+#define LIBRARY mccl
+#define CALL_VENDOR(hook) RK_PLATFORM_MACA
+
+#include "nccl_hooks.h"

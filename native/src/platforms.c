@@ -1,0 +1,164 @@
+#include "platforms.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/recorder.h"
+#include "hooks/hook_rows.h"
+#include "loaded.h"
+#include "resolve.h"
+
+/* Rows that one library has; the names are those under which it is known to be loaded. */
+static const struct group {
+    enum rk_hook_id first, last;
+    const char *library;
+} groups[] = {
+#define GROUP(name, library) {RK_HOOK_##name##_FIRST, RK_HOOK_##name##_LAST, library}
+    GROUP(CUDA, "libcudart.so"),   GROUP(CU, "libcuda.so"),
+    GROUP(CUBLAS, "libcublas.so"), GROUP(CUBLASLT, "libcublasLt.so"),
+    GROUP(NCCL, "libnccl.so"),     GROUP(RCCL, "librccl.so"),
+    GROUP(MACA, "libmcruntime.so"), GROUP(MCBLAS, "libmcblas.so"),
+    GROUP(MCBLASLT, "libmcblasLt.so"), GROUP(MCCL, "libmccl.so"),
+    GROUP(HIP, "libamdhip64.so"),  GROUP(HIPBLAS, "libhipblas.so"),
+    GROUP(HIPBLASLT, "libhipblaslt.so"), GROUP(ACL, "libascendcl.so"),
+    GROUP(HCCL, "libhccl.so"),
+#undef GROUP
+};
+
+enum { GROUPS = sizeof groups / sizeof *groups, EVERY = (1 << RK_PLATFORM_COUNT) - 1 };
+
+#define PLATFORM_relkit RK_PLATFORM_CPU
+#define PLATFORM_cpu RK_PLATFORM_CPU
+#define PLATFORM_cuda RK_PLATFORM_CUDA
+#define PLATFORM_maca RK_PLATFORM_MACA
+#define PLATFORM_hip RK_PLATFORM_HIP
+#define PLATFORM_ascend RK_PLATFORM_ASCEND
+
+static const uint8_t row_platform[RK_HOOK_COUNT] = {
+#define PLATFORM(id, platform, kind, name, required) [RK_HOOK_##id] = PLATFORM_##platform,
+    RELKIT_HOOKS(PLATFORM)
+#undef PLATFORM
+};
+
+static const char *const platform_names[RK_PLATFORM_COUNT] = {"cpu", "cuda", "maca", "hip", "ascend"};
+
+_Atomic uint32_t rk_platforms_wanted = EVERY;
+
+static _Atomic uint32_t pending_notes;
+static _Atomic bool nccl_is_hip;
+static _Atomic(struct rk_header *) examined[GROUPS]; /* for the header that was told */
+
+void rk_platforms_configure(void)
+{
+    const char *text = getenv("RELKIT_HOOK_PLATFORMS");
+    if (text == NULL || *text == '\0')
+        return;
+    uint32_t wanted = 0;
+    for (int i = 0; i < RK_PLATFORM_COUNT; i++) {
+        size_t length = strlen(platform_names[i]);
+        for (const char *at = text; at != NULL; at = strchr(at, ',')) {
+            at += *at == ',';
+            if (strncmp(at, platform_names[i], length) == 0 &&
+                (at[length] == ',' || at[length] == '\0'))
+                wanted |= 1u << i;
+        }
+    }
+    atomic_store(&rk_platforms_wanted, wanted);
+}
+
+enum rk_platform rk_platform_of_row(enum rk_hook_id hook)
+{
+    return (enum rk_platform)row_platform[hook];
+}
+
+static bool is_nccl(enum rk_hook_id hook)
+{
+    return RK_HOOK_NCCL_FIRST <= hook && hook <= RK_HOOK_NCCL_LAST;
+}
+
+enum rk_platform rk_platform_of_call(enum rk_hook_id hook)
+{
+    if (is_nccl(hook) && atomic_load_explicit(&nccl_is_hip, memory_order_relaxed))
+        return RK_PLATFORM_HIP;
+    return rk_platform_of_row(hook);
+}
+
+void rk_note(uint32_t bit)
+{
+    struct rk_header *header = atomic_load(&rk_state);
+    if (header != NULL)
+        atomic_fetch_or(&header->hook_notes, bit);
+    else
+        atomic_fetch_or(&pending_notes, bit);
+}
+
+static int group_of(enum rk_hook_id hook)
+{
+    for (int i = 0; i < GROUPS; i++)
+        if (groups[i].first <= hook && hook <= groups[i].last)
+            return i;
+    return -1;
+}
+
+void *rk_platform_library(enum rk_hook_id hook)
+{
+    int at = group_of(hook);
+    void *library = at >= 0 ? rk_loaded_library(groups[at].library) : NULL;
+    if (library == NULL && is_nccl(hook))
+        library = rk_loaded_library("librccl.so");
+    return library;
+}
+
+/* The library has been reached: which of the functions that it should have does it lack? */
+static void note_missing(struct rk_header *header, const struct group *group,
+                         const struct rk_object *object)
+{
+    void *library = rk_open_loaded(object);
+    if (library == NULL)
+        return; /* linked into the program: what is not used is not there, and that says nothing */
+    for (int row = (int)group->first; row <= (int)group->last; row++)
+        if (rk_look_in(library, (enum rk_hook_id)row) == 0)
+            atomic_fetch_or(&header->missing[row / 64], UINT64_C(1) << row % 64);
+}
+
+static void examine(struct rk_header *header, int at, enum rk_hook_id hook, uintptr_t function)
+{
+    struct rk_object object;
+    const struct group *group = &groups[at];
+    if (!rk_object_at(function, &object))
+        return;
+    if (is_nccl(hook)) {
+        struct rk_object other;
+        bool hip = strncmp(rk_base_name(&object), "librccl", 7) == 0 ||
+                   (!rk_is_library(rk_base_name(&object), group->library) &&
+                    rk_object_named("libamdhip64.so", &other) &&
+                    !rk_object_named("libcuda.so", &other));
+        atomic_store(&nccl_is_hip, hip);
+    }
+    note_missing(header, group, &object);
+    struct rk_object runtime;
+    if (group->first == RK_HOOK_CU_FIRST && !rk_object_named("libcudart.so", &runtime))
+        rk_note(RK_NOTE_STATIC_CUDART);
+}
+
+void rk_platform_seen(enum rk_hook_id hook, uintptr_t function)
+{
+    struct rk_header *header = atomic_load(&rk_state);
+    int at = group_of(hook);
+    if (header == NULL)
+        return;
+    if (at >= 0 && atomic_exchange(&examined[at], header) != header) {
+        examine(header, at, hook, function);
+        uint32_t notes = atomic_exchange(&pending_notes, 0);
+        if (notes != 0)
+            rk_note(notes);
+    }
+    if (at >= 0 || rk_platform_of_row(hook) == RK_PLATFORM_CPU)
+        atomic_fetch_or(&header->platforms, 1u << rk_platform_of_call(hook));
+}
+
+void rk_platforms_after_fork(void)
+{
+    for (int i = 0; i < GROUPS; i++)
+        atomic_store(&examined[i], NULL);
+}
