@@ -147,6 +147,10 @@ class StepCutter:
         mine = mine[np.argsort(mine["seq"], kind="stable")]
         mine = mine[: self._unbroken(mine["seq"])]
         period = len(self._pattern.codes)
+        odd = mine["code"] != self._pattern.codes[0]
+        if self._pattern.phase >= 0 and odd.any():
+            self._after_odd(int(mine["end_ns"][odd].max()))
+            return None
         if len(mine) < period:
             return None
         firsts = _greedy(self._pattern.places(mine["seq"], mine["code"]), period)
@@ -219,6 +223,17 @@ class StepCutter:
         self._pattern, self._usual = found, UsualWork()
         self._changes += 1
         self._edge, self._edge_seq = _NO_STEP, -1
+
+    def _after_odd(self, end_ns: int) -> None:
+        """Go on behind a collective that is unlike all others, where only pauses tell the steps."""
+        self._held = self._held[self._held["end_ns"] > end_ns]
+        if self._edge_seq < 0:
+            return
+        # The loop may go on at another place in the burst.
+        self._past, self._pattern = self._held, None
+        self._next_try = self._seen + 1
+        self._edge, self._edge_seq = _NO_STEP, -1
+        self._changes -= 1
 
     def _paced(self) -> Rows:
         assert self._pattern is not None

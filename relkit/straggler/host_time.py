@@ -59,17 +59,17 @@ def own_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> Own
     run_ns = (ends["run_ns"] - begins["run_ns"]).astype(np.float64)
     wait_ns = (ends["wait_ns"] - begins["wait_ns"]).astype(np.float64)
     busy_ns = np.maximum((ends["busy_ns"] - begins["busy_ns"]).astype(np.float64), 0.0)
-    talking = _Covered(rows[talks], origin)
+    talking = Covered(rows[talks], origin)
     if device or not run_known:
         outside = length_ns - talking.between(begin_ns, end_ns)
         own_ns = np.maximum(outside, np.minimum(busy_ns, length_ns)) if device else outside
     else:
         own_ns = _with_main_thread(rows, begins, ends, origin, talking, talks)
     marks = np.where(rows["kind"] == MARK_KIND, rows["mark"], 0)
-    input_ns = _Covered(rows[marks == INPUT_MARK], origin).between(begin_ns, end_ns)
+    input_ns = Covered(rows[marks == INPUT_MARK], origin).between(begin_ns, end_ns)
     input_ns = np.minimum(input_ns, own_ns)
     compute_ns = np.minimum(busy_ns, own_ns - input_ns)
-    gc_ns = _Covered(rows[marks == GC_MARK], origin).between(begin_ns, end_ns)
+    gc_ns = Covered(rows[marks == GC_MARK], origin).between(begin_ns, end_ns)
     unknown = np.full(len(begins), np.nan)
     return OwnTimes(
         own_s=own_ns / 1e9,
@@ -83,7 +83,7 @@ def own_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> Own
 
 
 def _with_main_thread(
-    rows: Rows, begins: Rows, ends: Rows, origin: int, talking: _Covered, talks: Ints
+    rows: Rows, begins: Rows, ends: Rows, origin: int, talking: Covered, talks: Ints
 ) -> Floats:
     """Own time of each step, ns, from where it communicates and how long the main thread ran."""
     steps = len(begins)
@@ -110,12 +110,12 @@ def _with_main_thread(
     long_ns = (to_ns - from_ns).astype(np.float64)
     wanted = right["run_ns"] + right["wait_ns"] - left["run_ns"] - left["wait_ns"]
     own = np.maximum(long_ns - talking.between(from_ns, to_ns), wanted)
-    by_main = _Covered(rows[talks & rows["main"]], origin).between(from_ns, to_ns)
+    by_main = Covered(rows[talks & rows["main"]], origin).between(from_ns, to_ns)
     own = np.minimum(own, long_ns - by_main)
     return np.bincount(owner, weights=own, minlength=steps).astype(np.float64)
 
 
-class _Covered:
+class Covered:
     """How much of a stretch some operations cover; where they overlap it counts once."""
 
     def __init__(self, rows: Rows, origin: int) -> None:

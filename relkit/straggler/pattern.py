@@ -1,9 +1,11 @@
 """Which collectives tell the steps of a loop apart, learnt from what one rank communicates.
 
 Every rank learns alone, and ranks that do equal work must come to the same steps with the same
-numbers. So nothing here looks at a time, at the name of a group or at how events were batched.
-Of every group the collectives are taken by their sequence numbers, which two threads cannot swap
-as they can swap the order of ends. The group with the fewest rounds a step sets the pace.
+numbers. So nothing here looks at the name of a group or at how events were batched. Of every group
+the collectives are taken by their sequence numbers, which two threads cannot swap as they can swap
+the order of ends. The group with the fewest rounds a step sets the pace. Time is looked at only
+where all collectives are alike: bursts of them (the buckets of a backward pass over equal layers)
+are told apart by the pauses between, which all ranks have at the same places.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from relkit.hook.model import OpKind
-from relkit.straggler.event_rows import P2P_TRACK, Codes, Rows
+from relkit.straggler.event_rows import GC_MARK, INPUT_MARK, P2P_TRACK, Codes, Rows
+from relkit.straggler.host_time import Covered
 from relkit.straggler.model import Flags, Ints
 from relkit.straggler.steps import find_period
 
@@ -28,6 +31,11 @@ _REPEATS_ALIKE, _REPEATS_ALIKE_OF_MANY = 12, 128
 _FEW, _MATCH_OF_FEW = 128, 0.9
 _SAME_PACE = 1.3
 _LONGEST_TAIL = 1536
+# Bursts: so many must have been seen, of so many collectives at most, and the pause before them is
+# so many times as long as any inside.
+_BURSTS, _LONGEST_BURST, _STANDS_OUT = 5, 128, 2.0
+_UNEVEN, _ALMOST_ALL, _MOST, _MOSTLY = 3.0, 20.0, 60.0, 0.75
+_TICK_NS = 10_000.0
 # After so many collectives of all groups nobody is waited for any more.
 _PATIENCE = 2048
 
@@ -39,10 +47,13 @@ class Pattern:
     Args:
         communicator: by index, or P2P_TRACK.
         codes: what they are, in the rotation that begins with the least.
+        phase: sequence number of the first, modulo their number, where the codes are all alike and
+            do not tell; -1 where they do.
     """
 
     communicator: int
     codes: tuple[int, ...]
+    phase: int = -1
 
     def places(self, seqs: Ints, codes: Codes) -> Flags:
         """Where a step may begin, in collectives of this communicator by sequence number."""
@@ -54,6 +65,8 @@ class Pattern:
         whole = (windows == np.array(self.codes, np.uint64)).all(axis=1)
         last = len(seqs) - period + 1
         found[:last] = whole & (seqs[period - 1 :] - seqs[:last] == period - 1)
+        if self.phase >= 0:
+            found &= seqs % period == self.phase
         return found
 
 
@@ -64,12 +77,17 @@ class _Track:
     Args:
         period: collectives a round, 0 where it does not repeat; silent: operations of others
             since its newest.
+        first_seq: sequence number of the oldest; starts_ns: of each; free_ns: when it and all
+            before it had ended.
     """
 
     communicator: int
     codes: Codes
     period: int
     silent: int
+    first_seq: int
+    starts_ns: Ints
+    free_ns: Ints
 
     @property
     def rounds(self) -> float:
@@ -94,6 +112,7 @@ def find_pattern(rows: Rows, sizes: Mapping[int, int]) -> Pattern | None:
         rows: collectives, sends and receives, by ticket; `seq` of sends and receives counts them.
         sizes: ranks in each communicator, by index.
     """
+    marks = rows[rows["mark"] > 0]
     p2p = rows["kind"] == OpKind.P2P
     rows = rows[p2p | ((rows["kind"] == OpKind.COLLECTIVE) & (rows["seq"] >= 0))]
     rows["communicator"][rows["kind"] == OpKind.P2P] = P2P_TRACK
@@ -112,6 +131,8 @@ def find_pattern(rows: Rows, sizes: Mapping[int, int]) -> Pattern | None:
     need = (_REPEATS_ALIKE if len(sizes) <= 1 else _REPEATS_ALIKE_OF_MANY) if alike else _REPEATS
     if chosen.rounds < need:
         return None
+    if alike:
+        return _of_bursts(chosen, marks)
     return Pattern(chosen.communicator, _least_rotation(chosen.codes[-chosen.period :]))
 
 
@@ -138,7 +159,60 @@ def _track(number: int, tail: Rows) -> _Track:
     # Now it must repeat, whatever was before.
     if period and (codes[-period:] != codes[-2 * period : -period]).any():
         period = 0
-    return _Track(number, codes, period, len(tail) - 1 - int(places[-1]))
+    silent = len(tail) - 1 - int(places[-1])
+    free_ns = np.maximum.accumulate(mine["end_ns"])
+    # Two threads may start them in the other order.
+    starts_ns = np.maximum.accumulate(mine["start_ns"])
+    return _Track(number, codes, period, silent, int(mine["seq"][0]), starts_ns, free_ns)
+
+
+def _of_bursts(track: _Track, marks: Rows) -> Pattern | None:
+    """One collective a step, or a burst of them: between two batches, or between two pauses."""
+    code = int(track.codes[-1])
+    burst = _by_input(track, marks) or _by_pauses(track, marks)
+    if burst is not None:
+        length, place = burst
+        phase = (track.first_seq + place) % length if length > 1 else -1
+        return Pattern(track.communicator, (code,) * length, phase)
+    pauses = track.starts_ns[1:] - track.free_ns[:-1]
+    uneven = np.percentile(pauses, 95) > _UNEVEN * max(float(np.median(pauses)), _TICK_NS)
+    if uneven and len(pauses) < _LONGEST_BURST * _BURSTS:
+        return None
+    return Pattern(track.communicator, (code,))
+
+
+def _by_input(track: _Track, marks: Rows) -> tuple[int, int] | None:
+    """(collectives, place of one that is a first) where there are as many for every batch."""
+    got_ns = np.sort(marks["end_ns"][marks["mark"] == INPUT_MARK])
+    places = np.unique(np.searchsorted(track.starts_ns, got_ns))
+    places = places[(places > 0) & (places < len(track.starts_ns))]
+    counts = np.diff(places)
+    if len(counts) < _REPEATS:
+        return None
+    usual = int(np.bincount(counts).argmax())
+    if np.count_nonzero(counts == usual) < _MOSTLY * len(counts):
+        return None
+    return usual, int(places[int(np.flatnonzero(counts == usual)[-1])])
+
+
+def _by_pauses(track: _Track, marks: Rows) -> tuple[int, int] | None:
+    """The same, where a pause that stands out comes before every so many collectives."""
+    collected = Covered(marks[marks["mark"] == GC_MARK], 0)
+    free, starts = track.free_ns[:-1], track.starts_ns[1:]
+    pauses = np.maximum(starts - free - collected.between(free, np.maximum(starts, free)), 0.0)
+    for length in range(2, min(_LONGEST_BURST, len(pauses) // _BURSTS) + 1):
+        rounds = len(pauses) // length
+        table = pauses[-rounds * length :].reshape(rounds, length)
+        folded = np.median(table, axis=0)
+        place = int(np.argmax(folded))
+        second = float(np.partition(folded, -2)[-2])
+        # In almost every round, and not small beside the longest of most rounds: or a step would
+        # be taken for two.
+        low = float(np.percentile(table[:, place], _ALMOST_ALL))
+        longest = float(np.percentile(table.max(axis=1), _MOST))
+        if low >= _STANDS_OUT * max(second, 0.2 * longest, _TICK_NS):
+            return length, 1 + len(pauses) - rounds * length + place
+    return None
 
 
 def _primitive(codes: Codes, period: int) -> int:

@@ -37,11 +37,14 @@ class Stream:
         seed: of its timing.
         most_ms: longest time between two operations.
         threads: collectives that may be in flight at once.
+        bursts: a long pause comes before each so many operations after an operation of another
+            kind.
     """
 
     seed: int
     most_ms: float = 20.0
     threads: int = 1
+    bursts: int = 0
     seqs: dict[int, int] = field(default_factory=dict)
 
     def rows(self, program: Sequence[Talk]) -> Rows:
@@ -49,7 +52,13 @@ class Stream:
         random = np.random.default_rng(self.seed)
         now = int(random.integers(1, 10**12))
         found = np.zeros(len(program), ROW)
+        alike = 0
+        last: Talk | None = None
         for row, talk in zip(found, program, strict=True):
+            alike = alike + 1 if talk == last else 0
+            last = talk
+            if self.bursts and alike % self.bursts == 0:
+                now += int(random.uniform(4.0, 6.0) * MS)
             now += int(random.uniform(0.1, self.most_ms) * MS)
             row["start_ns"] = now
             now += int(random.uniform(0.01, 2.0) * MS)

@@ -217,3 +217,19 @@ def test_noise_has_no_steps(seed: int) -> None:
     cutter, cuts = cut_all(batches(Stream(seed).rows(program), 3, 30))
     assert not cuts
     assert not cutter.has_steps
+
+
+def test_bursts_of_equal_collectives_are_told_by_the_pauses() -> None:
+    burst = [Talk(0, ALLREDUCE, 4096)] * 8
+    evaluation = [Talk(0, ALLGATHER, 16)] * 3
+    program = START + burst * 30 + evaluation + burst * 30
+    found = []
+    for seed in (1, 2):
+        stream = Stream(seed, most_ms=0.3, bursts=8)
+        found.append(cut_all(batches(stream.rows(program), seed, 20), (4,)))
+    one, two = (content(cuts) for _, cuts in found)
+    assert all(len(pairs) == 8 for pairs in one.values())
+    assert len(one.keys() & two.keys()) >= 25
+    assert all(one[number] == two[number] for number in one.keys() & two.keys())
+    begins = {(pairs[0][1] - len(START)) % 8 for n, pairs in one.items() if n < 30}
+    assert begins in ({0}, set())

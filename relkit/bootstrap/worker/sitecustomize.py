@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PID = os.getpid()
-_LEAST_GC_NS, _LEAST_INPUT_NS = 1_000_000, 100_000
+_LEAST_GC_NS, _LEAST_INPUT_NS = 1_000_000, 10_000
 _gc_began = [0]
 _marks: dict[str, Any] = {}
 
