@@ -38,7 +38,6 @@ static void after_fork_in_child(void)
     rk_recorder_forget();
     rk_resolve_after_fork();
     rk_release_after_fork();
-    rk_platforms_after_fork();
     rk_transfers_after_fork();
     rk_device_after_fork();
     atomic_store(&rk_awake, RK_ASLEEP);
@@ -75,6 +74,7 @@ static void start(void)
     header->local_rank = number_from("LOCAL_RANK", -1);
     header->world_size = number_from("WORLD_SIZE", -1);
     let_the_launcher_look();
+    rk_platforms_publish(header);
     rk_capture_offer(header);
     rk_recorder_start(header);
 }

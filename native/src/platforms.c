@@ -44,9 +44,12 @@ static const char *const platform_names[RK_PLATFORM_COUNT] = {"cpu", "cuda", "ma
 
 _Atomic uint32_t rk_platforms_wanted = EVERY;
 
-static _Atomic uint32_t pending_notes;
+/* What was found, for the headers to come; see rk_platforms_publish. */
+static _Atomic uint32_t seen, notes;
+static _Atomic uint64_t missing[RK_MISSING_WORDS];
+
 static _Atomic bool nccl_is_hip;
-static _Atomic(struct rk_header *) examined[GROUPS]; /* for the header that was told */
+static _Atomic bool examined[GROUPS];
 
 void rk_platforms_configure(void)
 {
@@ -83,13 +86,25 @@ enum rk_platform rk_platform_of_call(enum rk_hook_id hook)
     return rk_platform_of_row(hook);
 }
 
-void rk_note(uint32_t bit)
+void rk_platforms_publish(struct rk_header *header)
+{
+    atomic_fetch_or(&header->platforms, atomic_load(&seen));
+    atomic_fetch_or(&header->hook_notes, atomic_load(&notes));
+    for (int i = 0; i < RK_MISSING_WORDS; i++)
+        atomic_fetch_or(&header->missing[i], atomic_load(&missing[i]));
+}
+
+static void tell(void)
 {
     struct rk_header *header = atomic_load(&rk_state);
     if (header != NULL)
-        atomic_fetch_or(&header->hook_notes, bit);
-    else
-        atomic_fetch_or(&pending_notes, bit);
+        rk_platforms_publish(header);
+}
+
+void rk_note(uint32_t bit)
+{
+    atomic_fetch_or(&notes, bit);
+    tell();
 }
 
 static int group_of(enum rk_hook_id hook)
@@ -110,18 +125,17 @@ void *rk_platform_library(enum rk_hook_id hook)
 }
 
 /* The library has been reached: which of the functions that it should have does it lack? */
-static void note_missing(struct rk_header *header, const struct group *group,
-                         const struct rk_object *object)
+static void note_missing(const struct group *group, const struct rk_object *object)
 {
     void *library = rk_open_loaded(object);
     if (library == NULL)
         return; /* linked into the program: what is not used is not there, and that says nothing */
     for (int row = (int)group->first; row <= (int)group->last; row++)
         if (rk_look_in(library, (enum rk_hook_id)row) == 0)
-            atomic_fetch_or(&header->missing[row / 64], UINT64_C(1) << row % 64);
+            atomic_fetch_or(&missing[row / 64], UINT64_C(1) << row % 64);
 }
 
-static void examine(struct rk_header *header, int at, enum rk_hook_id hook, uintptr_t function)
+static void examine(int at, enum rk_hook_id hook, uintptr_t function)
 {
     struct rk_object object;
     const struct group *group = &groups[at];
@@ -135,7 +149,7 @@ static void examine(struct rk_header *header, int at, enum rk_hook_id hook, uint
                     !rk_object_named("libcuda.so", &other));
         atomic_store(&nccl_is_hip, hip);
     }
-    note_missing(header, group, &object);
+    note_missing(group, &object);
     struct rk_object runtime;
     if (group->first == RK_HOOK_CU_FIRST && !rk_object_named("libcudart.so", &runtime))
         rk_note(RK_NOTE_STATIC_CUDART);
@@ -143,22 +157,10 @@ static void examine(struct rk_header *header, int at, enum rk_hook_id hook, uint
 
 void rk_platform_seen(enum rk_hook_id hook, uintptr_t function)
 {
-    struct rk_header *header = atomic_load(&rk_state);
     int at = group_of(hook);
-    if (header == NULL)
-        return;
-    if (at >= 0 && atomic_exchange(&examined[at], header) != header) {
-        examine(header, at, hook, function);
-        uint32_t notes = atomic_exchange(&pending_notes, 0);
-        if (notes != 0)
-            rk_note(notes);
-    }
+    if (at >= 0 && !atomic_exchange(&examined[at], true))
+        examine(at, hook, function);
     if (at >= 0 || rk_platform_of_row(hook) == RK_PLATFORM_CPU)
-        atomic_fetch_or(&header->platforms, 1u << rk_platform_of_call(hook));
-}
-
-void rk_platforms_after_fork(void)
-{
-    for (int i = 0; i < GROUPS; i++)
-        atomic_store(&examined[i], NULL);
+        atomic_fetch_or(&seen, 1u << rk_platform_of_call(hook));
+    tell();
 }

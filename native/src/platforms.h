@@ -33,6 +33,7 @@ void *rk_platform_library(enum rk_hook_id hook);
 /* Sets a bit of header.hook_notes, also before there is a header. */
 void rk_note(uint32_t bit);
 
-void rk_platforms_after_fork(void);
+/* Tells a new header what this process, or the one that it was forked from, has found. */
+void rk_platforms_publish(struct rk_header *header);
 
 #endif

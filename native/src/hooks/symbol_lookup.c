@@ -166,19 +166,21 @@ RK_PLAIN uintptr_t rk_filter_symbol(void *handle, const char *name, uintptr_t ca
             return NOTHING;
         __atomic_store_n(&rk_real_dlsym, real, __ATOMIC_RELEASE);
     }
-    if (name == NULL || handle == RTLD_NEXT || !could_be_ours(name))
+    if (name == NULL || !could_be_ours(name))
         return ASK_THE_REAL_ONE;
     int row = row_named(name);
     if (row < 0 || !rk_platform_wanted(rk_platform_of_row((enum rk_hook_id)row)))
         return ASK_THE_REAL_ONE;
+    /* After us there is nothing, so the answer would be us. The failing look-up is for dlerror. */
+    if (handle == RTLD_NEXT)
+        return rk_dlsym(RTLD_NEXT, name) == NULL ? NOTHING : ASK_THE_REAL_ONE;
     uintptr_t wrapper = (uintptr_t)wrappers[row];
     uintptr_t function = handle != RTLD_DEFAULT ? (uintptr_t)rk_dlsym(handle, name) : wrapper;
     if (function == 0)
         return ASK_THE_REAL_ONE; /* which says why not */
     uintptr_t own = rk_peek_original((enum rk_hook_id)row, caller);
     if (function == wrapper) {
-        /* Without us there would have been nothing, or what the caller finds by itself. The failing
-         * look-up is for dlerror. */
+        /* Without us there would have been nothing, or what the caller finds by itself. */
         if (own != 0)
             return wrapper;
         rk_dlsym(RTLD_NEXT, name);
