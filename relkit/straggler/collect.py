@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from relkit.errors import BadDump
-from relkit.hook.events import EventReader
+from relkit.hook.events import EventBatch, EventReader
 from relkit.hook.model import Communicator, OpKind
 from relkit.hook.reader import state_files
 from relkit.straggler.cgroup import throttled_s
@@ -32,12 +33,34 @@ _PLACE_EVERY_S = 10.0
 _NO_STEP_AFTER = 200
 
 
+class EventSource(Protocol):
+    """What is needed of an EventReader."""
+
+    names: tuple[object, ...]
+    kinds: tuple[object, ...]
+    pid: int
+    rank: int
+    boot_to_unix_ns: int
+
+    def drain(self) -> EventBatch:
+        """What is new since the last call."""
+        ...
+
+    def communicators(self) -> tuple[Communicator, ...]:
+        """The process groups that are known by now."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
 @dataclass(slots=True)
 class _Rank:
     """What is followed of one rank."""
 
     pid: int
-    reader: EventReader
+    reader: EventSource
     meaning: HookMeaning
     cutter: StepCutter = field(default_factory=StepCutter)
     gc_reported: bool = False
@@ -60,13 +83,19 @@ class NodeCollector:
 
     Args:
         job_dir: folder of the recorder files; host: name to report.
-        clock: monotonic seconds.
+        clock: monotonic seconds; open_events: opens a recorder file.
     """
 
     def __init__(
-        self, job_dir: Path, host: str, *, clock: Callable[[], float] = time.monotonic
+        self,
+        job_dir: Path,
+        host: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        open_events: Callable[[Path], EventSource] = EventReader,
     ) -> None:
         self._job_dir, self._host, self._clock = job_dir, host, clock
+        self._open_events = open_events
         self._ranks: dict[int, _Rank] = {}
         self._missing: dict[int, float] = {}
         self._broken: dict[int, str] = {}
@@ -140,12 +169,12 @@ class NodeCollector:
         self._ranks[local.rank] = known
         return known
 
-    def _open(self, local: RankProcess) -> EventReader | None:
+    def _open(self, local: RankProcess) -> EventSource | None:
         """The recorder of the process, or of the child of it (a wrapper) that has the rank."""
         own = self._job_dir / f"{local.pid}.rkhook"
         for path in [own] if own.exists() else state_files(self._job_dir):
             try:
-                reader = EventReader(path)
+                reader = self._open_events(path)
             except BadDump:
                 continue
             named = reader.rank == local.rank and reader.communicators() and _alive(reader.pid)

@@ -66,7 +66,8 @@ class StepCutter:
         self._next_try = _FIRST_TRY
         self._sizes: dict[int, int] = {}
         self._pattern: Pattern | None = None
-        self._past: Rows = _NO_STEP
+        self._past: list[Rows] = []
+        self._past_rows = 0
         self._marked = False
         self._edge: Rows = _NO_STEP
         self._edge_seq = -1
@@ -104,7 +105,10 @@ class StepCutter:
             self._p2p_seen += count
         self._seen += int(np.count_nonzero(rows["kind"] != MARK_KIND))
         self._held = np.concatenate([self._held, rows])
-        self._past = np.concatenate([self._past, rows])[-_MOST_HELD:]
+        self._past.append(rows)
+        self._past_rows += len(rows)
+        while self._past_rows - len(self._past[0]) >= _MOST_HELD:
+            self._past_rows -= len(self._past.pop(0))
         if (rows["mark"] == STEP_MARK).any() and not self._marked:
             self._marked, self._pattern = True, None
             self._usual, self._edge = UsualWork(), _NO_STEP
@@ -217,7 +221,8 @@ class StepCutter:
         self._learn()
 
     def _learn(self) -> None:
-        found = find_pattern(self._past, self._sizes)
+        self._past = [np.concatenate(self._past)]
+        found = find_pattern(self._past[0], self._sizes)
         if found is None or found == self._pattern:
             return
         self._pattern, self._usual = found, UsualWork()
@@ -230,7 +235,7 @@ class StepCutter:
         if self._edge_seq < 0:
             return
         # The loop may go on at another place in the burst.
-        self._past, self._pattern = self._held, None
+        self._past, self._past_rows, self._pattern = [self._held], len(self._held), None
         self._next_try = self._seen + 1
         self._edge, self._edge_seq = _NO_STEP, -1
         self._changes -= 1
