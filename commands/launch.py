@@ -31,6 +31,7 @@ from relkit.launch.options import (
     split,
     torchrun_parser,
 )
+from relkit.straggler.control import Control, Mode
 from relkit.ttp.actions import Limits
 
 _OWN = (
@@ -39,6 +40,8 @@ _OWN = (
     OwnOption(("--on-hang", "--on_hang")),
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
+    OwnOption(("--straggler",)),
+    OwnOption(("--straggler-slowdown", "--straggler_slowdown")),
     OwnOption(("--ttp-timeout", "--ttp_timeout")),
     OwnOption(("--ttp-heartbeat", "--ttp_heartbeat")),
     *NETWORK_OPTIONS,
@@ -106,6 +109,24 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     f"{', '.join(faults.FAULTS)}. Only scripts that call relkit.faults have any.",
 )
 @click.option(
+    "--straggler",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.WARN.value,
+    show_default=True,
+    envvar="RELKIT_LAUNCH_STRAGGLER",
+    help="Look for ranks and links that make the job slow: warn says who, exclude also has that "
+    "node leave an elastic job. `relkit straggler tune` changes it while the job runs.",
+)
+@click.option(
+    "--straggler-slowdown",
+    type=click.FloatRange(0.01, 10.0),
+    default=Control().least_slowdown,
+    show_default=True,
+    metavar="SHARE",
+    envvar="RELKIT_LAUNCH_STRAGGLER_SLOWDOWN",
+    help="How much slower than its peers is worth a word (0.04 = 4 %).",
+)
+@click.option(
     "--ttp-timeout",
     type=click.FloatRange(min=1.0),
     default=Limits().overall_s,
@@ -132,6 +153,8 @@ def launch(
     on_hang: str,
     no_hook: bool,
     inject: tuple[str, ...],
+    straggler: str,
+    straggler_slowdown: float,
     ttp_timeout: float,
     ttp_heartbeat: float,
 ) -> int:
@@ -170,6 +193,7 @@ def launch(
     from relkit.launch.agent import run_job
     from relkit.launch.job_folder import JobFolder
     from relkit.launch.monitor import Monitor
+    from relkit.launch.stragglers import Stragglers
 
     order_ranks(ctx, options, say)
     folder = choose_timeline(timeline_path)
@@ -185,6 +209,12 @@ def launch(
     try:
         network = network_check(ctx, options, folder, say)
         persist = persist_host(Limits(overall_s=ttp_timeout, heartbeat_s=ttp_heartbeat), folder)
-        return run_job(options, monitor, recorders.prepare, say, network, persist)
+        stragglers = Stragglers(
+            Control(Mode(straggler), straggler_slowdown),
+            folder,
+            say,
+            least_nodes=int(options.nnodes.partition(":")[0]),
+        )
+        return run_job(options, monitor, recorders.prepare, say, network, persist, stragglers)
     finally:
         recorders.remove()

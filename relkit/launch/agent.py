@@ -25,15 +25,18 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, r
 from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.run import run as torchrun
 
+from relkit.bootstrap import bootstrap_environment
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.ends import first_line, how_it_ended, peek_exit
 from relkit.launch.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
+from relkit.launch.exclusion import Excluded
 from relkit.launch.job import End, JobAborted, LocalRank, OnHang, Say
 from relkit.launch.lead import Lead, exit_code, signal_group
 from relkit.launch.monitor import Monitor
 from relkit.launch.observe import Observer
 from relkit.launch.persist_host import Crowd, PersistHost
 from relkit.launch.place import own_address, store_endpoint
+from relkit.launch.stragglers import Scene, Stragglers
 from relkit.launch.watch import Site
 from relkit.ranks import RankSet
 from relkit.stacks import procfs
@@ -59,6 +62,7 @@ class Crew:
         say: one line to the terminal.
         network: checks the nodes before workers start; None where that is not asked for.
         persist: leads workers under try-to-persist to a saved step after a fault; None: none.
+        stragglers: looks for slow ranks; None where nobody does.
     """
 
     monitor: Monitor
@@ -66,6 +70,7 @@ class Crew:
     say: Say
     network: NetworkCheck | None = None
     persist: PersistHost | None = None
+    stragglers: Stragglers | None = None
 
 
 class RendezvousFailed(RelkitError):
@@ -122,12 +127,15 @@ class MonitoredAgent(LocalElasticAgent):
         try:
             return network.passed(meeting)
         except Convicted as why:
-            # A heartbeat inside the store's client would abort this process while it ends, and
-            # would keep this node a member of the job until then.
-            stop = getattr(spec.rdzv_handler, "_stop_heartbeats", None)
-            if stop is not None:
-                stop()
-            raise LeavesJob(why) from why
+            raise self._leaving(worker_group, why) from why
+
+    def _leaving(self, worker_group: WorkerGroup, why: RelkitError) -> LeavesJob:
+        # A heartbeat inside the store's client would abort this process while it ends, and
+        # would keep this node a member of the job until then.
+        stop = getattr(worker_group.spec.rdzv_handler, "_stop_heartbeats", None)
+        if stop is not None:
+            stop()
+        return LeavesJob(why)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         spec = worker_group.spec
@@ -140,6 +148,9 @@ class MonitoredAgent(LocalElasticAgent):
         persist = self.crew.persist
         if persist is not None:
             extra = {**extra, **persist.begin(self._crowd(worker_group, job_id))}
+        stragglers = self.crew.stragglers
+        if stragglers is not None and job_dir is not None:
+            extra = {**extra, **bootstrap_environment(os.environ)}
         with _environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         ranks = tuple(
@@ -162,6 +173,10 @@ class MonitoredAgent(LocalElasticAgent):
                 ends=lambda: self._ends,
             )
         )
+        if stragglers is not None:
+            mailbox = self._mailbox(worker_group, "straggler-")
+            world_size = worker_group.workers[0].world_size
+            stragglers.begin(Scene(job_id, world_size, job_dir, mailbox, ranks))
         return pids
 
     def _mailbox(self, worker_group: WorkerGroup, purpose: str = "") -> Mailbox:
@@ -206,6 +221,9 @@ class MonitoredAgent(LocalElasticAgent):
             return led
         if failure:  # here, before torch sees it: it stops the other workers in the same call
             self.crew.monitor.failed(failure)
+        why = self.crew.stragglers.leaves() if self.crew.stragglers is not None else ""
+        if why and not failure:
+            raise self._leaving(worker_group, Excluded(f"this node leaves the job: {why}"))
         action = self.crew.monitor.action()
         if action is OnHang.DUMP:
             action = None  # not under try-to-persist: there is nothing that could save it
@@ -292,6 +310,8 @@ class MonitoredAgent(LocalElasticAgent):
         """Stop watching workers that are about to be stopped."""
         self._hung = self._hung or self.crew.monitor.hung
         self.crew.monitor.pause()
+        if self.crew.stragglers is not None:
+            self.crew.stragglers.pause()
 
 
 @contextmanager
@@ -337,6 +357,7 @@ def run_job(
     say: Say,
     network: NetworkCheck | None = None,
     persist: PersistHost | None = None,
+    stragglers: Stragglers | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -344,7 +365,7 @@ def run_job(
         options: what torchrun's parser returned.
         prepare: see Prepare.
         say: one line to the terminal.
-        network, persist: see Crew.
+        network, persist, stragglers: see Crew.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -362,7 +383,7 @@ def run_job(
     class JobAgent(MonitoredAgent):
         """The agent of this job: torch makes it, so that its crew comes with the class."""
 
-        crew = Crew(monitor, prepare, say, network, persist)
+        crew = Crew(monitor, prepare, say, network, persist, stragglers)
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)
@@ -389,6 +410,8 @@ def run_job(
         raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
     finally:
         monitor.close()
+        if stragglers is not None:
+            stragglers.close()
         if persist is not None:
             persist.close()
     return 0

@@ -105,6 +105,19 @@ class LinkScorer:
         self._slow = set(slow)
         return self._explain(slow)
 
+    def rows(self) -> list[tuple[str, str, float, float, float]]:
+        """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
+        worst: dict[Edge, tuple[float, float, float]] = {}
+        for path in self._paths.values():
+            figures = (path.nats / self._limit, 1.0 + path.ratio, path.cost_s)
+            for edge in path.transfer.edges:
+                worst[edge] = max(worst.get(edge, (0.0, 0.0, 0.0)), figures)
+        found = [
+            (source, target, ratio, share, lost_s)
+            for (source, target), (share, ratio, lost_s) in worst.items()
+        ]
+        return sorted(found, key=lambda row: (-row[3], -row[2], row[0], row[1]))
+
     def _take(self, step: int, transfer: Transfer, alike_s: Sequence[float]) -> None:
         key = (transfer.hosts, transfer.shape)
         path = self._paths.get(key)

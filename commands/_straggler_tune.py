@@ -1,0 +1,52 @@
+"""relkit straggler tune: other settings for a job that runs."""
+
+from __future__ import annotations
+
+import click
+
+from relkit.errors import UsageProblem
+from relkit.hook.environment import job_dir
+from relkit.straggler import control
+from relkit.straggler.control import Mode
+
+
+@click.command()
+@click.argument("job")
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    help="off: collect nothing; warn: say who is slow; exclude: have its node leave.",
+)
+@click.option(
+    "--slowdown",
+    type=click.FloatRange(0.01, 10.0),
+    metavar="SHARE",
+    help="How much slower than its peers is worth a word (0.04 = 4 %).",
+)
+def tune(job: str, mode: str | None, slowdown: float | None) -> int:
+    """Switch a running job's straggler detection off, on, or to other limits.
+
+    Works on the host of the job's first node, without a restart; the launcher says when it has
+    taken the settings.
+
+    \b
+    Examples:
+      relkit straggler tune my-run --mode off
+      relkit straggler tune my-run --mode warn --slowdown 0.1
+    """
+    if mode is None and slowdown is None:
+        raise UsageProblem("nothing to change", next_step="Add --mode or --slowdown.")
+    folder = job_dir(job)
+    if not folder.is_dir():
+        raise UsageProblem(
+            f"no job {job!r} runs on this host",
+            next_step="The launcher says the job's id when it starts; run this on its first node.",
+        )
+    changes: dict[str, str | float] = {}
+    if mode is not None:
+        changes["mode"] = mode
+    if slowdown is not None:
+        changes["least_slowdown"] = slowdown
+    control.write(folder, changes)
+    click.echo(f"asked the launcher of {job} for {changes}", err=True)
+    return 0

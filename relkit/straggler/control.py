@@ -1,0 +1,115 @@
+"""How a running job's straggler detection is set, and how it is set anew without a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from relkit.errors import BadInputFile
+from relkit.output import write_atomic
+
+FILE = "straggler-control.json"
+_LIMIT_BYTES = 4096
+
+
+class Mode(str, Enum):
+    """What is done about a straggler: nothing is collected, it is said, its node leaves."""
+
+    OFF = "off"
+    WARN = "warn"
+    EXCLUDE = "exclude"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The settings that can be changed while a job runs.
+
+    Args:
+        mode: see Mode.
+        least_slowdown: share of a step's own time that is worth a word, 0.01 to 10.
+    """
+
+    mode: Mode = Mode.WARN
+    least_slowdown: float = 0.04
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {**asdict(self), "mode": self.mode.value}
+
+
+def from_json(plain: object, otherwise: Control) -> Control:
+    """Settings out of a document; what is missing stays as it is.
+
+    Raises:
+        ValueError: something in it does not fit.
+    """
+    if not isinstance(plain, Mapping):
+        raise ValueError("not a JSON object")
+    found = otherwise
+    if "mode" in plain:
+        found = replace(found, mode=Mode(plain["mode"]))
+    if "least_slowdown" in plain:
+        least = plain["least_slowdown"]
+        if isinstance(least, bool) or not isinstance(least, (int, float)):
+            raise ValueError("least_slowdown is no number")
+        if not 0.01 <= least <= 10.0:
+            raise ValueError("least_slowdown is not between 0.01 and 10")
+        found = replace(found, least_slowdown=float(least))
+    return found
+
+
+def write(folder: Path, changes: Mapping[str, Any]) -> Path:
+    """Ask the launchers that watch this folder to go on with other settings.
+
+    Args:
+        folder: the job's shared-memory folder; changes: fields of Control; what is not named
+            stays as it was asked for before, or as the job was started.
+
+    Raises:
+        ValueError: a value does not fit.
+        BadInputFile: what was asked for before cannot be read.
+        UnwritablePath: the folder is gone, or not ours.
+    """
+    from_json(changes, Control())
+    path = folder / FILE
+    write_atomic(path, json.dumps({**_asked(path), **changes}) + "\n")
+    return path
+
+
+def read(folder: Path, otherwise: Control) -> Control:
+    """The settings asked for in a job's folder; `otherwise` where nobody has asked.
+
+    Raises:
+        BadInputFile: the file is there and cannot be read as settings.
+    """
+    path = folder / FILE
+    try:
+        return from_json(_asked(path), otherwise)
+    except ValueError as error:
+        raise BadInputFile(f"{path}: {error}") from error
+
+
+def _asked(path: Path) -> Mapping[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
+    try:
+        if len(data) > _LIMIT_BYTES:
+            raise ValueError("larger than any settings")
+        plain = json.loads(data)
+        from_json(plain, Control())
+    except (ValueError, RecursionError) as error:
+        raise BadInputFile(f"{path}: {error}") from error
+    found: Mapping[str, Any] = plain
+    return found

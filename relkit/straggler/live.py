@@ -1,0 +1,170 @@
+"""Scores a job while it runs: steps in, verdicts and the history for people out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from relkit.straggler.align import AlignedStep, Aligner
+from relkit.straggler.history_types import STILL_HOLDS, History, LinkRow, RaisedVerdict
+from relkit.straggler.links import LinkScorer
+from relkit.straggler.meetings import Clocks, lateness, meetings, transfers
+from relkit.straggler.model import PARTS, StepTable, Subject, Verdict
+from relkit.straggler.score import RankScorer, Settings
+from relkit.straggler.step_record import StepRecord
+from relkit.straggler.window import StepWindow
+
+_MOST_PAST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A verdict that was raised or dropped.
+
+    Args:
+        raised: it, with its steps; began: False where it was dropped.
+    """
+
+    raised: RaisedVerdict
+    began: bool
+
+
+class LiveScorer:
+    """Call update() with what has been collected; ask for history() when somebody wants to see.
+
+    Args:
+        job_id: as the launcher knows it; world_size: ranks.
+        settings: what counts as slow.
+    """
+
+    def __init__(self, job_id: str, world_size: int, settings: Settings | None = None) -> None:
+        self._job_id, self._world = job_id, world_size
+        self._settings = settings or Settings()
+        self._aligner = Aligner()
+        self._clocks = Clocks()
+        self._window = StepWindow(world_size)
+        self._hosts = [""] * world_size
+        self._kinds: tuple[str, ...] = ()
+        self._ranks: RankScorer | None = None
+        self._links = LinkScorer()
+        self._holding: dict[tuple[str, ...], RaisedVerdict] = {}
+        self._past: list[RaisedVerdict] = []
+        self._step = -1
+
+    @property
+    def steps(self) -> int:
+        """How many steps have been scored and are kept."""
+        return self._window.steps
+
+    def retune(self, settings: Settings) -> None:
+        """Go on with other limits; evidence is gathered anew."""
+        self._settings = settings
+        self._kinds = ()
+
+    def update(self, records: Iterable[StepRecord], now_s: float) -> list[Change]:
+        """Take steps as they come, from any node, and say what changed.
+
+        Args:
+            records: those that are new; now_s: monotonic time, s.
+        """
+        self._aligner.add((one for one in records if 0 <= one.rank < self._world), now_s)
+        changes: list[Change] = []
+        for step in self._aligner.take(now_s):
+            changes += self._score(step)
+        return changes
+
+    def _score(self, step: AlignedStep) -> list[Change]:
+        for one in step.records:
+            self._hosts[one.rank] = one.host
+        self._take_kinds()
+        assert self._ranks is not None
+        parts = np.full((len(PARTS), self._world), np.nan)
+        for one in step.records:
+            parts[:, one.rank] = (
+                one.compute_s, one.input_s, one.gap_s, one.gc_s,
+                one.starved_s, one.throttled_s, one.asleep_s,
+            )  # fmt: skip
+        self._clocks.update(step.records, self._hosts)
+        seen = meetings(step.records, self._clocks.offset_s())
+        late_s = lateness(seen, self._world)
+        self._step = step.number
+        ended_s = max(one.end_ns for one in step.records) / 1e9
+        self._window.add(step.number, parts, late_s, ended_s)
+        found = [*self._ranks.update(StepTable(step.number, parts, late_s))]
+        found += self._links.update(step.number, transfers(seen, self._hosts))
+        return self._hold(found)
+
+    def _take_kinds(self) -> None:
+        """Who is compared with whom; where that changes, evidence is gathered anew."""
+        known = self._aligner.kinds
+        kinds = tuple(known.get(rank, f"rank {rank}") for rank in range(self._world))
+        if kinds != self._kinds or self._ranks is None:
+            self._kinds = kinds
+            self._ranks = RankScorer(kinds, self._settings)
+            self._links = LinkScorer()
+
+    def _hold(self, found: Sequence[Verdict]) -> list[Change]:
+        now = {_who(one): one for one in found}
+        changes = []
+        for who, held in list(self._holding.items()):
+            if who in now:
+                self._holding[who] = replace(held, verdict=now.pop(who))
+                continue
+            over = replace(held, ended_step=self._step)
+            del self._holding[who]
+            self._past = [*self._past, over][-_MOST_PAST:]
+            changes.append(Change(over, began=False))
+        for who, verdict in now.items():
+            self._holding[who] = RaisedVerdict(verdict, self._step, STILL_HOLDS)
+            changes.append(Change(self._holding[who], began=True))
+        return changes
+
+    def history(self, notes: Sequence[str] = (), *, ended: bool = False) -> History:
+        """What watch and report show.
+
+        Args:
+            notes: what was not seen, one sentence each; ended: the job is over.
+        """
+        own_s, late_s, parts, unix_s = self._window.columns()
+        scores = np.full(self._world, np.nan, np.float32)
+        evidence = np.zeros(self._world, np.float32)
+        if self._ranks is not None:
+            scores[:] = self._ranks.recent_excess
+            evidence[:] = np.clip(self._ranks.evidence, 0.0, 1.0)
+        place = {key: at for at, key in enumerate(dict.fromkeys(self._kinds))}
+        peers = [place[key] for key in self._kinds] or [0] * self._world
+        return History(
+            job_id=self._job_id,
+            world_size=self._world,
+            first_step=self._window.first_step,
+            steps=self._window.steps,
+            hosts=tuple(self._hosts),
+            own_s=own_s,
+            late_s=late_s,
+            parts=parts,
+            step_unix_s=unix_s,
+            verdicts=tuple(self._holding.values()),
+            past=tuple(self._past),
+            links=self._link_rows(),
+            clock_offsets=self._clocks.table(),
+            settings={**asdict(self._settings), "shifts": list(self._settings.shifts)},
+            notes=tuple(notes),
+            scores=scores,
+            evidence=evidence,
+            peers=np.array(peers, dtype=np.int32),
+            ended=ended,
+        )
+
+    def _link_rows(self) -> tuple[LinkRow, ...]:
+        return tuple(
+            LinkRow(source, target, ratio, share, lost_s)
+            for source, target, ratio, share, lost_s in self._links.rows()
+        )
+
+
+def _who(verdict: Verdict) -> tuple[str, ...]:
+    if verdict.subject is Subject.RANK:
+        return (verdict.subject.value, str(verdict.rank))
+    return (verdict.subject.value, *verdict.ends)

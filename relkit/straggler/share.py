@@ -1,0 +1,167 @@
+"""Finished steps as bytes, for the way from a node to the one that scores."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relkit.errors import BadDump
+from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
+
+# What a node may put into the job's store at once. Own times are some 100 bytes a rank and step;
+# the collectives of as many steps go along as fit.
+NOTE_BYTES = 32 << 10
+_LIMIT_BYTES = 64 << 20
+_MOST_RECORDS = 100_000
+_MOST_GROUPS = 4096
+_TEXT_LIMIT = 256
+_HEAD = struct.Struct("<4sII")
+_MAGIC = b"RKS1"
+
+_TIMES = (
+    "own_s", "compute_s", "input_s", "gap_s", "gc_s", "starved_s", "throttled_s", "asleep_s",
+)  # fmt: skip
+_ROW = np.dtype(
+    [
+        ("rank", "<i4"), ("key", "<i4"), ("groups", "<i4"), ("collectives", "<i4"),
+        ("step", "<i8"), ("begin_ns", "<i8"), ("end_ns", "<i8"), ("exact", "<i4"),
+        *((name, "<f4") for name in _TIMES),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What one node has to say since its last note.
+
+    Args:
+        number: of the note, counted from 0; records: finished steps; notes: what was not seen.
+    """
+
+    number: int
+    records: tuple[StepRecord, ...]
+    notes: tuple[str, ...] = ()
+
+
+def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
+    """A note as bytes.
+
+    Args:
+        note: its records are of one host; host: that host's name.
+        budget_bytes: beyond that, collectives of older steps are left out (own times never are).
+    """
+    keys: dict[str, int] = {}
+    layouts: dict[tuple[tuple[str, int, int], ...], int] = {}
+    rows = np.zeros(len(note.records), _ROW)
+    blocks = []
+    left = budget_bytes - rows.nbytes // 2
+    # Newest first, so that it is the oldest that do without; a step's ranks go together.
+    for at in sorted(range(len(note.records)), key=lambda at: -note.records[at].step):
+        one, row = note.records[at], rows[at]
+        block = one.collectives
+        # zlib takes about two thirds off: times grow evenly, the rest repeats.
+        left -= block.nbytes // 3
+        kept = left >= 0
+        for name in ("rank", "step", "begin_ns", "end_ns", "exact", *_TIMES):
+            row[name] = getattr(one, name)
+        row["key"] = keys.setdefault(one.peers_key, len(keys))
+        row["groups"] = layouts.setdefault(one.groups, len(layouts))
+        row["collectives"] = len(block) if kept else 0
+        blocks.append((at, block if kept else block[:0]))
+    table = [block for _, block in sorted(blocks, key=lambda pair: pair[0])]
+    head = {
+        "number": note.number, "host": host, "keys": list(keys), "notes": list(note.notes),
+        "groups": [[list(group) for group in groups] for groups in layouts], "rows": len(rows),
+    }  # fmt: skip
+    text = json.dumps(head, separators=(",", ":")).encode()
+    talks = np.concatenate(table) if table else no_collectives()
+    body = zlib.compress(text + rows.tobytes() + talks.astype(COLLECTIVE).tobytes(), 1)
+    return _HEAD.pack(_MAGIC, len(text), len(body)) + body
+
+
+def decode(data: bytes, world_size: int) -> Note:
+    """The inverse of encode(); nothing in it is believed that does not fit.
+
+    Raises:
+        BadDump: not one of ours.
+    """
+    try:
+        return _decode(data, world_size)
+    except (struct.error, zlib.error, ValueError, KeyError, TypeError, IndexError) as error:
+        raise BadDump(f"a node's steps cannot be read: {error!r:.200}") from error
+
+
+def _decode(data: bytes, world_size: int) -> Note:
+    magic, text_bytes, body_bytes = _HEAD.unpack_from(data)
+    if magic != _MAGIC or len(data) != _HEAD.size + body_bytes:
+        raise ValueError("not a note of steps")
+    engine = zlib.decompressobj()
+    raw = engine.decompress(data[_HEAD.size :], _LIMIT_BYTES)
+    if engine.unconsumed_tail or not engine.eof:
+        raise ValueError("larger than any note, or cut short")
+    head = json.loads(raw[:text_bytes])
+    count, number = _whole(head["rows"], _MOST_RECORDS), _whole(head["number"], 1 << 62)
+    rows = np.frombuffer(raw, _ROW, count, text_bytes)
+    talks = np.frombuffer(raw, COLLECTIVE, -1, text_bytes + rows.nbytes)
+    groups = [
+        tuple((_text(name), _whole(size, 1 << 31), _whole(rank, 1 << 31))
+              for name, size, rank in layout[:_MOST_GROUPS])
+        for layout in head["groups"]
+    ]  # fmt: skip
+    keys = [_text(key) for key in head["keys"]]
+    host = _text(head["host"])
+    if len(rows) and not (
+        (rows["rank"] >= 0).all()
+        and (rows["rank"] < world_size).all()
+        and (rows["collectives"] >= 0).all()
+        and int(rows["collectives"].sum()) == len(talks)
+        and (rows["key"] >= 0).all()
+        and (rows["groups"] >= 0).all()
+        and (rows["end_ns"] >= rows["begin_ns"]).all()
+    ):
+        raise ValueError("rows that do not fit")
+    ends = np.cumsum(rows["collectives"])
+    records = []
+    for row, end in zip(rows, ends.tolist(), strict=True):
+        mine = talks[end - int(row["collectives"]) : end]
+        layout = groups[int(row["groups"])]
+        if len(mine) and not (
+            int(mine["communicator"].min()) >= 0
+            and int(mine["communicator"].max()) < max(1, len(layout))
+            and int(mine["operation"].min()) >= 0
+            and int(mine["operation"].max()) < len(OPERATIONS)
+        ):
+            raise ValueError("collectives that do not fit")
+        times = {name: _seconds(row[name]) for name in _TIMES}
+        records.append(
+            StepRecord(
+                rank=int(row["rank"]), host=host, peers_key=keys[int(row["key"])],
+                step=int(row["step"]), exact=bool(row["exact"]), begin_ns=int(row["begin_ns"]),
+                end_ns=int(row["end_ns"]), collectives=mine, groups=layout, **times,
+            )
+        )  # fmt: skip
+    return Note(number, tuple(records), tuple(_text(each) for each in head["notes"][:_TEXT_LIMIT]))
+
+
+def _seconds(value: Any) -> float:  # noqa: ANN401  a numpy scalar
+    seconds = float(value)
+    if np.isinf(seconds):
+        raise ValueError("a time that is infinite")
+    return seconds
+
+
+def _whole(value: object, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{value!r:.50} is no such number")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.50} is no text")
+    return value[:_TEXT_LIMIT] if len(value) > _TEXT_LIMIT else value
