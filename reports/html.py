@@ -80,7 +80,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
             left_out=left_out,
             evidence=[(finding, item) for finding in report.findings for item in finding.evidence],
             tabs=[(name, _TABS.get(name, name), picture) for name, picture in _inline(svgs)],
-            started=_time(report.started),
+            started=page_time(report.started),
             version=report.to_json()["meta"]["version"],
         )
     )
@@ -113,7 +113,8 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _time(started: float) -> str:
+def page_time(started: float) -> str:
+    """A Unix time for the head of a page; "" for one that is no time."""
     try:
         moment = datetime.fromtimestamp(started, tz=timezone.utc)
     except (OverflowError, ValueError, OSError):

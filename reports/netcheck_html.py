@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from markupsafe import Markup
@@ -12,7 +11,7 @@ from markupsafe import Markup
 from relkit.findings import Report, Status
 from relkit.netcheck.model import Edge
 from relkit.reports import heatmap
-from relkit.reports.html import environment
+from relkit.reports.html import environment, page_time
 
 MAX_ROWS = 512
 
@@ -73,7 +72,7 @@ def render(report: Report, edges: Sequence[Edge], *, graph_svg: str | None = Non
             columns=columns,
             rows=table,
             left_out=max(0, len(rows) - MAX_ROWS),
-            started=_time(report.started),
+            started=page_time(report.started),
             version=report.to_json()["meta"]["version"],
         )
     )
@@ -183,11 +182,3 @@ def _inline(svg: str | None) -> str:
 
 def _list(value: object) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
-
-
-def _time(started: float) -> str:
-    try:
-        moment = datetime.fromtimestamp(started, tz=timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return ""
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

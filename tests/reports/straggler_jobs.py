@@ -39,6 +39,7 @@ def job(ranks: int, steps: int, *, seed: int = 1, slow: bool = True) -> History:
     if slow:
         parts[COMPUTE, culprit, since:] += SLOWNESS * STEP_S
         pauses = np.arange(gc_since, steps, PAUSE_EVERY)
+        parts[INPUT, 0, 8:41] += 0.031
         length_s = PAUSE_S * random.uniform(0.9, 1.1, len(pauses))
         parts[GAP, collector, pauses] += length_s
         parts[GC, collector, pauses] += length_s
