@@ -9,7 +9,7 @@ from relkit.straggler.step_record import StepRecord
 
 # How long a step waits for ranks of its kind that have not reported it.
 PATIENCE_S = 3.0
-_MOST_WAITING = 64
+_MOST_WAITING = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,12 @@ class Aligner:
     steps are put together that ended at about the same time.
 
     Args:
+        world_size: ranks; before all of them have been heard of, steps wait.
         patience_s: see PATIENCE_S.
     """
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._patience_s = patience_s
+    def __init__(self, world_size: int, patience_s: float = PATIENCE_S) -> None:
+        self._world_size, self._patience_s = world_size, patience_s
         self._kinds: dict[str, _Kind] = {}
         self._kind_of: dict[int, str] = {}
         self._number = -1
@@ -96,6 +97,7 @@ class Aligner:
             return None
         step = min(kind.waiting)
         whole = len(kind.waiting[step]) >= len(kind.ranks)
+        whole = whole and len(self._kind_of) >= self._world_size
         late = now_s - kind.since_s[step] >= self._patience_s
         return step if whole or late or len(kind.waiting) > _MOST_WAITING else None
 

@@ -42,7 +42,7 @@ class LiveScorer:
     def __init__(self, job_id: str, world_size: int, settings: Settings | None = None) -> None:
         self._job_id, self._world = job_id, world_size
         self._settings = settings or Settings()
-        self._aligner = Aligner()
+        self._aligner = Aligner(world_size)
         self._clocks = Clocks()
         self._window = StepWindow(world_size)
         self._hosts = [""] * world_size

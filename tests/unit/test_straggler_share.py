@@ -1,0 +1,75 @@
+"""Steps on the way between nodes: what was sent arrives, and nothing else is believed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relkit.errors import BadDump
+from relkit.straggler import share
+from relkit.straggler.step_record import StepRecord
+from tests.unit.straggler_records import records
+
+
+def plain(one: StepRecord) -> list[object]:
+    found: list[object] = []
+    for field in dataclasses.fields(one):
+        value = getattr(one, field.name)
+        if field.name == "collectives":
+            value = value.tolist()
+        elif isinstance(value, float):
+            value = "nan" if math.isnan(value) else np.float32(value)
+        found.append(value)
+    return found
+
+
+def test_a_note_comes_back() -> None:
+    sent = records(range(20), 4)
+    note = share.decode(share.encode(share.Note(7, tuple(sent), ("x",)), "a", 1 << 30), 4)
+    assert (note.number, note.notes) == (7, ("x",))
+    assert [plain(one) for one in note.records] == [plain(one) for one in sent]
+
+
+def test_an_empty_note_comes_back() -> None:
+    assert share.decode(share.encode(share.Note(0, ()), "a"), 1) == share.Note(0, ())
+
+
+def test_beyond_its_budget_a_note_leaves_out_collectives_of_the_oldest_steps() -> None:
+    sent = tuple(records(range(400), 8))
+    data = share.encode(share.Note(0, sent), "a", 160 << 10)
+    kept = share.decode(data, 8).records
+    assert len(kept) == len(sent)
+    with_talks = {one.step for one in kept if len(one.collectives)}
+    assert with_talks
+    assert min(with_talks) > 0
+    assert max(with_talks) == 399
+    assert len(data) < 2 * (160 << 10)
+
+
+def test_a_rank_that_the_job_does_not_have_is_refused() -> None:
+    data = share.encode(share.Note(0, tuple(records([0], 4))), "a")
+    with pytest.raises(BadDump):
+        share.decode(data, 3)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(BadDump):
+        share.decode(data, 4)
+
+
+@given(st.data())
+def test_a_note_with_a_byte_changed_is_refused_or_whole(data: st.DataObject) -> None:
+    good = bytearray(share.encode(share.Note(3, tuple(records([0, 1], 2))), "a"))
+    place = data.draw(st.integers(0, len(good) - 1))
+    good[place] ^= data.draw(st.integers(1, 255))
+    try:
+        note = share.decode(bytes(good), 2)
+    except BadDump:
+        return
+    assert all(one.rank < 2 for one in note.records)
