@@ -53,12 +53,16 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
     )
 
 
+# Calls in which a group is made.
+_SETUP = ("connect", "comm_init", "comm_split")
+
+
 def _by_recorder(in_flight: Sequence[Op]) -> Doing | None:
     kinds = {op.kind for op in in_flight}
     if OpKind.P2P in kinds:
         return Doing.P2P
     if OpKind.COLLECTIVE in kinds:
-        setup = all(op.name == "connect" for op in in_flight if op.kind is OpKind.COLLECTIVE)
+        setup = all(op.name in _SETUP for op in in_flight if op.kind is OpKind.COLLECTIVE)
         return Doing.SETUP if setup else Doing.COLLECTIVE
     return Doing.COMPUTE if OpKind.GEMM in kinds or OpKind.KERNEL in kinds else None
 

@@ -1,4 +1,4 @@
-"""Makes blocked gloo collectives of a process return with an error."""
+"""Makes blocked collectives of a process return with an error."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from pathlib import Path
 
 from relkit.errors import CaptureFailed
 from relkit.hook import layout, request
+from relkit.hook.ask import ask_one_thread
 from relkit.hook.capture import ensure_handler
 from relkit.hook.model import HookState
 from relkit.hook.state_file import open_state_file
-from relkit.hook.threads import thread_statuses
 
 _POLL_S = 0.0005
 
 
 def release(path: Path, state: HookState, deadline_s: float) -> int:
-    """Have the hook shut down the process's gloo connections, so that survivors can save.
+    """Have the hook end the process's blocked communication, so that survivors can save.
 
-    Listening sockets and the rendezvous store's are left alone. Every collective and every
-    send or receive on gloo fails from then on: the process has to build new groups.
+    It shuts gloo's connections, and aborts the communicators of NCCL and its twins. Listening
+    sockets and the rendezvous store's are left alone. Every collective and every send or receive
+    fails from then on: the process has to build new groups.
 
     Args:
         path: the process's recorder file; state: what read_state made of it.
         deadline_s: longest time to wait for the answer, seconds.
 
     Returns:
-        The number of connections that were shut.
+        The number of connections that were shut and communicators that were aborted.
 
     Raises:
         CaptureFailed: the process is gone, stopped, or did not answer in time.
@@ -41,7 +42,7 @@ def release(path: Path, state: HookState, deadline_s: float) -> int:
             raise CaptureFailed(f"the hook in process {state.pid} takes no requests")
         ensure_handler(state, number)
         generation = request.new_generation()
-        _ask_one_thread(state.pid, number, generation)
+        ask_one_thread(state.pid, number, layout.REQUEST_RELEASE, generation)
         while True:
             if file.word(answered_at, "<u4") == generation:
                 return file.word(count_at, "<u4")
@@ -50,18 +51,3 @@ def release(path: Path, state: HookState, deadline_s: float) -> int:
                     f"process {state.pid} did not answer the release request in time"
                 )
             time.sleep(_POLL_S)
-
-
-def _ask_one_thread(pid: int, number: int, generation: int) -> None:
-    try:
-        threads = thread_statuses(pid)
-    except ProcessLookupError as error:
-        raise CaptureFailed(str(error)) from error
-    for thread in threads:
-        if thread.state not in "DTtZX" and not thread.blocks(number):
-            try:
-                request.send(pid, thread.os_thread_id, number, layout.REQUEST_RELEASE, generation)
-            except OSError:
-                continue
-            return
-    raise CaptureFailed(f"no thread of process {pid} can take the release request")

@@ -59,8 +59,9 @@ struct rk_main_thread_time rk_main_thread_time(uint64_t now_ns)
 {
     int from = atomic_load_explicit(&file, memory_order_relaxed);
     uint64_t then = atomic_load_explicit(&read_ns, memory_order_relaxed);
-    /* Whoever moves the time on reads; others that come meanwhile take what there is. */
-    if (from >= 0 && now_ns - then > FRESH_NS &&
+    /* An operation on a device may have ended before the last reading: then that is new enough.
+     * Whoever moves the time on reads; others that come meanwhile take what there is. */
+    if (from >= 0 && (int64_t)(now_ns - then) > FRESH_NS &&
         atomic_compare_exchange_strong_explicit(&read_ns, &then, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
         read_again(from);

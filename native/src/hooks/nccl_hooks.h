@@ -165,6 +165,24 @@ WRAP(SPLIT, (void *communicator, int color, int key, void **child, void *config)
     return result;
 }
 
+WRAP(SHRINK, (void *communicator, int *gone, int gone_count, void **child, void *config, int flags))
+{
+    FIND_ORIGINAL(SHRINK);
+    if (rk_is_aborted(communicator))
+        return REMOTE_ERROR;
+    RK_SCOPE(scope);
+    uint64_t name = scope.slot != NULL ? rk_split_name(communicator, -3) : 0;
+    if (scope.slot != NULL && !rk_group_open()) {
+        scope.op.hook = HOOK_ID(SHRINK);
+        rk_begin(&scope);
+    }
+    int result = original(communicator, gone, gone_count, child, config, flags);
+    scope.returned = result == 0 || result == LIBRARY.in_progress;
+    if (scope.slot != NULL)
+        BORN(child, -1, -1, name);
+    return result;
+}
+
 #define ENDING(row, keeps)                                                                         \
     WRAP(row, (void *communicator))                                                                \
     {                                                                                              \

@@ -56,6 +56,7 @@
 #define RK_SYMBOL_MCCL_INIT_RANK_SCALABLE "mcclCommInitRankScalable"
 #define RK_SYMBOL_MCCL_INIT_ALL "mcclCommInitAll"
 #define RK_SYMBOL_MCCL_SPLIT "mcclCommSplit"
+#define RK_SYMBOL_MCCL_SHRINK "mcclCommShrink"
 #define RK_SYMBOL_MCCL_FINALIZE "mcclCommFinalize"
 #define RK_SYMBOL_MCCL_DESTROY "mcclCommDestroy"
 #define RK_SYMBOL_MCCL_ABORT "mcclCommAbort"
@@ -119,6 +120,7 @@
     X(MCCL_INIT_RANK_SCALABLE, maca, COLLECTIVE, "comm_init", 0)                                   \
     X(MCCL_INIT_ALL, maca, COLLECTIVE, "comm_init", 0)                                             \
     X(MCCL_SPLIT, maca, COLLECTIVE, "comm_split", 0)                                               \
+    X(MCCL_SHRINK, maca, COLLECTIVE, "comm_split", 0)                                              \
     X(MCCL_FINALIZE, maca, COLLECTIVE, "comm_finalize", 0)                                         \
     X(MCCL_DESTROY, maca, COLLECTIVE, "comm_destroy", 0)                                           \
     X(MCCL_ABORT, maca, WAIT, "comm_abort", 0)                                                     \

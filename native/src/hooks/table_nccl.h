@@ -20,6 +20,7 @@
 #define RK_SYMBOL_NCCL_INIT_RANK_SCALABLE "ncclCommInitRankScalable"
 #define RK_SYMBOL_NCCL_INIT_ALL "ncclCommInitAll"
 #define RK_SYMBOL_NCCL_SPLIT "ncclCommSplit"
+#define RK_SYMBOL_NCCL_SHRINK "ncclCommShrink"
 #define RK_SYMBOL_NCCL_FINALIZE "ncclCommFinalize"
 #define RK_SYMBOL_NCCL_DESTROY "ncclCommDestroy"
 #define RK_SYMBOL_NCCL_ABORT "ncclCommAbort"
@@ -47,6 +48,7 @@
     X(NCCL_INIT_RANK_SCALABLE, cuda, COLLECTIVE, "comm_init", 0)                                   \
     X(NCCL_INIT_ALL, cuda, COLLECTIVE, "comm_init", 0)                                             \
     X(NCCL_SPLIT, cuda, COLLECTIVE, "comm_split", 0)                                               \
+    X(NCCL_SHRINK, cuda, COLLECTIVE, "comm_split", 0)                                              \
     X(NCCL_FINALIZE, cuda, COLLECTIVE, "comm_finalize", 0)                                         \
     X(NCCL_DESTROY, cuda, COLLECTIVE, "comm_destroy", 0)                                           \
     X(NCCL_ABORT, cuda, WAIT, "comm_abort", 0)                                                     \

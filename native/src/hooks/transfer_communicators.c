@@ -57,6 +57,14 @@ static void name_it(struct rk_header *header, int index, uint64_t name)
     rk_communicator_name(header, index, digits, sizeof digits);
 }
 
+static void offer_abort(struct rk_transfer_library *library, void *communicator, uintptr_t original)
+{
+    rk_abort_function abort =
+        (rk_abort_function)sibling(&library->abort_function, original, library->abort);
+    if (abort != NULL)
+        rk_aborts_add(communicator, abort);
+}
+
 void rk_birth(const struct rk_birth *birth)
 {
     void *communicator = *birth->where;
@@ -70,10 +78,7 @@ void rk_birth(const struct rk_birth *birth)
         name_it(header, index, birth->name);
     if (index >= 0)
         atomic_store(&splits[index], 0);
-    rk_abort_function abort = (rk_abort_function)sibling(
-        &birth->library->abort_function, birth->original, birth->library->abort);
-    if (abort != NULL)
-        rk_aborts_add(communicator, abort);
+    offer_abort(birth->library, communicator, birth->original);
 }
 
 int rk_transfer_communicator(struct rk_header *header, struct rk_transfer_library *library,
@@ -87,8 +92,12 @@ int rk_transfer_communicator(struct rk_header *header, struct rk_transfer_librar
     if (communicator == NULL)
         return -1;
     int index = rk_communicator_find(header, context);
-    if (index < 0)
+    if (index < 0) {
+        /* Made by a call that is not in the table. */
         index = enter(header, library, communicator, original, -1, -1);
+        if (index >= 0)
+            offer_abort(library, communicator, original);
+    }
     if (index >= 0) {
         notes->context = context;
         notes->context_epoch = epoch;

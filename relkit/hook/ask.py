@@ -1,0 +1,31 @@
+"""Gets a request to any one thread of a process that can take it."""
+
+from __future__ import annotations
+
+from relkit.errors import CaptureFailed
+from relkit.hook import request
+from relkit.hook.threads import thread_statuses
+
+
+def ask_one_thread(pid: int, number: int, kind: int, value: int) -> None:
+    """Send the request to the first thread that neither blocks the signal nor is stopped.
+
+    Args:
+        pid: process; number: the hook's signal, which the process is known to handle.
+        kind: layout.REQUEST_...; value: the request's generation, or what it has in its place.
+
+    Raises:
+        CaptureFailed: the process is gone, or no thread can take it.
+    """
+    try:
+        threads = thread_statuses(pid)
+    except ProcessLookupError as error:
+        raise CaptureFailed(str(error)) from error
+    for thread in threads:
+        if thread.state not in "DTtZX" and not thread.blocks(number):
+            try:
+                request.send(pid, thread.os_thread_id, number, kind, value)
+            except OSError:
+                continue
+            return
+    raise CaptureFailed(f"no thread of process {pid} can take the request")
