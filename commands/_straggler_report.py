@@ -1,0 +1,56 @@
+"""relkit straggler report: who made a job slow, since when, why, and what it cost."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from relkit.commands._options import finish
+from relkit.errors import UsageProblem
+
+
+@click.command()
+@click.argument("job", metavar="JOB|FOLDER|FILE")
+@click.option(
+    "--output",
+    "-o",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PAGE",
+    help="Write an HTML page there: heatmap, lateness, parts of a step, links.",
+)
+@click.option("--force", "-f", is_flag=True, help="Replace an existing page.")
+@click.option("--jsonl", "fmt", flag_value="jsonl", help="One finding a line, as JSON.")
+@click.option("--json", "fmt", flag_value="json", default=None, help="One JSON document.")
+def report(job: str, page: Path | None, force: bool, fmt: str | None) -> int:
+    """Say who made a job slow, since when, why, and what it cost.
+
+    Takes the id of a job that runs or ran on this host, its timeline folder, or a history.npz.
+
+    \b
+    Examples:
+      relkit straggler report my-run
+      relkit straggler report /root/timeline -o report.html
+      relkit straggler report straggler/history.npz --json
+    """
+    from relkit.output import write_atomic
+    from relkit.straggler.find import find_history
+    from relkit.straggler.report import straggler_report
+
+    started = time.time()
+    if page is not None and page.exists() and not force:
+        raise UsageProblem(f"{page} exists already", next_step="Add --force to replace it.")
+    history = find_history(job)
+    made = straggler_report(
+        history, argv=sys.argv, started=started, duration_s=time.time() - started
+    )
+    if page is not None:
+        from relkit.reports import straggler_page
+        from relkit.straggler.view import view_of
+
+        write_atomic(page, straggler_page.render(made, history, view_of(history)))
+        click.echo(f"wrote {page}", err=True)
+    return finish(made, fmt, None, force)

@@ -1,0 +1,263 @@
+"""What `relkit straggler watch` shows: a table refreshed in place, lines, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from relkit.output import table, use_colour
+from relkit.reports.markup import middle_cut, shown
+from relkit.straggler.history import History, RaisedVerdict
+from relkit.straggler.report import straggler_report, what, who
+from relkit.straggler.summary import MOST_RANKS, RankLine, Summary, plain_summary, summarise
+from relkit.straggler.view import breakdown, main_part
+
+_FULL, _EMPTY = "█", "░"
+_BAR = 10
+_FOLD_LIMIT = 48
+
+
+class Sink(Protocol):
+    """Where updates go."""
+
+    def __enter__(self) -> Sink:
+        """Begin."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End, and leave the terminal as it was."""
+        ...
+
+    def show(self, history: History) -> None:
+        """One update."""
+        ...
+
+
+class _Plain:
+    """A sink that needs no beginning and no end."""
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def show(self, history: History) -> None:
+        """One update."""
+        raise NotImplementedError
+
+
+class JsonLines(_Plain):
+    """One object an update, written at once: a program may wait for it."""
+
+    def show(self, history: History) -> None:
+        """One line."""
+        sys.stdout.write(json.dumps(plain_summary(history), ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+
+class Lines(_Plain):
+    """Plain lines: what was raised or dropped, and where the job stands.
+
+    Args:
+        whole: the table too, for one look.
+    """
+
+    def __init__(self, *, whole: bool) -> None:
+        self._whole = whole
+        self._said: dict[tuple[str, int], RaisedVerdict] = {}
+
+    def show(self, history: History) -> None:
+        """Changes first, then one line; or the table."""
+        found = summarise(history)
+        lines = []
+        now = {_key(history, raised): raised for raised in history.verdicts}
+        for key, raised in now.items():
+            if key not in self._said:
+                lines.append(f"SLOW  {sentence(history, raised)}")
+                lines += [f"      because {why}" for why in raised.verdict.reasons]
+        lines += [f"over  {key[0]}" for key in self._said if key not in now]
+        self._said = now
+        lines.append(head(found))
+        if self._whole:
+            lines += ["", _plain_table(found)]
+        sys.stdout.write("\n".join(map(shown_lines, lines)) + "\n")
+        sys.stdout.flush()
+
+
+class Screen:
+    """A table in place."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, no_color=not use_colour(sys.stdout))
+        self._live = Live(console=self._console, auto_refresh=False)
+
+    def __enter__(self) -> Sink:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, history: History) -> None:
+        """Draw it anew, with as many ranks as the window has room for."""
+        room = self._console.size.height - 9 - 2 * len(history.verdicts)
+        room -= len(history.links[:5]) + 3 if history.links else 0
+        found = summarise(history, max(3, min(MOST_RANKS, room)))
+        self._live.update(picture(history, found), refresh=True)
+
+
+def picture(history: History, found: Summary) -> Group:
+    """The whole screen."""
+    parts: list[Text | Table] = [Text(shown(head(found, worst=False)), style="bold")]
+    for raised in history.verdicts:
+        parts += [Text(f"  {shown(sentence(history, raised))}", style="bold red")]
+        parts += [
+            Text(f"    because {shown(why)}", style="red") for why in raised.verdict.reasons[:1]
+        ]
+    if not history.verdicts:
+        status = straggler_report(history).findings[0]
+        parts.append(Text(f"  {shown(status.title)}", style="green"))
+    parts += [Text(""), _rank_table(found)]
+    if found.others:
+        parts.append(Text(_others(found), style="dim"))
+    if found.links:
+        parts += [Text(""), _link_table(found)]
+    parts += [Text(f"  not seen: {shown(note)}", style="dim") for note in found.notes[:3]]
+    return Group(*parts)
+
+
+def head(found: Summary, *, worst: bool = True) -> str:
+    """Where the job stands, in one line, with its worst rank or without."""
+    if found.step < 0:
+        return f"job {found.job_id}: no step yet"
+    text = f"job {found.job_id}, step {found.step:,}: {found.world_size:,} ranks"
+    text += f" on {found.hosts:,} host{'s' if found.hosts != 1 else ''}"
+    if math.isfinite(found.step_s):
+        text += f", {1e3 * found.step_s:,.3g} ms a step"
+    if worst and found.ranks and math.isfinite(found.ranks[0].score):
+        one = found.ranks[0]
+        text += f"; worst rank {one.rank}, {percent(one.score)} over its peers, "
+        text += f"evidence {100 * min(1.0, one.evidence):.0f} %"
+    return text
+
+
+def sentence(history: History, raised: RaisedVerdict) -> str:
+    """Who does what since when, how sure that is, and what it cost so far."""
+    one = raised.verdict
+    part = main_part(breakdown(history, one.rank), one.cause)
+    cost = f", cost {one.cost_s:,.3g} s" if one.cost_s > 0 else ""
+    return (
+        f"{who(history, raised)} {what(raised, part)} since step {one.first_step:,} "
+        f"({one.cause}, {100 * one.confidence:.0f} % sure{cost})"
+    )
+
+
+def percent(share: float) -> str:
+    """An excess with its sign."""
+    return f"{round(100 * share, 1) + 0.0:+.1f} %" if math.isfinite(share) else "?"
+
+
+def shown_lines(text: str) -> str:
+    """Safe for a terminal; line breaks of our own stay."""
+    return "\n".join(shown(line) for line in text.split("\n"))
+
+
+def _key(history: History, raised: RaisedVerdict) -> tuple[str, int]:
+    return f"{who(history, raised)}, since step {raised.verdict.first_step:,}", raised.raised_step
+
+
+def _cells(one: RankLine) -> list[str]:
+    return [
+        f"{one.rank}",
+        shown(middle_cut(one.host, 24)),
+        _ms(one.own_s),
+        percent(one.score),
+        _ms(one.late_s),
+        _bar(one.evidence),
+        one.state,
+    ]
+
+
+_HEADER = ("rank", "host", "own ms", "over peers", "late ms", "evidence", "")
+
+
+def _others(found: Summary) -> str:
+    """Everybody without a row in one line; "" where everybody has one."""
+    count = len(found.others)
+    if not count:
+        return ""
+    names = middle_cut(found.others.fold(), _FOLD_LIMIT)
+    which = f"the {count:,} other ranks" if count > 1 else "the other rank"
+    return f"{which}: {percent(found.others_score)} at most  ({names})"
+
+
+def _rank_table(found: Summary) -> Table:
+    drawn = Table(box=None, pad_edge=False, header_style="dim")
+    for i, name in enumerate(_HEADER):
+        drawn.add_column(name, justify="right" if i in (2, 3, 4) else "left", no_wrap=True)
+    for one in found.ranks:
+        accused = one.state not in ("", "suspect")
+        style = "red" if accused else ("yellow" if one.state else "")
+        drawn.add_row(*(Text(cell) for cell in _cells(one)), style=style)
+    return drawn
+
+
+def _link_table(found: Summary) -> Table:
+    drawn = Table(box=None, pad_edge=False, header_style="dim")
+    for i, name in enumerate(("link", "times as long", "evidence")):
+        drawn.add_column(name, justify="right" if i == 1 else "left", no_wrap=True)
+    for row in found.links:
+        name = f"{shown(middle_cut(row.source, 24))} → {shown(middle_cut(row.target, 24))}"
+        cells = (name, f"{row.ratio:,.2f}", _bar(row.nats_share))
+        drawn.add_row(*(Text(cell) for cell in cells), style="red" if row.nats_share >= 1 else "")
+    return drawn
+
+
+def _plain_table(found: Summary) -> str:
+    text = table([_cells(one) for one in found.ranks], [*_HEADER[:-1], "state"])
+    if found.others:
+        text += f"\n{_others(found)}"
+    if found.links:
+        links = [
+            [
+                f"{shown(row.source)} → {shown(row.target)}",
+                f"{row.ratio:,.2f}",
+                _bar(row.nats_share),
+            ]
+            for row in found.links
+        ]
+        text += "\n\n" + table(links, ["link", "times as long", "evidence"])
+    return text
+
+
+def _ms(value_s: float) -> str:
+    return f"{round(1e3 * value_s, 1) + 0.0:,.1f}" if math.isfinite(value_s) else "?"
+
+
+def _bar(share: float) -> str:
+    whole = round(_BAR * min(1.0, max(0.0, share)))
+    return _FULL * whole + _EMPTY * (_BAR - whole)

@@ -1,0 +1,85 @@
+"""relkit straggler watch: who is slow in a running job, and why, while it happens."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from relkit.errors import EXIT_UNKNOWN
+
+if TYPE_CHECKING:
+    from relkit.commands._straggler_screen import Sink
+    from relkit.straggler.follow import Follower
+
+# Shorter than any interval, so that the end of a job and Ctrl-C are not waited for.
+_POLL_S = 0.1
+
+
+@click.command()
+@click.argument("job")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to show something new.",
+)
+@click.option("--once", is_flag=True, help="Show what is known now, and leave.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an update, one a line.")
+def watch(job: str, interval_s: float, once: bool, as_json: bool) -> int:
+    """Show who is slow in a running job, and why, while it happens.
+
+    A table refreshed in place on a terminal, plain lines in a pipe. Runs on the job's first node;
+    ends with the job, or with Ctrl-C. The exit code is that of the last state: 1 somebody is slow,
+    0 nobody is, 3 could not tell.
+
+    \b
+    Examples:
+      relkit straggler watch my-run
+      relkit straggler watch my-run --once
+      relkit straggler watch my-run --json | jq -c .stragglers
+    """
+    from relkit.commands._straggler_screen import JsonLines, Lines, Screen
+    from relkit.straggler.follow import Follower
+    from relkit.straggler.report import straggler_report
+
+    follower = Follower(job)
+    sink: Sink
+    if as_json:
+        sink = JsonLines()
+    elif sys.stdout.isatty() and not once:
+        sink = Screen()
+    else:
+        sink = Lines(whole=once)
+    with sink:
+        _follow(follower, sink, interval_s, once)
+    if follower.history is None:
+        click.echo(f"job {job}: no step was seen, relkit could not tell", err=True)
+        return EXIT_UNKNOWN
+    if not once:
+        click.echo(f"job {job} has ended", err=True)
+    return straggler_report(follower.history).exit_code
+
+
+def _follow(follower: Follower, sink: Sink, interval_s: float, once: bool) -> None:
+    shown_at_s = float("-inf")
+    waiting = False
+    news = False
+    while True:
+        news = follower.poll() or news
+        now_s = time.monotonic()
+        due = now_s >= shown_at_s + interval_s
+        if news and follower.history is not None and (due or follower.over):
+            sink.show(follower.history)
+            shown_at_s, news = now_s, False
+        if follower.over or once:
+            return
+        if follower.history is None and not waiting:
+            waiting = True
+            click.echo("waiting for the first steps", err=True)
+        time.sleep(min(_POLL_S, interval_s))
