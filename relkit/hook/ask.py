@@ -7,12 +7,13 @@ from relkit.hook import request
 from relkit.hook.threads import thread_statuses
 
 
-def ask_one_thread(pid: int, number: int, kind: int, value: int) -> None:
+def ask_one_thread(pid: int, number: int, kind: int, value: int, what: str) -> None:
     """Send the request to the first thread that neither blocks the signal nor is stopped.
 
     Args:
         pid: process; number: the hook's signal, which the process is known to handle.
         kind: layout.REQUEST_...; value: the request's generation, or what it has in its place.
+        what: the request in words, for the error.
 
     Raises:
         CaptureFailed: the process is gone, or no thread can take it.
@@ -28,4 +29,4 @@ def ask_one_thread(pid: int, number: int, kind: int, value: int) -> None:
             except OSError:
                 continue
             return
-    raise CaptureFailed(f"no thread of process {pid} can take the request")
+    raise CaptureFailed(f"no thread of process {pid} can take {what}")

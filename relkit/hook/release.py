@@ -42,7 +42,7 @@ def release(path: Path, state: HookState, deadline_s: float) -> int:
             raise CaptureFailed(f"the hook in process {state.pid} takes no requests")
         ensure_handler(state, number)
         generation = request.new_generation()
-        ask_one_thread(state.pid, number, layout.REQUEST_RELEASE, generation)
+        ask_one_thread(state.pid, number, layout.REQUEST_RELEASE, generation, "the release request")
         while True:
             if file.word(answered_at, "<u4") == generation:
                 return file.word(count_at, "<u4")

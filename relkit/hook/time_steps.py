@@ -35,4 +35,4 @@ def time_steps(path: Path, state: HookState, steps: int) -> None:
     if not 0 < number <= 64:
         raise CaptureFailed(f"the hook in process {state.pid} takes no requests")
     ensure_handler(state, number)
-    ask_one_thread(state.pid, number, layout.REQUEST_TIME_STEPS, steps)
+    ask_one_thread(state.pid, number, layout.REQUEST_TIME_STEPS, steps, "the request for times")
