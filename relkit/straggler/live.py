@@ -10,7 +10,7 @@ import numpy as np
 from relkit.straggler.align import AlignedStep, Aligner
 from relkit.straggler.history_types import STILL_HOLDS, History, LinkRow, RaisedVerdict
 from relkit.straggler.links import LinkScorer
-from relkit.straggler.meetings import Clocks, lateness, meetings, transfers
+from relkit.straggler.meetings import Clocks, lateness, meetings, on_one_clock, transfers
 from relkit.straggler.model import PARTS, StepTable, Subject, Verdict
 from relkit.straggler.score import RankScorer, Settings
 from relkit.straggler.step_record import StepRecord
@@ -86,8 +86,9 @@ class LiveScorer:
                 one.compute_s, one.input_s, one.gap_s, one.gc_s,
                 one.starved_s, one.throttled_s, one.asleep_s,
             )  # fmt: skip
-        self._clocks.update(step.records, self._hosts)
-        seen = meetings(step.records, self._clocks.offset_s())
+        plain = meetings(step.records)
+        self._clocks.update(plain, self._hosts)
+        seen = on_one_clock(plain, self._clocks.offset_s(self._hosts))
         late_s = lateness(seen, self._world)
         self._step = step.number
         ended_s = max(one.end_ns for one in step.records) / 1e9

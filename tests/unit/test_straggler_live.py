@@ -10,7 +10,7 @@ import pytest
 
 from relkit.straggler.align import PATIENCE_S, Aligner
 from relkit.straggler.live import LiveScorer
-from relkit.straggler.meetings import Clocks, lateness, meetings, transfers
+from relkit.straggler.meetings import Clocks, lateness, meetings, on_one_clock, transfers
 from relkit.straggler.model import Cause
 from relkit.straggler.score import Settings
 from relkit.straggler.step_record import StepRecord
@@ -122,12 +122,13 @@ def test_clocks_that_differ_make_nobody_late() -> None:
     found = records(range(40), 4, slow={2: 0.2}, host_of=hosts, offset_s={"b": 3.7})
     clocks = Clocks()
     for batch in in_order(found):
-        clocks.update(batch, hosts)
-    assert clocks.offset_s()["b"] == pytest.approx(3.7, abs=1e-4)
-    late_s = lateness(meetings(in_order(found)[-1], clocks.offset_s()), 4)
+        clocks.update(meetings(batch), hosts)
+    assert clocks.offset_s(hosts)[2] == pytest.approx(3.7, abs=1e-4)
+    seen = on_one_clock(meetings(in_order(found)[-1]), clocks.offset_s(hosts))
+    late_s = lateness(seen, 4)
     assert int(np.argmax(late_s)) == 2
     assert late_s[2] == pytest.approx(0.01, abs=0.004)
-    (moved,) = transfers(meetings(in_order(found)[-1], clocks.offset_s()), hosts)
+    (moved,) = transfers(seen, hosts)
     assert moved.hosts == ("a", "b")
     assert moved.seconds == pytest.approx(0.002, abs=3e-4)
     assert set(clocks.table()) == {"a", "b"}
@@ -135,9 +136,9 @@ def test_clocks_that_differ_make_nobody_late() -> None:
 
 def test_a_collective_that_somebody_has_not_reported_says_nothing_of_who_was_late() -> None:
     found = [one for one in records([0], 4) if one.rank != 1]
-    assert np.isnan(lateness(meetings(found, {}), 4)).all()
-    assert transfers(meetings(found, {}), ["a"] * 4) == []
-    assert meetings([], {}).names == ()
+    assert np.isnan(lateness(meetings(found), 4)).all()
+    assert transfers(meetings(found), ["a"] * 4) == []
+    assert meetings([]).names == ()
 
 
 def test_other_limits_take_hold_at_once() -> None:
