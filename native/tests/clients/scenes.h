@@ -1,0 +1,13 @@
+#ifndef SCENES_H
+#define SCENES_H
+
+void work(char **arguments);
+void graph(char **arguments);
+void errors(char **arguments);
+void many(char **arguments);
+void forks(char **arguments);
+void transfers(char **arguments);
+void hang(char **arguments);
+void drivers(char **arguments);
+
+#endif
