@@ -344,7 +344,10 @@ void rk_pass_count(bool timed)
 struct rk_slot *rk_device_slot(void)
 {
     struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
-    return header != NULL ? take_slot(header, (uint32_t)syscall(SYS_gettid), false) : NULL;
+    if (header == NULL)
+        return NULL;
+    struct rk_slot *slot = take_slot(header, rk_thread_id(), false);
+    return slot != NULL ? slot : take_slot(header, rk_thread_id(), true);
 }
 
 void rk_device_show(struct rk_slot *slot, const struct rk_op *op)

@@ -111,6 +111,8 @@ static void finish(struct lane *lane, int state)
     struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
     if (slot != NULL && header != NULL)
         rk_record(header, slot, &entry->op, entry->weight);
+    else if (header != NULL)
+        atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
     if (lane->shown)
         rk_device_hide(lane->slot);
     lane->shown = false;
