@@ -15,8 +15,8 @@ from relkit.straggler.step_work import UsualWork
 
 # What is looked at to learn a pattern; the hook's ring holds as many.
 _MOST_HELD = 4096
-# The pattern is looked for again when a third more has been seen than at the last try.
-_TRY_AGAIN = 1.33
+# The pattern is looked for again when so much more has been seen than at the last try.
+_TRY_AGAIN = 1.2
 _FIRST_TRY = 12
 # Until so much was seen a pattern may be the mistake of a beginner, and is looked at again.
 _SETTLED = 1024

@@ -68,17 +68,33 @@ def test_it_imports_only_what_costs_nothing() -> None:
     assert set(top) <= {"__future__", "gc", "os", "sys", "time"}
 
 
-def test_switched_off_it_only_gives_way() -> None:
-    code = "import os; print('RELKIT_BOOTSTRAP_PID' in os.environ)"
-    assert run(code) == "True"
-    base = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
-    off = base | {"PYTHONPATH": str(FOLDER), "RELKIT_BOOTSTRAP": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=off,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
-    assert done.stdout.strip() == "False"
+_LOOK = """
+import gc, subprocess, sys
+print(len(gc.callbacks), flush=True)
+if len(sys.argv) < 2:
+    subprocess.run([sys.executable, "-c", open("/proc/self/cmdline").read().split(chr(0))[2], "x"])
+"""
+
+
+def preloaded(tmp_path: Path) -> str:
+    """A library that is called as the hook is, and has nothing of it."""
+    library = tmp_path / "librelkit_none.so"
+    source = tmp_path / "none.c"
+    source.write_text("int relkit_nothing;\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=50)
+    return str(library)
+
+
+@pytest.mark.native
+def test_a_rank_is_watched_and_what_it_starts_is_not(tmp_path: Path) -> None:
+    library = preloaded(tmp_path)
+    assert run(_LOOK, RANK="0", LD_PRELOAD=library).split() == ["1", "0"]
+    # A launcher has no rank: its workers are watched.
+    assert run(_LOOK, LD_PRELOAD=library).split() == ["0", "0"]
+    assert run(_LOOK, RANK="0", LD_PRELOAD=library, RELKIT_BOOTSTRAP="0").split() == ["0", "0"]
+
+
+@pytest.mark.native
+def test_a_hook_without_marks_is_no_harm(tmp_path: Path) -> None:
+    code = "import ctypes, gc; gc.collect(); gc.collect(); print('fine')"
+    assert run(code, RANK="0", LD_PRELOAD=preloaded(tmp_path)) == "fine"

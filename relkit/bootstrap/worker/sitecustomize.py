@@ -87,8 +87,10 @@ class _Finder:
 
 
 def _begin() -> None:
-    first = os.environ.setdefault("RELKIT_BOOTSTRAP_PID", str(_PID)) == str(_PID)
-    if first and "RANK" in os.environ and "relkit" in os.environ.get("LD_PRELOAD", ""):
+    if "RANK" not in os.environ or "relkit" not in os.environ.get("LD_PRELOAD", ""):
+        return
+    # What the rank starts inherits this, and is not the rank.
+    if os.environ.setdefault("RELKIT_BOOTSTRAP_PID", str(_PID)) == str(_PID):
         gc.callbacks.append(_on_gc)
         sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
 
