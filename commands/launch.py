@@ -31,6 +31,7 @@ from relkit.launch.options import (
     split,
     torchrun_parser,
 )
+from relkit.slow_faults import SLOW_FAULTS
 from relkit.straggler.control import Control, Mode
 from relkit.ttp.actions import Limits
 
@@ -106,7 +107,8 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     multiple=True,
     metavar="FAULT",
     help="Inject a fault, to see relkit find it: NAME:rank=R:step=S with NAME one of "
-    f"{', '.join(faults.FAULTS)}. Only scripts that call relkit.faults have any.",
+    f"{', '.join(faults.FAULTS)}; or one that lasts, as slow-compute:rank=R:step=S:share=0.1: "
+    f"{', '.join(SLOW_FAULTS)}. Only scripts that call relkit.faults have any.",
 )
 @click.option(
     "--straggler",

@@ -170,8 +170,9 @@ def train(options: argparse.Namespace, model: GPT, optimizer: torch.optim.Optimi
         pause_at(step, options.pause)
         inputs, targets = loader.next_batch(step, injector)
         injector.before_compute(step)
-        logits = replica(inputs)
-        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        with injector.compute(step):
+            logits = replica(inputs)
+            loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()

@@ -1,8 +1,8 @@
 """Faults that a training script can have injected on purpose; off unless RELKIT_INJECT asks.
 
 A script calls the hooks of an Injector at its natural points (before a batch, before the step's
-compute, at a collective). Each fault fires once: on the named rank and step, and only in the
-first incarnation of the job, so that a restart recovers.
+compute, at a collective). Each fault of FAULTS fires once: on the named rank and step, and only
+in the first incarnation of the job, so that a restart recovers. Those of slow_faults last.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 
 from relkit.errors import UsageProblem
+from relkit.slow_faults import SLOW_FAULTS, SlowFault, Slowness, parse_slow
 
 VARIABLE = "RELKIT_INJECT"
 SEPARATOR = ";"
@@ -61,15 +63,18 @@ class Fault:
         return f"{self.name}:rank={self.rank}:step={self.step}{kind}"
 
 
-def parse(spec: str) -> Fault:
-    """Read `NAME:rank=R:step=S[:kind=K]`, e.g. "hang:rank=2:step=5".
+def parse(spec: str) -> Fault | SlowFault:
+    """Read `NAME:rank=R:step=S[:kind=K]`, e.g. "hang:rank=2:step=5"; see also parse_slow().
 
     Raises:
         UsageProblem: an unknown name, key or kind, or a number that is none.
     """
     name, *pairs = spec.strip().split(":")
+    if name in SLOW_FAULTS:
+        return parse_slow(spec)
     if name not in FAULTS:
-        raise UsageProblem(f"no fault is called {name!r}; there are {', '.join(FAULTS)}")
+        known = ", ".join((*FAULTS, *SLOW_FAULTS))
+        raise UsageProblem(f"no fault is called {name!r}; there are {known}")
     values = {"rank": "", "step": "", "kind": ""}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -107,12 +112,12 @@ def _kind(name: str, kind: str) -> str:
     return kind
 
 
-def parse_all(specs: Sequence[str]) -> tuple[Fault, ...]:
+def parse_all(specs: Sequence[str]) -> tuple[Fault | SlowFault, ...]:
     """Read several specs; see parse."""
     return tuple(parse(spec) for spec in specs if spec.strip())
 
 
-def to_environment(faults: Sequence[Fault]) -> dict[str, str]:
+def to_environment(faults: Sequence[Fault | SlowFault]) -> dict[str, str]:
     """The environment that makes from_environment() inject these; empty for none."""
     return {VARIABLE: SEPARATOR.join(map(str, faults))} if faults else {}
 
@@ -127,8 +132,10 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Injector:
     asked = parse_all(env.get(VARIABLE, "").split(SEPARATOR))
     first = env.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     rank = env.get("RANK", "0")
+    mine = [fault for fault in asked if first and str(fault.rank) == rank]
     return Injector(
-        tuple(fault for fault in asked if first and str(fault.rank) == rank),
+        [fault for fault in mine if isinstance(fault, Fault)],
+        [fault for fault in mine if isinstance(fault, SlowFault)],
     )
 
 
@@ -136,11 +143,12 @@ class Injector:
     """The hooks that a script calls; each returns at once unless its fault is due.
 
     Args:
-        faults: those of this rank and incarnation.
+        faults, slow: those of this rank and incarnation.
     """
 
-    def __init__(self, faults: Sequence[Fault] = ()) -> None:
+    def __init__(self, faults: Sequence[Fault] = (), slow: Sequence[SlowFault] = ()) -> None:
         self._pending = list(faults)
+        self._slowness = Slowness(slow)
 
     def _due(self, step: int, *names: str) -> Fault | None:
         for fault in self._pending:
@@ -151,7 +159,11 @@ class Injector:
         return None
 
     def before_batch(self, step: int, lock: threading.Lock) -> None:
-        """For `hang`: a loader thread takes `lock` and waits for input that never comes."""
+        """For `hang`: a loader thread takes `lock` and waits for input that never comes.
+
+        And for `slow-input`.
+        """
+        self._slowness.before_batch(step)
         if self._pending and self._due(step, "hang"):
             _hold_forever(lock)
 
@@ -174,6 +186,10 @@ class Injector:
             _spin(fault.kind)
         else:
             _crash(fault.kind)
+
+    def compute(self, step: int) -> AbstractContextManager[None]:
+        """Around a step's compute without its communication, for the faults that last."""
+        return self._slowness.compute(step)
 
     def at_collective(self, step: int) -> CollectiveFault:
         """For `skip` and `mismatch`: what this rank is to do instead of the collective."""

@@ -76,7 +76,7 @@ class Trainer:
     def train_step(self, micro_batches: Sequence[MicroBatch]) -> None:
         """One optimizer step on this rank's micro-batches, which all ranks make together."""
         self.injector.before_compute(self.progress.step)
-        with self.clock("forward_backward"):
+        with self.clock("forward_backward"), self.injector.compute(self.progress.step):
             self.optimizer.zero_grad()
             losses = run_step(
                 self.chunks,
