@@ -40,7 +40,7 @@ void *rk_dlsym(void *handle, const char *name)
 bool rk_is_library(const char *base, const char *name)
 {
     size_t length = strlen(name);
-    return strncmp(base, name, length) == 0 && (base[length] == '\0' || base[length] == '.');
+    return strncmp(base, name, length) == 0 && (base[length] == '.' || base[length] == '-');
 }
 
 static const char *base_of(const char *path)

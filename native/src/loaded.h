@@ -21,13 +21,14 @@ void *rk_dlsym(void *handle, const char *name);
 /* The loaded object that holds this address. */
 bool rk_object_at(uintptr_t address, struct rk_object *object);
 
-/* The loaded object whose file name is `name`, or `name` followed by a dot and a version. */
+/* The loaded object whose file name is `name` (as in "libcudart"), then ".so" and a version; wheels
+ * put a dash and a hash in between. */
 bool rk_object_named(const char *name, struct rk_object *object);
 
 /* File name of an object, without its folder. */
 const char *rk_base_name(const struct rk_object *object);
 
-/* `base` is the library `name`, whatever its version. */
+/* `base` is such a file name. */
 bool rk_is_library(const char *base, const char *name);
 
 /* A handle on an object that is loaded already; NULL where it is not, or is the program itself. It

@@ -14,14 +14,14 @@ static const struct group {
     const char *library;
 } groups[] = {
 #define GROUP(name, library) {RK_HOOK_##name##_FIRST, RK_HOOK_##name##_LAST, library}
-    GROUP(CUDA, "libcudart.so"),   GROUP(CU, "libcuda.so"),
-    GROUP(CUBLAS, "libcublas.so"), GROUP(CUBLASLT, "libcublasLt.so"),
-    GROUP(NCCL, "libnccl.so"),     GROUP(RCCL, "librccl.so"),
-    GROUP(MACA, "libmcruntime.so"), GROUP(MCBLAS, "libmcblas.so"),
-    GROUP(MCBLASLT, "libmcblasLt.so"), GROUP(MCCL, "libmccl.so"),
-    GROUP(HIP, "libamdhip64.so"),  GROUP(HIPBLAS, "libhipblas.so"),
-    GROUP(HIPBLASLT, "libhipblaslt.so"), GROUP(ACL, "libascendcl.so"),
-    GROUP(HCCL, "libhccl.so"),
+    GROUP(CUDA, "libcudart"),   GROUP(CU, "libcuda"),
+    GROUP(CUBLAS, "libcublas"), GROUP(CUBLASLT, "libcublasLt"),
+    GROUP(NCCL, "libnccl"),     GROUP(RCCL, "librccl"),
+    GROUP(MACA, "libmcruntime"), GROUP(MCBLAS, "libmcblas"),
+    GROUP(MCBLASLT, "libmcblasLt"), GROUP(MCCL, "libmccl"),
+    GROUP(HIP, "libamdhip64"),  GROUP(HIPBLAS, "libhipblas"),
+    GROUP(HIPBLASLT, "libhipblaslt"), GROUP(ACL, "libascendcl"),
+    GROUP(HCCL, "libhccl"),
 #undef GROUP
 };
 
@@ -120,7 +120,7 @@ void *rk_platform_library(enum rk_hook_id hook)
     int at = group_of(hook);
     void *library = at >= 0 ? rk_loaded_library(groups[at].library) : NULL;
     if (library == NULL && is_nccl(hook))
-        library = rk_loaded_library("librccl.so");
+        library = rk_loaded_library("librccl");
     return library;
 }
 
@@ -145,13 +145,13 @@ static void examine(int at, enum rk_hook_id hook, uintptr_t function)
         struct rk_object other;
         bool hip = strncmp(rk_base_name(&object), "librccl", 7) == 0 ||
                    (!rk_is_library(rk_base_name(&object), group->library) &&
-                    rk_object_named("libamdhip64.so", &other) &&
-                    !rk_object_named("libcuda.so", &other));
+                    rk_object_named("libamdhip64", &other) &&
+                    !rk_object_named("libcuda", &other));
         atomic_store(&nccl_is_hip, hip);
     }
     note_missing(group, &object);
     struct rk_object runtime;
-    if (group->first == RK_HOOK_CU_FIRST && !rk_object_named("libcudart.so", &runtime))
+    if (group->first == RK_HOOK_CU_FIRST && !rk_object_named("libcudart", &runtime))
         rk_note(RK_NOTE_STATIC_CUDART);
 }
 

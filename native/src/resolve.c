@@ -15,7 +15,7 @@
 #include "loaded.h"
 #include "platforms.h"
 
-#define TORCH_LIBRARY "libtorch_cpu.so"
+#define TORCH_LIBRARY "libtorch_cpu"
 
 struct rk_original rk_originals[RK_HOOK_COUNT][RK_KNOWN_CALLERS];
 

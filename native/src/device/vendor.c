@@ -119,7 +119,7 @@ static bool seek_runtime(struct rk_device_api *api, const struct part *parts, co
 /* Streams and events of the CUDA runtime are those of the driver (its documentation says so). */
 static bool seek_driver(struct rk_device_api *api)
 {
-    if (!assemble(api, driver_parts, rk_loaded_library("libcuda.so")))
+    if (!assemble(api, driver_parts, rk_loaded_library("libcuda")))
         return false;
     api->kind = RK_DRIVER_API;
     api->stream_flags = STREAM_NON_BLOCKING;
@@ -128,7 +128,7 @@ static bool seek_driver(struct rk_device_api *api)
 
 static bool seek_ascend(struct rk_device_api *api)
 {
-    void *library = rk_loaded_library("libascendcl.so");
+    void *library = rk_loaded_library("libascendcl");
     if (!assemble(api, ascend_parts, library))
         return false;
     void *query = rk_dlsym(library, "aclrtQueryEventStatus");
@@ -149,11 +149,11 @@ static bool seek(enum rk_platform vendor)
     struct rk_device_api *api = &apis[vendor];
     switch (vendor) {
     case RK_PLATFORM_CUDA:
-        return seek_driver(api) || seek_runtime(api, cuda_parts, "libcudart.so");
+        return seek_driver(api) || seek_runtime(api, cuda_parts, "libcudart");
     case RK_PLATFORM_MACA:
-        return seek_runtime(api, maca_parts, "libmcruntime.so");
+        return seek_runtime(api, maca_parts, "libmcruntime");
     case RK_PLATFORM_HIP:
-        return seek_runtime(api, hip_parts, "libamdhip64.so");
+        return seek_runtime(api, hip_parts, "libamdhip64");
     case RK_PLATFORM_ASCEND:
         return seek_ascend(api);
     case RK_PLATFORM_CPU:

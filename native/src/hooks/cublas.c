@@ -1,9 +1,9 @@
 #include "device_hook.h"
 #include "gemm_shape.h"
 
-static struct rk_gemm_queries queries = {.library = "libcublas.so",
+static struct rk_gemm_queries queries = {.library = "libcublas",
                                          .get_stream = "cublasGetStream_v2",
-                                         .lt_library = "libcublasLt.so",
+                                         .lt_library = "libcublasLt",
                                          .layout_attribute = "cublasLtMatrixLayoutGetAttribute",
                                          .description_attribute = "cublasLtMatmulDescGetAttribute",
                                          .attributes = {0, 2, 3, 5, 3}};

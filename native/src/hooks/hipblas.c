@@ -1,9 +1,9 @@
 #include "device_hook.h"
 #include "gemm_shape.h"
 
-static struct rk_gemm_queries queries = {.library = "libhipblas.so",
+static struct rk_gemm_queries queries = {.library = "libhipblas",
                                          .get_stream = "hipblasGetStream",
-                                         .lt_library = "libhipblaslt.so",
+                                         .lt_library = "libhipblaslt",
                                          .layout_attribute = "hipblasLtMatrixLayoutGetAttribute",
                                          .description_attribute = "hipblasLtMatmulDescGetAttribute",
                                          .attributes = {2, 4, 5, 0, 0}};

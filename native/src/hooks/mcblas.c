@@ -1,9 +1,9 @@
 #include "device_hook.h"
 #include "gemm_shape.h"
 
-static struct rk_gemm_queries queries = {.library = "libmcblas.so",
+static struct rk_gemm_queries queries = {.library = "libmcblas",
                                          .get_stream = "mcblasGetStream",
-                                         .lt_library = "libmcblasLt.so",
+                                         .lt_library = "libmcblasLt",
                                          .layout_attribute = "mcblasLtMatrixLayoutGetAttribute",
                                          .description_attribute = "mcblasLtMatmulDescGetAttribute",
                                          .attributes = {0, 2, 3, 5, 3}};
