@@ -32,7 +32,7 @@ def same_steps(job: Collected, ranks: int) -> list[int]:
 
 
 def test_a_loop_of_several_collectives_below_a_shell() -> None:
-    job = run_job([STAND_IN, "--steps", "30", "--layer-ms", "5"], 3, wrapped=True)
+    job = run_job([STAND_IN, "--steps", "30", "--step-ms", "20"], 3, wrapped=True)
     assert len(same_steps(job, 3)) >= 28
     for record in job.records:
         assert record.own_s == pytest.approx(record.compute_s + record.input_s + record.gap_s)
