@@ -1,24 +1,27 @@
 """Stragglers among simulated ranks, with noise from recorded runs: who is found, how soon?
 
-usage: python benchmarks/straggler_sim.py NOISE.npz... [--runs 40] [--steps 30] [--ranks 1024]
-       [--slowdowns 0,0.03,0.05,0.1,0.2,0.5] [--average 1] [--scale 1] [--seed 0]
-       [--json FILE] [--svg FILE]
+usage: python benchmarks/straggler_sim.py NOISE.npz [--ranks 1024] [--steps 30] [--runs 40]
+       [--slowdowns 0.03,0.05,0.1,0.2,0.5] [--faults compute,input,host] [--onset 30-60]
+       [--healthy 20] [--healthy-steps 300] [--half all|tune|test] [--scale 1] [--seed 0]
+       [--json FILE]
+       python benchmarks/straggler_sim.py --plot OUT.svg NAME=FILE.json...
 
-A job of 1,024 ranks is 16 x 8 x 8 (data, tensor, pipeline); the work of each pipeline stage
-differs by up to 20 %, so that only ranks of one position are comparable. Each run makes 1-4 ranks
-slower, by compute (half), input or a starved host, from a random step between 30 and 60 on, and
-goes on for --steps more. Found: accused at the last step; the right rank alone counts, and its
-cause apart. False: any other rank ever accused in the run, healthy steps included. The time of a
-rank in a step is its work times a stretch of a recorded run: the time of a recorded rank outside
-of collectives over its running median (31 steps), from a random place on, with what
-it starved. What disturbed the
-machine for several steps does so here. --average N takes means of N successive recorded steps,
-the noise of steps N times as long; --scale F makes what was recorded F times as large, in the
-same order. The rules of NVRx and DLRover get the same times after the fault began, and know
-nothing of positions: both are given the times over the median of each position, which is more
-than they have.
+A job of 1,024 ranks is 16 x 8 x 8 (data, tensor, pipeline), and the work of each pipeline stage
+differs by up to 20 %; with another number all ranks do equal work. Each run makes 1-4 ranks (of up
+to 64 one) slower from a step of --onset on, and goes on for --steps more. Faults:
 
-Last it times arrivals and scoring of 1,024 ranks and 100 collectives a step.
+  compute    in kernels                   input   waiting for input, marked
+  sleep      waiting for input, not marked: the main thread sleeps
+  host       waiting for a core           throttled  stopped by the cgroup
+  gc         collections of 200 ms every four steps, whatever the slowdown
+
+Found: accused at the last step; the right rank alone counts, and its cause apart. False: any other
+rank ever accused, in runs with faults or in the healthy ones. The time of a rank in a step is its
+work times a stretch of a recorded run from a random place on, with what it starved there; the
+ranks of a simulated host, as many as were recorded, share the place, and a stretch that reaches
+the end of the record goes on at its beginning. The rules of NVRx and DLRover
+get the same times after the fault began, over the median of each position, which is more than they
+have. Last it times arrivals and scoring of 1,024 ranks and 100 collectives a step.
 """
 
 from __future__ import annotations
@@ -26,51 +29,30 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from straggler_noise import HALVES, recorded_noise, scatter
+from straggler_plot import plot
 from straggler_rules import dlrover, nvrx
 
 from relkit.output import write_atomic
 from relkit.straggler.arrivals import arrivals
 from relkit.straggler.model import PARTS, Cause, Floats, StepTable
 from relkit.straggler.score import RankScorer
-from relkit.straggler.steps import infer_steps
 
 BAR = 0.99
-WINDOW = 31
-TENSOR, STAGES = 8, 8
-STEP_S = 0.5
+LARGE, TENSOR, STAGES = 1024, 8, 8
+STEP_S = 0.06
+GC_S, GC_EVERY = 0.2, 4
 # Shares of a step: compute, waiting for input, the rest.
 SHARES = (0.85, 0.05, 0.10)
-KINDS = (Cause.COMPUTE, Cause.COMPUTE, Cause.INPUT, Cause.HOST)
-
-
-def recorded_noise(path: Path, average: int) -> list[Floats]:
-    """Of each rank (steps, 2): its own time and its starvation, over the median of its time."""
-    found = []
-    with np.load(path) as table:
-        columns = {name: table[name] for name in table.files}
-    for rank in np.unique(columns["rank"]):
-        mine = columns["rank"] == rank
-        start, end = columns["start_ns"][mine], columns["end_ns"][mine]
-        names = ("communicator", "operation", "size_bytes")
-        keys = list(zip(*(columns[name][mine].tolist() for name in names), strict=True))
-        gaps = np.concatenate([[0.0], (start[1:] - np.maximum.accumulate(end)[:-1]) / 1e9])
-        gaps = np.maximum(gaps, 0.0)
-        steps = [step for step in infer_steps(keys, gaps).steps if step.regular][5:]
-        own = np.array([gaps[step.first : step.end].sum() for step in steps])
-        own = own[: len(own) // average * average].reshape(-1, average).mean(axis=1)
-        around = np.pad(own, WINDOW // 2, mode="reflect")
-        middle = np.median(np.lib.stride_tricks.sliding_window_view(around, WINDOW), axis=1)
-        looks = columns["look_rank"] == rank
-        starved_s = np.interp(end, columns["look_ns"][looks], columns["starved_ns"][looks]) / 1e9
-        until = np.array([starved_s[step.end - 1] - starved_s[step.first - 1] for step in steps])
-        until = until[: len(own) * average].reshape(-1, average).mean(axis=1)
-        found.append(np.stack([own / middle, np.clip(until, 0.0, 0.95 * own) / middle], axis=1))
-    return found
+CAUSES = {
+    "compute": Cause.COMPUTE, "input": Cause.INPUT, "sleep": Cause.INPUT,
+    "host": Cause.HOST, "throttled": Cause.HOST, "gc": Cause.HOST,
+}  # fmt: skip
 
 
 @dataclass
@@ -82,6 +64,7 @@ class Tally:
     false: int = 0
     right_cause: int = 0
     delays: list[int] = field(default_factory=list)
+    missed_kinds: Counter[str] = field(default_factory=Counter)
 
     @property
     def precision(self) -> float:
@@ -94,124 +77,175 @@ class Tally:
         return self.found / max(1, self.found + self.missed)
 
 
+class Simulation:
+    """Jobs of some ranks with recorded noise.
+
+    Args:
+        noise: of each recorded rank, see recorded_noise; ranks: of the simulated job.
+    """
+
+    def __init__(self, noise: list[Floats], ranks: int) -> None:
+        self._noise, self._ranks = noise, ranks
+        rank = np.arange(ranks)
+        large = ranks == LARGE
+        self._group = TENSOR if large else ranks
+        stage = rank // TENSOR % STAGES if large else np.zeros(ranks)
+        self._work = STEP_S * (1.0 + 0.2 * stage / STAGES)
+        self._positions = [(one % TENSOR, one // TENSOR % STAGES) if large else 0 for one in rank]
+
+    def run(
+        self, rng: np.random.Generator, steps: int, onset: int, kinds: dict[int, str], slow: float
+    ) -> tuple[dict[int, Cause], dict[int, int], Floats]:
+        """One job.
+
+        Returns:
+            (who is accused at the end, first step of each accusation, own time over the work)
+        """
+        shake = self._shake(rng, steps)
+        scorer = RankScorer(self._positions)
+        own = np.empty((steps, self._ranks))
+        accused: dict[int, int] = {}
+        last: dict[int, Cause] = {}
+        for step in range(steps):
+            parts = np.zeros((len(PARTS), self._ranks))
+            parts[:3] = np.array(SHARES)[:, None] * self._work * shake[step, :, 0]
+            parts[4] = self._work * shake[step, :, 1]
+            if step >= onset:
+                for rank, kind in kinds.items():
+                    _slow_down(parts[:, rank], kind, slow * float(self._work[rank]), step)
+            own[step] = parts[:3].sum(axis=0)
+            groups = own[step].reshape(-1, self._group)
+            late = (groups - np.median(groups, axis=1, keepdims=True)).reshape(-1)
+            last = {one.rank: one.cause for one in scorer.update(StepTable(step, parts, late))}
+            for rank in last:
+                accused.setdefault(rank, step)
+        return last, accused, own / self._work
+
+    def _shake(self, rng: np.random.Generator, steps: int) -> Floats:
+        """(steps, ranks, 2); each host replays all ranks of the record from one place on."""
+        shortest = min(map(len, self._noise))
+        found = np.empty((steps, self._ranks, 2))
+        for first in range(0, self._ranks, len(self._noise)):
+            place = (int(rng.integers(shortest)) + np.arange(steps)) % shortest
+            order = rng.permutation(len(self._noise))
+            for rank, which in zip(range(first, self._ranks), order, strict=False):
+                found[:, rank] = self._noise[which][place]
+        return found
+
+
 def main() -> None:
     """Simulate, count, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("noise", nargs="+", type=Path)
+    parser.add_argument("noise", nargs="+")
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--ranks", type=int, default=1024)
-    parser.add_argument("--average", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=LARGE)
+    parser.add_argument("--onset", default="30-60")
+    parser.add_argument("--faults", default="compute,compute,input,host")
+    parser.add_argument("--healthy", type=int, default=20)
+    parser.add_argument("--healthy-steps", type=int, default=300)
+    parser.add_argument("--half", choices=HALVES, default="all")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--slowdowns", default="0,0.03,0.05,0.1,0.2,0.5")
+    parser.add_argument("--slowdowns", default="0.03,0.05,0.1,0.2,0.5")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path)
+    parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
-    noise = [one for path in options.noise for one in recorded_noise(path, options.average)]
+    if options.plot:
+        plot(options.plot, dict(one.split("=", 1) for one in options.noise))
+        return
+    noise = [one for path in options.noise for one in recorded_noise(Path(path), options.half)]
     noise = [one * options.scale + np.array([1.0 - options.scale, 0.0]) for one in noise]
-    scatter = [1.4826 * float(np.median(np.abs(one[:, 0] - 1.0))) for one in noise]
-    print(f"noise of {len(noise)} recorded ranks, {sum(map(len, noise))} steps: sigma (by MAD)")
-    print("  " + ", ".join(f"{value:.1%}" for value in scatter))
-    ran = [(one[:, 0] - one[:, 1]) / np.median(one[:, 0] - one[:, 1]) for one in noise]
-    scatter = [1.4826 * float(np.median(np.abs(one - 1.0))) for one in ran]
-    print("  less starvation: " + ", ".join(f"{value:.1%}" for value in scatter))
-    print("slowdown method   precision recall cause-right steps-to-verdict(median) false/runs")
-    curve = []
-    for slowdown in map(float, options.slowdowns.split(",")):
-        rng = np.random.default_rng([options.seed, round(slowdown * 1000)])
-        tallies: dict[str, Tally] = defaultdict(Tally)
-        for _ in range(options.runs):
-            one_run(rng, noise, options.ranks, slowdown, options.steps, tallies)
-        for method, tally in tallies.items():
-            delay = float(np.median(tally.delays)) if tally.delays else float("nan")
-            cause = tally.right_cause / max(1, tally.found)
-            print(
-                f"{slowdown:8.1%} {method:8s} {tally.precision:9.2%} {tally.recall:6.1%} "
-                f"{cause:11.1%} {delay:10.0f} {tally.false:14d}/{options.runs}"
-            )
-            row = {"slowdown": slowdown, "method": method, "precision": tally.precision}
-            row |= {"recall": tally.recall, "false": tally.false, "cause_right": cause}
-            curve.append(row | {"median_steps": delay, "runs": options.runs})
-    at_bar = [r for r in curve if r["method"] == "relkit" and r["slowdown"] == 0.1]
-    for row in at_bar:
-        good = float(str(row["precision"])) >= BAR and float(str(row["recall"])) >= BAR
-        print(f"bar at 10 %: {'reached' if good else 'NOT reached'} (99 % of both)")
-    timing()
+    print(f"noise of {len(noise)} recorded ranks, {sum(map(len, noise))} steps ({options.half})")
+    print("  sigma (by MAD): " + ", ".join(f"{scatter(one[:, 0]):.1%}" for one in noise))
+    ran = ", ".join(f"{scatter(one[:, 0] - one[:, 1]):.1%}" for one in noise)
+    print(f"  less starvation: {ran}")
+    simulation = Simulation(noise, options.ranks)
+    rows = [healthy(simulation, options)]
+    print("slowdown method   precision recall cause-right steps(median) false, missed by kind")
+    for slowdown in filter(None, options.slowdowns.split(",")):
+        rows += with_faults(simulation, options, float(slowdown))
+    for row in rows:
+        if row["method"] == "relkit" and row["slowdown"] == 0.1:
+            good = float(str(row["precision"])) >= BAR and float(str(row["recall"])) >= BAR
+            print(f"bar at 10 %: {'reached' if good else 'NOT reached'} (99 % of both)")
+    if options.ranks == LARGE:
+        timing()
     if options.json:
-        write_atomic(options.json, json.dumps(curve, indent=1) + "\n")
-    if options.svg:
-        plot(options.svg, curve)
+        write_atomic(options.json, json.dumps(rows, indent=1) + "\n")
 
 
-def one_run(
-    rng: np.random.Generator,
-    noise: list[Floats],
-    ranks: int,
-    slowdown: float,
-    after: int,
-    tallies: dict[str, Tally],
-) -> None:
-    """One job with its faults; adds to the counts of each method."""
-    onset = int(rng.integers(30, 60))
-    steps = onset + after
-    slow = rng.choice(ranks, size=int(rng.integers(1, 5)) if slowdown else 0, replace=False)
-    kinds = {int(rank): KINDS[int(rng.integers(len(KINDS)))] for rank in slow}
-    stage = np.arange(ranks) // TENSOR % STAGES
-    work = STEP_S * (1.0 + 0.2 * stage / STAGES)
-    shake = np.empty((steps, ranks, 2))
-    for rank in range(ranks):
-        record = noise[int(rng.integers(len(noise)))]
-        shake[:, rank] = record[(int(rng.integers(len(record))) + np.arange(steps)) % len(record)]
-    positions = [(rank % TENSOR, rank // TENSOR % STAGES) for rank in range(ranks)]
-    scorer = RankScorer(positions)
-    accused_ever: dict[int, int] = {}
-    own = np.empty((steps, ranks))
-    verdicts: dict[int, Cause] = {}
-    for step in range(steps):
-        parts = np.zeros((len(PARTS), ranks))
-        parts[:3] = np.array(SHARES)[:, None] * work * shake[step, :, 0]
-        parts[4] = work * shake[step, :, 1]
+def healthy(simulation: Simulation, options: argparse.Namespace) -> dict[str, object]:
+    """Jobs without a fault; how many of them accuse somebody."""
+    rng = np.random.default_rng([options.seed, 7919])
+    wrong = 0
+    for _ in range(options.healthy):
+        _, accused, _ = simulation.run(rng, options.healthy_steps, 0, {}, 0.0)
+        wrong += bool(accused)
+    print(f"{wrong} of {options.healthy} healthy jobs of {options.healthy_steps} steps accuse one")
+    row: dict[str, object] = {"slowdown": 0.0, "method": "relkit", "false": wrong}
+    return row | {"runs": options.healthy, "steps": options.healthy_steps}
+
+
+def with_faults(
+    simulation: Simulation, options: argparse.Namespace, slowdown: float
+) -> list[dict[str, object]]:
+    """All runs of one slowdown, and the rules of others beside."""
+    rng = np.random.default_rng([options.seed, round(slowdown * 1000)])
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    first, _, last = options.onset.partition("-")
+    faults = options.faults.split(",")
+    for _ in range(options.runs):
+        onset = int(rng.integers(int(first), int(last or first) + 1))
+        count = int(rng.integers(1, 5)) if options.ranks > 64 else 1
+        slow = rng.choice(options.ranks, size=count, replace=False)
+        kinds = {int(rank): faults[int(rng.integers(len(faults)))] for rank in slow}
+        said, accused, own = simulation.run(rng, onset + options.steps, onset, kinds, slowdown)
+        tally = tallies["relkit"]
         for rank, kind in kinds.items():
-            if step >= onset:
-                _slow_down(parts[:, rank], kind, slowdown, float(work[rank]))
-        own[step] = parts[:3].sum(axis=0)
-        by_group = own[step].reshape(-1, TENSOR)
-        late = (by_group - np.median(by_group, axis=1, keepdims=True)).reshape(-1)
-        found = scorer.update(StepTable(step, parts, late))
-        verdicts = {verdict.rank: verdict.cause for verdict in found}
-        for rank in verdicts:
-            accused_ever.setdefault(rank, step)
-    tally = tallies["relkit"]
-    for rank, kind in kinds.items():
-        tally.found += rank in verdicts
-        tally.missed += rank not in verdicts
-        tally.right_cause += verdicts.get(rank) is kind
-        if rank in verdicts:
-            tally.delays.append(accused_ever[rank] - onset + 1)
-    tally.false += len(set(accused_ever) - set(kinds))
-    relative = own[onset:] / work
-    for method, rule in (("nvrx", nvrx), ("dlrover", dlrover)):
-        named = set(np.flatnonzero(rule(relative)).tolist())
-        tallies[method].found += len(named & set(kinds))
-        tallies[method].missed += len(set(kinds) - named)
-        tallies[method].false += len(named - set(kinds))
+            tally.found += rank in said
+            tally.missed += rank not in said
+            tally.missed_kinds[kind] += rank not in said
+            tally.right_cause += said.get(rank) is CAUSES[kind]
+            if rank in said:
+                tally.delays.append(accused[rank] - onset + 1)
+        tally.false += len(set(accused) - set(kinds))
+        for method, rule in (("nvrx", nvrx), ("dlrover", dlrover)):
+            named = set(np.flatnonzero(rule(own[onset:])).tolist())
+            tallies[method].found += len(named & set(kinds))
+            tallies[method].missed += len(set(kinds) - named)
+            tallies[method].false += len(named - set(kinds))
+    rows = []
+    for method, tally in tallies.items():
+        delay = float(np.median(tally.delays)) if tally.delays else float("nan")
+        cause = tally.right_cause / max(1, tally.found)
+        missed = ", ".join(f"{kind} {n}" for kind, n in tally.missed_kinds.items() if n)
+        print(
+            f"{slowdown:8.1%} {method:8s} {tally.precision:9.2%} {tally.recall:6.1%} "
+            f"{cause:11.1%} {delay:13.0f} {tally.false:5d}  {missed}"
+        )
+        rows.append({
+            "slowdown": slowdown, "method": method, "precision": tally.precision,
+            "recall": tally.recall, "false": tally.false, "cause_right": cause,
+            "median_steps": delay, "runs": options.runs, "steps": options.steps,
+            "faults": tally.found + tally.missed,
+        })  # fmt: skip
+    return rows
 
 
-def _slow_down(parts: Floats, kind: Cause, slowdown: float, work_s: float) -> None:
-    extra = slowdown * work_s
-    if kind is Cause.INPUT:
-        parts[1] += extra
-    else:
-        parts[0] += extra
-    if kind is Cause.HOST:
-        parts[4] += extra
+def _slow_down(parts: Floats, kind: str, extra_s: float, step: int) -> None:
+    place = {"input": "input", "sleep": "gap", "gc": "gap"}.get(kind, "compute")
+    inside = {"sleep": ("asleep",), "host": ("starved",), "throttled": ("throttled", "starved")}
+    if kind == "gc":
+        extra_s = GC_S if step % GC_EVERY == 0 else 0.0
+    for part in (place, *inside.get(kind, ("gc",) if kind == "gc" else ())):
+        parts[PARTS.index(part)] += extra_s
 
 
 def timing() -> None:
     """Time of a step with 1,024 ranks and 100 collectives."""
     rng = np.random.default_rng(1)
-    ranks, collectives, rounds = 1024, 100, 30
+    ranks, collectives, rounds = LARGE, 100, 70
     scorer = RankScorer([(rank % TENSOR, rank // TENSOR % STAGES) for rank in range(ranks)])
     starts = np.sort(rng.normal(0.0, 1e-4, (collectives, ranks)), axis=0)
     ends = starts.max(axis=1, keepdims=True) + 1e-3 + np.zeros_like(starts)
@@ -227,21 +261,6 @@ def timing() -> None:
         f"{ranks} ranks x {collectives} collectives: median {np.median(spent_ms):.1f} ms a step, "
         f"worst {max(spent_ms):.1f} ms (aim: below 10)"
     )
-
-
-def plot(path: Path, curve: list[dict[str, object]]) -> None:
-    """Recall over slowdown, one line a method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
-    axes = figure.add_subplot()
-    for method in ("relkit", "nvrx", "dlrover"):
-        rows = [row for row in curve if row["method"] == method and row["slowdown"]]
-        slow = [100.0 * float(str(row["slowdown"])) for row in rows]
-        axes.plot(slow, [100.0 * float(str(row["recall"])) for row in rows], "o-", label=method)
-    axes.set(xscale="log", xlabel="slowdown, %", ylabel="found, %", ylim=(-3, 103))
-    axes.legend()
-    figure.savefig(path)
 
 
 if __name__ == "__main__":

@@ -15,20 +15,23 @@ _MAD_TO_SIGMA = 1.4826
 _MEAN_TO_SIGMA = 0.8862
 _ROOT_HALF = 0.7071
 # Steps that are averaged before differences are taken.
-_SCALES = (1, 2, 4, 8, 16, 32, 64)
+SCALES = (1, 2, 4, 8, 16, 32, 64)
 _LEAST_ROWS = 4
 _GROWTH_WEIGHT = 24.0
 _MOST_GROWTH = 2.0
 _MOST_VALUES = 4096
 _OWN_RATE = 1.0 / 16.0
 _MOST_STEP = 6.0
+# Few values may be those of a fault that just began: they cannot raise the variance by more.
+_ROOM_A_VALUE = 0.25
 
 
 class _Scale:
     """Differences between successive means of a fixed number of steps."""
 
-    def __init__(self, length: int, shape: tuple[int, int], rows: int) -> None:
+    def __init__(self, length: int, shape: tuple[int, int], rows: int, independent: float) -> None:
         self._length = length
+        self._independent = independent
         self._moves: deque[Floats] = deque(maxlen=rows)
         self._sum, self._count = np.zeros(shape), 0
         self._last: Floats | None = None
@@ -50,9 +53,9 @@ class _Scale:
         """There is a difference to go by."""
         return bool(self._moves)
 
-    def values(self) -> int:
-        """How many differences there are, of all ranks."""
-        return sum(moved.shape[1] for moved in self._moves)
+    def values(self) -> float:
+        """How many independent differences there are, of all ranks."""
+        return self._independent * float(sum(moved.shape[1] for moved in self._moves))
 
     def variance(self, prior: Floats) -> Floats:
         """Of a single step, were its noise white; leans on `prior`, worth six values."""
@@ -60,12 +63,13 @@ class _Scale:
             return prior
         together = np.concatenate(list(self._moves), axis=1)
         together = together[:, np.isfinite(together).all(axis=0)]
-        count = together.shape[1]
+        count = self._independent * together.shape[1]
         if not count:
             return prior
         rough = np.median(together, axis=1) * _MAD_TO_SIGMA * _ROOT_HALF
-        total = count * self._length * rough**2 + PRIOR_WEIGHT * prior
-        found: Floats = total / (count + PRIOR_WEIGHT)
+        most = prior * (1.0 + _ROOM_A_VALUE * count)
+        seen = np.minimum(self._length * rough**2, most)
+        found: Floats = (count * seen + PRIOR_WEIGHT * prior) / (count + PRIOR_WEIGHT)
         return found
 
 
@@ -80,18 +84,25 @@ class NoiseLevel:
 
     Args:
         channels, ranks: shape of what update() gets.
+        independent: share of the ranks whose excess does not follow from that of the others.
     """
 
-    def __init__(self, channels: int, ranks: int) -> None:
+    def __init__(self, channels: int, ranks: int, independent: float = 1.0) -> None:
         rows = max(_LEAST_ROWS, min(64, _MOST_VALUES // max(ranks, 1)))
-        self._scales = [_Scale(length, (channels, ranks), rows) for length in _SCALES]
+        shape = (channels, ranks)
+        self._scales = [_Scale(length, shape, rows, independent) for length in SCALES]
         self._last: Floats | None = None
         self._own = np.zeros((channels, ranks))
-        self._by_scale = np.full((len(_SCALES), channels), PRIOR_SIGMA**2)
+        self._by_scale = np.full((len(SCALES), channels), PRIOR_SIGMA**2)
 
-    def sigma(self) -> Floats:
-        """(channels, ranks), relative."""
-        first, most = np.sqrt(self._by_scale[0]), np.sqrt(self._by_scale.max(axis=0))
+    def sigma(self, steps: int = SCALES[-1]) -> Floats:
+        """(channels, ranks), relative.
+
+        Args:
+            steps: noise that lasts longer than these is left out.
+        """
+        used = max(1, sum(length <= steps for length in SCALES))
+        first, most = np.sqrt(self._by_scale[0]), np.sqrt(self._by_scale[:used].max(axis=0))
         most = np.maximum(most, LEAST_SIGMA)
         # A rank that is noisier than the others is taken to be so at all scales.
         inflation = most / np.maximum(first, LEAST_SIGMA)
