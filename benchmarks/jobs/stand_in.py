@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4, help="all-reduces a step")
     parser.add_argument("--step-ms", type=float, default=80.0)
     parser.add_argument("--elements", type=int, default=16384)
+    parser.add_argument("--tell-step", type=int, default=-1, help="rank 0 makes --tell then")
+    parser.add_argument("--tell", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     injector = faults.from_environment()
@@ -30,6 +33,8 @@ def main() -> None:
     values = [torch.ones(options.elements + layer) for layer in range(options.layers)]
     for step, _batch in enumerate(batches(options.steps, injector)):
         injector.before_compute(step)
+        if step == options.tell_step and dist.get_rank() == 0:
+            options.tell.touch()
         for value in values:
             with injector.compute(step):
                 wait(options.step_ms / options.layers / 1e3)
