@@ -15,7 +15,15 @@ static struct {
     _Atomic uintptr_t abort;
 } table[TABLE];
 
+/* One abort may have to wait for the work of another communicator, or for ever: each has a thread. */
+static struct {
+    _Atomic(const void *) communicator;
+    _Atomic uintptr_t abort;
+} jobs[TABLE];
+
 static _Atomic uint32_t live;
+static _Atomic uint32_t asked;      /* generation of the newest request */
+static _Atomic uint32_t unfinished; /* aborts that are under way */
 _Atomic uint32_t rk_aborted_count;
 
 static int find(const void *communicator, uint32_t wanted)
@@ -84,25 +92,44 @@ uint32_t rk_aborts_live(void)
     return atomic_load(&live);
 }
 
-void rk_aborts_run(uint32_t generation)
+static void answer(void)
 {
-    uint32_t aborted = 0;
-    for (int i = 0; i < TABLE; i++) {
+    struct rk_header *header = atomic_load(&rk_state);
+    if (atomic_fetch_sub(&unfinished, 1) == 1 && header != NULL)
+        atomic_store(&header->released_generation, atomic_load(&asked));
+}
+
+static void *abort_one(void *argument)
+{
+    size_t at = (size_t)(uintptr_t)argument;
+    rk_abort_function abort = (rk_abort_function)atomic_load(&jobs[at].abort);
+    bool aborted = abort((void *)(uintptr_t)atomic_load(&jobs[at].communicator)) == 0;
+    struct rk_header *header = atomic_load(&rk_state);
+    if (header != NULL && aborted)
+        atomic_fetch_add(&header->released, 1);
+    answer();
+    return NULL;
+}
+
+void rk_aborts_run(uint32_t generation, rk_thread_starter start)
+{
+    atomic_store(&asked, generation);
+    atomic_fetch_add(&unfinished, 1);
+    for (size_t i = 0; i < TABLE; i++) {
         const void *communicator = atomic_load(&table[i].communicator);
-        rk_abort_function abort = (rk_abort_function)atomic_load(&table[i].abort);
+        uintptr_t abort = atomic_load(&table[i].abort);
         /* Refused to the program first: what an abort leaves must not be touched. */
-        if (abort == NULL || !change(i, LIVE, ABORTED))
+        if (abort == 0 || !change((int)i, LIVE, ABORTED))
             continue;
         atomic_fetch_add(&rk_aborted_count, 1);
         atomic_fetch_sub(&live, 1);
-        if (abort((void *)(uintptr_t)communicator) == 0)
-            aborted++;
+        atomic_fetch_add(&unfinished, 1);
+        atomic_store(&jobs[i].abort, abort);
+        atomic_store(&jobs[i].communicator, communicator);
+        if (!start(abort_one, (void *)(uintptr_t)i))
+            abort_one((void *)(uintptr_t)i);
     }
-    struct rk_header *header = atomic_load(&rk_state);
-    if (header != NULL) {
-        atomic_fetch_add(&header->released, aborted);
-        atomic_store(&header->released_generation, generation);
-    }
+    answer();
 }
 
 void rk_aborts_after_fork(void)
@@ -110,5 +137,6 @@ void rk_aborts_after_fork(void)
     for (int i = 0; i < TABLE; i++)
         empty(i);
     atomic_store(&live, 0);
+    atomic_store(&unfinished, 0);
     atomic_store(&rk_aborted_count, 0);
 }

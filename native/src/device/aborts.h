@@ -28,8 +28,11 @@ static inline bool rk_is_aborted(const void *communicator)
 
 uint32_t rk_aborts_live(void);
 
-/* Aborts all that live and answers the request in the header. */
-void rk_aborts_run(uint32_t generation);
+/* Starts a thread; false where it cannot. */
+typedef bool (*rk_thread_starter)(void *(*body)(void *), void *argument);
+
+/* Aborts all that live, each in a thread; the last to end answers the request in the header. */
+void rk_aborts_run(uint32_t generation, rk_thread_starter start);
 
 void rk_aborts_after_fork(void);
 

@@ -114,12 +114,6 @@ static void relax(void)
     }
 }
 
-static void *release(void *generation)
-{
-    rk_aborts_run((uint32_t)(uintptr_t)generation);
-    return NULL;
-}
-
 static bool start_thread(void *(*body)(void *), void *argument)
 {
     sigset_t all, before;
@@ -143,16 +137,13 @@ static bool start_thread(void *(*body)(void *), void *argument)
     return started;
 }
 
-/* An abort may take as long as the driver likes, so it gets a thread of its own. */
 static void serve_requests(void)
 {
     uint32_t wanted = atomic_load(&release_wanted);
     if (wanted == atomic_load(&release_taken))
         return;
     atomic_store(&release_taken, wanted);
-    void *argument = (void *)(uintptr_t)wanted;
-    if (!start_thread(release, argument))
-        release(argument);
+    rk_aborts_run(wanted, start_thread);
 }
 
 static void *poll_for_ever(void *unused)
