@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.simulated import CLIENTS, DOUBLES, SIM
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -42,6 +44,10 @@ def test_the_wheel_serves_every_python3_and_holds_the_hook(wheel: Path) -> None:
         "relkit/py.typed",
     ):
         assert wanted in names
+    # The simulated devices of native/tests are for tests alone.
+    doubles = {"libsimdevice.so"} | {d.soname for each in DOUBLES.values() for d in each}
+    sources = {path.name for folder in (SIM, CLIENTS) for path in folder.iterdir()}
+    assert not {Path(name).name for name in names} & (doubles | sources - {"README.md"})
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"relkit"}
 

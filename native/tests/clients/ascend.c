@@ -61,7 +61,9 @@ static void graph(char **arguments)
     (void)arguments;
     void *stream = start(), *other = NULL, *captured = NULL;
     OK(aclrtCreateStream(&other));
+    OK(sim_hold(other));
     launch(other, 30 * MS);
+    sim_let_go();
     expect_work("launch", 0, 0, 30 * MS);
     /* The mode that leaves other threads alone: Ascend's events cannot be asked otherwise. */
     OK(aclmdlRICaptureBegin(stream, SIM_MODE_RELAXED));

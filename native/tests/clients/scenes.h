@@ -6,6 +6,7 @@ void graph(char **arguments);
 void errors(char **arguments);
 void many(char **arguments);
 void forks(char **arguments);
+void launches(char **arguments);
 void transfers(char **arguments);
 void hang(char **arguments);
 void drivers(char **arguments);

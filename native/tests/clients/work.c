@@ -17,7 +17,7 @@ static void launch(void *stream, uint64_t length_ns)
     OK(RT(LaunchKernel)(kernel, one, one, arguments, 0, stream));
 }
 
-static void launches(void *stream)
+static void each_launch(void *stream)
 {
     for (uint64_t ms = 2; ms <= 5; ms++) {
         launch(stream, ms * MS);
@@ -130,7 +130,7 @@ void work(char **arguments)
     expect_call("malloc", 4096);
     expect_call("host_alloc", 4096);
     OK(sim_hold(stream));
-    launches(stream);
+    each_launch(stream);
     products(stream);
     matmul(stream);
     copies(stream, device, host);
@@ -158,7 +158,9 @@ void graph(char **arguments)
     OK(BLAS_V2(SetStream)(handle, stream));
     sim_set_length(SIM_LENGTH_PRODUCT, 4 * MS);
     /* Something is under way while the capture is open, and must be seen without harm to it. */
+    OK(sim_hold(other));
     launch(other, 30 * MS);
+    sim_let_go();
     expect_work("launch", 0, 0, 30 * MS);
     OK(RT(StreamBeginCapture)(stream, SIM_MODE_GLOBAL));
     for (int i = 0; i < 3; i++)

@@ -111,14 +111,8 @@ bool sim_captured(struct sim_stream *stream, const struct sim_op *op)
 static void replay(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_graph *graph = op->object;
-    for (uint32_t i = 0; i < graph->count; i++) {
-        struct sim_op *node = &graph->node[i];
-        uint64_t start_ns = *sim_stream_time(stream);
-        node->body(stream, node);
-        if (node->label != NULL)
-            sim_trace(node->label, sim_stream_number(stream), start_ns, *sim_stream_time(stream),
-                      node->bytes);
-    }
+    for (uint32_t i = 0; i < graph->count; i++)
+        graph->node[i].body(stream, &graph->node[i]);
 }
 
 int sim_graph_launch(struct sim_graph *graph, void *stream)

@@ -14,11 +14,13 @@ struct sim_event {
     _Atomic uint64_t recorded, passed; /* numbers of the newest record, and of the newest that passed */
     _Atomic uint64_t time_ns;
     _Atomic(struct sim_graph *) capture; /* recorded into this capture */
-    struct sim_event *next;
+    struct sim_event *next;  /* among the spare ones */
+    struct sim_event *older; /* of all that were made */
 };
 
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_event *spare;
+static _Atomic(struct sim_event *) newest; /* so that whoever forgets an event has not lost memory */
 
 static struct sim_event *event_of(void *handle)
 {
@@ -27,6 +29,17 @@ static struct sim_event *event_of(void *handle)
         return event;
     sim_count(SIM_MISUSES, 1);
     return NULL;
+}
+
+static struct sim_event *make(void)
+{
+    struct sim_event *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return NULL;
+    made->older = atomic_load(&newest);
+    while (!atomic_compare_exchange_weak(&newest, &made->older, made))
+        ;
+    return made;
 }
 
 int sim_event_create(struct sim_event **event)
@@ -39,7 +52,7 @@ int sim_event_create(struct sim_event **event)
         spare = made->next;
     pthread_mutex_unlock(&spare_lock);
     if (made == NULL)
-        made = calloc(1, sizeof *made);
+        made = make();
     if (made == NULL)
         return SIM_BAD_VALUE;
     made->epoch = sim_device_epoch();

@@ -12,6 +12,9 @@
 
 enum { MAGIC = 0x4d4d4f43, DEAD = 0x44414544 };
 
+/* So that whoever forgets a communicator has not lost memory. */
+static _Atomic(struct sim_comm *) newest;
+
 static uint64_t hash(uint64_t value, const void *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -60,6 +63,9 @@ struct sim_comm *sim_comm_new(const char *library, const void *id, int rank, int
         return NULL;
     }
     comm->magic = MAGIC;
+    comm->older = atomic_load(&newest);
+    while (!atomic_compare_exchange_weak(&newest, &comm->older, comm))
+        ;
     return comm;
 }
 

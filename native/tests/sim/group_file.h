@@ -35,6 +35,7 @@ struct sim_comm {
     _Atomic uint64_t collectives, sent[SIM_RANKS], received[SIM_RANKS];
     _Atomic uint32_t pending;
     _Atomic bool aborted, ready;
+    struct sim_comm *older; /* of all that were made */
 };
 
 #endif
