@@ -28,6 +28,7 @@ _SCORES = {
     Category.SKIPPED: 0.85,
     Category.SPINNING: 0.85,
     Category.BLOCKED: 0.85,
+    Category.DEVICE: 0.85,
     Category.LEFT: 0.9,
 }
 

@@ -64,6 +64,11 @@ ENTRIES = {
         "a data-loader worker, a file or a socket. Its other threads are in its .stacktrace "
         "file. If it is the file system, check the host's mounts.",
     ),
+    Category.DEVICE: Entry(
+        "RK-HANG-012",
+        "Look at the kernel that the device is in (its name is in a debugger of the vendor, or "
+        "comes with all launches timed), and at the host's kernel log for errors of the device.",
+    ),
     Category.LEFT: Entry(
         "RK-HANG-009",
         "That rank has done fewer steps than the others: look at the length of its data shard "

@@ -18,6 +18,7 @@ from relkit.hang.bystanders import victims_of
 from relkit.hang.cycles import astray, left_out
 from relkit.hang.deaths import collateral, died, left, primary_deaths
 from relkit.hang.groups import Group, groups_of
+from relkit.hang.held import held_on_device
 from relkit.hang.model import Category, Culprit, JobView, RankView, Verdict
 from relkit.hang.sequence import Disagreement, disagreements
 from relkit.hang.stackclass import classify
@@ -189,6 +190,7 @@ def _in_rings(scene: _Scene) -> tuple[list[Culprit], str]:
             wait = left_out(rank, scene.waits)
             if wait is not None:
                 found.append(_skipped(scene, rank, wait))
+    found += _held(scene)
     if found:
         return found, ""
     for rank, view in scene.views.items():
@@ -196,6 +198,20 @@ def _in_rings(scene: _Scene) -> tuple[list[Culprit], str]:
             case = scene.case(rank)
             found.append(case.verdict(Category.UNINTERRUPTIBLE, weight=0.7))
     return found, "" if found else _why_undecided(scene, rings)
+
+
+def _held(scene: _Scene) -> list[Culprit]:
+    found = []
+    for held in held_on_device(scene.waits, scene.views):
+        hook = scene.views[held.rank].hook
+        assert hook is not None
+        others = held.wait.waiters - RankSet.of([held.rank])
+        reasons = (
+            f"{of_ranks(others)} reached {held.wait.what} too, and no rank is late to call it",
+        )
+        sentence = held.sentence(hook.now_ns)
+        found.append(scene.case(held.rank).verdict(Category.DEVICE, sentence, reasons))
+    return found
 
 
 def _on_the_host_after_all(scene: _Scene, ring: RankSet) -> list[Culprit]:
@@ -223,6 +239,10 @@ def _skipped(scene: _Scene, rank: int, wait: Wait) -> Culprit:
     return case.verdict(Category.SKIPPED, f"left out {wait.what}{on}{place}", reasons)
 
 
+def _is_queued(wait: Wait, rank: int) -> bool:
+    return wait.group is not None and wait.group.members[rank].ops[wait.seq].queued
+
+
 def _why_undecided(scene: _Scene, rings: Sequence[RankSet]) -> str:
     for differ in scene.differ:
         if not differ.certain:
@@ -239,6 +259,11 @@ def _why_undecided(scene: _Scene, rings: Sequence[RankSet]) -> str:
     full = [w for w in scene.waits if w.exact and w.waiters and not w.missing]
     if full:
         wait = max(full, key=lambda w: len(w.waiters))
+        if all(_is_queued(wait, rank) for rank in wait.waiters):
+            return (
+                f"all ranks have enqueued {wait.what} and no device has begun it: what stands "
+                "before it on their streams does not end"
+            )
         return (
             f"all ranks have arrived in {wait.what} and it does not finish: by its sequence no "
             "rank is at fault, which points to the network between them"

@@ -72,6 +72,7 @@ class Category(str, Enum):
     SKIPPED = "skipped-collective"
     SPINNING = "spinning-on-host"
     BLOCKED = "blocked-on-host"
+    DEVICE = "stuck-on-device"
     LEFT = "finished-early"
     UNDECIDED = "undecided"
 
