@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "../loaded.h"
 #include "../platforms.h"
@@ -158,6 +159,12 @@ static bool stands_for(int row, uintptr_t function)
     return false;
 }
 
+static bool switched_off(void)
+{
+    const char *disable = getenv("RELKIT_HOOK_DISABLE");
+    return disable != NULL && same(disable, "1");
+}
+
 RK_PLAIN uintptr_t rk_filter_symbol(void *handle, const char *name, uintptr_t caller)
 {
     if (__atomic_load_n(&rk_real_dlsym, __ATOMIC_ACQUIRE) == NULL) {
@@ -186,6 +193,8 @@ RK_PLAIN uintptr_t rk_filter_symbol(void *handle, const char *name, uintptr_t ca
         rk_dlsym(RTLD_NEXT, name);
         return NOTHING;
     }
+    if (switched_off())
+        return function;
     if (own != 0 && own != function) {
         rk_note(RK_NOTE_SECOND_RUNTIME);
         return function;
