@@ -28,8 +28,8 @@ _CALM_STEPS = 8
 _MOST_EXCESS = 1.0
 _CENTRE_RATE = 1.0 / 64.0
 _HARDLY = 1.0
-_WANDERS_STEPS = 40.0
-_ALSO = 1.0
+_WANDERS_STEPS = 10.0
+_WANDERS_TIMES = 4.0
 # A suspicion that came to this share of the limit is worth a word when it ends.
 _REMARKABLE = 0.5
 
@@ -40,11 +40,14 @@ class Settings:
 
     Args:
         least_slowdown: share of the step's own time, 0..1; less is never raised.
+        least_starved: the same, where the rank is slow only by waiting for a core, and its peers
+            wait for theirs too; where they do not, or hardly, it may be less.
         shifts: slownesses that are tested for, ascending.
         false_alarm: chance that a healthy job of `horizon_steps` is accused, 0..1.
     """
 
     least_slowdown: float = 0.04
+    least_starved: float = 0.08
     shifts: tuple[float, ...] = (0.05, 0.10, 0.20)
     false_alarm: float = 0.01
     horizon_steps: int = 10_000
@@ -213,8 +216,9 @@ class RankScorer:
         # What others take from a core wanders from rank to rank, for seconds at a time: it must
         # be more than usual, and the shorter it is seen the more so; or the rest speaks too.
         steps = np.maximum(since.steps, 1.0)
-        wander_s = self._usual_wait * (1.0 + _WANDERS_STEPS / steps) * since.usual_s
-        own = found[UNSTARVED] & (nats[UNSTARVED] >= _ALSO * self._limit)
+        wander = np.minimum(_WANDERS_TIMES * self._usual_wait, self._settings.least_starved)
+        wander_s = wander * (1.0 + _WANDERS_STEPS / steps) * since.usual_s
+        own = found[UNSTARVED] & (nats[UNSTARVED] >= self._limit)
         sure = own | (whole_s >= wander_s)
         found[COMPUTE] &= sure
         found[WHOLE] &= sure

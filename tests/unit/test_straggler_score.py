@@ -31,6 +31,7 @@ def _run(
         parts = np.zeros((len(PARTS), len(positions)))
         parts[:3] = np.array([0.08, 0.005, 0.015])[:, None]
         parts[:3] *= 1.0 + sigma * rng.standard_normal(len(positions))
+        parts[ASLEEP] = np.nan
         change(step, parts)
         own = parts[:3].sum(axis=0)
         late = own - np.median(own) if with_lateness else np.full(len(positions), np.nan)
