@@ -21,8 +21,8 @@ _RUNTIMES = {"asan": "libasan.so", "tsan": "libtsan.so"}
 _OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=0:exitcode=99:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
-    # A signal handler that unwinds is the hook's business, and it saves errno.
-    "TSAN_OPTIONS": "exitcode=99:halt_on_error=1",
+    # It waits for a second at the end of every process otherwise.
+    "TSAN_OPTIONS": "exitcode=99:halt_on_error=1:atexit_sleep_ms=50",
 }
 
 

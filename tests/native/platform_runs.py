@@ -94,7 +94,9 @@ class Client:
         self.listen(until_up=False)
         assert self.process.wait(DEADLINE_S) == 0, self.complaint()
         self.errors.seek(0)
-        assert self.errors.read() == ""
+        # The leak finder of a forked child looks for its parent's threads.
+        lines = [line for line in self.errors if "was not suspended" not in line]
+        assert lines == []
         return {name: value for words in self.said for name, value in words.items()}
 
     def state(self) -> HookState:

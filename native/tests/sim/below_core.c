@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+void sim_below_begin(void)
+{
+}
+
 int sim_below_launch(void *stream, void **arguments)
 {
     return sim_launch(stream, arguments != NULL ? *(const uint64_t *)arguments[0] : 0);

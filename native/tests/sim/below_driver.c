@@ -39,6 +39,11 @@ static void *known(_Atomic(void *) *place, const char *name)
     return function;
 }
 
+void sim_below_begin(void)
+{
+    known(&launch_function, "cuLaunchKernel");
+}
+
 int sim_below_launch(void *stream, void **arguments)
 {
     void *function = known(&launch_function, "cuLaunchKernel");

@@ -23,8 +23,10 @@ static int noted(int error)
 
 static void use_device(void)
 {
-    if (sim_context_current() == NULL)
-        sim_context_set(sim_primary_context());
+    if (sim_context_current() != NULL)
+        return;
+    sim_below_begin();
+    sim_context_set(sim_primary_context());
 }
 
 static int launch(const void *kernel, void **arguments, void *stream)
