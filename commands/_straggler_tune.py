@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from relkit.errors import UsageProblem
-from relkit.hook.environment import job_dir
 from relkit.straggler import control
 from relkit.straggler.control import Mode
+from relkit.straggler.find import job_folders
 
 
 @click.command()
@@ -36,8 +36,8 @@ def tune(job: str, mode: str | None, slowdown: float | None) -> int:
     """
     if mode is None and slowdown is None:
         raise UsageProblem("nothing to change", next_step="Add --mode or --slowdown.")
-    folder = job_dir(job)
-    if not folder.is_dir():
+    folder = next((folder for folder in job_folders(job) if folder.is_dir()), None)
+    if folder is None:
         raise UsageProblem(
             f"no job {job!r} runs on this host",
             next_step="The launcher says the job's id when it starts; run this on its first node.",

@@ -192,8 +192,8 @@ def launch(
     # Only here: these import torch, which --help and bad usage must not wait for.
     from relkit.commands._incident import Publisher, choose_timeline, say
     from relkit.commands._persist import persist_host
-    from relkit.launch.agent import run_job
     from relkit.launch.job_folder import JobFolder
+    from relkit.launch.job_run import run_job
     from relkit.launch.monitor import Monitor
     from relkit.launch.stragglers import Stragglers
 

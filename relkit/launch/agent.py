@@ -1,42 +1,36 @@
-"""torch's elastic agent with the monitor in it, and the run of a whole job under it."""
+"""torch's elastic agent with the monitor in it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import socket
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import torch.distributed.launcher.api as launcher_api
-from torch._C import _DistError as DistError
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
-from torch.distributed.elastic.rendezvous.api import RendezvousError
-from torch.distributed.run import run as torchrun
 
 from relkit.bootstrap import bootstrap_environment
-from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
+from relkit.errors import RelkitError
 from relkit.launch.ends import first_line, how_it_ended, peek_exit
 from relkit.launch.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.exclusion import Excluded
 from relkit.launch.job import End, JobAborted, LocalRank, OnHang, Say
-from relkit.launch.lead import Lead, exit_code, signal_group
+from relkit.launch.lead import Lead, signal_group
 from relkit.launch.monitor import Monitor
 from relkit.launch.observe import Observer
 from relkit.launch.persist_host import Crowd, PersistHost
-from relkit.launch.place import own_address, store_endpoint
-from relkit.launch.stragglers import Scene, Stragglers
+from relkit.launch.place import listens_on, node_name, own_address, store_endpoint
+from relkit.launch.straggler_node import Scene
+from relkit.launch.stragglers import Stragglers
 from relkit.launch.watch import Site
 from relkit.ranks import RankSet
 from relkit.stacks import procfs
@@ -73,14 +67,8 @@ class Crew:
     stragglers: Stragglers | None = None
 
 
-class RendezvousFailed(RelkitError):
-    """The nodes of a job did not find each other."""
-
-    next_step = "Check that the endpoint's host is up, reachable from here, and the same on all."
-
-
 class LeavesJob(SignalException):
-    """This node was convicted by the network check.
+    """This node was convicted by the network check, or made the job slow.
 
     torch closes the rendezvous for all when an agent fails, but not when a signal ends it: the
     other nodes must be able to meet again.
@@ -174,10 +162,28 @@ class MonitoredAgent(LocalElasticAgent):
             )
         )
         if stragglers is not None:
-            mailbox = self._mailbox(worker_group, "straggler-")
-            world_size = worker_group.workers[0].world_size
-            stragglers.begin(Scene(job_id, world_size, job_dir, mailbox, ranks))
+            stragglers.begin(self._scene(worker_group, job_id, job_dir, ranks))
         return pids
+
+    def _scene(
+        self,
+        worker_group: WorkerGroup,
+        job_id: str,
+        job_dir: Path | None,
+        ranks: tuple[LocalRank, ...],
+    ) -> Scene:
+        mailbox = self._mailbox(worker_group, "straggler-")
+        _, port = store_endpoint(worker_group.store)
+        return Scene(
+            job_id,
+            worker_group.workers[0].world_size,
+            job_dir,
+            mailbox,
+            ranks,
+            node_name(),
+            restarts_left=self._remaining_restarts,
+            holds_store=mailbox.nodes > 1 and bool(port) and listens_on(port),
+        )
 
     def _mailbox(self, worker_group: WorkerGroup, purpose: str = "") -> Mailbox:
         nodes = int(worker_group.group_world_size or 1)
@@ -219,11 +225,12 @@ class MonitoredAgent(LocalElasticAgent):
                 raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
             led: RunResult = super()._monitor_workers(worker_group)
             return led
-        if failure:  # here, before torch sees it: it stops the other workers in the same call
-            self.crew.monitor.failed(failure)
-        why = self.crew.stragglers.leaves() if self.crew.stragglers is not None else ""
-        if why and not failure:
+        stragglers = self.crew.stragglers
+        why = stragglers.leaves() if stragglers is not None else ""
+        if why:
             raise self._leaving(worker_group, Excluded(f"this node leaves the job: {why}"))
+        if failure:  # here, before torch sees it: it stops the other workers in the same call
+            self._failed(failure)
         action = self.crew.monitor.action()
         if action is OnHang.DUMP:
             action = None  # not under try-to-persist: there is nothing that could save it
@@ -244,9 +251,16 @@ class MonitoredAgent(LocalElasticAgent):
         for rank, failure in result.failures.items():
             self._ends = {**self._ends, rank: self._end(failure.local_rank, rank, failure.exitcode)}
         failure = result.failures[first]
-        self.crew.monitor.failed(
-            f"rank {first} (pid {failure.pid}) {how_it_ended(failure.exitcode)}"
-        )
+        self._failed(f"rank {first} (pid {failure.pid}) {how_it_ended(failure.exitcode)}")
+
+    def _failed(self, sentence: str) -> None:
+        """A worker failed; its peers are read before they are stopped, if that is of interest."""
+        stragglers = self.crew.stragglers
+        why = stragglers.other_leaves() if stragglers is not None else ""
+        if why:
+            self.crew.say(f"{sentence}, as was to be expected: {why}")
+            return
+        self.crew.monitor.failed(sentence)
 
     def _look_for_ends(self, worker_group: WorkerGroup) -> str:
         """Note which workers have ended; a sentence if one of them just failed."""
@@ -331,93 +345,3 @@ def _environment(extra: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _agent_class(agent: type[LocalElasticAgent]) -> Iterator[None]:
-    # torch's launch_agent offers no way to pass an agent in, and looks this one name up when it
-    # runs. Replacing the name keeps the whole of torchrun's code path, of whichever version is
-    # installed, instead of a copy of it.
-    original = vars(launcher_api)["LocalElasticAgent"]
-    vars(launcher_api)["LocalElasticAgent"] = agent
-    try:
-        yield
-    finally:
-        vars(launcher_api)["LocalElasticAgent"] = original
-
-
-def _brief(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
-
-
-def run_job(
-    options: argparse.Namespace,
-    monitor: Monitor,
-    prepare: Prepare,
-    say: Say,
-    network: NetworkCheck | None = None,
-    persist: PersistHost | None = None,
-    stragglers: Stragglers | None = None,
-) -> int:
-    """Run a job as torchrun would, under the monitor.
-
-    Args:
-        options: what torchrun's parser returned.
-        prepare: see Prepare.
-        say: one line to the terminal.
-        network, persist, stragglers: see Crew.
-
-    Returns:
-        the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
-        try-to-persist 75 where the last step was saved, 76 where it was refused, 77 where saving
-        failed.
-
-    Raises:
-        JobAborted: the job hung, and --on-hang asked for its end.
-        Convicted, TooFewNodes: the network check ended the job on this node.
-        UsageProblem: torch does not accept an option's value.
-        RendezvousFailed: the nodes did not find each other.
-    """
-    made: list[MonitoredAgent] = []
-
-    class JobAgent(MonitoredAgent):
-        """The agent of this job: torch makes it, so that its crew comes with the class."""
-
-        crew = Crew(monitor, prepare, say, network, persist, stragglers)
-
-        def run(self, role: str = "default") -> RunResult:
-            made.append(self)
-            result: RunResult = super().run(role)
-            return result
-
-    try:
-        with _agent_class(JobAgent):
-            record(torchrun)(options)
-    except ChildFailedError as error:
-        print(error, file=sys.stderr)
-        return _saved(made, persist) or EXIT_PROBLEM
-    except LeavesJob as left:
-        raise left.why from None
-    except SignalException as error:
-        return _saved(made, persist) or 128 + int(error.sigval)
-    except (RendezvousError, DistError) as error:
-        endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
-        raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error
-    except (ValueError, AssertionError) as error:
-        if made:
-            raise
-        # Before the agent runs, this is torch's way to refuse an option's value.
-        raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
-    finally:
-        monitor.close()
-        if stragglers is not None:
-            stragglers.close()
-        if persist is not None:
-            persist.close()
-    return 0
-
-
-def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:
-    """The exit code by which try-to-persist ended; 0 where there was nothing for it to do."""
-    ends = {rank: end for agent in made for rank, end in agent._ends.items()}
-    return 0 if persist is None else exit_code(persist, ends)

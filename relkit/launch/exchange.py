@@ -25,7 +25,7 @@ class ExchangeBroken(RelkitError):
 
 
 class Mailbox(Protocol):
-    """Notes by key, kept until the job ends. Neither call ever waits for a note to appear."""
+    """Notes by key, kept until the job ends. No call ever waits for a note to appear."""
 
     node: int
     nodes: int
@@ -35,6 +35,9 @@ class Mailbox(Protocol):
 
     def get(self, key: str) -> bytes | None:
         """The note under a key, None where there is none (yet)."""
+
+    def remove(self, key: str) -> None:
+        """Forget a note that has been read, so that to look for the next one is cheap."""
 
 
 class MemoryMailbox:
@@ -58,6 +61,10 @@ class MemoryMailbox:
     def get(self, key: str) -> bytes | None:
         """See Mailbox."""
         return self._notes.get(key)
+
+    def remove(self, key: str) -> None:
+        """See Mailbox."""
+        self._notes.pop(key, None)
 
 
 class StoreMailbox:
@@ -117,6 +124,13 @@ class StoreMailbox:
         except (RuntimeError, OSError) as error:
             raise ExchangeBroken(f"the rendezvous store failed: {_line(error)}") from error
         return data if len(data) == size and zlib.crc32(data) == crc else None
+
+    def remove(self, key: str) -> None:
+        """See Mailbox. In a store that cannot delete, an empty note stays."""
+        try:
+            self._store.delete_key(self._prefix + key)
+        except (RuntimeError, OSError):
+            self.put(key, b"")
 
 
 def _raw(data: bytes) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 
 from relkit.errors import EXIT_CONVICTED, RelkitError
 from relkit.straggler.live import Change
@@ -24,61 +24,127 @@ class Excluded(RelkitError):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What node 0 tells all nodes when one of them is to leave.
+
+    Args:
+        node: its number; why: for people, on that node and on the others.
+    """
+
+    node: int
+    why: str
+
+    def encode(self) -> bytes:
+        """As a note for the store."""
+        return json.dumps(asdict(self)).encode()
+
+
+def decode_order(note: bytes | None) -> Order | None:
+    """An order out of a note; None where it is none."""
+    try:
+        plain = json.loads(note or b"")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(plain, dict):
+        return None
+    node, why = plain.get("node"), plain.get("why")
+    if not isinstance(node, int) or isinstance(node, bool) or not isinstance(why, str) or not why:
+        return None
+    return Order(node, why[:_TEXT_LIMIT])
+
+
 @dataclass(slots=True)
 class Exclusion:
     """Decides for node 0, and lets one node go at most.
 
     Args:
         least_nodes: fewer must not be left; nodes: how many there are.
+        restarts_left: how often workers may be started again: the others lose theirs with the
+            node's.
     """
 
     least_nodes: int
     nodes: int
+    restarts_left: int = 1
     done: bool = False
 
-    def decide(self, verdict: Verdict, node_of: Mapping[int, int]) -> tuple[int, str]:
-        """(node that is to leave, -1 for none; what is done and why).
+    @property
+    def impossible(self) -> str:
+        """Why nobody can leave, whoever it is; "" where somebody can."""
+        if self.nodes == 1:
+            return "the job has one node"
+        if self.nodes - 1 < self.least_nodes:
+            return f"--nnodes asks for {self.least_nodes} nodes at least, and there are no more"
+        if self.restarts_left < 1:
+            return "no restart is left (--max-restarts)"
+        return ""
+
+    def decide(
+        self,
+        verdict: Verdict,
+        node_of: Mapping[int, int],
+        host_of: Mapping[int, str],
+        holds_store: Callable[[int], bool],
+    ) -> tuple[Order | None, str]:
+        """(the order, None where nobody leaves; what is done and why).
 
         Args:
-            verdict: that was just raised; node_of: rank -> node.
+            verdict: that was just raised; node_of, host_of: by rank.
+            holds_store: whether the job's store is in the launcher of a node.
         """
-        node = node_of.get(verdict.rank, -1)
+        who = who_is(verdict, host_of)
         if self.done:
-            return -1, "not excluded: a node has left already"
-        if verdict.subject is not Subject.RANK or node < 0:
-            return -1, "not excluded: it is not one node's fault for certain"
+            return None, "a node is leaving; nobody else is excluded before the restart"
+        if self.impossible:
+            return None, f"{who} is not excluded: {self.impossible}"
         if verdict.confidence < LEAST_CONFIDENCE:
-            return -1, f"not excluded: below a confidence of {LEAST_CONFIDENCE:g}"
-        if self.nodes - 1 < max(1, self.least_nodes):
-            return -1, "not excluded: the job would have fewer nodes than --nnodes allows"
-        if node == 0:
-            return -1, "not excluded: node 0 holds the rendezvous, and the job would end with it"
+            return None, f"{who} is not excluded below a confidence of {LEAST_CONFIDENCE:g}"
+        accused = _nodes(verdict, node_of, host_of)
+        if len(accused) != 1:
+            return None, f"{who} is not excluded: it is not one node's fault for certain"
+        (node,) = accused
+        if holds_store(node):
+            return None, f"{who} is not excluded: without its rendezvous store all would end"
         self.done = True
         reason = verdict.reasons[0] if verdict.reasons else str(verdict.cause)
-        return node, f"node {node} is asked to leave: rank {verdict.rank} {verdict.cause}, {reason}"
+        why = f"node {node} is asked to leave: {who}, {verdict.cause}, {reason}"
+        return Order(node, why), why
 
 
-def order_of(note: bytes) -> str:
-    """Why this node is to leave, out of node 0's note; "" where that makes no sense."""
-    try:
-        plain = json.loads(note)
-    except (ValueError, RecursionError):
-        return ""
-    why = plain.get("why") if isinstance(plain, dict) else None
-    return why[:_TEXT_LIMIT] if isinstance(why, str) else ""
+def _nodes(verdict: Verdict, node_of: Mapping[int, int], host_of: Mapping[int, str]) -> set[int]:
+    if verdict.subject is Subject.RANK:
+        ranks = {verdict.rank}
+    elif verdict.subject is Subject.HOST and len(verdict.ends) == 1:
+        ranks = {rank for rank, host in host_of.items() if host == verdict.ends[0]}
+    else:
+        # Of a link it is not known which of its ends is ill.
+        ranks = set()
+    return {node_of[rank] for rank in ranks if rank in node_of}
 
 
-def spoken(change: Change, job_id: str) -> str:
-    """One line for the terminal about a verdict that was raised or dropped."""
+def who_is(verdict: Verdict, host_of: Mapping[int, str]) -> str:
+    """The accused in words: "rank 3 (host b)", "link a -> b", "host c"."""
+    if verdict.subject is not Subject.RANK:
+        return f"{verdict.subject} {' -> '.join(verdict.ends)}"
+    host = host_of.get(verdict.rank, "")
+    return f"rank {verdict.rank} (host {host})" if host else f"rank {verdict.rank}"
+
+
+def spoken(change: Change, job_id: str, host_of: Mapping[int, str]) -> str:
+    """One line for the terminal about a verdict that was raised or dropped.
+
+    Args:
+        host_of: by rank.
+    """
     raised = change.raised
     one = raised.verdict
-    who = (
-        f"rank {one.rank}" if one.subject is Subject.RANK else f"{one.subject} {'-'.join(one.ends)}"
-    )
+    who = who_is(one, host_of)
     if not change.began:
         return f"straggler: {who} is as fast as the others again (step {raised.ended_step})"
+    slow = "its peers" if one.subject is Subject.RANK else "is usual"
     return (
-        f"straggler: {who}, {one.cause}, {one.score:.0%} slower since step {one.first_step}, "
-        f"{one.cost_s:.1f} s lost so far, confidence {one.confidence:.2f} "
-        f"(relkit straggler watch {job_id})"
+        f"straggler: {who} {one.cause}, {one.score:.0%} slower than {slow} since step "
+        f"{one.first_step}, {one.cost_s:.1f} s lost so far (confidence {one.confidence:.2f}); "
+        f"relkit straggler watch {job_id}"
     )

@@ -37,9 +37,16 @@ class LiveScorer:
     Args:
         job_id: as the launcher knows it; world_size: ranks.
         settings: what counts as slow.
+        past: verdicts of earlier incarnations of the job, that were dropped.
     """
 
-    def __init__(self, job_id: str, world_size: int, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        world_size: int,
+        settings: Settings | None = None,
+        past: Sequence[RaisedVerdict] = (),
+    ) -> None:
         self._job_id, self._world = job_id, world_size
         self._settings = settings or Settings()
         self._aligner = Aligner(world_size)
@@ -50,13 +57,25 @@ class LiveScorer:
         self._ranks: RankScorer | None = None
         self._links = LinkScorer()
         self._holding: dict[tuple[str, ...], RaisedVerdict] = {}
-        self._past: list[RaisedVerdict] = []
+        self._past = list(past)[-_MOST_PAST:]
         self._step = -1
 
     @property
     def steps(self) -> int:
         """How many steps have been scored and are kept."""
         return self._window.steps
+
+    @property
+    def holding(self) -> tuple[RaisedVerdict, ...]:
+        """The verdicts that hold, as the last step leaves them."""
+        return tuple(self._holding.values())
+
+    def past(self) -> tuple[RaisedVerdict, ...]:
+        """All verdicts that were said, those that hold as dropped with the last step."""
+        return (*self._past, *self._over())[-_MOST_PAST:]
+
+    def _over(self) -> list[RaisedVerdict]:
+        return [replace(held, ended_step=self._step) for held in self._holding.values()]
 
     def retune(self, settings: Settings) -> None:
         """Go on with other limits; evidence is gathered anew."""
@@ -105,6 +124,9 @@ class LiveScorer:
             self._kinds = kinds
             self._ranks = RankScorer(kinds, self._settings)
             self._links = LinkScorer()
+            # Nobody has become faster: it is only that other things are compared now.
+            self._past = [*self._past, *self._over()][-_MOST_PAST:]
+            self._holding.clear()
 
     def _hold(self, found: Sequence[Verdict]) -> list[Change]:
         now = {_who(one): one for one in found}
@@ -146,7 +168,7 @@ class LiveScorer:
             late_s=late_s,
             parts=parts,
             step_unix_s=unix_s,
-            verdicts=tuple(self._holding.values()),
+            verdicts=self.holding,
             past=tuple(self._past),
             links=self._link_rows(),
             clock_offsets=self._clocks.table(),

@@ -28,6 +28,8 @@ def test_defaults() -> None:
         "on_hang": "dump",
         "no_hook": False,
         "inject": (),
+        "straggler": "warn",
+        "straggler_slowdown": 0.04,
         "ttp_timeout": 120.0,
         "ttp_heartbeat": 1.0,
     }
@@ -69,6 +71,8 @@ def test_the_command_of_run_keeps_its_options(line: list[str]) -> None:
         ["--hang-timeout", "0", "t.py"],
         ["--hang-timeout=-3", "t.py"],
         ["--on-hang", "panic", "t.py"],
+        ["--straggler", "shout", "t.py"],
+        ["--straggler-slowdown", "0", "t.py"],
     ],
 )
 def test_bad_values(line: list[str]) -> None:

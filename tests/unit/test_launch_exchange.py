@@ -35,6 +35,18 @@ def test_store_notes(store: TCPStore) -> None:
     assert second.get("a") == b""
 
 
+def test_a_note_that_was_read_can_be_forgotten(store: TCPStore) -> None:
+    first, second = StoreMailbox(store, 0, 2, "0"), StoreMailbox(store, 1, 2, "0")
+    first.put("a", b"1")
+    second.remove("a")
+    second.remove("a")
+    assert first.get("a") is None
+    first.put("a", b"2")
+    assert second.get("a") == b"2"
+    memory = MemoryMailbox()
+    memory.remove("a")
+
+
 def test_a_missing_note_is_not_waited_for(store: TCPStore) -> None:
     mailbox = StoreMailbox(store, 0, 2, "0")
     began = time.monotonic()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import BadInputFile
-from relkit.launch.exclusion import Exclusion, order_of, spoken
+from relkit.launch.exclusion import Exclusion, Order, decode_order, spoken
 from relkit.straggler import control
 from relkit.straggler.control import Control, Mode
 from relkit.straggler.history_types import RaisedVerdict
@@ -39,28 +39,52 @@ def accused(rank: int = 3, confidence: float = 0.95) -> Verdict:
     return Verdict(Subject.RANK, Cause.COMPUTE, 0.2, confidence, 40, 2.5, ("it is slow",), rank)
 
 
+HOSTS = {0: "a", 3: "b"}
+
+
+def nobody(_node: int) -> bool:
+    """The store is elsewhere."""
+    return False
+
+
 def test_one_node_leaves_once_and_only_where_that_is_safe() -> None:
     nodes = {0: 0, 3: 1}
-    assert Exclusion(1, 2).decide(accused(), nodes)[0] == 1
-    assert Exclusion(2, 2).decide(accused(), nodes)[0] == -1
-    assert Exclusion(1, 2).decide(accused(0), nodes)[0] == -1
-    assert Exclusion(1, 2).decide(accused(confidence=0.8), nodes)[0] == -1
-    assert Exclusion(1, 2).decide(accused(9), nodes)[0] == -1
+
+    def left(exclusion: Exclusion, verdict: Verdict) -> int:
+        order, why = exclusion.decide(verdict, nodes, HOSTS, nobody)
+        assert why
+        return order.node if order is not None else -1
+
+    assert left(Exclusion(1, 2), accused()) == 1
+    assert left(Exclusion(1, 2), accused(0)) == 0
+    assert left(Exclusion(2, 2), accused()) == -1
+    assert left(Exclusion(1, 1), accused()) == -1
+    assert left(Exclusion(1, 2, restarts_left=0), accused()) == -1
+    assert left(Exclusion(1, 2), accused(confidence=0.8)) == -1
+    assert left(Exclusion(1, 2), accused(9)) == -1
     link = Verdict(Subject.LINK, Cause.NETWORK, 2.0, 0.99, 1, 1.0, (), ends=("a", "b"))
-    assert Exclusion(1, 2).decide(link, nodes)[0] == -1
+    assert left(Exclusion(1, 2), link) == -1
+    host = Verdict(Subject.HOST, Cause.NETWORK, 2.0, 0.95, 1, 1.0, (), ends=("b",))
+    assert left(Exclusion(1, 2), host) == 1
     one = Exclusion(1, 3)
-    assert [one.decide(accused(), nodes)[0] for _ in range(2)] == [1, -1]
+    assert [left(one, accused()) for _ in range(2)] == [1, -1]
+    order, why = Exclusion(1, 2).decide(accused(), nodes, HOSTS, lambda node: node == 1)
+    assert order is None
+    assert "rendezvous store" in why
 
 
-def test_an_order_is_a_sentence_or_nothing() -> None:
-    assert order_of(b'{"why": "slow"}') == "slow"
-    for note in (b"", b"[]", b'{"why": 3}', b"\xff"):
-        assert order_of(note) == ""
+def test_an_order_is_whole_or_nothing() -> None:
+    assert decode_order(Order(2, "slow").encode()) == Order(2, "slow")
+    for note in (None, b"", b"[]", b'{"why": 3}', b"\xff", b'{"node": true, "why": "x"}',
+                 b'{"node": 1, "why": ""}'):  # fmt: skip
+        assert decode_order(note) is None
 
 
 def test_a_line_names_who_why_since_when_and_how_sure() -> None:
-    line = spoken(Change(RaisedVerdict(accused(), 50), began=True), "job-1")
-    for part in ("rank 3", "slow-compute", "20%", "step 40", "2.5 s", "0.95", "watch job-1"):
+    line = spoken(Change(RaisedVerdict(accused(), 50), began=True), "job-1", HOSTS)
+    for part in ("rank 3 (host b)", "slow-compute", "20%", "step 40", "2.5 s", "0.95", "job-1"):
         assert part in line
-    over = RaisedVerdict(accused(), 50, 90)
-    assert "rank 3 is as fast as the others again (step 90)" in spoken(Change(over, False), "j")
+    over = Change(RaisedVerdict(accused(), 50, 90), began=False)
+    assert "is as fast as the others again (step 90)" in spoken(over, "j", {})
+    link = Verdict(Subject.LINK, Cause.NETWORK, 2.0, 0.99, 1, 1.0, (), ends=("a", "b"))
+    assert "link a -> b slow-network" in spoken(Change(RaisedVerdict(link, 5), True), "j", {})

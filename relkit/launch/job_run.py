@@ -1,0 +1,125 @@
+"""The run of a whole job under torch's own launcher, with our agent in it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch.distributed.launcher.api as launcher_api
+from torch._C import _DistError as DistError
+from torch.distributed.elastic.agent.server.api import RunResult
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from torch.distributed.elastic.rendezvous.api import RendezvousError
+from torch.distributed.run import run as torchrun
+
+from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
+from relkit.launch.agent import Crew, LeavesJob, MonitoredAgent, Prepare
+from relkit.launch.job import Say
+from relkit.launch.lead import exit_code
+from relkit.launch.monitor import Monitor
+from relkit.launch.persist_host import PersistHost
+from relkit.launch.stragglers import Stragglers
+
+if TYPE_CHECKING:
+    from relkit.launch.network_check import NetworkCheck
+
+
+class RendezvousFailed(RelkitError):
+    """The nodes of a job did not find each other."""
+
+    next_step = "Check that the endpoint's host is up, reachable from here, and the same on all."
+
+
+@contextmanager
+def _agent_class(agent: type[LocalElasticAgent]) -> Iterator[None]:
+    # torch's launch_agent offers no way to pass an agent in, and looks this one name up when it
+    # runs. Replacing the name keeps the whole of torchrun's code path, of whichever version is
+    # installed, instead of a copy of it.
+    original = vars(launcher_api)["LocalElasticAgent"]
+    vars(launcher_api)["LocalElasticAgent"] = agent
+    try:
+        yield
+    finally:
+        vars(launcher_api)["LocalElasticAgent"] = original
+
+
+def _brief(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def run_job(
+    options: argparse.Namespace,
+    monitor: Monitor,
+    prepare: Prepare,
+    say: Say,
+    network: NetworkCheck | None = None,
+    persist: PersistHost | None = None,
+    stragglers: Stragglers | None = None,
+) -> int:
+    """Run a job as torchrun would, under the monitor.
+
+    Args:
+        options: what torchrun's parser returned.
+        prepare: see Prepare.
+        say: one line to the terminal.
+        network, persist, stragglers: see Crew.
+
+    Returns:
+        the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
+        try-to-persist 75 where the last step was saved, 76 where it was refused, 77 where saving
+        failed.
+
+    Raises:
+        JobAborted: the job hung, and --on-hang asked for its end.
+        Convicted, TooFewNodes: the network check ended the job on this node.
+        UsageProblem: torch does not accept an option's value.
+        RendezvousFailed: the nodes did not find each other.
+    """
+    made: list[MonitoredAgent] = []
+
+    class JobAgent(MonitoredAgent):
+        """The agent of this job: torch makes it, so that its crew comes with the class."""
+
+        crew = Crew(monitor, prepare, say, network, persist, stragglers)
+
+        def run(self, role: str = "default") -> RunResult:
+            made.append(self)
+            result: RunResult = super().run(role)
+            return result
+
+    try:
+        with _agent_class(JobAgent):
+            record(torchrun)(options)
+    except ChildFailedError as error:
+        print(error, file=sys.stderr)
+        return _saved(made, persist) or EXIT_PROBLEM
+    except LeavesJob as left:
+        raise left.why from None
+    except SignalException as error:
+        return _saved(made, persist) or 128 + int(error.sigval)
+    except (RendezvousError, DistError) as error:
+        endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
+        raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error
+    except (ValueError, AssertionError) as error:
+        if made:
+            raise
+        # Before the agent runs, this is torch's way to refuse an option's value.
+        raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
+    finally:
+        monitor.close()
+        if stragglers is not None:
+            stragglers.close()
+        if persist is not None:
+            persist.close()
+    return 0
+
+
+def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:
+    """The exit code by which try-to-persist ended; 0 where there was nothing for it to do."""
+    ends = {rank: end for agent in made for rank, end in agent._ends.items()}
+    return 0 if persist is None else exit_code(persist, ends)

@@ -1,0 +1,248 @@
+"""A node's part in straggler detection: what goes between nodes, what is said, who leaves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relkit.errors import BadInputFile
+from relkit.launch.exchange import ExchangeBroken, MemoryMailbox
+from relkit.launch.job import LocalRank
+from relkit.launch.straggler_node import EXCLUDED, Scene, StragglerNode
+from relkit.launch.stragglers import Stragglers
+from relkit.straggler import control
+from relkit.straggler.control import Control, Mode
+from relkit.straggler.find import KEPT_FILE, LIVE_FILE
+from relkit.straggler.history import load
+from relkit.straggler.step_record import RankProcess, StepRecord
+from tests.unit.straggler_records import records
+
+RANKS = 8
+
+
+class Told:
+    """Steps that a test gives out, as if they were collected from recorders."""
+
+    def __init__(self, found: Sequence[StepRecord]) -> None:
+        self.waiting = list(found)
+        self.upto = -1
+        self.closed = 0
+
+    def collect(self, ranks: Sequence[RankProcess]) -> tuple[StepRecord, ...]:
+        wanted = {local.rank for local in ranks}
+        new = [one for one in self.waiting if one.step <= self.upto and one.rank in wanted]
+        self.waiting = [one for one in self.waiting if one.step > self.upto]
+        return tuple(new)
+
+    def notes(self) -> tuple[str, ...]:
+        return ("one was not seen",)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Job:
+    """All nodes of a job in one process."""
+
+    def __init__(
+        self,
+        folder: Path,
+        mode: Mode,
+        *,
+        nodes: int = 2,
+        least_nodes: int = 1,
+        restarts_left: int = 1,
+    ) -> None:
+        notes: dict[str, bytes] = {}
+        self.said: list[list[str]] = [[] for _ in range(nodes)]
+        self.sources: list[Told] = []
+        self.folder, self.timeline = folder / "job", folder / "timeline"
+        self.folder.mkdir()
+        self.notes = notes
+        hosts = [f"h{rank * nodes // RANKS}" for rank in range(RANKS)]
+        self.nodes = []
+        for node in range(nodes):
+            mine = [rank for rank in range(RANKS) if hosts[rank] == f"h{node}"]
+            # Of recorded kernels: nothing is sure about time of which nothing is known.
+            steps = records(range(60), RANKS, slow={6: 0.3}, onset=10, host_of=hosts)
+            told = Told([replace(s, compute_s=s.own_s, gap_s=0.0) for s in steps if s.rank in mine])
+            self.sources.append(told)
+            scene = Scene(
+                "j", RANKS, self.folder, MemoryMailbox(node, nodes, notes),
+                [LocalRank(rank, 1) for rank in mine], f"h{node}",
+                restarts_left=restarts_left, holds_store=node == 0,
+            )  # fmt: skip
+            self.nodes.append(
+                StragglerNode(
+                    scene,
+                    self.folder,
+                    Control(mode),
+                    self.timeline,
+                    self.said[node].append,
+                    least_nodes=least_nodes,
+                    source=lambda _folder, _host, told=told: told,  # type: ignore[misc]
+                )
+            )
+
+    def run(self, steps: range) -> None:
+        """Give out steps one by one, and have all nodes look after each."""
+        for step in steps:
+            for told, node in zip(self.sources[::-1], self.nodes[::-1], strict=True):
+                told.upto = step
+                node.tick(float(step))
+
+
+def test_all_nodes_report_to_the_first_which_says_who_is_slow(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.WARN)
+    job.run(range(60))
+    (line,) = job.said[0]
+    assert "rank 6 (host h1) slow-compute" in line
+    assert "relkit straggler watch j" in line
+    assert job.said[1] == []
+    live = load(job.folder / LIVE_FILE)
+    assert [raised.verdict.rank for raised in live.verdicts] == [6]
+    assert live.hosts == ("h0",) * 4 + ("h1",) * 4
+    assert "one was not seen" in live.notes
+    assert not live.ended
+    kept = tmp_path / "timeline" / KEPT_FILE
+    assert load(kept).verdicts
+    assert (kept.parent / "report.json").exists()
+    job.nodes[0].close(60.0)
+    assert load(kept).ended
+    # What was read is gone from the store.
+    assert not [key for key in job.notes if key.startswith("steps/")]
+
+
+def test_the_node_of_a_straggler_is_asked_to_leave_with_the_evidence_kept(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.EXCLUDE)
+    job.run(range(60))
+    assert [node.ordered_away for node in job.nodes] == [False, True]
+    for node in job.nodes:
+        assert node.order is not None
+        assert "rank 6" in node.order.why
+    assert any("node 1 is asked to leave" in line for line in job.said[0])
+    evidence = tmp_path / "timeline" / KEPT_FILE.parent / EXCLUDED / KEPT_FILE.name
+    assert [raised.verdict.rank for raised in load(evidence).verdicts] == [6]
+
+
+def test_nobody_leaves_where_that_cannot_be_and_it_is_said_first(tmp_path: Path) -> None:
+    for number, (least, restarts, why) in enumerate(
+        [(2, 1, "--nnodes asks for 2"), (1, 0, "--max-restarts")]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        job = Job(folder, Mode.EXCLUDE, least_nodes=least, restarts_left=restarts)
+        job.run(range(60))
+        assert [node.order for node in job.nodes] == [None, None]
+        assert why in job.said[0][0]
+        assert sum("not excluded" in line for line in job.said[0]) == 1
+        assert len(job.said[0]) == 3
+
+
+def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off(
+    tmp_path: Path,
+) -> None:
+    job = Job(tmp_path, Mode.OFF)
+    job.run(range(5))
+    assert not (job.folder / LIVE_FILE).exists()
+    assert all(len(told.waiting) == RANKS // 2 * 60 for told in job.sources)
+    control.write(job.folder, {"mode": "warn", "least_slowdown": 0.1})
+    # The first tick of the first node comes after that of the others.
+    job.run(range(5, 7))
+    for lines in job.said:
+        assert lines == ["straggler detection: warn, from 10% on"]
+    assert [node.settings for node in job.nodes] == [Control(Mode.WARN, 0.1)] * 2
+    job.run(range(7, 60))
+    assert "rank 6" in job.said[0][1]
+    control.write(job.folder, {"mode": "off"})
+    job.run(range(60, 62))
+    assert [told.closed for told in job.sources] == [1, 1]
+    assert "switched off" in " ".join(load(job.folder / LIVE_FILE).notes)
+
+
+def test_settings_that_cannot_be_read_are_refused_once(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.WARN)
+    (job.folder / control.FILE).write_text("{")
+    job.run(range(3))
+    assert ["settings not taken" in line for line in job.said[0]] == [True]
+    with pytest.raises(BadInputFile):
+        control.read(job.folder, Control())
+
+
+def test_notes_of_a_node_that_make_no_sense_are_left_out_and_told(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.WARN)
+    job.run(range(3))
+    for told in job.sources:
+        told.upto = 3
+    job.nodes[1].tick(3.0)
+    (key,) = [key for key in job.notes if key.startswith("steps/1/")]
+    job.notes[key] = b"RKS1 and then nothing"
+    for now_s in (3.0, 8.0):
+        job.nodes[0].tick(now_s)
+    assert any("cannot be read" in note for note in load(job.folder / LIVE_FILE).notes)
+    # The node goes on counting, and so is heard again.
+    job.run(range(8, 60))
+    assert any("rank 6" in line for line in job.said[0])
+
+
+class Broken(MemoryMailbox):
+    """A store that takes no notes."""
+
+    def __init__(self, node: int, nodes: int) -> None:
+        super().__init__(node, nodes)
+        self.asked, self._times = threading.Event(), 0
+
+    def put(self, key: str, data: bytes) -> None:
+        self._times += 1
+        if self._times > 5:
+            self.asked.set()
+        raise ExchangeBroken("the rendezvous store failed: gone")
+
+
+class Stuck(MemoryMailbox):
+    """A store that does not answer for a while."""
+
+    def __init__(self, node: int, nodes: int) -> None:
+        super().__init__(node, nodes)
+        self.asked, self.released = threading.Event(), threading.Event()
+
+    def get(self, key: str) -> bytes | None:
+        self.asked.set()
+        self.released.wait(10)
+        return super().get(key)
+
+
+def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    watcher = Stragglers(Control(), tmp_path / "t", said.append, interval_s=0.001)
+    mailbox = Broken(1, 2)
+    watcher.begin(Scene("j", 2, tmp_path, mailbox, []))
+    assert mailbox.asked.wait(10)
+    watcher.pause()
+    assert watcher.leaves() == watcher.other_leaves() == ""
+    watcher.close()
+    assert said == ["straggler detection hit a problem: the rendezvous store failed: gone"]
+
+
+def test_a_store_that_hangs_does_not_hold_the_launcher_up(tmp_path: Path) -> None:
+    watcher = Stragglers(Control(), tmp_path / "t", lambda _line: None, interval_s=0.001)
+    mailbox = Stuck(1, 2)
+    watcher.begin(Scene("j", 2, tmp_path, mailbox, []))
+    assert mailbox.asked.wait(10)
+    watcher.pause(timeout_s=0.05)
+    # It came back while the store was still stuck.
+    assert not mailbox.released.is_set()
+    mailbox.released.set()
+    watcher.close()
+
+
+def test_without_a_hook_nobody_looks(tmp_path: Path) -> None:
+    watcher = Stragglers(Control(), tmp_path, lambda _line: None)
+    watcher.begin(Scene("j", 1, None, MemoryMailbox(), []))
+    watcher.pause()
+    watcher.close()
+    assert watcher.leaves() == ""
