@@ -9,10 +9,11 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from relkit.doctor.facts import HostFacts, TorchFacts, TrialFacts
+from relkit.doctor.facts import HostFacts, PlatformFacts, TorchFacts, TrialFacts
 from relkit.errors import RelkitError
 from relkit.hook import environment, layout, locate
 from relkit.stacks.engines import base, pyspy
@@ -96,6 +97,33 @@ def _try_pyspy(timeout_s: float) -> TrialFacts:
     return TrialFacts(False, "; ".join(result.notes) or "the child's function was not seen")
 
 
+def _ask_platforms(timeout_s: float) -> tuple[tuple[PlatformFacts, ...], str]:
+    """(runtimes that are here, why that is not known); asked of a child under the hook."""
+    with tempfile.TemporaryDirectory(prefix="relkit-doctor-") as folder:
+        try:
+            extra = environment.worker_environment(Path(folder), os.getpid(), os.environ)
+            child = subprocess.run(
+                [sys.executable, "-m", "relkit.doctor.platforms"],
+                env={**os.environ, **extra},
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+            rows = json.loads(child.stdout) if child.returncode == 0 else None
+        except (RelkitError, OSError, subprocess.TimeoutExpired, ValueError) as error:
+            return (), str(error)[:200]
+    if rows is None:
+        return (), _first_line(child.stderr) or f"exit code {child.returncode}"
+    return tuple(
+        PlatformFacts(
+            row["platform"], tuple(row["libraries"]), tuple(row["absent"]), row["hooked"],
+            tuple(row["missing"]), row["driver"],
+        )
+        for row in rows
+    ), ""  # fmt: skip
+
+
 def _ask_torch(timeout_s: float) -> TorchFacts:
     """What torch is here; asked of a child, since importing it takes seconds and may crash."""
     try:
@@ -164,6 +192,8 @@ def collect(
     pyspy_trial = _try_pyspy(timeout_s)
     step("torch")
     torch = _ask_torch(timeout_s)
+    step("accelerator runtimes")
+    platforms, platforms_error = _ask_platforms(timeout_s)
     step("limits")
     yama = _read("/proc/sys/kernel/yama/ptrace_scope")
     try:
@@ -188,4 +218,6 @@ def collect(
         timeline_writable=_writable(timeline_path),
         dot=shutil.which("dot") is not None,
         torch=torch,
+        platforms=platforms,
+        platforms_error=platforms_error,
     )

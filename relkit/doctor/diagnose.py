@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from relkit.doctor.facts import HostFacts
+from relkit.doctor.facts import HostFacts, PlatformFacts
 from relkit.findings import Evidence, Finding, Status
 
 _MIB = 1 << 20
+_SHOWN = 8
 
 
 def _libc(facts: HostFacts) -> Finding:
@@ -156,7 +157,42 @@ def _dot(facts: HostFacts) -> Finding:
     )
 
 
+def _platforms(facts: HostFacts) -> list[Finding]:
+    if facts.platforms_error:
+        return [
+            Finding(
+                "RK-DOC-010",
+                Status.UNKNOWN,
+                "the accelerator runtimes could not be looked at",
+                reasons=(facts.platforms_error,),
+                advice="Try `python -m relkit.doctor.platforms`: a broken driver may end it.",
+            )
+        ]
+    if not facts.platforms:
+        return [Finding("RK-DOC-010", Status.OK, "no accelerator runtime is installed here")]
+    return [_platform(one) for one in facts.platforms]
+
+
+def _platform(one: PlatformFacts) -> Finding:
+    most = one.hooked + len(one.missing)
+    reasons = [f"libraries: {', '.join(one.libraries)}"]
+    if one.absent:
+        reasons.append(f"not here: {', '.join(one.absent)}")
+    if one.missing:
+        shown = ", ".join(one.missing[:_SHOWN])
+        more = f" and {len(one.missing) - _SHOWN} more" if len(one.missing) > _SHOWN else ""
+        reasons.append(f"not in these libraries, so not seen: {shown}{more}")
+    reasons.append(f"driver: {one.driver or 'none is loaded'}")
+    return Finding(
+        "RK-DOC-010",
+        Status.OK if one.driver else Status.WARN,
+        f"{one.platform}: {one.hooked} of {most} symbols can be hooked",
+        reasons=tuple(reasons),
+        advice="" if one.driver else "Without a driver only the libraries were looked at.",
+    )
+
+
 def diagnose(facts: HostFacts) -> tuple[Finding, ...]:
     """All findings about this host, in a fixed order."""
     probes = (_libc, _hook, _ptrace, _pyspy, _shm, _torch, _cores, _timeline, _dot)
-    return tuple(probe(facts) for probe in probes)
+    return (*(probe(facts) for probe in probes), *_platforms(facts))

@@ -36,6 +36,25 @@ class TorchFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PlatformFacts:
+    """One accelerator runtime that is installed here.
+
+    Args:
+        platform: "cuda", "maca", "hip" or "ascend".
+        libraries: those that could be loaded; absent: those that could not.
+        hooked: symbols of the hook's rows that are there; missing: those that are not.
+        driver: its version line, "" where no driver is loaded.
+    """
+
+    platform: str
+    libraries: tuple[str, ...]
+    absent: tuple[str, ...]
+    hooked: int
+    missing: tuple[str, ...]
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """Everything doctor found out about this host.
 
@@ -53,6 +72,7 @@ class HostFacts:
         timeline_path: default timeline folder; timeline_writable: whether it can be written.
         dot: the graphviz `dot` program.
         torch: the installed torch.
+        platforms: accelerator runtimes; platforms_error: why they could not be looked at.
         ranks_per_node: ranks this node is assumed to have, for sizing.
     """
 
@@ -72,3 +92,5 @@ class HostFacts:
     dot: bool
     torch: TorchFacts
     ranks_per_node: int = 8
+    platforms: tuple[PlatformFacts, ...] = ()
+    platforms_error: str = ""

@@ -18,7 +18,7 @@ _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SHARED_MEMORY = Path("/dev/shm")
 
 # What one process's file takes, rounded up; the exact size is in its header.
-PROCESS_BYTES = 1 << 20
+PROCESS_BYTES = 3 << 19
 
 
 def job_dir(job_id: str) -> Path:

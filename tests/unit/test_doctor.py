@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relkit.doctor.diagnose import diagnose
-from relkit.doctor.facts import HostFacts, TorchFacts, TrialFacts
+from relkit.doctor.facts import HostFacts, PlatformFacts, TorchFacts, TrialFacts
 from relkit.findings import Status
 
 HEALTHY = HostFacts(
@@ -27,6 +27,23 @@ HEALTHY = HostFacts(
     dot=True,
     torch=TorchFacts("2.13.0", ("gloo",), 0),
 )
+
+
+CUDA = PlatformFacts("cuda", ("libcudart.so",), ("libnccl.so",), 30, ("ncclAllReduce",) * 20, "")
+
+
+def test_a_runtime_without_a_driver_is_a_warning_that_says_what_is_not_seen() -> None:
+    findings = diagnose(replace(HEALTHY, platforms=(CUDA, replace(CUDA, driver="580.1"))))
+    without, with_driver = [finding for finding in findings if finding.id == "RK-DOC-010"]
+    assert (without.status, with_driver.status) == (Status.WARN, Status.OK)
+    assert without.title == "cuda: 30 of 50 symbols can be hooked"
+    assert "and 12 more" in " ".join(without.reasons)
+    assert any("580.1" in reason for reason in with_driver.reasons)
+
+
+def test_a_child_that_died_over_a_driver_is_not_taken_for_no_driver() -> None:
+    findings = diagnose(replace(HEALTHY, platforms_error="exit code -11"))
+    assert [f.status for f in findings if f.id == "RK-DOC-010"] == [Status.UNKNOWN]
 
 
 def test_a_healthy_host_has_only_ok() -> None:
