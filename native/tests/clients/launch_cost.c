@@ -16,6 +16,8 @@ static void serve(double (*measure)(void *, void *, long), void *comm, long coun
     OK(RT(StreamCreate)(&stream));
     measure(comm, stream, count);
     while (fgets(line, sizeof line, stdin) != NULL) {
+        /* Time for a recorder to finish with the round before. */
+        sim_sleep_until(sim_now_ns() + 10 * MS);
         printf("%.2f\n", measure(comm, stream, count));
         fflush(stdout);
     }
