@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,9 +142,13 @@ def client(
             stderr=errors,
         ) as process,
     ):  # fmt: skip
+        # A pipe has no deadline: a program that hangs is ended, and so is the wait for its words.
+        watchdog = threading.Timer(DEADLINE_S, process.kill)
+        watchdog.start()
         try:
             yield Client(process, recorded, folder / name, errors)
         finally:
+            watchdog.cancel()
             process.kill()
 
 

@@ -82,6 +82,23 @@ def test_a_graph_is_captured_without_an_event_of_ours_and_timed_as_one(
     assert (said["captured_events"], said["events"], said["misuses"]) == (0, 0, 0)
 
 
+@ALL
+@pytest.mark.parametrize("platform", ["cuda", "maca", "hip"])
+def test_threads_that_launch_talk_and_capture_at_once(
+    bench: Bench, tmp_path: Path, platform: str, name: str
+) -> None:
+    build = bench.hook(name)
+    command = [str(bench.program(build, platform)), "threads", "300"]
+    with client(command, build, tmp_path, RELKIT_HOOK_SAMPLE="2") as run:
+        run.listen()
+        state = run.settled()
+        said = run.end()
+    assert state.finished == said["calls"]
+    (group,) = state.communicators
+    assert group.seq == said["collectives"] - 1
+    assert (said["events"], said["misuses"]) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("name", "platform", "launches"),
     [

@@ -12,6 +12,7 @@ const struct scene scenes[] = {
     {"forks", forks},
     {"transfers", transfers},
     {"hang", hang},
+    {"threads", threads},
 #ifdef SIM_CUDA
     {"drivers", drivers},
 #endif

@@ -125,10 +125,8 @@ static bool is_over_at_once(void *stream, const struct sim_item *items, uint32_t
 
 int sim_batch_enqueue(void *stream, const struct sim_item *items, uint32_t count)
 {
-    if (is_over_at_once(stream, items, count)) {
-        atomic_fetch_add_explicit(&items->comm->collectives, 1, memory_order_relaxed);
+    if (is_over_at_once(stream, items, count))
         return sim_usable();
-    }
     struct batch *batch = malloc(sizeof *batch);
     if (batch == NULL || count > SIM_BATCH) {
         free(batch);
