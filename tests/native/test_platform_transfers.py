@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,14 @@ SETUP = {"comm_init", "comm_split", "comm_finalize", "comm_destroy"}
 Seen = tuple[str, str, int, int, int]
 
 
-def seen(run: Client) -> tuple[list[Seen], list[tuple[str, int, int]], tuple[Communicator, ...]]:
-    """The transfers of a rank, their (name, bytes, duration in ns), and the communicators."""
+def seen(
+    run: Client, groups: Sequence[str] = ("world", "child")
+) -> tuple[list[Seen], list[tuple[str, int, int]], tuple[Communicator, ...]]:
+    """The transfers of a rank, their (name, bytes, duration in ns), and the communicators.
+
+    Args:
+        groups: what the program calls its communicators, in the order in which it makes them.
+    """
     reader = EventReader(run.recorded / f"{run.process.pid}.rkhook")
     wanted = len(run.all_said("transfer"))
     transfers: list[Seen] = []
@@ -37,7 +44,7 @@ def seen(run: Client) -> tuple[list[Seen], list[tuple[str, int, int]], tuple[Com
                 continue
             assert row["enqueue_ns"] > 0
             place = int(row["communicator"])
-            group = "" if row["seq"] < 0 else ("world", "child")[place]
+            group = "" if row["seq"] < 0 else groups[place]
             transfers.append(
                 (name, group, int(row["seq"]), int(row["size_bytes"]), int(row["peer"]))
             )
@@ -49,6 +56,13 @@ def seen(run: Client) -> tuple[list[Seen], list[tuple[str, int, int]], tuple[Com
     communicators = reader.communicators()
     reader.close()
     return transfers, times, communicators
+
+
+def told_by(run: Client) -> Counter[Seen]:
+    return Counter(
+        (words["transfer"], words["group"], words["seq"], words["bytes"], words["peer"])
+        for words in run.all_said("transfer")
+    )
 
 
 def check_times(run: Client, times: list[tuple[str, int, int]]) -> None:
@@ -75,11 +89,7 @@ def test_ranks_agree_on_names_numbers_and_sizes(
         for rank, (run, (transfers, times, communicators)) in enumerate(
             zip(pair, found, strict=True)
         ):
-            told = [
-                (words["transfer"], words["group"], words["seq"], words["bytes"], words["peer"])
-                for words in run.all_said("transfer")
-            ]
-            assert Counter(transfers) == Counter(told)
+            assert Counter(transfers) == told_by(run)
             check_times(run, times)
             assert [(c.size, c.rank) for c in communicators] == [
                 (2, rank),
@@ -95,3 +105,31 @@ def test_ranks_agree_on_names_numbers_and_sizes(
         said = [run.end() for run in pair]
     assert [(words["events"], words["misuses"]) for words in said] == [(0, 0)] * 2
     assert {words.get("captured_events", 0) for words in said} == {0}
+
+
+@pytest.mark.parametrize(
+    ("platform", "name"), [("cuda", "plain"), ("maca", "asan"), ("hip", "tsan"), ("cuda", "tsan")]
+)
+def test_communicators_that_are_made_in_the_background_in_groups_and_all_at_once(
+    bench: Bench, tmp_path: Path, platform: str, name: str
+) -> None:
+    build = bench.hook(name)
+    program = bench.program(build, platform)
+    groups = ("background", "group 0", "group 1", "all", "all")
+    with ranks(program, "inits", build=build, folder=tmp_path) as pair:
+        names = []
+        for rank, run in enumerate(pair):
+            transfers, _, communicators = seen(run, groups)
+            assert Counter(transfers) == told_by(run)
+            assert [(c.rank, c.size) for c in communicators] == [
+                *[(rank, 2)] * 3,
+                (0, 2),
+                (1, 2),
+            ]
+            names.append([c.name for c in communicators])
+        assert names[0] == names[1]
+        # All of a process at once have no id that another process could know.
+        assert [each == "" for each in names[0]] == [False, False, False, True, True]
+        assert len(set(names[0][:3])) == 3
+        said = [run.end() for run in pair]
+    assert [(words["events"], words["misuses"]) for words in said] == [(0, 0)] * 2

@@ -12,6 +12,9 @@ const struct scene scenes[] = {
     {"forks", forks},
     {"transfers", transfers},
     {"hang", hang},
+#ifndef SIM_OLD_CCL
+    {"inits", inits},
+#endif
     {"threads", threads},
 #ifdef SIM_CUDA
     {"drivers", drivers},

@@ -9,6 +9,7 @@ void forks(char **arguments);
 void launches(char **arguments);
 void transfers(char **arguments);
 void hang(char **arguments);
+void inits(char **arguments);
 void threads(char **arguments);
 void drivers(char **arguments);
 
