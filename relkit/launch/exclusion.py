@@ -145,6 +145,10 @@ def spoken(change: Change, job_id: str, host_of: Mapping[int, str]) -> str:
     slow = "its peers" if one.subject is Subject.RANK else "is usual"
     return (
         f"straggler: {who} {one.cause}, {one.score:.0%} slower than {slow} since step "
-        f"{one.first_step}, {one.cost_s:.1f} s lost so far (confidence {one.confidence:.2f}); "
+        f"{one.first_step}, {_seconds(one.cost_s)} lost so far (confidence {one.confidence:.2f}); "
         f"relkit straggler watch {job_id}"
     )
+
+
+def _seconds(time_s: float) -> str:
+    return f"{time_s:.2f} s" if time_s < 1.0 else f"{time_s:,.1f} s"

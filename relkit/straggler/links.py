@@ -69,7 +69,7 @@ class _Path:
     @property
     def nats(self) -> float:
         """Evidence against it."""
-        return float(self.test.best()[0][0])
+        return float(self.test.nats.max())
 
 
 class LinkScorer:

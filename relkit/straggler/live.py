@@ -9,8 +9,9 @@ import numpy as np
 
 from relkit.straggler.align import AlignedStep, Aligner
 from relkit.straggler.history_types import STILL_HOLDS, History, LinkRow, RaisedVerdict
+from relkit.straggler.host_clocks import HostClocks
 from relkit.straggler.links import LinkScorer
-from relkit.straggler.meetings import Clocks, lateness, meetings, on_one_clock, transfers
+from relkit.straggler.meetings import Groups, lateness, meetings, on_one_clock, transfers
 from relkit.straggler.model import PARTS, StepTable, Subject, Verdict
 from relkit.straggler.score import RankScorer, Settings
 from relkit.straggler.step_record import StepRecord
@@ -50,7 +51,7 @@ class LiveScorer:
         self._job_id, self._world = job_id, world_size
         self._settings = settings or Settings()
         self._aligner = Aligner(world_size)
-        self._clocks = Clocks()
+        self._clocks, self._groups = HostClocks(), Groups()
         self._window = StepWindow(world_size)
         self._hosts = [""] * world_size
         self._kinds: tuple[str, ...] = ()
@@ -100,12 +101,12 @@ class LiveScorer:
         self._take_kinds()
         assert self._ranks is not None
         parts = np.full((len(PARTS), self._world), np.nan)
-        for one in step.records:
-            parts[:, one.rank] = (
-                one.compute_s, one.input_s, one.gap_s, one.gc_s,
-                one.starved_s, one.throttled_s, one.asleep_s,
-            )  # fmt: skip
-        plain = meetings(step.records)
+        parts[:, [one.rank for one in step.records]] = np.transpose([
+            (one.compute_s, one.input_s, one.gap_s, one.gc_s,
+             one.starved_s, one.throttled_s, one.asleep_s)
+            for one in step.records
+        ])  # fmt: skip
+        plain = meetings(step.records, self._groups)
         self._clocks.update(plain, self._hosts)
         seen = on_one_clock(plain, self._clocks.offset_s(self._hosts))
         late_s = lateness(seen, self._world)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from relkit.straggler.clocks import ClockOffsets, estimate_offsets
 from relkit.straggler.links import Transfer
 from relkit.straggler.model import Floats, Ints
-from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, SYNCHRONISING, StepRecord
+from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord
 
-# Meetings of all hosts that the clocks are told from, newest kept.
-_CLOCK_MEETINGS = 256
-_CLOCK_EVERY = 8
-_CLOCK_A_STEP = 4
-_AS_BYTES = np.dtype((np.void, COLLECTIVE.itemsize))
 _CONNECT = OPERATIONS.index("connect")
-# Sequence numbers of one step lie close together; hostile ones must not overflow the label.
-_MOST_SPAN = 1 << 40
+# Hostile sequence numbers must not overflow.
+_MOST_SEQ = 1 << 62
+_SHORT = 1 << 16
+# Of a row of COLLECTIVE: communicator and operation are one.
+_WORDS = COLLECTIVE.itemsize // 8
+_MOST_GROUPS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +29,8 @@ class Meetings:
         rows: one a rank and collective, sorted so that those of one collective follow each other;
             rank, start_s, end_s (from one origin).
         first: where each collective begins in rows; size: how many ranks it has.
-        group, operation, size_bytes: of each collective; group is a place in `names`.
-        names: of the groups.
+        group, operation, size_bytes: of each collective; group is a number for its name.
+        origin_s: Unix time of the origin, s.
     """
 
     rank: Ints
@@ -43,88 +41,131 @@ class Meetings:
     group: Ints
     operation: Ints
     size_bytes: Ints
-    names: tuple[str, ...]
+    origin_s: float = 0.0
 
 
-def meetings(records: Sequence[StepRecord]) -> Meetings:
+class Groups:
+    """Numbers for the names of process groups, kept from step to step."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+        self._place: dict[tuple[tuple[str, int, int], ...], int] = {}
+        self._latest: dict[int, tuple[tuple[tuple[str, int, int], ...], int]] = {}
+        self._group_at: list[int] = []
+        self._size_at: list[int] = []
+        self._arrays = np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def place(self, rank: int, groups: tuple[tuple[str, int, int], ...]) -> int:
+        """Where the groups of a rank begin in arrays()."""
+        # To compare them is quicker than to hash them.
+        before = self._latest.get(rank)
+        if before is not None and before[0] == groups:
+            return before[1]
+        at = self._place.get(groups)
+        if at is None:
+            if len(self._group_at) > _MOST_GROUPS:
+                raise ValueError(f"more than {_MOST_GROUPS} groups")
+            at = self._place[groups] = len(self._group_at)
+            for name, size, _ in groups:
+                self._group_at.append(self._number.setdefault(name, len(self._number)))
+                self._size_at.append(size)
+        self._latest[rank] = (groups, at)
+        return at
+
+    def arrays(self) -> tuple[Ints, Ints]:
+        """(number, size) of the groups of all ranks."""
+        if len(self._arrays[0]) != len(self._group_at):
+            self._arrays = np.array(self._group_at), np.array(self._size_at)
+        return self._arrays
+
+
+def meetings(records: Sequence[StepRecord], groups: Groups | None = None) -> Meetings:
     """Put the collectives of all ranks of one step together, each on its own host's clock.
 
     Args:
-        records: one a rank.
+        records: one a rank; groups: of the steps before, so that names are not looked at anew.
     """
-    number: dict[str, int] = {}
     talking = [one for one in records if len(one.collectives) and one.groups]
     if not talking:
         return _none()
+    groups = groups or Groups()
     # As plain bytes: joining structures compares their fields a thousand times.
-    raw = [np.ascontiguousarray(one.collectives).view(_AS_BYTES) for one in talking]
-    table = np.concatenate(raw).view(COLLECTIVE)
+    raw: list[Any] = [np.ascontiguousarray(one.collectives) for one in talking]
+    table = np.frombuffer(b"".join(raw), COLLECTIVE)
+    first_group = [groups.place(one.rank, one.groups) for one in talking]
+    group_at, size_at = groups.arrays()
     lengths = np.array([len(each) for each in raw])
-    rank = np.repeat(np.array([one.rank for one in talking]), lengths)
-    layouts: dict[tuple[tuple[str, int, int], ...], int] = {}
-    first_group: list[int] = []
-    names_at: list[int] = []
-    sizes_at: list[int] = []
-    for one in talking:
-        if one.groups not in layouts:
-            layouts[one.groups] = len(names_at)
-            names_at += [number.setdefault(name, len(number)) for name, _, _ in one.groups]
-            sizes_at += [size for _, size, _ in one.groups]
-        first_group.append(layouts[one.groups])
     begin = np.repeat(np.array(first_group), lengths)
     many = np.repeat(np.array([len(one.groups) for one in talking]), lengths)
-    known = (table["communicator"] >= 0) & (table["communicator"] < many)
-    known &= (table["operation"] != _CONNECT) & (table["seq"] >= 0)
+    rank = np.repeat(np.array([one.rank for one in talking]), lengths)
+    # Columns of their own: what lies together is read many times as fast.
+    words = table.view(np.int64).reshape(-1, _WORDS)
+    communicator, operation = words[:, 0] & 0xFFFFFFFF, words[:, 0] >> 32
+    seq = words[:, 1].copy()
+    known = (communicator < many) & (seq.view(np.uint64) < _MOST_SEQ)
+    known &= (operation.view(np.uint64) < len(OPERATIONS)) & (operation != _CONNECT)
     if not known.all():
-        table, rank, begin = table[known], rank[known], begin[known]
-    if not len(table):
-        return _none()
-    place = begin + table["communicator"]
-    group, size = np.array(names_at)[place], np.array(sizes_at)[place]
-    origin_ns = int(table["start_ns"].min())
-    # One number a collective: much sooner sorted than three columns. Ranks come in order already.
-    seq = table["seq"] - table["seq"].min()
-    kind = group * len(OPERATIONS) + table["operation"]
-    span = int(seq.max()) + 1
-    if span < _MOST_SPAN:
-        label = kind * span + seq
-    else:
-        label = np.unique(np.stack([kind, seq]), axis=1, return_inverse=True)[1].reshape(-1)
-    order = np.argsort(label, kind="stable")
-    rank, group, size, label = rank[order], group[order], size[order], label[order]
-    start_ns, end_ns = table["start_ns"][order], table["end_ns"][order]
-    new = np.ones(len(table), dtype=bool)
-    new[1:] = label[1:] != label[:-1]
-    first = np.flatnonzero(new)
+        table, rank, begin, seq = table[known], rank[known], begin[known], seq[known]
+        communicator, operation = communicator[known], operation[known]
+        if not len(table):
+            return _none()
+    place = begin + communicator
+    group = group_at[place]
+    order = _order(group * len(OPERATIONS) + operation, seq)
+    group, seq, operation = group[order], seq[order], operation[order]
+    first = _changes(group, operation, seq)
     count = np.diff(np.append(first, len(table)))
     # One that somebody has not reported says nothing of who came last.
-    whole = (count == size[first]) & (count > 1)
-    kept = np.repeat(whole, count) if not whole.all() else slice(None)
+    whole = (count == size_at[place[order[first]]]) & (count > 1)
+    kept = order if whole.all() else order[np.repeat(whole, count)]
     first, count = first[whole], count[whole]
-    starts = np.concatenate([[0], np.cumsum(count)])[:-1].astype(np.int64)
+    origin_ns = int(table["start_ns"].min())
     return Meetings(
         rank=rank[kept],
-        start_s=(start_ns[kept] - origin_ns) / 1e9,
-        end_s=(end_ns[kept] - origin_ns) / 1e9,
-        first=starts,
+        start_s=(table["start_ns"][kept] - origin_ns) / 1e9,
+        end_s=(table["end_ns"][kept] - origin_ns) / 1e9,
+        first=np.concatenate([[0], np.cumsum(count)])[:-1].astype(np.int64),
         size=count,
         group=group[first],
-        operation=table["operation"][order[first]].astype(np.int64),
+        operation=operation[first],
         size_bytes=table["size_bytes"][order[first]],
-        names=tuple(number),
+        origin_s=origin_ns / 1e9,
     )
+
+
+def _order(kind: Ints, seq: Ints) -> Ints:
+    """Puts equal ones beside each other: by kind, then by seq; ranks stay in their order."""
+    kinds = int(kind.max()) + 1
+    least, most = np.full(kinds, _MOST_SEQ), np.full(kinds, -1)
+    np.minimum.at(least, kind, seq)
+    np.maximum.at(most, kind, seq)
+    span = np.where(most < 0, 0, most - least + 1)
+    # Short numbers are sorted ten times as fast: one for each collective that there can be.
+    if span.max() >= _SHORT or int(span.sum()) >= _SHORT:
+        return np.lexsort((seq, kind)).astype(np.int64)
+    label = (np.cumsum(span) - span - least)[kind] + seq
+    return np.argsort(label.astype(np.uint16), kind="stable")
+
+
+def _changes(*columns: Ints) -> Ints:
+    """Where any of the columns has another value than in the row before; 0 too."""
+    new = np.zeros(len(columns[0]), dtype=bool)
+    new[0] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(new)
 
 
 def _none() -> Meetings:
     number, time_s = np.empty(0, np.int64), np.empty(0)
-    return Meetings(number, time_s, time_s, number, number, number, number, number, ())
+    return Meetings(number, time_s, time_s, number, number, number, number, number)
 
 
 def on_one_clock(seen: Meetings, offset_s: Floats) -> Meetings:
     """The same with all times on the first host's clock.
 
     Args:
-        offset_s: by rank, as ClockOffsets gives it for the rank's host.
+        offset_s: by rank, what the clock of its host is ahead, s.
     """
     shift = offset_s[seen.rank]
     return replace(seen, start_s=seen.start_s - shift, end_s=seen.end_s - shift)
@@ -133,24 +174,27 @@ def on_one_clock(seen: Meetings, offset_s: Floats) -> Meetings:
 def middles(values: Floats, first: Ints, size: Ints) -> Floats:
     """The median of each collective's values."""
     found = np.empty(len(first))
-    for ranks in np.unique(size):
+    for ranks in np.flatnonzero(np.bincount(size)).tolist():
         of = size == ranks
-        block = values[first[of][:, None] + np.arange(ranks)]
-        found[of] = np.median(block, axis=1)
+        # Of a few values each, sorting all is five times as fast as looking for the middle.
+        block = np.sort(values[first[of][:, None] + np.arange(ranks)], axis=1)
+        found[of] = 0.5 * (block[:, (ranks - 1) // 2] + block[:, ranks // 2])
     return found
 
 
 def lateness(seen: Meetings, world_size: int) -> Floats:
-    """Of each rank the most that it came after the middle of its group, s; NaN = not known."""
+    """By how much each rank came after the middle of its group, s; NaN = not known.
+
+    Added up over the step: who is slow is late anew after every collective, by a little each time.
+    """
     found = np.full(world_size, np.nan)
     if not len(seen.first):
         return found
     late = seen.start_s - np.repeat(middles(seen.start_s, seen.first, seen.size), seen.size)
     inside = seen.rank < world_size
-    filled = np.full(world_size, -np.inf)
-    np.maximum.at(filled, seen.rank[inside], late[inside])
-    known = np.isfinite(filled)
-    found[known] = filled[known]
+    total = np.bincount(seen.rank[inside], weights=late[inside], minlength=world_size)
+    met = np.bincount(seen.rank[inside], minlength=world_size) > 0
+    found[met] = total[met]
     return found
 
 
@@ -158,78 +202,33 @@ def transfers(seen: Meetings, host_of: Sequence[str]) -> list[Transfer]:
     """Transfers between hosts after the last arrival: one a group and shape, means of the step."""
     if not len(seen.first):
         return []
+    number = {host: at for at, host in enumerate(dict.fromkeys(host_of))}
+    at_host = np.array([number[host] for host in host_of])[seen.rank]
+    across = np.minimum.reduceat(at_host, seen.first) != np.maximum.reduceat(at_host, seen.first)
     last_s = np.maximum.reduceat(seen.start_s, seen.first)
-    out_s = middles(seen.end_s, seen.first, seen.size)
-    by_shape: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for at, key in enumerate(
-        zip(seen.group.tolist(), seen.operation.tolist(), seen.size_bytes.tolist(), strict=True)
-    ):
-        by_shape[key].append(at)
-    found = []
-    for (_, operation, size_bytes), places in by_shape.items():
-        begin, size = int(seen.first[places[0]]), int(seen.size[places[0]])
-        members = seen.rank[begin : begin + size].tolist()
-        hosts = tuple(dict.fromkeys(host_of[rank] for rank in members))
-        if len(hosts) < 2:
-            continue
-        seconds = float(np.mean(np.maximum(out_s[places] - last_s[places], 0.0)))
-        left = seen.end_s[seen.first[places][:, None] + np.arange(size)] - out_s[places, None]
-        at_host = np.array([hosts.index(host_of[rank]) for rank in members])
-        by_host = np.bincount(at_host, weights=left.mean(axis=0)) / np.bincount(at_host)
-        shape = (operation, size_bytes, size, len(hosts))
-        found.append(Transfer(hosts, shape, seconds, exit_s=tuple(by_host.tolist())))
+    found: list[Transfer] = []
+    for size in np.flatnonzero(np.bincount(seen.size[across], minlength=1)).tolist():
+        places = np.flatnonzero(across & (seen.size == size))
+        keys = (seen.size_bytes[places], seen.operation[places], seen.group[places])
+        order = np.lexsort(keys)
+        places = places[order]
+        begins = _changes(*(key[order] for key in keys))
+        many = np.diff(np.append(begins, len(places)))
+        ends = seen.end_s[seen.first[places][:, None] + np.arange(size)]
+        ordered = np.sort(ends, axis=1)
+        out_s = 0.5 * (ordered[:, (size - 1) // 2] + ordered[:, size // 2])
+        took_s = np.add.reduceat(np.maximum(out_s - last_s[places], 0.0), begins) / many
+        left_s = np.add.reduceat(ends - out_s[:, None], begins, axis=0) / many[:, None]
+        members = seen.rank[seen.first[places[begins]][:, None] + np.arange(size)]
+        shapes = zip(
+            seen.operation[places[begins]].tolist(), seen.size_bytes[places[begins]].tolist(),
+            members.tolist(), took_s.tolist(), left_s, strict=True,
+        )  # fmt: skip
+        for operation, size_bytes, ranks, seconds, left in shapes:
+            hosts = tuple(dict.fromkeys(host_of[rank] for rank in ranks))
+            place = {host: at for at, host in enumerate(hosts)}
+            of = np.array([place[host_of[rank]] for rank in ranks])
+            by_host = np.bincount(of, weights=left) / np.bincount(of)
+            shape = (operation, size_bytes, size, len(hosts))
+            found.append(Transfer(hosts, shape, seconds, exit_s=tuple(by_host.tolist())))
     return found
-
-
-class Clocks:
-    """Offsets between hosts, from the newest meetings in which all of them took part."""
-
-    def __init__(self) -> None:
-        self._hosts: tuple[str, ...] = ()
-        self._starts: deque[Floats] = deque(maxlen=_CLOCK_MEETINGS)
-        self._ends: deque[Floats] = deque(maxlen=_CLOCK_MEETINGS)
-        self._seen = 0
-        self.offsets: ClockOffsets | None = None
-
-    def offset_s(self, host_of: Sequence[str]) -> Floats:
-        """By rank, s; 0 where nothing is known.
-
-        Args:
-            host_of: by rank.
-        """
-        if self.offsets is None:
-            return np.zeros(len(host_of))
-        known = dict(zip(self._hosts, np.nan_to_num(self.offsets.offset_s).tolist(), strict=True))
-        return np.array([known.get(host, 0.0) for host in host_of])
-
-    def table(self) -> dict[str, tuple[float, float]]:
-        """Host -> (offset, standard error), s."""
-        if self.offsets is None:
-            return {}
-        pairs = zip(self.offsets.offset_s.tolist(), self.offsets.sigma_s.tolist(), strict=True)
-        return {h: p for h, p in zip(self._hosts, pairs, strict=True) if np.isfinite(p).all()}
-
-    def update(self, plain: Meetings, host_of: Sequence[str]) -> None:
-        """Take the meetings of one step, each on its own host's clock."""
-        hosts = tuple(dict.fromkeys(host_of))
-        if len(hosts) < 2:
-            return
-        if hosts != self._hosts:
-            self._hosts, self.offsets = hosts, None
-            self._starts.clear()
-            self._ends.clear()
-        number = {host: at for at, host in enumerate(hosts)}
-        of_rank = np.array([number[host] for host in host_of], dtype=np.int64)
-        # Only what all hosts can have met in, and of that a few.
-        usable = np.isin(plain.operation, SYNCHRONISING) & (plain.size >= len(hosts))
-        for at in np.flatnonzero(usable)[:_CLOCK_A_STEP]:
-            rows = slice(int(plain.first[at]), int(plain.first[at] + plain.size[at]))
-            if len(np.unique(of_rank[plain.rank[rows]])) < len(hosts):
-                continue
-            start, end = np.full(len(host_of), np.nan), np.full(len(host_of), np.nan)
-            start[plain.rank[rows]], end[plain.rank[rows]] = plain.start_s[rows], plain.end_s[rows]
-            self._starts.append(start)
-            self._ends.append(end)
-        self._seen += 1
-        if self._starts and (self.offsets is None or self._seen % _CLOCK_EVERY == 0):
-            self.offsets = estimate_offsets(np.stack(self._starts), np.stack(self._ends), of_rank)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from relkit.straggler.align import PATIENCE_S, Aligner
+from relkit.straggler.host_clocks import HostClocks
 from relkit.straggler.live import LiveScorer
-from relkit.straggler.meetings import Clocks, lateness, meetings, on_one_clock, transfers
+from relkit.straggler.meetings import Groups, lateness, meetings, on_one_clock, transfers
 from relkit.straggler.model import Cause
 from relkit.straggler.score import Settings
 from relkit.straggler.step_record import StepRecord
@@ -120,9 +121,9 @@ def test_numbers_grow_also_where_a_job_begins_anew() -> None:
 def test_clocks_that_differ_make_nobody_late() -> None:
     hosts = ["a", "a", "b", "b"]
     found = records(range(40), 4, slow={2: 0.2}, host_of=hosts, offset_s={"b": 3.7})
-    clocks = Clocks()
+    clocks, groups = HostClocks(), Groups()
     for batch in in_order(found):
-        clocks.update(meetings(batch), hosts)
+        clocks.update(meetings(batch, groups), hosts)
     assert clocks.offset_s(hosts)[2] == pytest.approx(3.7, abs=1e-4)
     seen = on_one_clock(meetings(in_order(found)[-1]), clocks.offset_s(hosts))
     late_s = lateness(seen, 4)
@@ -134,11 +135,51 @@ def test_clocks_that_differ_make_nobody_late() -> None:
     assert set(clocks.table()) == {"a", "b"}
 
 
+def test_hosts_that_never_meet_are_put_on_one_clock_through_others() -> None:
+    ahead_s = {"a": 0.0, "b": 2.5, "c": -4.0, "d": 1.25, "e": 9.0, "f": 8.0}
+    hosts = list(ahead_s)
+    # a-b, b-c and c-d are groups of two; e and f only know each other.
+    pairs = [(0, 1), (1, 2), (2, 3), (4, 5)]
+    clocks, groups = HostClocks(), Groups()
+    for step in range(20):
+        batch: list[StepRecord] = []
+        for number, pair in enumerate(pairs):
+            names = [hosts[rank] for rank in pair]
+            talk = records([step], 2, host_of=names, offset_s=ahead_s, seed=number)
+            for place, one in enumerate(talk):
+                table = one.collectives.copy()
+                # A group's place in the list of each rank.
+                batch.append(replace(
+                    one, rank=pair[place], collectives=table,
+                    groups=((f"g{number}", 2, place),),
+                ))  # fmt: skip
+        # One record a rank: those of two groups are joined.
+        clocks.update(meetings(joined(batch), groups), hosts)
+    offset_s = clocks.offset_s(hosts)
+    assert offset_s[:4].tolist() == pytest.approx([0.0, 2.5, -4.0, 1.25], abs=1e-4)
+    assert offset_s[5] - offset_s[4] == pytest.approx(-1.0, abs=1e-4)
+    assert set(clocks.table()) == {"a", "b", "c", "d"}
+    assert all(sigma_s < 1e-3 for _, sigma_s in clocks.table().values())
+
+
+def joined(batch: list[StepRecord]) -> list[StepRecord]:
+    """Several records of a rank as one with several groups."""
+    found = []
+    for rank in sorted({one.rank for one in batch}):
+        mine = [one for one in batch if one.rank == rank]
+        tables = [one.collectives.copy() for one in mine]
+        for place, table in enumerate(tables):
+            table["communicator"] = place
+        groups = tuple(group for one in mine for group in one.groups)
+        found.append(replace(mine[0], collectives=np.concatenate(tables), groups=groups))
+    return found
+
+
 def test_a_collective_that_somebody_has_not_reported_says_nothing_of_who_was_late() -> None:
     found = [one for one in records([0], 4) if one.rank != 1]
     assert np.isnan(lateness(meetings(found), 4)).all()
     assert transfers(meetings(found), ["a"] * 4) == []
-    assert meetings([]).names == ()
+    assert len(meetings([]).first) == 0
 
 
 def test_other_limits_take_hold_at_once() -> None:
