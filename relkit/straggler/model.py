@@ -113,8 +113,8 @@ class StepTable:
         step: its number.
         parts: seconds, one row for each of PARTS; NaN in all rows of a rank that is not known,
             NaN from the fourth row on where just that is not known.
-        late_s: the most that the rank was late in a collective of one of its groups; NaN where
-            that is not known.
+        late_s: by how much the rank came after the middle of its groups, added up over the
+            step's collectives; NaN where that is not known.
     """
 
     step: int
@@ -139,7 +139,7 @@ class StepTable:
                 one.gc_s, one.starved_s, one.throttled_s, one.asleep_s,
             )  # fmt: skip
             if one.arrivals:
-                late_s[one.rank] = max(arrival.lateness_s for arrival in one.arrivals)
+                late_s[one.rank] = sum(arrival.lateness_s for arrival in one.arrivals)
         return cls(steps.pop(), parts, late_s)
 
 

@@ -260,7 +260,7 @@ class RankScorer:
         reasons += why.reasons
         if since.late_steps[rank]:
             mean_ms = 1e3 * since.late_s[rank] / since.late_steps[rank]
-            reasons.append(f"comes {mean_ms:.3g} ms after the middle of its group")
+            reasons.append(f"comes {mean_ms:.3g} ms a step after the middle of its groups")
         before = float(self._usual_excess[rank])
         first = int(self._first_step[rank])
         if not alone and np.isfinite(before) and first > _WARM_UP:
