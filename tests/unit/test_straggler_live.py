@@ -128,7 +128,7 @@ def test_clocks_that_differ_make_nobody_late() -> None:
     seen = on_one_clock(meetings(in_order(found)[-1]), clocks.offset_s(hosts))
     late_s = lateness(seen, 4)
     assert int(np.argmax(late_s)) == 2
-    assert late_s[2] == pytest.approx(0.01, abs=0.004)
+    assert late_s[2] == pytest.approx(0.02, abs=0.008)  # 10 ms in each of two collectives
     (moved,) = transfers(seen, hosts)
     assert moved.hosts == ("a", "b")
     assert moved.seconds == pytest.approx(0.002, abs=3e-4)

@@ -1,0 +1,114 @@
+"""relkit launch --straggler on real jobs: who is said to be slow, why, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relkit.hook.environment import job_dir
+from relkit.straggler import control
+from relkit.straggler.history import load
+from relkit.straggler.model import Cause, Subject
+from tests.cluster.conftest import Start, orphans_come_to_us, start
+from tests.straggler.hosts_job import run_on_hosts
+
+__all__ = ("orphans_come_to_us", "start")
+pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
+
+JOBS = Path(__file__).resolve().parents[2] / "benchmarks" / "jobs"
+STAND_IN = JOBS / "stand_in.py"
+
+
+def relkit(*line: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "relkit", "straggler", *map(str, line)],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+
+
+def launch(start: Start, timeline: Path, fault: str, *job: str, ranks: int = 4) -> str:
+    """A job to its end; what was said of it."""
+    inject = ("--inject", fault) if fault else ()
+    done = start(
+        "launch", "--nproc-per-node", str(ranks), "--timeline-path", timeline, *inject,
+        STAND_IN, *job,
+    ).wait(120)  # fmt: skip
+    assert done.code == 0, done.err
+    return done.err
+
+
+def test_a_slow_rank_is_said_while_the_job_runs_and_reported_after_it(
+    start: Start, tmp_path: Path
+) -> None:
+    said = launch(start, tmp_path, "slow-compute:rank=2:step=20:share=0.4:kind=timer", "--steps=70")
+    assert "straggler: rank 2" in said
+    report = relkit("report", tmp_path, "--json")
+    plain = json.loads(report.stdout)
+    (one,) = plain["stragglers"]
+    assert (one["rank"], one["cause"]) == (2, str(Cause.COMPUTE))
+    assert 17 <= one["first_step"] <= 27
+    assert 0.25 <= one["score"] <= 0.6
+    assert report.returncode == 1
+    kept = load(tmp_path / "straggler" / "history.npz")
+    assert kept.ended
+    assert kept.verdicts[0].raised_step <= 60
+    page = relkit("report", tmp_path, "-o", tmp_path / "page.html")
+    assert page.returncode == 1, page.stderr
+    assert "rank 2" in (tmp_path / "page.html").read_text()
+
+
+def test_collections_of_garbage_are_the_hosts(start: Start, tmp_path: Path) -> None:
+    launch(start, tmp_path, "gc:rank=1:step=15:ms=200:every=3", "--steps=50")
+    raised = load(tmp_path / "straggler" / "history.npz").verdicts
+    assert [(one.verdict.rank, one.verdict.cause) for one in raised] == [(1, Cause.HOST)]
+    assert any("garbage" in reason for reason in raised[0].verdict.reasons)
+
+
+def test_a_slow_loader_is_the_input(start: Start, tmp_path: Path) -> None:
+    launch(start, tmp_path, "slow-input:rank=0:step=15:share=0.5", "--steps=60")
+    raised = load(tmp_path / "straggler" / "history.npz").verdicts
+    assert [(one.verdict.rank, one.verdict.cause) for one in raised] == [(0, Cause.INPUT)]
+
+
+def test_a_healthy_job_hears_nothing(start: Start, tmp_path: Path) -> None:
+    said = launch(start, tmp_path, "", "--steps=100", "--step-ms=60")
+    assert "straggler: rank" not in said
+    kept = load(tmp_path / "straggler" / "history.npz")
+    assert (kept.verdicts, kept.past) == ((), ())
+    assert kept.steps >= 60
+    assert relkit("report", tmp_path).returncode == 0
+
+
+def test_it_is_switched_off_and_on_while_the_job_runs(start: Start, tmp_path: Path) -> None:
+    name = f"tune-{os.getpid()}"
+    job = start(
+        "launch", "--nproc-per-node", "2", "--rdzv-id", name, "--rdzv-backend", "c10d",
+        "--rdzv-endpoint", "127.0.0.1:0", "--straggler", "off", "--timeline-path", tmp_path,
+        "--inject", "slow-compute:rank=1:step=0:share=0.5:kind=timer", STAND_IN, "--steps=100000",
+    )  # fmt: skip
+    job.wait_for("watching rank")
+    assert not (job_dir(name) / "straggler.npz").exists()
+    assert relkit("tune", name, "--mode", "warn", "--slowdown", "0.2").returncode == 0
+    job.wait_for("straggler: rank 1")
+    shown = relkit("watch", name, "--once")
+    assert "slow-compute" in shown.stdout
+    assert relkit("tune", name, "--mode", "off").returncode == 0
+    job.wait_for("off")
+    assert control.read(job_dir(name), control.Control()).mode is control.Mode.OFF
+    job.stop()
+
+
+@pytest.mark.root
+def test_a_slow_interface_of_one_of_four_hosts(tmp_path: Path) -> None:
+    job = ("stand_in.py", "--steps=50", "--step-ms=40", "--layers=2", "--elements=65536")
+    run_on_hosts(tmp_path, JOBS, job, 2, 20, "interface", 100.0)
+    kept = load(tmp_path / "straggler" / "history.npz")
+    raised = [*kept.verdicts, *kept.past]
+    assert raised
+    assert {one.verdict.cause for one in raised} == {Cause.NETWORK}
+    assert {one.verdict.subject for one in raised} <= {Subject.LINK, Subject.HOST}
