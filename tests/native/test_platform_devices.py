@@ -168,4 +168,3 @@ def test_sonames_and_symbol_versions_are_those_of_the_real_libraries(bench: Benc
 def _output(*command: str) -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     return done.stdout.splitlines()
-

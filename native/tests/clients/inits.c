@@ -6,6 +6,7 @@
 #include "client.h"
 #include "scenes.h"
 
+#ifndef SIM_OLD_CCL
 static void talk(void *comm, void *stream, const char *group)
 {
     for (long seq = 0; seq < 2; seq++) {
@@ -78,3 +79,4 @@ void inits(char **arguments)
     OK(RT(DeviceReset)());
     tell_counts();
 }
+#endif
