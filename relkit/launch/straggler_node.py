@@ -209,7 +209,7 @@ class StragglerNode:
         changes = self._scorer.update(records, now_s)
         for change in changes:
             self._say(spoken(change, self._scene.job_id, self._others.host_of))
-        if self.settings.mode is Mode.EXCLUDE:
+        if self.settings.mode is Mode.EXCLUDE and not self._exclusion.done:
             for held in self._scorer.holding:
                 self._exclude(held)
         if changes or now_s >= self._show_at_s:

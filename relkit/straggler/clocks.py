@@ -87,7 +87,10 @@ def _by_host(
         if not seen.any():
             continue
         some = np.ix_(seen, mine)
-        last[seen, number] = np.nanmax(starts_s[some], axis=1)
-        out[seen, number] = np.nanmin(ends_s[some], axis=1)
-        middle[seen, number] = np.nanmedian(ends_s[some], axis=1)
+        left_s = ends_s[some]
+        last[seen, number] = np.fmax.reduce(starts_s[some], axis=1)
+        out[seen, number] = np.fmin.reduce(left_s, axis=1)
+        # The median that knows of NaN takes fifty times as long.
+        whole = bool(np.isfinite(left_s).all())
+        middle[seen, number] = np.median(left_s, axis=1) if whole else np.nanmedian(left_s, axis=1)
     return last, out, middle

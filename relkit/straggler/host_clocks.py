@@ -15,12 +15,21 @@ from relkit.straggler.model import Floats, Ints
 from relkit.straggler.step_record import SYNCHRONISING
 
 # Of each group the newest meetings, so many, and none that is older: clocks drift apart.
-_MEETINGS = 128
+_MEETINGS = 64
 _AGE_S = 180.0
 _FEW = 16
 _GROUPS_A_STEP = 16
 _MEETINGS_A_STEP = 4
 _EVERY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """Clocks of a group's hosts against the first of them."""
+
+    hosts: list[int]
+    offset_s: list[float]
+    sigma_s: list[float]
 
 
 @dataclass(slots=True)
@@ -31,6 +40,7 @@ class _Group:
     met: deque[tuple[float, Floats, Floats]] = field(
         default_factory=lambda: deque(maxlen=_MEETINGS)
     )
+    apart: _Apart | None = None
 
 
 class HostClocks:
@@ -84,8 +94,7 @@ class HostClocks:
         if not self._whole and self._steps % _EVERY == 0:
             self._choose(seen, usable, at_host)
         self._note(seen, usable)
-        if self._groups and (self._steps % _EVERY == 0 or not self._known):
-            self._estimate(at_host)
+        self._estimate(at_host)
         self._steps += 1
 
     def _choose(self, seen: Meetings, usable: Ints, at_host: Ints) -> None:
@@ -131,14 +140,20 @@ class HostClocks:
                 group.met.popleft()
 
     def _estimate(self, at_host: Ints) -> None:
-        edges = []
-        for group in self._groups.values():
-            if not group.met:
+        news = False
+        for place, group in enumerate(self._groups.values()):
+            # In turn, so that no step takes much longer than another.
+            if not group.met or (group.apart is not None and (place - self._steps) % _EVERY):
                 continue
             hosts, local = np.unique(at_host[list(group.ranks)], return_inverse=True)
             starts, ends = (np.stack([met[at] for met in group.met]) for at in (1, 2))
             found = estimate_offsets(starts, ends, local.astype(np.int64))
-            edges.append((hosts.tolist(), found.offset_s.tolist(), found.sigma_s.tolist()))
+            group.apart = _Apart(hosts.tolist(), found.offset_s.tolist(), found.sigma_s.tolist())
+            news = True
+        if news:
+            self._put_together([g.apart for g in self._groups.values() if g.apart is not None])
+
+    def _put_together(self, measured: Sequence[_Apart]) -> None:
         known: dict[int, tuple[float, float]] = {}
         for first in range(len(self._hosts)):
             if first in known:
@@ -147,20 +162,16 @@ class HostClocks:
             before = -1
             while len(known) != before:
                 before = len(known)
-                for hosts, offset_s, sigma_s in edges:
-                    _connect(known, hosts, offset_s, sigma_s)
+                for apart in measured:
+                    _connect(known, apart)
             if first == 0:
                 self._first_part = set(known)
         self._known = known
 
 
-def _connect(
-    known: dict[int, tuple[float, float]],
-    hosts: Sequence[int],
-    offset_s: Sequence[float],
-    sigma_s: Sequence[float],
-) -> None:
+def _connect(known: dict[int, tuple[float, float]], apart: _Apart) -> None:
     """Tell the clocks of a group's hosts by the best known one among them."""
+    hosts, offset_s, sigma_s = apart.hosts, apart.offset_s, apart.sigma_s
     told = [at for at, host in enumerate(hosts) if host in known]
     if not told or len(told) == len(hosts):
         return
