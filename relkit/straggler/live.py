@@ -12,7 +12,7 @@ from relkit.straggler.history_types import STILL_HOLDS, History, LinkRow, Raised
 from relkit.straggler.host_clocks import HostClocks
 from relkit.straggler.links import LinkScorer
 from relkit.straggler.meetings import Groups, lateness, meetings, on_one_clock, transfers
-from relkit.straggler.model import PARTS, StepTable, Subject, Verdict
+from relkit.straggler.model import PARTS, Cause, StepTable, Subject, Verdict
 from relkit.straggler.score import RankScorer, Settings
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.window import StepWindow
@@ -130,7 +130,13 @@ class LiveScorer:
             self._holding.clear()
 
     def _hold(self, found: Sequence[Verdict]) -> list[Change]:
-        now = {_who(one): one for one in found}
+        # A suspicion that came to nothing is kept for the report, and nobody is told of it.
+        ended = [
+            one for one in found if one.cause is Cause.NOISE and _who(one) not in self._holding
+        ]
+        nothing = [RaisedVerdict(one, self._step, self._step) for one in ended]
+        self._past = [*self._past, *nothing][-_MOST_PAST:]
+        now = {_who(one): one for one in found if one.cause is not Cause.NOISE}
         changes = []
         for who, held in list(self._holding.items()):
             if who in now:
