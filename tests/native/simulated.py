@@ -21,7 +21,16 @@ _CORE = (
     *("batch.c", "capture.c", "clock.c", "device.c", "event.c", "group.c"),
     *("inject.c", "report.c", "stream.c", "work.c"),
 )
-_ACCELERATOR = ("accelerator.c", "client.c", "forks.c", "inits.c", "ranks.c", "threads.c", "work.c")
+_ACCELERATOR = (
+    "accelerator.c",
+    "client.c",
+    "ends.c",
+    "forks.c",
+    "inits.c",
+    "ranks.c",
+    "threads.c",
+    "work.c",
+)
 _STRICT = ("-O1", "-Wpedantic", "-Wshadow")
 
 

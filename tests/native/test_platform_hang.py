@@ -12,6 +12,7 @@ from relkit.errors import CaptureFailed
 from relkit.hang.attribute import attribute
 from relkit.hang.detect import Detection, HangDetector, Kind
 from relkit.hang.model import Category, JobView, RankView
+from relkit.hook.capture import capture_native
 from relkit.hook.model import OpKind
 from relkit.hook.release import release
 from tests.native.hook_victims import eventually
@@ -135,6 +136,12 @@ def test_a_host_that_does_not_call_is_held_against_the_host(
         _go_and_watch(pair)
         assert pair[1].state().in_flight == ()
         assert _verdict(pair) == ([(1, Category.BLOCKED)], "")
+        for run in pair:
+            # Streams of the device are threads here, and the hook has one.
+            path = run.recorded / f"{run.process.pid}.rkhook"
+            capture = capture_native(path, run.state(), 5.0)
+            assert capture.missed == ()
+            assert "relkit-device" in {thread.name for thread in capture.threads}
 
 
 @ALL

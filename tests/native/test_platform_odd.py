@@ -231,6 +231,12 @@ def test_how_many_launches_are_timed(
     assert state.platforms == platforms
 
 
+def test_a_platform_that_is_not_wanted_is_left_alone(bench: Bench, tmp_path: Path) -> None:
+    program = _runtime_only(tmp_path / "odd")
+    state = _launches(program, bench, tmp_path, RELKIT_HOOK_PLATFORMS="cpu,hip", **EVERY)
+    assert (state.started, device_ops(state)) == (0, [])
+
+
 def test_a_launch_that_fails_is_passed_on_as_it_is(bench: Bench, tmp_path: Path) -> None:
     program = _runtime_only(tmp_path / "odd")
     with client(

@@ -12,6 +12,9 @@ const struct scene scenes[] = {
     {"forks", forks},
     {"transfers", transfers},
     {"hang", hang},
+    {"leaves", leaves},
+    {"resets", resets},
+    {"streams", streams},
 #ifndef SIM_OLD_CCL
     {"inits", inits},
 #endif

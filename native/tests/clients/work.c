@@ -166,6 +166,10 @@ void graph(char **arguments)
     for (int i = 0; i < 3; i++)
         OK(BLAS_V2(Sgemm)(handle, OP_N, OP_N, 8, 8, 8, NULL, NULL, 8, NULL, 8, NULL, NULL, 8));
     launch(stream, 2 * MS);
+    for (int i = 0; i < 12; i++) { /* enough for new events to be made meanwhile */
+        launch(other, MS);
+        expect_work("launch", 0, 0, MS);
+    }
     sim_sleep_until(sim_now_ns() + 20 * MS);
     OK(RT(StreamEndCapture)(stream, &captured));
     expect_number("captured_events", sim_graph_events(captured));

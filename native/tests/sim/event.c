@@ -44,8 +44,10 @@ static struct sim_event *make(void)
 
 int sim_event_create(struct sim_event **event)
 {
-    if (sim_usable() != SIM_OK)
-        return sim_usable();
+    /* Stricter than the real ones need be. */
+    int error = sim_usable() != SIM_OK ? sim_usable() : sim_forbidden_in_capture();
+    if (error != SIM_OK)
+        return error;
     pthread_mutex_lock(&spare_lock);
     struct sim_event *made = spare;
     if (made != NULL)
