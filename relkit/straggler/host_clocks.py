@@ -21,6 +21,7 @@ _FEW = 16
 _GROUPS_A_STEP = 16
 _MEETINGS_A_STEP = 4
 _EVERY = 8
+_ESTIMATE_EVERY = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class _Group:
         default_factory=lambda: deque(maxlen=_MEETINGS)
     )
     apart: _Apart | None = None
+    due_step: int = 0
+    wait_steps: int = 1
 
 
 class HostClocks:
@@ -142,9 +145,11 @@ class HostClocks:
     def _estimate(self, at_host: Ints) -> None:
         news = False
         for place, group in enumerate(self._groups.values()):
-            # In turn, so that no step takes much longer than another.
-            if not group.met or (group.apart is not None and (place - self._steps) % _EVERY):
+            if not group.met or self._steps < group.due_step:
                 continue
+            # More and more seldom, and in turn, so that no step takes much longer than another.
+            group.wait_steps = min(2 * group.wait_steps, _ESTIMATE_EVERY)
+            group.due_step = self._steps + group.wait_steps + place % group.wait_steps
             hosts, local = np.unique(at_host[list(group.ranks)], return_inverse=True)
             starts, ends = (np.stack([met[at] for met in group.met]) for at in (1, 2))
             found = estimate_offsets(starts, ends, local.astype(np.int64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,8 @@ _RATE = 1.0 / 16.0
 # A path whose evidence is below this share of the limit speaks for all that it runs through.
 _HEALTHY = 0.1
 _CLEAR = 0.25
+# Groups times shapes that are followed at once.
+_ROOM, _UNUSED_STEPS = 1024, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +58,17 @@ class Transfer:
 
 @dataclass(slots=True)
 class _Path:
-    """What is known of one group and shape."""
+    """What is known of one group and shape; place: in the scorer's test."""
 
     transfer: Transfer
-    test: ShiftTest
+    place: int
+    last_step: int = 0
     seen: int = 0
     baseline_s: float = 0.0
     variance: float = _PRIOR_SIGMA**2
     ratio: float = 0.0
     cost_s: float = 0.0
     exits: list[float] = field(default_factory=list)
-
-    @property
-    def nats(self) -> float:
-        """Evidence against it."""
-        return float(self.test.nats.max())
 
 
 class LinkScorer:
@@ -85,6 +84,9 @@ class LinkScorer:
 
     def __init__(self, limit: float = 12.0) -> None:
         self._limit = limit
+        # One test for all paths, with room for more: one at a time takes ten times as long.
+        self._test = ShiftTest(_SHIFTS, (_ROOM,), limit)
+        self._nats = self._test.nats.max(axis=0)
         self._paths: dict[_Key, _Path] = {}
         self._slow: set[_Key] = set()
 
@@ -93,14 +95,29 @@ class LinkScorer:
         shapes: dict[Hashable, list[float]] = {}
         for transfer in transfers:
             shapes.setdefault(transfer.shape, []).append(transfer.seconds)
+        room = len(self._nats)
+        excess, sigma = np.full(room, np.nan), np.ones(room)
+        taken: list[tuple[_Path, Transfer, float]] = []
         for transfer in transfers:
-            if transfer.edges:
-                self._take(step, transfer, shapes[transfer.shape])
+            path = self._path(step, transfer) if transfer.edges else None
+            if path is None:
+                continue
+            usual_s = _usual(path, transfer, shapes[transfer.shape])
+            if usual_s <= 0.0:
+                continue
+            ratio = transfer.seconds / usual_s - 1.0
+            excess[path.place] = min(ratio, 3.0)
+            sigma[path.place] = max(0.02, math.sqrt(path.variance))
+            taken.append((path, transfer, usual_s))
+        self._test.update(step, excess, sigma)
+        self._nats = self._test.nats.max(axis=0)
+        for path, transfer, usual_s in taken:
+            _learn(path, transfer, usual_s, bool(self._nats[path.place] > 0.0))
         slow = {}
         for key, path in self._paths.items():
             # Once slow, a path stays so until most of the evidence has gone.
             share = _CLEAR if key in self._slow else 1.0
-            if path.nats >= share * self._limit:
+            if self._nats[path.place] >= share * self._limit:
                 slow[key] = path
         self._slow = set(slow)
         return self._explain(slow)
@@ -109,7 +126,7 @@ class LinkScorer:
         """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
         worst: dict[Edge, tuple[float, float, float]] = {}
         for path in self._paths.values():
-            figures = (path.nats / self._limit, 1.0 + path.ratio, path.cost_s)
+            figures = (float(self._nats[path.place]) / self._limit, 1.0 + path.ratio, path.cost_s)
             for edge in path.transfer.edges:
                 worst[edge] = max(worst.get(edge, (0.0, 0.0, 0.0)), figures)
         found = [
@@ -118,39 +135,34 @@ class LinkScorer:
         ]
         return sorted(found, key=lambda row: (-row[3], -row[2], row[0], row[1]))
 
-    def _take(self, step: int, transfer: Transfer, alike_s: Sequence[float]) -> None:
+    def _path(self, step: int, transfer: Transfer) -> _Path | None:
+        """What is known of a transfer; None where there are too many to follow."""
         key = (transfer.hosts, transfer.shape)
         path = self._paths.get(key)
         if path is None:
-            test = ShiftTest(_SHIFTS, (1,), self._limit)
-            path = self._paths[key] = _Path(transfer, test, exits=[0.0] * len(transfer.hosts))
+            if len(self._paths) == _ROOM:
+                self._forget(step)
+            if len(self._paths) == _ROOM:
+                return None
+            used = {other.place for other in self._paths.values()}
+            place = next(place for place in range(_ROOM) if place not in used)
+            path = self._paths[key] = _Path(transfer, place, exits=[0.0] * len(transfer.hosts))
+        path.last_step = step
         path.seen += 1
-        rate = max(_RATE, 1.0 / path.seen)
-        peers = len(alike_s) >= _LEAST_GROUPS
-        usual_s = float(np.median(alike_s)) if peers else path.baseline_s
-        if not peers and path.seen <= _BASELINE:
-            path.baseline_s += (transfer.seconds - path.baseline_s) / path.seen
-            return
-        if usual_s <= 0.0:
-            return
-        ratio = transfer.seconds / usual_s - 1.0
-        sigma = np.array([max(0.02, np.sqrt(path.variance))])
-        path.test.update(step, np.array([min(ratio, 3.0)]), sigma)
-        # The spread of a path is learnt around its own mean, so that a slow one stays precise.
-        off = min(abs(ratio - path.ratio), 3.0 * float(sigma[0]))
-        weight = 1.0 / (min(path.seen, 1.0 / _RATE) + _SIGMA_WEIGHT)
-        path.variance += weight * (off**2 - path.variance)
-        path.ratio += max(0.25, rate) * (ratio - path.ratio)
-        if path.nats > 0.0:
-            path.cost_s += max(0.0, transfer.seconds - usual_s)
-        else:
-            path.cost_s = 0.0
-        for place, left in enumerate(transfer.exit_s):
-            path.exits[place] += rate * (left - path.exits[place])
+        return path
+
+    def _forget(self, step: int) -> None:
+        """Drop paths that are not used any more: sizes that change would never end."""
+        for key, path in list(self._paths.items()):
+            if step - path.last_step > _UNUSED_STEPS:
+                which = np.zeros(_ROOM, dtype=bool)
+                which[path.place] = True
+                self._test.forget(which)
+                del self._paths[key]
 
     def _explain(self, slow: Mapping[_Key, _Path]) -> tuple[Verdict, ...]:
         """The fewest links or hosts that all slow paths share and no healthy one uses."""
-        fit = [p for p in self._paths.values() if p.nats < _HEALTHY * self._limit]
+        fit = [p for p in self._paths.values() if self._nats[p.place] < _HEALTHY * self._limit]
         good = {edge for path in fit if path.seen > _BASELINE for edge in path.transfer.edges}
         left = [path for path in slow.values() if path.ratio >= _LEAST]
         found: list[Verdict] = []
@@ -174,7 +186,8 @@ class LinkScorer:
     def _verdict(self, what: _What, paths: Sequence[_Path], sure: float, tied: int) -> Verdict:
         subject, ends = what
         worst = max(paths, key=lambda path: path.ratio)
-        onset = min(int(path.test.best()[1][0]) for path in paths)
+        onsets = self._test.best()[1]
+        onset = min(int(onsets[path.place]) for path in paths)
         reasons = [
             f"transfers of {len(paths)} group(s) over it take {worst.ratio:.0%} longer after the "
             "last arrival"
@@ -189,6 +202,29 @@ class LinkScorer:
             subject, Cause.NETWORK, worst.ratio, 0.95 * alone, onset, cost_s, tuple(reasons),
             ends=ends,
         )  # fmt: skip
+
+
+def _usual(path: _Path, transfer: Transfer, alike_s: Sequence[float]) -> float:
+    """What the transfer is held against, s; 0 = nothing yet."""
+    if len(alike_s) >= _LEAST_GROUPS:
+        return float(np.median(alike_s))
+    if path.seen <= _BASELINE:
+        path.baseline_s += (transfer.seconds - path.baseline_s) / path.seen
+        return 0.0
+    return path.baseline_s
+
+
+def _learn(path: _Path, transfer: Transfer, usual_s: float, suspected: bool) -> None:
+    ratio = transfer.seconds / usual_s - 1.0
+    rate = max(_RATE, 1.0 / path.seen)
+    # The spread of a path is learnt around its own mean, so that a slow one stays precise.
+    off = min(abs(ratio - path.ratio), 3.0 * max(0.02, math.sqrt(path.variance)))
+    weight = 1.0 / (min(path.seen, 1.0 / _RATE) + _SIGMA_WEIGHT)
+    path.variance += weight * (off**2 - path.variance)
+    path.ratio += max(0.25, rate) * (ratio - path.ratio)
+    path.cost_s = path.cost_s + max(0.0, transfer.seconds - usual_s) if suspected else 0.0
+    for place, left in enumerate(transfer.exit_s):
+        path.exits[place] += rate * (left - path.exits[place])
 
 
 def _by_exits(tied: Sequence[_What], paths: Sequence[_Path]) -> tuple[_What, float]:

@@ -55,6 +55,7 @@ class LiveScorer:
         self._window = StepWindow(world_size)
         self._hosts = [""] * world_size
         self._kinds: tuple[str, ...] = ()
+        self._kinds_seen = -1
         self._ranks: RankScorer | None = None
         self._links = LinkScorer()
         self._holding: dict[tuple[str, ...], RaisedVerdict] = {}
@@ -81,7 +82,7 @@ class LiveScorer:
     def retune(self, settings: Settings) -> None:
         """Go on with other limits; evidence is gathered anew."""
         self._settings = settings
-        self._kinds = ()
+        self._kinds, self._kinds_seen = (), -1
 
     def update(self, records: Iterable[StepRecord], now_s: float) -> list[Change]:
         """Take steps as they come, from any node, and say what changed.
@@ -119,6 +120,9 @@ class LiveScorer:
 
     def _take_kinds(self) -> None:
         """Who is compared with whom; where that changes, evidence is gathered anew."""
+        if self._aligner.changes == self._kinds_seen and self._ranks is not None:
+            return
+        self._kinds_seen = self._aligner.changes
         known = self._aligner.kinds
         kinds = tuple(known.get(rank, f"rank {rank}") for rank in range(self._world))
         if kinds != self._kinds or self._ranks is None:
