@@ -3,7 +3,7 @@
 usage: python benchmarks/straggler_sim.py NOISE.npz [--ranks 1024] [--steps 30] [--runs 40]
        [--slowdowns 0.03,0.05,0.1,0.2,0.5] [--faults compute,input,host] [--onset 30-60]
        [--healthy 20] [--healthy-steps 300] [--half all|tune|test] [--scale 1] [--seed 0]
-       [--json FILE]
+       [--least 0.04] [--json FILE]
        python benchmarks/straggler_sim.py --plot OUT.svg NAME=FILE.json...
 
 A job of 1,024 ranks is 16 x 8 x 8 (data, tensor, pipeline), and the work of each pipeline stage
@@ -41,7 +41,7 @@ from straggler_rules import dlrover, nvrx
 from relkit.output import write_atomic
 from relkit.straggler.arrivals import arrivals
 from relkit.straggler.model import PARTS, Cause, Floats, StepTable
-from relkit.straggler.score import RankScorer
+from relkit.straggler.score import RankScorer, Settings
 
 BAR = 0.99
 LARGE, TENSOR, STAGES = 1024, 8, 8
@@ -82,10 +82,11 @@ class Simulation:
 
     Args:
         noise: of each recorded rank, see recorded_noise; ranks: of the simulated job.
+        settings: of the scorer.
     """
 
-    def __init__(self, noise: list[Floats], ranks: int) -> None:
-        self._noise, self._ranks = noise, ranks
+    def __init__(self, noise: list[Floats], ranks: int, settings: Settings | None = None) -> None:
+        self._noise, self._ranks, self._settings = noise, ranks, settings
         rank = np.arange(ranks)
         large = ranks == LARGE
         self._group = TENSOR if large else ranks
@@ -102,7 +103,7 @@ class Simulation:
             (who is accused at the end, first step of each accusation, own time over the work)
         """
         shake = self._shake(rng, steps)
-        scorer = RankScorer(self._positions)
+        scorer = RankScorer(self._positions, self._settings)
         own = np.empty((steps, self._ranks))
         accused: dict[int, int] = {}
         last: dict[int, Cause] = {}
@@ -147,6 +148,7 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, default="all")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--slowdowns", default="0.03,0.05,0.1,0.2,0.5")
+    parser.add_argument("--least", type=float, default=Settings().least_slowdown)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
@@ -160,7 +162,7 @@ def main() -> None:
     print("  sigma (by MAD): " + ", ".join(f"{scatter(one[:, 0]):.1%}" for one in noise))
     ran = ", ".join(f"{scatter(one[:, 0] - one[:, 1]):.1%}" for one in noise)
     print(f"  less starvation: {ran}")
-    simulation = Simulation(noise, options.ranks)
+    simulation = Simulation(noise, options.ranks, Settings(least_slowdown=options.least))
     rows = [healthy(simulation, options)]
     print("slowdown method   precision recall cause-right steps(median) false, missed by kind")
     for slowdown in filter(None, options.slowdowns.split(",")):

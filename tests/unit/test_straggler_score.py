@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -183,3 +184,95 @@ def test_median_of_others_agrees_with_numpy() -> None:
     for rank in range(17):
         others = [r for r in range(17) if r % 3 == rank % 3 and r != rank]
         assert found[:, rank] == pytest.approx(np.median(values[:, others], axis=1))
+
+
+def test_sleep_tells_slow_input_from_slow_compute() -> None:
+    def sleeps(usually_s: float) -> Change:
+        def change(step: int, parts: Floats) -> None:
+            parts[GAP] += parts[COMPUTE]
+            parts[COMPUTE] = 0.0
+            parts[ASLEEP] = usually_s
+            if step >= 20:
+                parts[(GAP, ASLEEP), 1] += 0.01
+
+        return change
+
+    (computes,) = _run([0] * 4, sleeps(0.0))[49]
+    assert (computes.rank, computes.cause) == (1, Cause.INPUT)
+    # Ranks that sleep most of a step wait for a device: it is the device that is slow.
+    (waits,) = _run([0] * 4, sleeps(0.07))[49]
+    assert (waits.rank, waits.cause) == (1, Cause.COMPUTE)
+
+
+def test_running_longer_without_sleeping_is_slow_compute() -> None:
+    def runs(step: int, parts: Floats) -> None:
+        parts[ASLEEP] = 0.001
+        if step >= 20:
+            parts[GAP, 1] += 0.01
+
+    (verdict,) = _run([0] * 4, runs)[49]
+    assert (verdict.rank, verdict.cause) == (1, Cause.COMPUTE)
+    assert "running" in " ".join(verdict.reasons)
+
+
+def test_throttling_counts_once_though_the_kernel_counts_it_as_starvation_too() -> None:
+    def throttled(step: int, parts: Floats) -> None:
+        if step >= 20:
+            parts[(COMPUTE, STARVED, THROTTLED), 1] += 0.01
+
+    (verdict,) = _run([0] * 4, throttled)[49]
+    assert verdict.cause is Cause.HOST
+    assert "throttling" in " ".join(verdict.reasons)
+    assert "core" not in " ".join(verdict.reasons)
+
+
+def test_starvation_that_wanders_is_not_raised_and_does_not_hide_slow_compute() -> None:
+    rng = np.random.default_rng(11)
+    share = np.repeat(rng.uniform(0.0, 0.12, (20, 2)), 15, axis=0)
+
+    def wanders(step: int, parts: Floats) -> None:
+        taken = 0.1 * share[step]
+        parts[GAP] += taken
+        parts[STARVED] += taken
+
+    def slow_too(step: int, parts: Floats) -> None:
+        wanders(step, parts)
+        if step >= 40:
+            parts[COMPUTE, 1] += 0.01
+
+    assert not any(_run([0, 0], wanders, steps=300))
+    said = _run([0, 0], slow_too, steps=75)
+    assert not any(said[:40])
+    assert [(one.rank, one.cause) for one in said[69]] == [(1, Cause.COMPUTE)]
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 64])
+def test_a_fault_that_begins_with_the_job_is_found(ranks: int) -> None:
+    said = _run([0] * ranks, _from(0, 1, COMPUTE, 0.01))
+    (verdict,) = said[29]
+    assert (verdict.rank, verdict.cause) == (1, Cause.COMPUTE)
+    assert verdict.first_step <= 5
+
+
+def test_a_fault_is_raised_once_and_dropped_once() -> None:
+    def passing(step: int, parts: Floats) -> None:
+        if 40 <= step < 90:
+            parts[COMPUTE, 1] += 0.012
+
+    for seed in range(5):
+        said = [bool(one) for one in _run([0] * 4, passing, steps=200, sigma=0.04, seed=seed)]
+        assert sum(before != after for before, after in pairwise(said)) == 2
+
+
+def test_a_suspicion_that_ends_is_called_noise() -> None:
+    rng, scorer = np.random.default_rng(2), RankScorer([0] * 4)
+    faded: list[Verdict] = []
+    for step in range(60):
+        parts = np.zeros((len(PARTS), 4))
+        parts[COMPUTE] = 0.1 * (1.0 + 0.02 * rng.standard_normal(4))
+        parts[COMPUTE, 2] += 0.01 if 20 <= step < 24 else 0.0
+        assert not scorer.update(StepTable(step, parts, np.full(4, np.nan)))
+        faded += scorer.faded
+    (verdict,) = faded
+    assert (verdict.rank, verdict.cause) == (2, Cause.NOISE)
+    assert 20 <= verdict.first_step <= 25
