@@ -52,16 +52,9 @@ class Aligner:
         self._world_size, self._patience_s = world_size, patience_s
         self._kinds: dict[str, _Kind] = {}
         self._kind_of: dict[int, str] = {}
-        # Grows whenever `kinds` is another one.
-        self.changes = 0
         self._number = -1
         self._shift = 0
         self._reference = ""
-
-    @property
-    def kinds(self) -> dict[int, str]:
-        """Rank -> kind, as last reported."""
-        return dict(self._kind_of)
 
     def add(self, records: Iterable[StepRecord], now_s: float) -> None:
         """Take what a node has reported.
@@ -76,7 +69,6 @@ class Aligner:
                 if before is not None:
                     self._leave(before, one.rank)
                 self._kind_of[one.rank] = one.peers_key
-                self.changes += 1
             kind = self._kinds.setdefault(one.peers_key, _Kind())
             kind.ranks.add(one.rank)
             if one.step <= kind.done:

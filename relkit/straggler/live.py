@@ -10,6 +10,7 @@ import numpy as np
 from relkit.straggler.align import AlignedStep, Aligner
 from relkit.straggler.history_types import STILL_HOLDS, History, LinkRow, RaisedVerdict
 from relkit.straggler.host_clocks import HostClocks
+from relkit.straggler.kinds import Kinds
 from relkit.straggler.links import LinkScorer
 from relkit.straggler.meetings import Groups, lateness, meetings, on_one_clock, transfers
 from relkit.straggler.model import PARTS, Cause, StepTable, Subject, Verdict
@@ -54,8 +55,7 @@ class LiveScorer:
         self._clocks, self._groups = HostClocks(), Groups()
         self._window = StepWindow(world_size)
         self._hosts = [""] * world_size
-        self._kinds: tuple[str, ...] = ()
-        self._kinds_seen = -1
+        self._kinds = Kinds(world_size)
         self._ranks: RankScorer | None = None
         self._links = LinkScorer()
         self._holding: dict[tuple[str, ...], RaisedVerdict] = {}
@@ -82,7 +82,7 @@ class LiveScorer:
     def retune(self, settings: Settings) -> None:
         """Go on with other limits; evidence is gathered anew."""
         self._settings = settings
-        self._kinds, self._kinds_seen = (), -1
+        self._ranks = None
 
     def update(self, records: Iterable[StepRecord], now_s: float) -> list[Change]:
         """Take steps as they come, from any node, and say what changed.
@@ -99,7 +99,7 @@ class LiveScorer:
     def _score(self, step: AlignedStep) -> list[Change]:
         for one in step.records:
             self._hosts[one.rank] = one.host
-        self._take_kinds()
+        self._take_kinds(step)
         assert self._ranks is not None
         parts = np.full((len(PARTS), self._world), np.nan)
         parts[:, [one.rank for one in step.records]] = np.transpose([
@@ -118,16 +118,10 @@ class LiveScorer:
         found += self._links.update(step.number, transfers(seen, self._hosts))
         return self._hold(found)
 
-    def _take_kinds(self) -> None:
+    def _take_kinds(self, step: AlignedStep) -> None:
         """Who is compared with whom; where that changes, evidence is gathered anew."""
-        if self._aligner.changes == self._kinds_seen and self._ranks is not None:
-            return
-        self._kinds_seen = self._aligner.changes
-        known = self._aligner.kinds
-        kinds = tuple(known.get(rank, f"rank {rank}") for rank in range(self._world))
-        if kinds != self._kinds or self._ranks is None:
-            self._kinds = kinds
-            self._ranks = RankScorer(kinds, self._settings)
+        if self._kinds.update(step.records) or self._ranks is None:
+            self._ranks = RankScorer(self._kinds.by_rank, self._settings)
             self._links = LinkScorer()
             # Nobody has become faster: it is only that other things are compared now.
             self._past = [*self._past, *self._over()][-_MOST_PAST:]
@@ -167,8 +161,6 @@ class LiveScorer:
         if self._ranks is not None:
             scores[:] = self._ranks.recent_excess
             evidence[:] = np.clip(self._ranks.evidence, 0.0, 1.0)
-        place = {key: at for at, key in enumerate(dict.fromkeys(self._kinds))}
-        peers = [place[key] for key in self._kinds] or [0] * self._world
         return History(
             job_id=self._job_id,
             world_size=self._world,
@@ -187,7 +179,7 @@ class LiveScorer:
             notes=tuple(notes),
             scores=scores,
             evidence=evidence,
-            peers=np.array(peers, dtype=np.int32),
+            peers=np.array(self._kinds.by_rank, dtype=np.int32),
             ended=ended,
         )
 

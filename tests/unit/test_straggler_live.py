@@ -10,6 +10,7 @@ import pytest
 
 from relkit.straggler.align import PATIENCE_S, Aligner
 from relkit.straggler.host_clocks import HostClocks
+from relkit.straggler.kinds import Kinds
 from relkit.straggler.live import LiveScorer
 from relkit.straggler.meetings import Groups, lateness, meetings, on_one_clock, transfers
 from relkit.straggler.model import Cause
@@ -106,6 +107,27 @@ def test_kinds_of_ranks_are_put_together_by_time() -> None:
     steps = aligner.take(0.0)
     assert [len(step.records) for step in steps] == [4] * 10
     assert [len({one.end_ns // 10**8 for one in step.records}) for step in steps] == [1] * 10
+
+
+def test_evidence_is_kept_while_ranks_stay_divided_as_before() -> None:
+    kinds = Kinds(4)
+    assert kinds.update(records([0], 4))
+    assert kinds.by_rank == (0, 0, 0, 0)
+    other = [replace(one, peers_key="other") for one in records([0], 4)]
+    assert not kinds.update(other)
+    # On the way there some ranks are not seen in some steps.
+    assert not kinds.update(other[:2])
+    assert not kinds.update(records([0], 4)[2:])
+    split = [replace(one, peers_key=f"stage {one.rank // 2}") for one in other]
+    assert kinds.update(split)
+    assert kinds.by_rank == (0, 0, 1, 1)
+    assert not kinds.update([replace(one, peers_key=one.peers_key + "'") for one in split])
+    # Who has no peers is held against its own past, which ends with what it does.
+    alone = Kinds(3)
+    pair = [replace(one, peers_key="x" if one.rank else "y") for one in records([0], 3)]
+    assert alone.update(pair)
+    assert alone.by_rank == (0, 1, 1)
+    assert alone.update([replace(one, peers_key=one.peers_key + "'") for one in pair])
 
 
 def test_numbers_grow_also_where_a_job_begins_anew() -> None:
