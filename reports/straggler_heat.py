@@ -315,7 +315,8 @@ def _means(excess: Cells) -> list[float]:
     known = np.isfinite(excess)
     count = known.sum(axis=1)
     total = np.where(known, excess, 0.0).sum(axis=1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan).tolist()
+    found: list[float] = np.where(count > 0, total / np.maximum(count, 1), np.nan).tolist()
+    return found
 
 
 def _legend(y: float) -> str:

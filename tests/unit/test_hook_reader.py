@@ -28,7 +28,11 @@ def blank(slots: int = 2, communicators: int = 3) -> bytearray:
         "captures_at": (layout.CAPTURE, "capture_count", 1),
     }
     header = np.zeros(1, layout.HEADER)
-    header["magic"], header["endian"], header["version"] = layout.MAGIC, layout.ENDIAN, layout.VERSION
+    header["magic"], header["endian"], header["version"] = (
+        layout.MAGIC,
+        layout.ENDIAN,
+        layout.VERSION,
+    )
     for field, value in layout.NUMPY_SIZES.items():
         header[field] = value
     at = 4096
