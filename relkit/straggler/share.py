@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from relkit.errors import BadDump
 from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
@@ -53,35 +55,48 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
 
     Args:
         note: its records are of one host; host: that host's name.
-        budget_bytes: beyond that, collectives of older steps are left out (own times never are).
+        budget_bytes: beyond that, collectives of some steps are left out (own times never are).
     """
     keys: dict[str, int] = {}
     layouts: dict[tuple[tuple[str, int, int], ...], int] = {}
     rows = np.zeros(len(note.records), _ROW)
-    blocks = []
-    left = budget_bytes - rows.nbytes // 2
-    # Newest first, so that it is the oldest that do without; a step's ranks go together.
-    for at in sorted(range(len(note.records)), key=lambda at: -note.records[at].step):
-        one, row = note.records[at], rows[at]
-        block = one.collectives
-        # zlib takes about two thirds off: times grow evenly, the rest repeats.
-        left -= block.nbytes // 3
-        kept = left >= 0
+    kept = _steps_that_fit(note.records, budget_bytes - rows.nbytes // 2)
+    blocks: list[npt.NDArray[Any]] = []
+    for one, row in zip(note.records, rows, strict=True):
+        block = one.collectives if one.step in kept else one.collectives[:0]
         for name in ("rank", "step", "begin_ns", "end_ns", "exact", *_TIMES):
             row[name] = getattr(one, name)
         row["key"] = keys.setdefault(one.peers_key, len(keys))
         row["groups"] = layouts.setdefault(one.groups, len(layouts))
-        row["collectives"] = len(block) if kept else 0
-        blocks.append((at, block if kept else block[:0]))
-    table = [block for _, block in sorted(blocks, key=lambda pair: pair[0])]
+        row["collectives"] = len(block)
+        blocks.append(block)
     head = {
         "number": note.number, "host": host, "keys": list(keys), "notes": list(note.notes),
         "groups": [[list(group) for group in groups] for groups in layouts], "rows": len(rows),
     }  # fmt: skip
     text = json.dumps(head, separators=(",", ":")).encode()
-    talks = np.concatenate(table) if table else no_collectives()
+    talks = np.concatenate(blocks) if blocks else no_collectives()
     body = zlib.compress(text + rows.tobytes() + talks.astype(COLLECTIVE).tobytes(), 1)
     return _HEAD.pack(_MAGIC, len(text), len(body)) + body
+
+
+def _steps_that_fit(records: Sequence[StepRecord], budget_bytes: int) -> set[int]:
+    """The steps whose collectives go along."""
+    size_bytes: dict[int, int] = {}
+    for one in records:
+        # zlib takes about two thirds off: times grow evenly, the rest repeats.
+        size_bytes[one.step] = size_bytes.get(one.step, 0) + one.collectives.nbytes // 3
+    kept: set[int] = set()
+    # Who came late is known only where all nodes send the same steps: those that a high power of
+    # two divides go first, then the newest.
+    for step in sorted(
+        size_bytes, key=lambda step: (-(step & -step) if step else -(1 << 62), -step)
+    ):
+        budget_bytes -= size_bytes[step]
+        if budget_bytes < 0:
+            break
+        kept.add(step)
+    return kept
 
 
 def decode(data: bytes, world_size: int) -> Note:

@@ -39,16 +39,21 @@ def test_an_empty_note_comes_back() -> None:
     assert share.decode(share.encode(share.Note(0, ()), "a"), 1) == share.Note(0, ())
 
 
-def test_beyond_its_budget_a_note_leaves_out_collectives_of_the_oldest_steps() -> None:
-    sent = tuple(records(range(400), 8))
-    data = share.encode(share.Note(0, sent), "a", 160 << 10)
-    kept = share.decode(data, 8).records
-    assert len(kept) == len(sent)
-    with_talks = {one.step for one in kept if len(one.collectives)}
-    assert with_talks
-    assert min(with_talks) > 0
-    assert max(with_talks) == 399
-    assert len(data) < 2 * (160 << 10)
+def test_beyond_its_budget_a_note_has_the_collectives_that_other_nodes_send_too() -> None:
+    kept = []
+    # Two nodes look at different times, and so have other steps to tell.
+    for first in (100, 130):
+        sent = tuple(one for one in records(range(first + 300), 8) if one.step >= first)
+        data = share.encode(share.Note(0, sent), "a", 110 << 10)
+        found = share.decode(data, 8).records
+        assert len(found) == len(sent)
+        assert len(data) < 2 * (160 << 10)
+        kept.append({one.step for one in found if len(one.collectives)})
+        # Whole steps only.
+        assert sum(len(one.collectives) > 0 for one in found) == 8 * len(kept[-1])
+    shared = {step for step in set.union(*kept) if 130 <= step < 400}
+    assert 20 < len(shared) < 270
+    assert len(kept[0] & kept[1]) > 0.6 * len(shared)
 
 
 def test_a_rank_that_the_job_does_not_have_is_refused() -> None:
