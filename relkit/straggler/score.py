@@ -212,7 +212,9 @@ class RankScorer:
         since = self._since
         whole_s = since.excess_s[WHOLE]
         least_s = self._settings.least_slowdown * since.usual_s
-        found: Flags = (since.excess_s >= least_s) & (whole_s >= least_s)
+        # Where the peers starve meanwhile, the whole says less than what is left without that.
+        more_s = np.maximum(whole_s, since.excess_s[UNSTARVED])
+        found: Flags = (since.excess_s >= least_s) & (more_s >= least_s) & (whole_s > 0.0)
         # What others take from a core wanders from rank to rank, for seconds at a time: it must
         # be more than usual, and the shorter it is seen the more so; or the rest speaks too.
         steps = np.maximum(since.steps, 1.0)
