@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relkit.errors import BadDump
+from relkit.launch.edge_reports import EdgeReports
 from relkit.launch.exchange import Mailbox
 from relkit.straggler import share
+from relkit.straggler.socket_rates import Sent
 from relkit.straggler.step_record import StepRecord
 
 # Notes of a node that are kept in the store: so long may node 0 be busy without a loss.
@@ -25,22 +27,25 @@ class StepSender:
         self._mailbox, self._host = mailbox, host
         self._number = 0
 
-    def send(self, records: Sequence[StepRecord], notes: Sequence[str]) -> None:
+    def send(
+        self, records: Sequence[StepRecord], notes: Sequence[str], sent: Sequence[Sent] = ()
+    ) -> None:
         """Leave a note, if there is anything new.
 
         Args:
-            records: of this node's ranks; notes: what was not seen.
+            records: of this node's ranks; notes: what was not seen; sent: to other hosts.
         """
-        if not records and self._number:
+        if not records and not sent and self._number:
             return
-        note = share.Note(self._number, tuple(records), tuple(notes))
+        note = share.Note(self._number, tuple(records), tuple(notes), tuple(sent))
         key = f"steps/{self._mailbox.node}/{self._number % RING}"
         self._mailbox.put(key, share.encode(note, self._host))
         self._number += 1
 
 
 class StepReceiver:
-    """Of node 0. `node_of` and `host_of` have what is known of each rank so far.
+    """Of node 0. `node_of` and `host_of` have what is known of each rank so far, `edges` what was
+    sent between hosts.
 
     Args:
         mailbox: to all nodes; world_size: ranks in the job.
@@ -53,6 +58,7 @@ class StepReceiver:
         self._troubles: list[str] = []
         self.node_of: dict[int, int] = {}
         self.host_of: dict[int, str] = {}
+        self.edges = EdgeReports()
 
     def take(self, records: Sequence[StepRecord], node: int) -> None:
         """Note whose these steps are."""
@@ -69,6 +75,7 @@ class StepReceiver:
                 if note is None:
                     break
                 self.take(note.records, node)
+                self.edges.add(note.host, note.sent)
                 found += note.records
         return tuple(found)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from relkit.errors import BadInputFile
+from relkit.launch.edge_reports import EdgeLooker
 from relkit.launch.exchange import Mailbox
 from relkit.launch.exclusion import Exclusion, Order, decode_order, spoken
 from relkit.launch.job import LocalRank, Say
@@ -95,6 +96,7 @@ class StragglerNode:
         self.order: Order | None = None
         self._collector = source(job_dir, scene.host)
         self._begun = False
+        self._looker = EdgeLooker(say)
         self._sender = StepSender(scene.mailbox, scene.host)
         self._others = StepReceiver(scene.mailbox, scene.world_size)
         self._exclusion = Exclusion(least_nodes, scene.mailbox.nodes, scene.restarts_left)
@@ -134,10 +136,12 @@ class StragglerNode:
         if self.settings.mode is Mode.OFF:
             return
         records = self._collector.collect(self._scene.ranks)
+        sent = self._looker.look(self._scene.ranks, now_s) if self._scene.mailbox.nodes > 1 else ()
         if not self.leads:
-            self._sender.send(records, self._collector.notes())
+            self._sender.send(records, self._collector.notes(), sent)
         else:
             self._others.take(records, 0)
+            self._others.edges.add(self._scene.host, sent)
             self._score((*records, *self._others.receive()), now_s)
         if self.order is None and self._scene.mailbox.nodes > 1:
             self.order = decode_order(self._scene.mailbox.get("leave"))
@@ -206,6 +210,7 @@ class StragglerNode:
             self._scorer = LiveScorer(
                 self._scene.job_id, self._scene.world_size, _settings(self.settings), self._past
             )
+        self._scorer.take_traffic(*self._others.edges.take(now_s))
         changes = self._scorer.update(records, now_s)
         for change in changes:
             self._say(spoken(change, self._scene.job_id, self._others.host_of))

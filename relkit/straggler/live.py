@@ -8,15 +8,16 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from relkit.straggler.align import AlignedStep, Aligner
+from relkit.straggler.edge_rates import EdgeTraffic
 from relkit.straggler.history_types import STILL_HOLDS, History, LinkRow, RaisedVerdict
 from relkit.straggler.host_clocks import HostClocks
 from relkit.straggler.kinds import Kinds
-from relkit.straggler.links import LinkScorer
 from relkit.straggler.meetings import Groups, lateness, meetings, on_one_clock, transfers
 from relkit.straggler.model import PARTS, Cause, StepTable, Subject, Verdict
 from relkit.straggler.score import RankScorer, Settings
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.window import StepWindow
+from relkit.straggler.wires import Wires
 
 _MOST_PAST = 200
 
@@ -57,7 +58,7 @@ class LiveScorer:
         self._hosts = [""] * world_size
         self._kinds = Kinds(world_size)
         self._ranks: RankScorer | None = None
-        self._links = LinkScorer()
+        self._wires = Wires()
         self._holding: dict[tuple[str, ...], RaisedVerdict] = {}
         self._past = list(past)[-_MOST_PAST:]
         self._step = -1
@@ -96,6 +97,15 @@ class LiveScorer:
             changes += self._score(step)
         return changes
 
+    def take_traffic(self, traffic: Sequence[EdgeTraffic], elapsed_s: float) -> None:
+        """What hosts have sent each other; it counts from the next step on.
+
+        Args:
+            elapsed_s: in this time.
+        """
+        if traffic and self._step >= 0:
+            self._wires.take_traffic(self._step, traffic, elapsed_s)
+
     def _score(self, step: AlignedStep) -> list[Change]:
         for one in step.records:
             self._hosts[one.rank] = one.host
@@ -115,17 +125,18 @@ class LiveScorer:
         ended_s = max(one.end_ns for one in step.records) / 1e9
         self._window.add(step.number, parts, late_s, ended_s)
         found = [*self._ranks.update(StepTable(step.number, parts, late_s))]
-        found += self._links.update(step.number, transfers(seen, self._hosts))
+        found += self._wires.update(step.number, transfers(seen, self._hosts))
         return self._hold(found)
 
     def _take_kinds(self, step: AlignedStep) -> None:
         """Who is compared with whom; where that changes, evidence is gathered anew."""
         if self._kinds.update(step.records) or self._ranks is None:
             self._ranks = RankScorer(self._kinds.by_rank, self._settings)
-            self._links = LinkScorer()
-            # Nobody has become faster: it is only that other things are compared now.
-            self._past = [*self._past, *self._over()][-_MOST_PAST:]
-            self._holding.clear()
+            # Nobody has become faster: it is only that others are compared now.
+            over = [one for one in self._over() if one.verdict.subject is Subject.RANK]
+            self._past = [*self._past, *over][-_MOST_PAST:]
+            for one in over:
+                del self._holding[_who(one.verdict)]
 
     def _hold(self, found: Sequence[Verdict]) -> list[Change]:
         # A suspicion that came to nothing is kept for the report, and nobody is told of it.
@@ -186,7 +197,7 @@ class LiveScorer:
     def _link_rows(self) -> tuple[LinkRow, ...]:
         return tuple(
             LinkRow(source, target, ratio, share, lost_s)
-            for source, target, ratio, share, lost_s in self._links.rows()
+            for source, target, ratio, share, lost_s in self._wires.rows()
         )
 
 

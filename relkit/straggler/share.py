@@ -6,13 +6,14 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import BadDump
+from relkit.straggler.socket_rates import Sent
 from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
 
 # What a node may put into the job's store at once. Own times are some 100 bytes a rank and step;
@@ -43,11 +44,14 @@ class Note:
 
     Args:
         number: of the note, counted from 0; records: finished steps; notes: what was not seen.
+        sent: to other hosts; host: who says so.
     """
 
     number: int
     records: tuple[StepRecord, ...]
     notes: tuple[str, ...] = ()
+    sent: tuple[Sent, ...] = ()
+    host: str = ""
 
 
 def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
@@ -73,6 +77,7 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
     head = {
         "number": note.number, "host": host, "keys": list(keys), "notes": list(note.notes),
         "groups": [[list(group) for group in groups] for groups in layouts], "rows": len(rows),
+        "sent": [astuple(one) for one in note.sent],
     }  # fmt: skip
     text = json.dumps(head, separators=(",", ":")).encode()
     talks = np.concatenate(blocks) if blocks else no_collectives()
@@ -160,7 +165,26 @@ def _decode(data: bytes, world_size: int) -> Note:
                 end_ns=int(row["end_ns"]), collectives=mine, groups=layout, **times,
             )
         )  # fmt: skip
-    return Note(number, tuple(records), tuple(_text(each) for each in head["notes"][:_TEXT_LIMIT]))
+    notes = tuple(_text(each) for each in head["notes"][:_TEXT_LIMIT])
+    sent = tuple(_sent(each) for each in head["sent"][:_MOST_GROUPS])
+    return Note(number, tuple(records), notes, sent, host)
+
+
+def _sent(plain: object) -> Sent:
+    if not isinstance(plain, list):
+        raise TypeError("no list of what was sent")
+    here, there, acked_bytes, busy_s, retransmits, rtt_s = plain
+    most = 1 << 60
+    return Sent(
+        _text(here), _text(there), _whole(acked_bytes, most), _duration(busy_s),
+        _whole(retransmits, most), _duration(rtt_s),
+    )  # fmt: skip
+
+
+def _duration(value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 <= value <= 1e9:
+        raise ValueError(f"{value!r:.50} is no time")
+    return float(value)
 
 
 def _seconds(value: Any) -> float:  # noqa: ANN401  a numpy scalar

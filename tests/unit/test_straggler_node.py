@@ -10,15 +10,20 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import BadInputFile
+from relkit.launch.edge_reports import EdgeLooker, EdgeReports
 from relkit.launch.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job import LocalRank
 from relkit.launch.straggler_node import EXCLUDED, Scene, StragglerNode
 from relkit.launch.stragglers import Stragglers
 from relkit.straggler import control
 from relkit.straggler.control import Control, Mode
+from relkit.straggler.edge_rates import EdgeTraffic
 from relkit.straggler.find import KEPT_FILE, LIVE_FILE
 from relkit.straggler.history import load
+from relkit.straggler.model import Verdict
+from relkit.straggler.socket_rates import Connection, Sent, SocketRates
 from relkit.straggler.step_record import RankProcess, StepRecord
+from relkit.straggler.wires import Wires
 from tests.unit.straggler_records import records
 
 RANKS = 8
@@ -246,3 +251,57 @@ def test_without_a_hook_nobody_looks(tmp_path: Path) -> None:
     watcher.pause()
     watcher.close()
     assert watcher.leaves() == ""
+
+
+class Counters:
+    """Connections whose counters a test sets."""
+
+    def __init__(self, *answers: tuple[Connection, ...] | OSError) -> None:
+        self.answers = list(answers)
+
+    def read(self) -> tuple[Connection, ...]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+
+def test_a_kernel_that_does_not_tell_is_asked_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    looker = EdgeLooker(said.append, SocketRates(Counters(OSError(1, "not permitted"))))
+    for now_s in range(5):
+        assert looker.look([LocalRank(0, 1)], float(now_s)) == ()
+    assert len(said) == 1
+    assert "not permitted" in said[0]
+
+
+def test_what_hosts_send_each_other_is_put_together_once_a_second() -> None:
+    reports = EdgeReports()
+    assert reports.take(0.0) == ((), 0.0)
+    for _ in range(2):
+        reports.add("a", [Sent("10.0.0.1", "10.0.0.2", 1000, 0.25, 1, 0.001)])
+    reports.add("b", [Sent("10.0.0.2", "10.0.0.1", 10, 0.0, 0, 0.001)])
+    assert reports.take(0.9) == ((), 0.0)
+    traffic, elapsed_s = reports.take(2.0)
+    assert elapsed_s == 2.0
+    assert {(one.source, one.target): one.acked_bytes for one in traffic} == {
+        ("a", "b"): 2000, ("b", "a"): 10,
+    }  # fmt: skip
+    (first,) = [one for one in traffic if one.source == "a"]
+    assert (first.busy_s, first.retransmits) == (0.5, 2)
+    assert reports.take(3.0) == ((), 1.0)
+
+
+def test_a_slow_edge_is_told_by_its_counters() -> None:
+    wires = Wires()
+    told: tuple[Verdict, ...] = ()
+    edges = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
+    for step in range(40):
+        traffic = [
+            EdgeTraffic(s, t, 1 << 20, 0.4 if (s, t) == ("b", "c") else 0.1) for s, t in edges
+        ]
+        wires.take_traffic(step, traffic, 1.0)
+        told = wires.update(step, [])
+    (verdict,) = told
+    assert verdict.ends == ("b", "c")
+    assert wires.rows()[0][:2] == ("b", "c")

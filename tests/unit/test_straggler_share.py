@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from relkit.errors import BadDump
 from relkit.straggler import share
+from relkit.straggler.socket_rates import Sent
 from relkit.straggler.step_record import StepRecord
 from tests.unit.straggler_records import records
 
@@ -30,13 +31,14 @@ def plain(one: StepRecord) -> list[object]:
 
 def test_a_note_comes_back() -> None:
     sent = records(range(20), 4)
-    note = share.decode(share.encode(share.Note(7, tuple(sent), ("x",)), "a", 1 << 30), 4)
-    assert (note.number, note.notes) == (7, ("x",))
+    wires = (Sent("10.0.0.1", "10.0.0.2", 1 << 40, 0.5, 3, 0.001),)
+    note = share.decode(share.encode(share.Note(7, tuple(sent), ("x",), wires), "a", 1 << 30), 4)
+    assert (note.number, note.notes, note.sent, note.host) == (7, ("x",), wires, "a")
     assert [plain(one) for one in note.records] == [plain(one) for one in sent]
 
 
 def test_an_empty_note_comes_back() -> None:
-    assert share.decode(share.encode(share.Note(0, ()), "a"), 1) == share.Note(0, ())
+    assert share.decode(share.encode(share.Note(0, ()), "a"), 1) == share.Note(0, (), host="a")
 
 
 def test_beyond_its_budget_a_note_has_the_collectives_that_other_nodes_send_too() -> None:
@@ -60,6 +62,16 @@ def test_a_rank_that_the_job_does_not_have_is_refused() -> None:
     data = share.encode(share.Note(0, tuple(records([0], 4))), "a")
     with pytest.raises(BadDump):
         share.decode(data, 3)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [Sent("a", "b", -1, 0.0, 0, 0.0), Sent("a", "b", 1, -0.5, 0, 0.0),
+     Sent("a", "b", 1, float("nan"), 0, 0.0), Sent("a", 5, 1, 0.0, 0, 0.0)],  # type: ignore[arg-type]
+)  # fmt: skip
+def test_traffic_that_cannot_be_is_refused(odd: Sent) -> None:
+    with pytest.raises(BadDump):
+        share.decode(share.encode(share.Note(0, (), (), (odd,)), "a"), 4)
 
 
 @given(st.binary(max_size=300))
