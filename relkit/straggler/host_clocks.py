@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +13,8 @@ from relkit.straggler.meetings import Meetings
 from relkit.straggler.model import Floats, Ints
 from relkit.straggler.step_record import SYNCHRONISING
 
-# Of each group the newest meetings, so many, and none that is older: clocks drift apart.
+# Of each group the quickest meetings, so many, as ranks leave those together; and none that is
+# older, as clocks drift apart.
 _MEETINGS = 64
 _AGE_S = 180.0
 _FEW = 16
@@ -35,12 +35,10 @@ class _Apart:
 
 @dataclass(slots=True)
 class _Group:
-    """A group that connects hosts, and when its ranks came and left lately."""
+    """A group that connects hosts, and (when, how quick, starts, ends) of its meetings."""
 
     ranks: tuple[int, ...]
-    met: deque[tuple[float, Floats, Floats]] = field(
-        default_factory=lambda: deque(maxlen=_MEETINGS)
-    )
+    met: list[tuple[float, float, Floats, Floats]] = field(default_factory=list)
     apart: _Apart | None = None
     due_step: int = 0
     wait_steps: int = 1
@@ -138,9 +136,13 @@ class HostClocks:
                 rows = slice(int(seen.first[at]), int(seen.first[at] + seen.size[at]))
                 if tuple(seen.rank[rows].tolist()) != group.ranks:
                     continue
-                group.met.append((seen.origin_s, seen.start_s[rows], seen.end_s[rows]))
-            while len(group.met) > _FEW and seen.origin_s - group.met[0][0] > _AGE_S:
-                group.met.popleft()
+                start_s, end_s = seen.start_s[rows], seen.end_s[rows]
+                shortest_s = float((end_s - start_s).min())
+                group.met.append((seen.origin_s, shortest_s, start_s, end_s))
+            if len(group.met) > _FEW:
+                group.met = [met for met in group.met if seen.origin_s - met[0] <= _AGE_S]
+            while len(group.met) > _MEETINGS:
+                del group.met[max(range(len(group.met)), key=lambda at: group.met[at][1])]
 
     def _estimate(self, at_host: Ints) -> None:
         news = False
@@ -151,7 +153,7 @@ class HostClocks:
             group.wait_steps = min(2 * group.wait_steps, _ESTIMATE_EVERY)
             group.due_step = self._steps + group.wait_steps + place % group.wait_steps
             hosts, local = np.unique(at_host[list(group.ranks)], return_inverse=True)
-            starts, ends = (np.stack([met[at] for met in group.met]) for at in (1, 2))
+            starts, ends = (np.stack([met[at] for met in group.met]) for at in (2, 3))
             found = estimate_offsets(starts, ends, local.astype(np.int64))
             group.apart = _Apart(hosts.tolist(), found.offset_s.tolist(), found.sigma_s.tolist())
             news = True
