@@ -154,7 +154,9 @@ class LiveScorer:
             over = replace(held, ended_step=self._step)
             del self._holding[who]
             self._past = [*self._past, over][-_MOST_PAST:]
-            changes.append(Change(over, began=False))
+            # A host that is named in the place of its link has not become faster.
+            if not any(set(over.verdict.ends) & set(one.ends) for one in found):
+                changes.append(Change(over, began=False))
         for who, verdict in now.items():
             self._holding[who] = RaisedVerdict(verdict, self._step, STILL_HOLDS)
             changes.append(Change(self._holding[who], began=True))
