@@ -13,7 +13,7 @@ from typing import Protocol
 from relkit.errors import BadInputFile
 from relkit.launch.edge_reports import EdgeLooker
 from relkit.launch.exchange import Mailbox
-from relkit.launch.exclusion import Exclusion, Order, decode_order, spoken
+from relkit.launch.exclusion import Exclusion, Order, decode_order, spoken, who_is
 from relkit.launch.job import LocalRank, Say
 from relkit.launch.step_ring import StepReceiver, StepSender
 from relkit.output import as_json, write_atomic
@@ -23,7 +23,7 @@ from relkit.straggler.control import Control, Mode
 from relkit.straggler.find import KEPT_FILE, LIVE_FILE
 from relkit.straggler.history import History, save
 from relkit.straggler.history_types import RaisedVerdict
-from relkit.straggler.live import LiveScorer
+from relkit.straggler.live import Change, LiveScorer
 from relkit.straggler.report import straggler_report
 from relkit.straggler.score import Settings
 from relkit.straggler.step_record import StepRecord, StepSource
@@ -33,6 +33,8 @@ EXCLUDED = "excluded"
 _SHOW_EVERY_S = 1.0
 # The file for `watch` grows with the job: its writing takes no more than this share of a core.
 _SHOW_SHARE = 0.01
+# So long a straggler that was named is not named again when it slows down anew.
+_QUIET_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class StragglerNode:
         self._others = StepReceiver(scene.mailbox, scene.world_size)
         self._exclusion = Exclusion(least_nodes, scene.mailbox.nodes, scene.restarts_left)
         self._whys: set[str] = set()
+        self._aloud: set[str] = set()
+        self._quiet_until_s: dict[str, float] = {}
         self._past = tuple(past)
         self._scorer: LiveScorer | None = None
         self._show_at_s = 0.0
@@ -195,6 +199,7 @@ class StragglerNode:
         before, self.settings = self.settings, asked
         if before.least_slowdown != asked.least_slowdown and self._scorer is not None:
             self._scorer.retune(_settings(asked))
+            self._quiet_until_s.clear()
         if asked.mode is Mode.OFF:
             self._collector.close()
         self._say(f"straggler detection: {asked.mode}, from {asked.least_slowdown:.0%} on")
@@ -213,12 +218,26 @@ class StragglerNode:
         self._scorer.take_traffic(*self._others.edges.take(now_s))
         changes = self._scorer.update(records, now_s)
         for change in changes:
-            self._say(spoken(change, self._scene.job_id, self._others.host_of))
+            self._tell(change, now_s)
         if self.settings.mode is Mode.EXCLUDE and not self._exclusion.done:
             for held in self._scorer.holding:
                 self._exclude(held)
         if changes or now_s >= self._show_at_s:
             self._show(now_s, keep=bool(changes))
+
+    def _tell(self, change: Change, now_s: float) -> None:
+        """Say it, unless the same one was said a moment ago: it may come and go."""
+        who = who_is(change.raised.verdict, self._others.host_of)
+        if change.began and now_s < self._quiet_until_s.get(who, now_s):
+            return
+        if not change.began and who not in self._aloud:
+            return
+        if change.began:
+            self._aloud.add(who)
+            self._quiet_until_s[who] = now_s + _QUIET_S
+        else:
+            self._aloud.discard(who)
+        self._say(spoken(change, self._scene.job_id, self._others.host_of))
 
     def _exclude(self, held: RaisedVerdict) -> None:
         """Have a node leave, as soon as that is certain enough; why not is said once."""

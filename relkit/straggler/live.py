@@ -20,6 +20,7 @@ from relkit.straggler.window import StepWindow
 from relkit.straggler.wires import Wires
 
 _MOST_PAST = 200
+_STEPS_OF_MEAN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class LiveScorer:
         self._holding: dict[tuple[str, ...], RaisedVerdict] = {}
         self._past = list(past)[-_MOST_PAST:]
         self._step = -1
+        self._step_s = 0.0
 
     @property
     def steps(self) -> int:
@@ -123,10 +125,19 @@ class LiveScorer:
         late_s = lateness(seen, self._world)
         self._step = step.number
         ended_s = max(one.end_ns for one in step.records) / 1e9
+        took_s = ended_s - min(one.begin_ns for one in step.records) / 1e9
+        self._step_s += (took_s - self._step_s) / min(_STEPS_OF_MEAN, self._window.steps + 1)
         self._window.add(step.number, parts, late_s, ended_s)
         found = [*self._ranks.update(StepTable(step.number, parts, late_s))]
-        found += self._wires.update(step.number, transfers(seen, self._hosts))
+        wires = self._wires.update(step.number, transfers(seen, self._hosts))
+        found += [one for one in wires if self._matters(one)]
         return self._hold(found)
+
+    def _matters(self, verdict: Verdict) -> bool:
+        """What is slow is so for a share of the step that is worth a word, or was before."""
+        steps = max(1, self._step - verdict.first_step + 1)
+        least_s = self._settings.least_slowdown * self._step_s * steps
+        return verdict.cost_s >= least_s or _who(verdict) in self._holding
 
     def _take_kinds(self, step: AlignedStep) -> None:
         """Who is compared with whom; where that changes, evidence is gathered anew."""

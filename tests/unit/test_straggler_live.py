@@ -204,6 +204,19 @@ def test_a_collective_that_somebody_has_not_reported_says_nothing_of_who_was_lat
     assert len(meetings([]).first) == 0
 
 
+@pytest.mark.parametrize(("transfer_s", "raised"), [(0.06, True), (0.004, False)])
+def test_a_link_is_said_only_if_the_job_loses_by_it(transfer_s: float, raised: bool) -> None:
+    hosts = ["a", "b", "c", "d"]
+    quick = records(range(30), 4, host_of=hosts, transfer_s=0.0005)
+    later = records(range(30, 80), 4, host_of=hosts, transfer_s=transfer_s)
+    scorer = LiveScorer("j", 4)
+    began = []
+    for now, batch in enumerate(in_order(quick + later)):
+        began += [c for c in scorer.update(batch, float(now)) if c.began]
+    assert bool(began) is raised
+    assert all(c.raised.verdict.cause is Cause.NETWORK for c in began)
+
+
 def test_other_limits_take_hold_at_once() -> None:
     scorer = LiveScorer("j", 4, Settings(least_slowdown=0.5))
     changes = []

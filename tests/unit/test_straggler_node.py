@@ -20,7 +20,9 @@ from relkit.straggler.control import Control, Mode
 from relkit.straggler.edge_rates import EdgeTraffic
 from relkit.straggler.find import KEPT_FILE, LIVE_FILE
 from relkit.straggler.history import load
-from relkit.straggler.model import Verdict
+from relkit.straggler.history_types import RaisedVerdict
+from relkit.straggler.live import Change
+from relkit.straggler.model import Cause, Subject, Verdict
 from relkit.straggler.socket_rates import Connection, Sent, SocketRates
 from relkit.straggler.step_record import RankProcess, StepRecord
 from relkit.straggler.wires import Wires
@@ -146,6 +148,15 @@ def test_nobody_leaves_where_that_cannot_be_and_it_is_said_first(tmp_path: Path)
         assert why in job.said[0][0]
         assert sum("not excluded" in line for line in job.said[0]) == 1
         assert len(job.said[0]) == 3
+
+
+def test_one_that_comes_and_goes_is_named_once_a_minute(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.WARN)
+    verdict = Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, 1.0, (), 6)
+    for now_s in (0.0, 20.0, 40.0, 70.0):
+        job.nodes[0]._tell(Change(RaisedVerdict(verdict, 1), began=True), now_s)
+        job.nodes[0]._tell(Change(RaisedVerdict(verdict, 1, 2), began=False), now_s + 5.0)
+    assert ["slow-host" in line for line in job.said[0]] == [True, False, True, False]
 
 
 def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off(
