@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, report_of
 
 pytestmark = pytest.mark.job
 
+# What a hang is announced with; the end of a command is announced without a limit.
+_HUNG = re.compile(r"limit .*capturing all ranks")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
 
 
@@ -92,5 +95,6 @@ def test_several_of_one_job_are_watched_together(
     assert report_of(tmp_path / "t")["culprits"] == [1]
     # The one that leads ends the whole job; the other one's command is gone with it.
     assert sorted(done.code for done in ends)[0] == 1
-    captured = [done.err.count("capturing all ranks") for done in ends]
+    # Whoever does not lead may still see its own command being ended, and look at that.
+    captured = [len(_HUNG.findall(done.err)) for done in ends]
     assert sorted(captured) == [0, 1]

@@ -65,6 +65,9 @@ def test_reports_import_exchange_types_only(path: Path) -> None:
         "relkit.errors",
         "relkit.stacks",
         "relkit.netcheck.model",
+        "relkit.straggler.history_types",
+        "relkit.straggler.model",
+        "relkit.straggler.view",
         "relkit.reports",
     )
     ours = {name for name in imported(path) if name.startswith("relkit")}
