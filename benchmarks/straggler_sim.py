@@ -30,7 +30,7 @@ import argparse
 import json
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -162,7 +162,10 @@ def main() -> None:
     print("  sigma (by MAD): " + ", ".join(f"{scatter(one[:, 0]):.1%}" for one in noise))
     ran = ", ".join(f"{scatter(one[:, 0] - one[:, 1]):.1%}" for one in noise)
     print(f"  less starvation: {ran}")
-    simulation = Simulation(noise, options.ranks, Settings(least_slowdown=options.least))
+    usual = Settings()
+    smaller = () if options.least >= usual.least_slowdown else (options.least,)
+    settings = replace(usual, least_slowdown=options.least, shifts=(*smaller, *usual.shifts))
+    simulation = Simulation(noise, options.ranks, settings)
     rows = [healthy(simulation, options)]
     print("slowdown method   precision recall cause-right steps(median) false, missed by kind")
     for slowdown in filter(None, options.slowdowns.split(",")):

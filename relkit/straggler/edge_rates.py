@@ -30,6 +30,7 @@ _LEAST_BUSY_SHARE = 0.04
 _BASELINE = 8
 _LEAST_OTHERS = 2
 _CLEAR = 0.25
+_AS_SLOW = 0.5
 _FALSE_ALARM, _HORIZON = 0.01, 100.0
 
 
@@ -197,12 +198,17 @@ class EdgeScorer:
 
     def _explain(self, limit: float) -> tuple[Verdict, ...]:
         """A host where all that it sends or gets is slow with two others at least, else a link."""
-        left, found = set(self._slow), []
+        found: list[Verdict] = []
+        # Behind a slow edge others may look slower than they are: nothing is said of these.
+        worst_log = max((self._edges[edge].log_ratio for edge in self._slow), default=0.0)
+        least_log = min(worst_log, _AS_SLOW * worst_log)
+        left = {edge for edge in self._slow if self._edges[edge].log_ratio >= least_log}
         # The edges of one interface reach the limit one after the other.
         doubtful = {
             edge
             for edge, one in self._edges.items()
-            if one.nats >= _CLEAR * limit and np.exp(one.log_ratio) >= _LEAST_RATIO
+            if one.nats >= _CLEAR * limit
+            and one.log_ratio >= max(np.log(_LEAST_RATIO), _AS_SLOW * worst_log)
         }
         while left:
             hosts = sorted({end for edge in left for end in edge})
