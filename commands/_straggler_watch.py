@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.errors import EXIT_UNKNOWN
+from relkit.errors import EXIT_UNKNOWN, NoSuchProcess, UsageProblem
 
 if TYPE_CHECKING:
     from relkit.commands._straggler_screen import Sink
@@ -19,7 +19,7 @@ _POLL_S = 0.1
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", required=False)
 @click.option(
     "--interval",
     "interval_s",
@@ -31,15 +31,17 @@ _POLL_S = 0.1
 )
 @click.option("--once", is_flag=True, help="Show what is known now, and leave.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an update, one a line.")
-def watch(job: str, interval_s: float, once: bool, as_json: bool) -> int:
+def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
     """Show who is slow in a running job, and why, while it happens.
 
+    JOB is the id that the launcher prints; it may be left out where one job runs on this host.
     A table refreshed in place on a terminal, plain lines in a pipe. Runs on the job's first node;
     ends with the job, or with Ctrl-C. The exit code is that of the last state: 1 somebody is slow,
     0 nobody is, 3 could not tell.
 
     \b
     Examples:
+      relkit straggler watch
       relkit straggler watch my-run
       relkit straggler watch my-run --once
       relkit straggler watch my-run --json | jq -c .stragglers
@@ -48,6 +50,8 @@ def watch(job: str, interval_s: float, once: bool, as_json: bool) -> int:
     from relkit.straggler.follow import Follower
     from relkit.straggler.report import straggler_report
 
+    if job is None:
+        job = _only_job()
     follower = Follower(job)
     sink: Sink
     if as_json:
@@ -64,6 +68,20 @@ def watch(job: str, interval_s: float, once: bool, as_json: bool) -> int:
     if not once:
         click.echo(f"job {job} has ended", err=True)
     return straggler_report(follower.history).exit_code
+
+
+def _only_job() -> str:
+    from relkit.straggler.find import jobs_here
+
+    jobs = jobs_here()
+    if len(jobs) == 1:
+        return jobs[0]
+    if jobs:
+        raise UsageProblem("several jobs run here", next_step=f"Name one: {', '.join(jobs)}.")
+    raise NoSuchProcess(
+        "no job on this host has steps to show",
+        next_step="Start one with `relkit launch`; run this on its first node.",
+    )
 
 
 def _follow(follower: Follower, sink: Sink, interval_s: float, once: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 
 import click
 
@@ -28,18 +27,14 @@ PARTS = {
 }
 
 
-def _is_there(name: str) -> bool:
-    return importlib.util.find_spec(PARTS[name][0].split(":")[0]) is not None
-
-
 class _LazyParts(click.Group):
     """The parts in the order in which they are used, loaded by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in PARTS if _is_there(name)]
+        return list(PARTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in PARTS or not _is_there(cmd_name):
+        if cmd_name not in PARTS:
             return None
         module_name, attribute = PARTS[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module_name), attribute)

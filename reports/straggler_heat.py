@@ -328,7 +328,7 @@ def _legend(y: float) -> str:
     for i, word in enumerate(words):
         x = GUTTER + i * 60
         out.append(f'<rect class="l{i} key" x="{x:.1f}" y="{y + 12:.1f}" width="58" height="12"/>'
-                   f'<text x="{x:.1f}" y="{y + 38:.1f}">{word}</text>')  # fmt: skip
+                   f'<text x="{x:.1f}" y="{y + 38:.1f}">{xml(word)}</text>')  # fmt: skip
     x = GUTTER + len(words) * 60 + 20
     out.append(f'<rect class="ground key" x="{x:.1f}" y="{y + 12:.1f}" width="58" height="12"/>'
                f'<text x="{x:.1f}" y="{y + 38:.1f}">not known</text>')  # fmt: skip

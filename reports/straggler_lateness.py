@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relkit.reports.chart_scale import GUTTER, PLOT, WIDTH, Steps, ticks
-from relkit.reports.markup import xml
+from relkit.reports.markup import shown, xml
 from relkit.reports.straggler_heat import spread, worst_of
 from relkit.straggler.history_types import History
 from relkit.straggler.model import Subject
@@ -81,7 +81,7 @@ def _draw(
     ends: list[tuple[float, int, int]] = []
     for i, rank in enumerate(lines):
         title = f"rank {rank} ({history.hosts[rank]})"
-        out.append(f'<g><title>{xml(title)}</title><path class="line c{i}" '
+        out.append(f'<g><title>{xml(shown(title))}</title><path class="line c{i}" '
                    f'd="{_path(xs, late[rank], y_of)}"/></g>')  # fmt: skip
         recent = late[rank][np.isfinite(late[rank])][-20:]
         ends.append((y_of(float(np.median(recent)) if len(recent) else 0.0), i, rank))

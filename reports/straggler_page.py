@@ -138,7 +138,7 @@ def _tiles(report: Report, history: History) -> list[tuple[str, str, str]]:
     found = [("steps seen", f"{facts['steps']:,}", f"{first:,} to {last:,}")]
     if facts["step_s"] is not None:
         found.append(("mean step", _time(facts["step_s"]), ""))
-    found.append(("ranks", f"{history.world_size:,}", f"on {len(set(history.hosts)):,} hosts"))
+    found.append(("ranks", f"{history.world_size:,}", _on_hosts(history)))
     costs = [one for one in facts["stragglers"] if one["cost_s"] > 0]
     if costs:
         worst = max(costs, key=lambda one: one["cost_s"])
@@ -147,6 +147,11 @@ def _tiles(report: Report, history: History) -> list[tuple[str, str, str]]:
         found.append(("costliest straggler", _time(worst["cost_s"]), note))
     found.append(("job", "ended" if history.ended else "running", ""))
     return found
+
+
+def _on_hosts(history: History) -> str:
+    count = len(set(history.hosts))
+    return f"on {count:,} host{'s' if count != 1 else ''}"
 
 
 def _time(value_s: float) -> str:
@@ -211,6 +216,6 @@ def _unseen(history: History, view: View) -> list[str]:
         told.append(f"{100 * view.unseen:.2g} % of all ranks' steps were not seen.")
     if not np.isfinite(history.late_s).any():
         told.append("No arrival in a collective was seen: lateness is not known.")
-    if not history.links:
+    if not history.links and len(set(history.hosts)) > 1:
         told.append("No transfer between hosts was measured: links were not judged.")
     return told

@@ -13,7 +13,7 @@ from relkit.straggler.view import Breakdown
 MOST = 6
 MAIN = {"compute": "compute", "input": "input", "gap": "everything else (gap)"}
 HOST = {"gc": "garbage collection", "starved": "waiting for a core",
-        "throttled": "stopped by its cgroup"}  # fmt: skip
+        "throttled": "stopped by its cgroup", "asleep": "main thread asleep"}  # fmt: skip
 _BAR, _THIN, _BLOCK = 20.0, 7.0, 92.0
 _FIGURE_ROOM = 52.0
 
@@ -112,7 +112,7 @@ def _segment(
 
 def _legend(y: float) -> str:
     out = []
-    for row, (words, parts) in enumerate((("of a step", MAIN), ("of that, its host", HOST))):
+    for row, (words, parts) in enumerate((("of a step", MAIN), ("of that", HOST))):
         at = y + 19 * row
         out.append(f'<text class="right soft" x="{GUTTER - 8:.0f}" y="{at:.1f}">{words}</text>')
         x = GUTTER

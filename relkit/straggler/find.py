@@ -27,6 +27,18 @@ def job_folders(job_id: str) -> tuple[Path, ...]:
     return shared, Path(tempfile.gettempdir()) / shared.parent.name / shared.name
 
 
+def jobs_here() -> tuple[str, ...]:
+    """Ids of the jobs on this host that have a history, the one written last first."""
+    found = []
+    for parent in {folder.parent for folder in job_folders("any")}:
+        for path in parent.glob(f"*/{LIVE_FILE}"):
+            try:
+                found.append((-path.stat().st_mtime_ns, path.parent.name))
+            except OSError:
+                continue
+    return tuple(name for _, name in sorted(found))
+
+
 def find_history(named: str, environ: Mapping[str, str] = os.environ) -> History:
     """The history of a job, from a file, a timeline folder, or the job's id.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relkit.errors import NoSuchProcess, RelkitError
 from relkit.stacks import procfs
-from relkit.straggler.find import LIVE_FILE, job_folders
+from relkit.straggler.find import LIVE_FILE, job_folders, jobs_here
 from relkit.straggler.history import History, load
 
 # A launcher that was killed leaves its files; without any rank that lives the job is over.
@@ -28,8 +28,9 @@ class Follower:
     def __init__(self, job_id: str) -> None:
         folders = [folder for folder in job_folders(job_id) if folder.is_dir()]
         if not folders:
+            others = ", ".join(jobs_here()) or "none"
             raise NoSuchProcess(
-                f"no job {job_id!r} runs on this host",
+                f"no job {job_id!r} runs on this host; those with steps: {others}",
                 next_step="The launcher prints the job's id when it starts; run this on its first "
                 "node. `relkit straggler report` reads what an ended job has left.",
             )

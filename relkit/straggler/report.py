@@ -220,7 +220,12 @@ def _even(history: History) -> Finding:
     size, end = history.world_size, last_step(history)
     which = f"all {size:,} ranks take" if size > 1 else "the only rank takes"
     than = "as long as each other" if size > 1 else "as long as it did before"
-    links = "no link stands out" if history.links else "links were not measured"
+    one_host = len(set(history.hosts)) == 1
+    links = (
+        "no link stands out"
+        if history.links
+        else ("all on one host" if one_host else "links were not measured")
+    )
     return Finding(
         "RK-STRAG-005",
         Status.OK,
