@@ -219,8 +219,8 @@ class StragglerNode:
         changes = self._scorer.update(records, now_s)
         for change in changes:
             self._tell(change, now_s)
-        if self.settings.mode is Mode.EXCLUDE and not self._exclusion.done:
-            for held in self._scorer.holding:
+        for held in self._scorer.holding if self.settings.mode is Mode.EXCLUDE else ():
+            if not self._exclusion.done:
                 self._exclude(held)
         if changes or now_s >= self._show_at_s:
             self._show(now_s, keep=bool(changes))
