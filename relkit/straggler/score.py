@@ -198,7 +198,8 @@ class RankScorer:
         quiet = self._recent < 0.5 * self._settings.least_slowdown
         self._calm = np.where(self._raised & quiet, self._calm + 1, 0)
         # One rule lets go of what has plainly ended, the other of what was doubtful all along.
-        over = (self._calm >= _CALM_STEPS) & (self._burst.nats < self._limit)
+        calm = np.where(self.evidence < 1.0, _CALM_STEPS, 4 * _CALM_STEPS)
+        over = (self._calm >= calm) & (self._burst.nats < self._limit)
         over |= self.evidence < 0.25
         over &= self._raised
         self._raised &= ~over
