@@ -149,7 +149,7 @@ def _accused(history: History) -> list[RaisedVerdict]:
     """Of ranks that are there, those that hold first."""
     return [
         raised
-        for raised in (*history.verdicts, *history.past)
+        for raised in history.accusations
         if raised.verdict.subject is Subject.RANK and 0 <= raised.verdict.rank < history.world_size
     ]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
 from relkit.hook.environment import job_dir
 from relkit.launch.job import safe_job_id
+from relkit.stacks import procfs
 from relkit.straggler.history import History, load
 
 LIVE_FILE = "straggler.npz"
@@ -28,15 +29,23 @@ def job_folders(job_id: str) -> tuple[Path, ...]:
 
 
 def jobs_here() -> tuple[str, ...]:
-    """Ids of the jobs on this host that have a history, the one written last first."""
+    """Ids of the jobs on this host that run and have a history, the one written last first."""
     found = []
     for parent in {folder.parent for folder in job_folders("any")}:
         for path in parent.glob(f"*/{LIVE_FILE}"):
+            if not records(path.parent):
+                continue
             try:
                 found.append((-path.stat().st_mtime_ns, path.parent.name))
             except OSError:
                 continue
     return tuple(name for _, name in sorted(found))
+
+
+def records(folder: Path) -> bool:
+    """Whether a process that lives records into a job's folder."""
+    pids = [path.stem for path in folder.glob("*.rkhook")]
+    return any(pid.isdecimal() and procfs.is_same_process(int(pid), 0) for pid in pids)
 
 
 def find_history(named: str, environ: Mapping[str, str] = os.environ) -> History:

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from relkit.errors import NoSuchProcess, RelkitError
-from relkit.stacks import procfs
-from relkit.straggler.find import LIVE_FILE, job_folders, jobs_here
+from relkit.straggler.find import LIVE_FILE, job_folders, jobs_here, records
 from relkit.straggler.history import History, load
 
 # A launcher that was killed leaves its files; without any rank that lives the job is over.
@@ -79,7 +78,4 @@ class Follower:
         return True
 
     def _is_left_over(self) -> bool:
-        if self.silent_s < _SILENT_S:
-            return False
-        pids = [path.stem for path in self._path.parent.glob("*.rkhook")]
-        return not any(pid.isdecimal() and procfs.is_same_process(int(pid), 0) for pid in pids)
+        return self.silent_s >= _SILENT_S and not records(self._path.parent)

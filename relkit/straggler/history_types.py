@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relkit.straggler.model import PARTS, Verdict
+from relkit.straggler.model import PARTS, Cause, Verdict
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -137,6 +137,15 @@ class History:
         for name, shape in shapes(ranks, self.steps).items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} is {getattr(self, name).shape}, not {shape}")
+
+    @property
+    def accusations(self) -> tuple[RaisedVerdict, ...]:
+        """Those that hold, then those that were dropped and had a cause, newest first.
+
+        What was dropped without a cause ever found is nothing to show to anybody.
+        """
+        over = [one for one in reversed(self.past) if one.verdict.cause is not Cause.NOISE]
+        return (*self.verdicts, *over)
 
     def row(self, rank: int, step: int) -> RankRow:
         """One rank in one step, by its number.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def straggler_report(
     """
     findings = [_accused(history, raised) for raised in history.verdicts]
     findings += _not_known(history)
-    findings += [_accused(history, raised) for raised in history.past]
+    findings += _recovered(history)
     findings += _suspects(history)
     if not history.verdicts and not any(f.status is Status.UNKNOWN for f in findings):
         findings.append(_even(history))
@@ -153,6 +154,24 @@ def _accused(history: History, raised: RaisedVerdict) -> Finding:
         ),
         advice="" if ended else advice(one.cause, one.subject, part),
     )
+
+
+def _recovered(history: History) -> list[Finding]:
+    """Dropped verdicts, one finding for all of a kind; the newest speaks for them."""
+    kinds: dict[tuple[object, ...], list[RaisedVerdict]] = {}
+    for raised in history.accusations[len(history.verdicts) :]:
+        one = raised.verdict
+        kinds.setdefault((one.subject, one.rank, one.ends, one.cause), []).append(raised)
+    found = []
+    for newest, *earlier in kinds.values():
+        finding = _accused(history, newest)
+        if earlier:
+            spent_s = sum(max(0.0, raised.verdict.cost_s) for raised in earlier)
+            more = f"{len(earlier)} time{'s' if len(earlier) > 1 else ''}"
+            told = f"the same was said {more} before, {seconds(spent_s)} lost in all"
+            finding = replace(finding, reasons=(*finding.reasons, told))
+        found.append(finding)
+    return found
 
 
 def _not_known(history: History) -> list[Finding]:

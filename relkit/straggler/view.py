@@ -62,7 +62,7 @@ def view_of(history: History) -> View:
     known = np.isfinite(history.own_s)
     named = dict.fromkeys(
         raised.verdict.rank
-        for raised in (*history.verdicts, *history.past)
+        for raised in history.accusations
         if raised.verdict.subject is Subject.RANK and 0 <= raised.verdict.rank < history.world_size
     )
     made = (breakdown(history, rank) for rank in named)
@@ -106,7 +106,7 @@ def breakdown(history: History, rank: int) -> Breakdown | None:
     """Where a rank's time goes while it is accused; None where no step of then is kept."""
     said = [
         raised
-        for raised in (*history.verdicts, *history.past)
+        for raised in history.accusations
         if raised.verdict.subject is Subject.RANK and raised.verdict.rank == rank
     ]
     if not said:
