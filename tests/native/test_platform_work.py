@@ -120,6 +120,8 @@ def test_a_million_launches_leave_nothing_behind(
     assert said["events_after"] <= 2 * 1024 + 1
     assert (said["events"], said["misuses"]) == (0, 0)
     if name == "plain":
-        assert said["events_after"] == said["events_before"] or said["events_before"] < 2 * 1024
+        # The event that tells the time may be made in between.
+        made = said["events_after"] - said["events_before"]
+        assert made <= 1 or said["events_before"] < 2 * 1024
         # A byte a launch would be a leak.
         assert said["grown_bytes"] < launches // 2
