@@ -10,62 +10,7 @@
 #include <unistd.h>
 
 #include "core/communicators.h"
-#include "core/recorder.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-static const char *directory;
-
-static const struct rk_hook hooks[] = {
-    {.kind = RK_COLLECTIVE, .required = 1, .name = "allreduce", .platform = "test", .symbol = "a"},
-    {.kind = RK_GEMM, .required = 1, .name = "sgemm", .platform = "test", .symbol = "b"},
-};
-
-static struct rk_header *start(void)
-{
-    struct rk_header *header = rk_state_file_create(directory, hooks, 2);
-    CHECK(header != NULL);
-    header->rank = header->local_rank = header->world_size = -1;
-    rk_recorder_start(header);
-    return header;
-}
-
-static void record(uint64_t number, bool fails)
-{
-    RK_SCOPE(scope);
-    if (scope.slot == NULL)
-        return;
-    scope.op.seq = (int64_t)number;
-    scope.op.size_bytes = number * 3;
-    scope.op.flops = number * 7;
-    scope.op.hook = number % 2;
-    rk_begin(&scope);
-    scope.returned = !fails;
-}
-
-static struct rk_op copy_of(const rk_op_words *from)
-{
-    uint64_t words[RK_OP_WORDS];
-    struct rk_op op;
-    for (int i = 0; i < RK_OP_WORDS; i++)
-        words[i] = atomic_load_explicit(&from->word[i], memory_order_acquire);
-    memcpy(&op, words, sizeof op);
-    return op;
-}
-
-/* What a reader may believe: every field of an operation comes from the same number. */
-static void check_whole(const struct rk_op *op)
-{
-    CHECK(op->seq >= 0 && op->size_bytes == (uint64_t)op->seq * 3);
-    CHECK(op->flops == (uint64_t)op->seq * 7 && op->hook == op->seq % 2);
-    CHECK(op->start_ns != 0);
-}
+#include "recorder_check.h"
 
 static void test_an_operation_is_recorded(void)
 {
@@ -282,61 +227,6 @@ static void test_a_reader_sees_only_whole_operations(void)
     rk_recorder_forget();
 }
 
-enum { EVENT_WRITERS = 4, EVENTS_EACH = 3 * RK_EVENT_COUNT };
-
-static _Atomic int events_going_on;
-
-static void *append_many(void *header)
-{
-    for (uint64_t i = 1; i <= EVENTS_EACH; i++) {
-        struct rk_op op = {.start_ns = i, .end_ns = i + 1, .size_bytes = 2 * i, .flops = 3 * i};
-        rk_append_event(header, &op);
-    }
-    atomic_fetch_sub(&events_going_on, 1);
-    return NULL;
-}
-
-/* The reader of relkit/hook/events.py in C, so that thread sanitizer watches the protocol. */
-static uint64_t look_at_events(struct rk_header *header, uint64_t next)
-{
-    uint64_t begun = atomic_load(&header->events_begun);
-    for (uint64_t i = next; i < begun; i++) {
-        struct rk_event *event = &rk_events(header)[i % RK_EVENT_COUNT];
-        uint64_t before = atomic_load_explicit(&event->ticket, memory_order_acquire);
-        struct rk_op op = copy_of(&event->op);
-        uint64_t now_begun = atomic_load(&header->events_begun);
-        if (before == i + 1 && now_begun <= i + RK_EVENT_COUNT)
-            CHECK(op.end_ns == op.start_ns + 1 && op.size_bytes == 2 * op.start_ns &&
-                  op.flops == 3 * op.start_ns);
-    }
-    return begun;
-}
-
-static void test_events_of_many_writers_are_whole(void)
-{
-    struct rk_header *header = start();
-    pthread_t writers[EVENT_WRITERS];
-    atomic_store(&events_going_on, EVENT_WRITERS);
-    for (int i = 0; i < EVENT_WRITERS; i++)
-        pthread_create(&writers[i], NULL, append_many, header);
-    uint64_t next = 0;
-    while (atomic_load(&events_going_on) > 0)
-        next = look_at_events(header, next);
-    for (int i = 0; i < EVENT_WRITERS; i++)
-        pthread_join(writers[i], NULL);
-    CHECK(header->events_begun == (uint64_t)EVENT_WRITERS * EVENTS_EACH);
-    /* Each row holds one of its own events, whole; only a writer that slept through a round of the
-     * others can have lost one. */
-    for (uint64_t i = 0; i < RK_EVENT_COUNT; i++) {
-        struct rk_event *event = &rk_events(header)[i];
-        struct rk_op op = copy_of(&event->op);
-        CHECK(event->ticket != 0 && (event->ticket - 1) % RK_EVENT_COUNT == i);
-        CHECK(op.size_bytes == 2 * op.start_ns && op.flops == 3 * op.start_ns);
-    }
-    CHECK(header->dropped < EVENTS_EACH);
-    rk_recorder_forget();
-}
-
 static void test_after_forgetting_nothing_is_recorded(void)
 {
     struct rk_header *header = start();
@@ -386,7 +276,6 @@ int main(int count, char **arguments)
     test_more_threads_than_slots();
     test_threads_that_add_the_same_communicator();
     test_a_reader_sees_only_whole_operations();
-    test_events_of_many_writers_are_whole();
     test_after_forgetting_nothing_is_recorded();
     test_a_file_that_cannot_be_made();
     printf("all passed\n");

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from relkit.hook import layout
+from relkit.hook.events import EventReader
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state
 from tests.native.hook_victims import CORE, NATIVE, compile_c, process
 
 pytestmark = pytest.mark.native
 SOURCES = [NATIVE / "tests" / "recorder_test.c", *CORE]
+TESTS = ("recorder_test", "event_ring_test")
 
 
+@pytest.mark.parametrize("name", TESTS)
 @pytest.mark.parametrize(
     "flags",
     [
@@ -26,8 +30,8 @@ SOURCES = [NATIVE / "tests" / "recorder_test.c", *CORE]
         pytest.param(("-O1", "-fsanitize=thread"), id="tsan"),
     ],
 )
-def test_recorder_in_c(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    program = compile_c(tmp_path / "recorder_test", SOURCES, *flags)
+def test_recorder_in_c(tmp_path: Path, flags: tuple[str, ...], name: str) -> None:
+    program = compile_c(tmp_path / name, [NATIVE / "tests" / f"{name}.c", *CORE], *flags)
     done = subprocess.run(
         [str(program), str(tmp_path)], capture_output=True, text=True, timeout=50, check=False
     )
@@ -56,6 +60,7 @@ def test_a_process_killed_in_mid_write_leaves_a_readable_file(tmp_path: Path) ->
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         assert numbers[-1] in (state.finished, state.finished + 1)
         assert len(state.in_flight) <= 1
+        _check_events(path)
         path.unlink()
 
 
@@ -65,3 +70,17 @@ def _check(state: HookState) -> None:
         assert op.size_bytes == 3 * op.seq
         assert op.name == ("sgemm" if op.seq % 2 else "allreduce")
         assert op.start_ns <= (op.end_ns or state.now_ns) <= state.now_ns
+
+
+def _check_events(path: Path) -> None:
+    """All that the ring can hold is there, whole and in order, but for one torn by the kill."""
+    reader = EventReader(path)
+    batch = reader.drain()
+    reader.close()
+    numbers = batch.rows["seq"].astype(int)
+    begun = len(numbers) + batch.lost
+    assert len(numbers) >= min(begun, layout.EVENT_COUNT) - 1
+    # The victim's even numbers are collectives, from 2 on.
+    assert numbers.tolist() == [2 * int(ticket) for ticket in batch.rows["ticket"]]
+    assert (batch.rows["size_bytes"].astype(int) == 3 * numbers).all()
+    assert (batch.rows["flops"].astype(int) == 7 * numbers).all()

@@ -176,7 +176,6 @@ void rk_append_event(struct rk_header *header, const struct rk_op *op)
 }
 
 /* What its row's kind has beside the ring: work adds to busy_ns, communication is an event. */
-/* What its row's kind has beside the ring: work adds to busy_ns, communication is an event. */
 static void account(struct rk_header *header, const struct rk_op *op, uint32_t weight)
 {
     const struct rk_hook *row =
