@@ -83,6 +83,7 @@ class Lines(_Plain):
 
     def __init__(self, *, whole: bool) -> None:
         self._whole = whole
+        self._last = ""
         self._said: dict[tuple[str, int], RaisedVerdict] = {}
 
     def show(self, history: History) -> None:
@@ -96,10 +97,13 @@ class Lines(_Plain):
                 lines += [f"      because {why}" for why in raised.verdict.reasons]
         lines += [f"over  {key[0]}" for key in self._said if key not in now]
         self._said = now
-        lines.append(head(found))
+        if lines or self._whole or head(found) != self._last:
+            self._last = head(found)
+            lines.append(self._last)
         if self._whole:
             lines += ["", _plain_table(found)]
-        sys.stdout.write("\n".join(map(shown_lines, lines)) + "\n")
+        if lines:
+            sys.stdout.write("\n".join(map(shown_lines, lines)) + "\n")
         sys.stdout.flush()
 
 
