@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 
@@ -141,8 +142,8 @@ class HostClocks:
                 group.met.append((seen.origin_s, shortest_s, start_s, end_s))
             if len(group.met) > _FEW:
                 group.met = [met for met in group.met if seen.origin_s - met[0] <= _AGE_S]
-            while len(group.met) > _MEETINGS:
-                del group.met[max(range(len(group.met)), key=lambda at: group.met[at][1])]
+            group.met.sort(key=itemgetter(1))
+            del group.met[_MEETINGS:]
 
     def _estimate(self, at_host: Ints) -> None:
         news = False
