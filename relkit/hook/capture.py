@@ -20,6 +20,9 @@ from relkit.hook.threads import ThreadStatus, start_ticks, thread_status, thread
 BATCH = 128
 _POLL_S = 0.0002
 _UNBLOCK_GRACE_S = 0.1
+_LOOK_AGAIN_S = 0.02
+# Longer than a debugger or py-spy holds a thread to read it.
+_STOPPED_GRACE_S = 0.25
 
 _BLOCKED = "blocks the hook's signal"
 _ENDED = "ended meanwhile"
@@ -32,6 +35,8 @@ _UNREACHABLE = {
     "X": "dead",
 }
 _MAY_PASS = (_BLOCKED, _UNREACHABLE["D"])
+# What a thread does not leave by itself.
+_NEEDS_HELP = frozenset("TtZX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,7 @@ def _ask(
     generation = request.new_generation()
     unasked = {thread.os_thread_id: thread for thread in threads}
     asked: set[int] = set()
+    silent = _Silent(pid)
     answers: dict[int, np.void] = {}
     while True:
         for tid, thread in list(unasked.items()):
@@ -156,6 +162,7 @@ def _ask(
                 missed[tid] = reason
             del unasked[tid]
         answers |= _answers(file, generation, asked)
+        asked -= silent.for_good(asked - answers.keys(), missed)
         waited_s = time.monotonic() - begin
         if waited_s >= left_s or (
             asked <= answers.keys() and (not unasked or waited_s >= _UNBLOCK_GRACE_S)
@@ -180,6 +187,33 @@ def _ask(
     for tid in answers:
         missed.pop(tid, None)
     return answers
+
+
+class _Silent:
+    """Threads that were asked and cannot answer: they ended, or were stopped at that moment."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._stopped_since: dict[int, float] = {}
+        self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
+
+    def for_good(self, waiting: set[int], missed: dict[int, str]) -> set[int]:
+        """Those of the waiting that it is no use to wait for; their reasons go to `missed`."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return set()
+        self._next_look_s = now_s + _LOOK_AGAIN_S
+        lost: dict[int, str] = {}
+        for tid in waiting:
+            status = thread_status(self._pid, tid)
+            if status is None:
+                lost[tid] = _ENDED
+            elif status.state not in _NEEDS_HELP:
+                self._stopped_since.pop(tid, None)
+            elif now_s - self._stopped_since.setdefault(tid, now_s) >= _STOPPED_GRACE_S:
+                lost[tid] = _UNREACHABLE[status.state]
+        missed.update(lost)
+        return set(lost)
 
 
 def _send(pid: int, thread: ThreadStatus, signal_number: int, generation: int) -> str | None:

@@ -80,6 +80,10 @@ def main() -> None:
     dist.init_process_group("gloo")
     train(options)
     dist.destroy_process_group()
+    # A DistributedDataParallel keeps gloo's threads after it is gone, and one of them that lets go
+    # of the last gradients while the interpreter ends aborts the process, now and then
+    # (pytorch/pytorch#179291). So the interpreter does not end.
+    os._exit(0)
 
 
 if __name__ == "__main__":
