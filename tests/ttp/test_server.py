@@ -299,6 +299,8 @@ def test_more_strangers_than_are_let_in(
         assert ended(one_more)
     for sock in idle:
         sock.close()
+    # Until it has seen that, there is no place for a rank either.
+    until(lambda: not server._peers)
     rank(server, 0)
     until(lambda: len(_ranks(server)) == 1)
 

@@ -45,6 +45,7 @@ struct sim_op {
     void *to;
     const void *from;
     uint64_t number;
+    uint32_t epoch; /* of the device, when it was enqueued */
     bool is_event;
 };
 

@@ -171,6 +171,7 @@ int sim_enqueue(void *handle, const struct sim_op *op)
     struct sim_op *place = &stream->queue[put % QUEUE];
     *place = *op;
     place->enqueue_ns = sim_now_ns();
+    place->epoch = sim_device_epoch();
     atomic_store(&stream->put, put + 1);
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);

@@ -21,9 +21,8 @@ void sim_label(const char *text)
 static void take_time(struct sim_stream *stream, struct sim_op *op)
 {
     uint64_t *time_ns = sim_stream_time(stream);
-    uint32_t epoch = sim_device_epoch();
-    /* For ever is until the device is reset. */
-    while (op->length_ns == SIM_FOR_EVER && epoch == sim_device_epoch())
+    /* For ever is until the device is reset, also where the kernel had not begun by then. */
+    while (op->length_ns == SIM_FOR_EVER && op->epoch == sim_device_epoch())
         sim_pause();
     if (op->length_ns != SIM_FOR_EVER)
         *time_ns += op->length_ns;
