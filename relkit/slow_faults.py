@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -210,6 +210,9 @@ class Slowness:
         if fault.kind == "nice":
             self._cgroup = Path(os.devnull)
             os.nice(19)
+            # A kernel with autogroups compares sessions, and nice levels inside of one only.
+            with suppress(OSError):
+                Path("/proc/self/autogroup").write_text("19")
             return
         self._cgroup = _limit_cpu(fault.share)
         atexit.register(self._unthrottle)

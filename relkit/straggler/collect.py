@@ -18,7 +18,7 @@ from relkit.hook.reader import state_files
 from relkit.straggler.cgroup import throttled_s
 from relkit.straggler.cutter import CutSteps, StepCutter
 from relkit.straggler.event_rows import GC_MARK, HookMeaning, Rows, event_rows
-from relkit.straggler.host_time import own_times
+from relkit.straggler.host_time import OwnTimes, own_times
 from relkit.straggler.model import Floats
 from relkit.straggler.placement import Placement, placement, unlike
 from relkit.straggler.step_record import COLLECTIVE, RankProcess, StepRecord
@@ -211,8 +211,7 @@ class NodeCollector:
         times = own_times(cut.rows, cut.begins, cut.ends, gc_reported=known.gc_reported)
         offset = known.reader.boot_to_unix_ns
         begins, ends = cut.begins["end_ns"], cut.ends["end_ns"]
-        throttled = np.minimum(known.throttled_share * (ends - begins) / 1e9, times.own_s)
-        starved = _less(times.starved_s, throttled)
+        throttled = _throttled(known.throttled_share * (ends - begins) / 1e9, times)
         talks = cut.rows[(cut.rows["kind"] == OpKind.COLLECTIVE) & (cut.rows["communicator"] >= 0)]
         first = np.searchsorted(talks["end_ns"], begins, side="right")
         last = np.searchsorted(talks["end_ns"], ends, side="right")
@@ -224,7 +223,7 @@ class NodeCollector:
         columns = zip(
             cut.numbers.tolist(), (begins + offset).tolist(), (ends + offset).tolist(),
             times.own_s.tolist(), times.compute_s.tolist(), times.input_s.tolist(),
-            times.gap_s.tolist(), times.gc_s.tolist(), starved.tolist(), throttled.tolist(),
+            times.gap_s.tolist(), times.gc_s.tolist(), times.starved_s.tolist(), throttled.tolist(),
             times.asleep_s.tolist(), first.tolist(), last.tolist(),
             strict=True,
         )  # fmt: skip
@@ -263,10 +262,25 @@ def _sent_before(events: Rows, rows: Rows) -> int:
     return max(0, unseen)
 
 
-def _less(starved: Floats, throttled: Floats) -> Floats:
-    """A throttled process counts as waiting for a core too: not to be said twice."""
-    known = np.nan_to_num(throttled)
-    return np.maximum(starved - known, 0.0)
+def _throttled(even_s: Floats, times: OwnTimes) -> Floats:
+    """Which steps the cgroup stopped the rank in, of a total that was read for all of them.
+
+    A stopped thread waits for a core, as the kernel counts: so the steps that waited longest were
+    stopped, one after the other until the total is used up. Stops while the rank itself waited for
+    others cost it nothing, and are in no step.
+
+    Args:
+        even_s: the total, divided evenly; NaN = not known.
+    """
+    starved_s = times.starved_s
+    if not np.isfinite(starved_s).all() or not np.isfinite(even_s).all():
+        return np.minimum(even_s, times.own_s)
+    most_s = np.minimum(starved_s, times.own_s)
+    longest = np.argsort(-most_s, kind="stable")
+    left_s = float(even_s.sum()) - (np.cumsum(most_s[longest]) - most_s[longest])
+    found_s = np.zeros(len(most_s))
+    found_s[longest] = np.clip(left_s, 0.0, most_s[longest])
+    return found_s
 
 
 def _alive(pid: int) -> bool:

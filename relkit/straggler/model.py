@@ -65,9 +65,9 @@ class RankStep:
         compute_s: in hooked kernels; input_s: waiting for the next batch; gap_s: the rest of the
             time outside of communication, s. The three do not overlap; their sum is what the
             rank itself took.
-        gc_s: garbage collection; starved_s: runnable without a core; throttled_s: stopped by its
-            cgroup; asleep_s: the main thread neither ran nor wanted to, s. They are parts of the
-            three above, not on top; NaN = not known.
+        gc_s: garbage collection; starved_s: runnable without a core, as the kernel counts it: with
+            throttled_s, stopped by its cgroup; asleep_s: the main thread neither ran nor wanted
+            to, s. They are parts of the three above, not on top; NaN = not known.
         arrivals: its collectives, oldest first; () where they are not known.
     """
 

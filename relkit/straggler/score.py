@@ -30,6 +30,8 @@ _CENTRE_RATE = 1.0 / 64.0
 _HARDLY = 1.0
 _WANDERS_STEPS = 10.0
 _WANDERS_TIMES = 4.0
+# Where hardly anybody waits for a core: what takes one for a moment is nobody's fault.
+_MOMENT_STEPS = 30.0
 # A suspicion that came to this share of the limit is worth a word when it ends.
 _REMARKABLE = 0.5
 
@@ -200,7 +202,7 @@ class RankScorer:
         # One rule lets go of what has plainly ended, the other of what was doubtful all along.
         calm = np.where(self.evidence < 1.0, _CALM_STEPS, 4 * _CALM_STEPS)
         over = (self._calm >= calm) & (self._burst.nats < self._limit)
-        over |= self.evidence < 0.25
+        over |= (self.evidence < 0.25) | (since.excess_s[WHOLE] <= 0.0)
         over &= self._raised
         self._raised &= ~over
         # What is left of the evidence must not raise it again.
@@ -220,9 +222,10 @@ class RankScorer:
         # be more than usual, and the shorter it is seen the more so; or the rest speaks too.
         steps = np.maximum(since.steps, 1.0)
         wander = np.minimum(_WANDERS_TIMES * self._usual_wait, self._settings.least_starved)
-        wander_s = wander * (1.0 + _WANDERS_STEPS / steps) * since.usual_s
+        moment = 0.75 * self._settings.least_slowdown * (1.0 + _MOMENT_STEPS / steps)
+        wander_s = np.maximum(wander * (1.0 + _WANDERS_STEPS / steps), moment) * since.usual_s
         own = found[UNSTARVED] & (nats[UNSTARVED] >= self._limit)
-        sure = own | (whole_s >= wander_s)
+        sure = own | (since.lasting_s >= wander_s)
         found[COMPUTE] &= sure
         found[WHOLE] &= sure
         return found

@@ -8,11 +8,15 @@ from relkit.straggler.channels import CHANNELS, WHOLE
 from relkit.straggler.model import PARTS, Flags, Floats, StepTable
 
 _FADES = 1.0 / 64.0
+# Of the usual time, what a single step adds to `lasting_s`: a pause is no lasting slowness.
+_MOST_A_STEP = 0.25
 _ASLEEP = PARTS.index("asleep")
 
 
 class Suspicion:
     """Sums over the steps of the present suspicion; empty where there is none.
+
+    `lasting_s` is the excess of the whole with no step's share beyond a quarter of its usual time.
 
     Args:
         ranks: how many.
@@ -24,6 +28,7 @@ class Suspicion:
         self.theirs_s: Floats = np.zeros((len(PARTS), ranks))
         self.excess_s: Floats = np.zeros((len(CHANNELS), ranks))
         self.usual_s: Floats = np.zeros(ranks)
+        self.lasting_s: Floats = np.zeros(ranks)
         self.late_s: Floats = np.zeros(ranks)
         self.late_steps: Floats = np.zeros(ranks)
 
@@ -56,8 +61,9 @@ class Suspicion:
         self.steps += adds
         late = adds & np.isfinite(table.late_s)
         self.late_steps += late
-        new = (table.parts, reference_s, excess_s, usual_s)
-        for kept, now in zip(self._all()[:4], new, strict=True):
+        lasting_s = np.minimum(excess_s[WHOLE], _MOST_A_STEP * usual_s)
+        new = (table.parts, reference_s, excess_s, usual_s, lasting_s)
+        for kept, now in zip(self._all()[: len(new)], new, strict=True):
             kept += np.where(adds, np.nan_to_num(now), 0.0)
         # Of sleep it matters whether it is known; one step without that makes the sum unknown.
         for kept, now in zip((self.mine_s, self.theirs_s), new[:2], strict=True):
@@ -66,6 +72,6 @@ class Suspicion:
 
     def _all(self) -> tuple[Floats, ...]:
         return (
-            self.mine_s, self.theirs_s, self.excess_s, self.usual_s,
+            self.mine_s, self.theirs_s, self.excess_s, self.usual_s, self.lasting_s,
             self.steps, self.late_s, self.late_steps,
         )  # fmt: skip

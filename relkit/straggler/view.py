@@ -13,6 +13,7 @@ from relkit.straggler.model import PARTS, Cause, Floats, Subject
 from relkit.straggler.peers import Peers
 
 _RECENT_STEPS = 50
+_STARVED, _THROTTLED = PARTS.index("starved"), PARTS.index("throttled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ def breakdown(history: History, rank: int) -> Breakdown | None:
     if not np.isfinite(window[0, rank]).any():
         return None
     means = _mean(window)
+    # For people each second is in one part.
+    means[_STARVED] = np.maximum(means[_STARVED] - np.nan_to_num(means[_THROTTLED]), 0.0)
     peers = np.flatnonzero(history.peers == history.peers[rank])
     peers = peers[peers != rank]
     theirs = _median(means[:, peers])

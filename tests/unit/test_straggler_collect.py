@@ -15,7 +15,8 @@ from relkit.hook import layout
 from relkit.hook.events import EventBatch
 from relkit.hook.model import Communicator, OpKind
 from relkit.launch.job import LocalRank
-from relkit.straggler.collect import NodeCollector
+from relkit.straggler.collect import NodeCollector, _throttled
+from relkit.straggler.host_time import OwnTimes
 from relkit.straggler.step_record import OPERATIONS
 
 MS = 1_000_000
@@ -183,3 +184,18 @@ def test_no_loop_is_told(tmp_path: Path) -> None:
     node.recorders[0].drain = drain  # type: ignore[method-assign]
     node.collector.collect(node.ranks)
     assert "relkit.step()" in node.collector.notes()[0]
+
+
+def test_throttling_is_in_the_steps_that_waited_for_a_core() -> None:
+    nan = np.full(4, np.nan)
+    starved_s = np.array([0.001, 0.05, 0.0, 0.02])
+    own_s = np.full(4, 0.1)
+    times = OwnTimes(own_s, own_s, 0 * own_s, 0 * own_s, nan, starved_s, nan)
+    # Longest first, until the total is used up; what is left over was in no step.
+    assert _throttled(np.full(4, 0.015), times).tolist() == pytest.approx([0.0, 0.05, 0.0, 0.01])
+    assert _throttled(np.full(4, 0.04), times).tolist() == pytest.approx(starved_s.tolist())
+    assert _throttled(np.zeros(4), times).tolist() == [0.0] * 4
+    # Where waiting is not known it is spread; where nobody counts it is not known.
+    blind = OwnTimes(own_s, own_s, 0 * own_s, 0 * own_s, nan, nan, nan)
+    assert _throttled(np.full(4, 0.015), blind).tolist() == [0.015] * 4
+    assert np.isnan(_throttled(nan, times)).all()
