@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from relkit.straggler.channels import CHANNELS, WHOLE
+from relkit.straggler.channels import CHANNELS, UNSTARVED, WHOLE
 from relkit.straggler.model import PARTS, Flags, Floats, StepTable
 
 _FADES = 1.0 / 64.0
-# Of the usual time, what a single step adds to `lasting_s`: a pause is no lasting slowness.
-_MOST_A_STEP = 0.25
+# Of the usual time, what waiting for a core adds to `lasting_s` in a single step.
+_MOST_WAIT_A_STEP = 0.25
 _ASLEEP = PARTS.index("asleep")
 
 
 class Suspicion:
     """Sums over the steps of the present suspicion; empty where there is none.
 
-    `lasting_s` is the excess of the whole with no step's share beyond a quarter of its usual time.
+    `lasting_s` is the excess of the whole, of which waiting for a core is a quarter of the usual
+    time at most in each step: once for long is not the same as always.
 
     Args:
         ranks: how many.
@@ -61,7 +62,8 @@ class Suspicion:
         self.steps += adds
         late = adds & np.isfinite(table.late_s)
         self.late_steps += late
-        lasting_s = np.minimum(excess_s[WHOLE], _MOST_A_STEP * usual_s)
+        waits_s = excess_s[WHOLE] - excess_s[UNSTARVED]
+        lasting_s = excess_s[UNSTARVED] + np.minimum(waits_s, _MOST_WAIT_A_STEP * usual_s)
         new = (table.parts, reference_s, excess_s, usual_s, lasting_s)
         for kept, now in zip(self._all()[: len(new)], new, strict=True):
             kept += np.where(adds, np.nan_to_num(now), 0.0)

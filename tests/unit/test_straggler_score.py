@@ -276,3 +276,36 @@ def test_a_suspicion_that_ends_is_called_noise() -> None:
     (verdict,) = faded
     assert (verdict.rank, verdict.cause) == (2, Cause.NOISE)
     assert 20 <= verdict.first_step <= 25
+
+
+def test_moments_without_a_core_accuse_nobody() -> None:
+    """Drawn after what a launcher on the same core does to a pinned rank."""
+
+    def taken(step: int, parts: Floats) -> None:
+        lost_s = 0.05 if step in (4, 9, 10, 21) else 0.001
+        parts[(GAP, STARVED), 0] += lost_s
+
+    assert not any(_run([0, 0], taken, sigma=0.005, steps=40))
+
+
+def test_a_rank_that_starves_in_every_step_is_found() -> None:
+    def starves(step: int, parts: Floats) -> None:
+        if step >= 20:
+            parts[(GAP, STARVED), 0] += 0.05
+
+    said = _run([0, 0], starves, sigma=0.005)
+    assert not any(said[:20])
+    assert [(one.rank, one.cause) for one in said[30]] == [(0, Cause.HOST)]
+
+
+def test_an_accused_rank_that_is_no_slower_is_dropped_before_it_is_called_noise() -> None:
+    def two_of_them(step: int, parts: Floats) -> None:
+        if 5 <= step < 20:
+            parts[COMPUTE, 0] += 0.01
+        if step >= 20:
+            parts[COMPUTE, 1] += 0.06
+
+    said = _run([0, 0], two_of_them)
+    assert [one.rank for one in said[19]] == [0]
+    assert {one.cause for step in said for one in step} == {Cause.COMPUTE}
+    assert [one.rank for one in said[-1]] == [1]
