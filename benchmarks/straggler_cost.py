@@ -2,6 +2,7 @@
 
     python -m benchmarks.straggler_cost
     python -m benchmarks.straggler_cost --rounds 60 --steps 150     # a narrower interval
+    python -m benchmarks.straggler_cost --products 480 --steps 60   # steps of some 160 ms
 
 The same job of real compute (benchmarks/jobs/compute.py, each rank on a core of its own, so that
 the launcher has no core to itself) runs under torchrun and under `relkit launch --straggler warn`
@@ -61,17 +62,17 @@ class Run:
     launcher_share: float
 
 
-def run_job(launcher: str, ranks: int, steps: int, folder: Path) -> Run:
+def run_job(launcher: str, ranks: int, steps: int, products: int, folder: Path) -> Run:
     """Run it once.
 
     Args:
-        launcher: one of COMMANDS; folder: an empty one.
+        launcher: one of COMMANDS; products: work a step; folder: an empty one.
     """
     times = folder / "times"
     command = [
         sys.executable, "-m", *COMMANDS[launcher], "--standalone", f"--nproc-per-node={ranks}",
         *([f"--timeline-path={folder / 'timeline'}"] if launcher == WATCHED else []),
-        str(JOB), f"--steps={steps}", "--pinned", f"--times={times}",
+        str(JOB), f"--steps={steps}", f"--products={products}", "--pinned", f"--times={times}",
     ]  # fmt: skip
     looks: list[tuple[float, float]] = []
     with (folder / "output").open("wb") as stream:
@@ -120,6 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30, help="of one run each (30)")
     parser.add_argument("--steps", type=int, default=120, help=f"a run, {WARM_STEPS} to warm up")
+    parser.add_argument("--products", type=int, default=48, help="work a step: 48 is some 16 ms")
     parser.add_argument("--ranks", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -130,7 +132,9 @@ def main() -> None:
         # The same one twice, then the other twice: a machine that drifts favours neither.
         for launcher in (PLAIN, WATCHED) if number % 2 == 0 else (WATCHED, PLAIN):
             with tempfile.TemporaryDirectory(prefix="relkit-cost-") as folder:
-                one = run_job(launcher, options.ranks, options.steps, Path(folder))
+                one = run_job(
+                    launcher, options.ranks, options.steps, options.products, Path(folder)
+                )
             runs[launcher].append(one)
         print(f"round {number + 1:2d}: ratio {_ratios(runs, 'mean_s')[-1]:.4f}", flush=True)
     rows = [
