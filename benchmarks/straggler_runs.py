@@ -153,8 +153,7 @@ def run_one(todo: Plan) -> Result:
 
 def judge(todo: Plan, history: History) -> Result:
     """Was the right one named in time, and nobody else?"""
-    # What is called noise was never said to anybody.
-    raised = [r for r in (*history.past, *history.verdicts) if r.verdict.cause is not Cause.NOISE]
+    raised = history.accusations
     said = tuple(_words(one) for one in raised)
     if todo.healthy:
         # A job that nobody looked at is no proof of silence.

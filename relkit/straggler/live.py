@@ -128,7 +128,7 @@ class LiveScorer:
         took_s = ended_s - min(one.begin_ns for one in step.records) / 1e9
         self._step_s += (took_s - self._step_s) / min(_STEPS_OF_MEAN, self._window.steps + 1)
         self._window.add(step.number, parts, late_s, ended_s)
-        found = [*self._ranks.update(StepTable(step.number, parts, late_s))]
+        found = [*self._ranks.update(StepTable(step.number, parts, late_s)), *self._ranks.faded]
         wires = self._wires.update(step.number, transfers(seen, self._hosts))
         found += [one for one in wires if self._matters(one)]
         return self._hold(found)

@@ -63,6 +63,17 @@ def test_healthy_ranks_are_left_alone_and_a_fault_that_ends_is_dropped() -> None
     assert history.past[0].ended_step > 60
 
 
+def test_a_suspicion_that_comes_to_nothing_is_kept_and_said_to_nobody() -> None:
+    scorer = LiveScorer("j", 4)
+    ill = records(range(24), 4, slow={2: 0.1}, onset=21)
+    well = [replace(one, step=one.step + 24) for one in records(range(40), 4, seed=5)]
+    for now, batch in enumerate(in_order(ill + well)):
+        assert scorer.update(batch, float(now)) == []
+    history = scorer.history()
+    assert [(one.verdict.rank, one.verdict.cause) for one in history.past] == [(2, Cause.NOISE)]
+    assert history.accusations == ()
+
+
 def test_the_order_in_which_nodes_report_changes_nothing() -> None:
     found = records(range(50), RANKS, slow={5: 0.2}, onset=15)
     plain, shuffled = LiveScorer("j", RANKS), LiveScorer("j", RANKS)
