@@ -105,8 +105,7 @@ class Simulation:
         shake = self._shake(rng, steps)
         scorer = RankScorer(self._positions, self._settings)
         own = np.empty((steps, self._ranks))
-        accused: dict[int, int] = {}
-        last: dict[int, Cause] = {}
+        tables: list[StepTable] = []
         for step in range(steps):
             parts = np.zeros((len(PARTS), self._ranks))
             parts[:3] = np.array(SHARES)[:, None] * self._work * shake[step, :, 0]
@@ -117,7 +116,11 @@ class Simulation:
             own[step] = parts[:3].sum(axis=0)
             groups = own[step].reshape(-1, self._group)
             late = (groups - np.median(groups, axis=1, keepdims=True)).reshape(-1)
-            last = {one.rank: one.cause for one in scorer.update(StepTable(step, parts, late))}
+            tables.append(StepTable(step, parts, late))
+        accused: dict[int, int] = {}
+        last: dict[int, Cause] = {}
+        for step, judged in enumerate(scorer.update(tables)):
+            last = {one.rank: one.cause for one in judged.accused}
             for rank in last:
                 accused.setdefault(rank, step)
         return last, accused, own / self._work
@@ -260,7 +263,7 @@ def timing() -> None:
         parts = np.abs(rng.normal(0.1, 0.003, (len(PARTS), ranks)))
         began = time.perf_counter()
         seen = arrivals(starts, ends, offsets)
-        scorer.update(StepTable(step, parts, seen.lateness_s.max(axis=0)))
+        scorer.update([StepTable(step, parts, seen.lateness_s.max(axis=0))])
         spent_ms.append(1e3 * (time.perf_counter() - began))
     print(
         f"{ranks} ranks x {collectives} collectives: median {np.median(spent_ms):.1f} ms a step, "

@@ -92,6 +92,8 @@ class LinkScorer:
 
     def update(self, step: int, transfers: Sequence[Transfer]) -> tuple[Verdict, ...]:
         """Take one step, and say which links or hosts are slow after it, costliest first."""
+        if not transfers and not self._paths:
+            return ()
         shapes: dict[Hashable, list[float]] = {}
         for transfer in transfers:
             shapes.setdefault(transfer.shape, []).append(transfer.seconds)

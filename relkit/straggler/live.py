@@ -12,8 +12,16 @@ from relkit.straggler.edge_rates import EdgeTraffic
 from relkit.straggler.history_types import STILL_HOLDS, History, LinkRow, RaisedVerdict
 from relkit.straggler.host_clocks import HostClocks
 from relkit.straggler.kinds import Kinds
-from relkit.straggler.meetings import Groups, lateness, meetings, on_one_clock, transfers
-from relkit.straggler.model import PARTS, Cause, StepTable, Subject, Verdict
+from relkit.straggler.links import Transfer
+from relkit.straggler.meetings import (
+    Groups,
+    lateness,
+    lateness_by_step,
+    meetings,
+    on_one_clock,
+    transfers,
+)
+from relkit.straggler.model import PARTS, Cause, Floats, StepTable, Subject, Verdict
 from relkit.straggler.score import RankScorer, Settings
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.window import StepWindow
@@ -21,6 +29,8 @@ from relkit.straggler.wires import Wires
 
 _MOST_PAST = 200
 _STEPS_OF_MEAN = 64
+# Collectives of all ranks that are put side by side at once.
+_MOST_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +105,14 @@ class LiveScorer:
         """
         self._aligner.add((one for one in records if 0 <= one.rank < self._world), now_s)
         changes: list[Change] = []
+        alike: list[AlignedStep] = []
         for step in self._aligner.take(now_s):
-            changes += self._score(step)
-        return changes
+            if self._kinds.update(step.records) or self._ranks is None:
+                changes += self._score(alike)
+                alike = []
+                self._compare_anew()
+            alike.append(step)
+        return changes + self._score(alike)
 
     def take_traffic(self, traffic: Sequence[EdgeTraffic], elapsed_s: float) -> None:
         """What hosts have sent each other; it counts from the next step on.
@@ -108,30 +123,62 @@ class LiveScorer:
         if traffic and self._step >= 0:
             self._wires.take_traffic(self._step, traffic, elapsed_s)
 
-    def _score(self, step: AlignedStep) -> list[Change]:
-        for one in step.records:
-            self._hosts[one.rank] = one.host
-        self._take_kinds(step)
+    def _score(self, steps: Sequence[AlignedStep]) -> list[Change]:
+        """Take steps in which the same ranks are compared."""
+        if not steps:
+            return []
         assert self._ranks is not None
-        parts = np.full((len(PARTS), self._world), np.nan)
-        parts[:, [one.rank for one in step.records]] = np.transpose([
+        for step in steps:
+            for one in step.records:
+                self._hosts[one.rank] = one.host
+        parts = self._parts(steps)
+        late_s, sent = self._meet(steps)
+        tables = [StepTable(step.number, parts[at], late_s[at]) for at, step in enumerate(steps)]
+        changes: list[Change] = []
+        for step, table, judged, between in zip(
+            steps, tables, self._ranks.update(tables), sent, strict=True
+        ):
+            self._step = step.number
+            ended_s = max(one.end_ns for one in step.records) / 1e9
+            took_s = ended_s - min(one.begin_ns for one in step.records) / 1e9
+            self._step_s += (took_s - self._step_s) / min(_STEPS_OF_MEAN, self._window.steps + 1)
+            self._window.add(step.number, table.parts, table.late_s, ended_s)
+            wires = self._wires.update(step.number, between)
+            found = (*judged.accused, *judged.faded)
+            changes += self._hold([*found, *(one for one in wires if self._matters(one))])
+        return changes
+
+    def _parts(self, steps: Sequence[AlignedStep]) -> Floats:
+        """(steps, len(PARTS), ranks), s."""
+        found = np.full((len(steps), self._world, len(PARTS)), np.nan)
+        at = [(place, one.rank) for place, step in enumerate(steps) for one in step.records]
+        place, rank = np.array(at).T
+        found[place, rank] = [
             (one.compute_s, one.input_s, one.gap_s, one.gc_s,
              one.starved_s, one.throttled_s, one.asleep_s)
-            for one in step.records
-        ])  # fmt: skip
-        plain = meetings(step.records, self._groups)
-        self._clocks.update(plain, self._hosts)
-        seen = on_one_clock(plain, self._clocks.offset_s(self._hosts))
-        late_s = lateness(seen, self._world)
-        self._step = step.number
-        ended_s = max(one.end_ns for one in step.records) / 1e9
-        took_s = ended_s - min(one.begin_ns for one in step.records) / 1e9
-        self._step_s += (took_s - self._step_s) / min(_STEPS_OF_MEAN, self._window.steps + 1)
-        self._window.add(step.number, parts, late_s, ended_s)
-        found = [*self._ranks.update(StepTable(step.number, parts, late_s)), *self._ranks.faded]
-        wires = self._wires.update(step.number, transfers(seen, self._hosts))
-        found += [one for one in wires if self._matters(one)]
-        return self._hold(found)
+            for step in steps for one in step.records
+        ]  # fmt: skip
+        return np.ascontiguousarray(found.transpose(0, 2, 1))
+
+    def _meet(self, steps: Sequence[AlignedStep]) -> tuple[Floats, list[list[Transfer]]]:
+        """(by how much each rank came late, (steps, ranks); transfers between hosts)."""
+        if len(set(self._hosts)) == 1:
+            rows = sum(len(one.collectives) for one in steps[0].records)
+            some = max(1, _MOST_ROWS // max(1, rows))
+            blocks = [steps[first : first + some] for first in range(0, len(steps), some)]
+            late = [
+                lateness_by_step([step.records for step in block], self._groups, self._world)
+                for block in blocks
+            ]
+            return np.concatenate(late), [[] for _ in steps]
+        late_s, sent = np.empty((len(steps), self._world)), []
+        for at, step in enumerate(steps):
+            plain = meetings(step.records, self._groups)
+            self._clocks.update(plain, self._hosts)
+            seen = on_one_clock(plain, self._clocks.offset_s(self._hosts))
+            late_s[at] = lateness(seen, self._world)
+            sent.append(transfers(seen, self._hosts))
+        return late_s, sent
 
     def _matters(self, verdict: Verdict) -> bool:
         """What is slow is so for a share of the step that is worth a word, or was before."""
@@ -139,15 +186,14 @@ class LiveScorer:
         least_s = self._settings.least_slowdown * self._step_s * steps
         return verdict.cost_s >= least_s or _who(verdict) in self._holding
 
-    def _take_kinds(self, step: AlignedStep) -> None:
-        """Who is compared with whom; where that changes, evidence is gathered anew."""
-        if self._kinds.update(step.records) or self._ranks is None:
-            self._ranks = RankScorer(self._kinds.by_rank, self._settings)
-            # Nobody has become faster: it is only that others are compared now.
-            over = [one for one in self._over() if one.verdict.subject is Subject.RANK]
-            self._past = [*self._past, *over][-_MOST_PAST:]
-            for one in over:
-                del self._holding[_who(one.verdict)]
+    def _compare_anew(self) -> None:
+        """Others are compared from now on: evidence is gathered anew."""
+        self._ranks = RankScorer(self._kinds.by_rank, self._settings)
+        # Nobody has become faster: it is only that others are compared now.
+        over = [one for one in self._over() if one.verdict.subject is Subject.RANK]
+        self._past = [*self._past, *over][-_MOST_PAST:]
+        for one in over:
+            del self._holding[_who(one.verdict)]
 
     def _hold(self, found: Sequence[Verdict]) -> list[Change]:
         # A suspicion that came to nothing is kept for the report, and nobody is told of it.

@@ -31,6 +31,7 @@ class Meetings:
         first: where each collective begins in rows; size: how many ranks it has.
         group, operation, size_bytes: of each collective; group is a number for its name.
         origin_s: Unix time of the origin, s.
+        step: of each collective, place of the step that it belongs to.
     """
 
     rank: Ints
@@ -41,6 +42,7 @@ class Meetings:
     group: Ints
     operation: Ints
     size_bytes: Ints
+    step: Ints
     origin_s: float = 0.0
 
 
@@ -79,13 +81,24 @@ class Groups:
         return self._arrays
 
 
-def meetings(records: Sequence[StepRecord], groups: Groups | None = None) -> Meetings:
+def meetings(
+    records: Sequence[StepRecord],
+    groups: Groups | None = None,
+    steps: Sequence[int] | None = None,
+) -> Meetings:
     """Put the collectives of all ranks of one step together, each on its own host's clock.
 
     Args:
         records: one a rank; groups: of the steps before, so that names are not looked at anew.
+        steps: place of the step of each record, where there are several; each meets in its own.
     """
-    talking = [one for one in records if len(one.collectives) and one.groups]
+    steps = steps or [0] * len(records)
+    pairs = [
+        (one, step)
+        for one, step in zip(records, steps, strict=True)
+        if len(one.collectives) and one.groups
+    ]
+    talking = [one for one, _ in pairs]
     if not talking:
         return _none()
     groups = groups or Groups()
@@ -98,6 +111,7 @@ def meetings(records: Sequence[StepRecord], groups: Groups | None = None) -> Mee
     begin = np.repeat(np.array(first_group), lengths)
     many = np.repeat(np.array([len(one.groups) for one in talking]), lengths)
     rank = np.repeat(np.array([one.rank for one in talking]), lengths)
+    step = np.repeat(np.array([step for _, step in pairs]), lengths)
     # Columns of their own: what lies together is read many times as fast.
     words = table.view(np.int64).reshape(-1, _WORDS)
     communicator, operation = words[:, 0] & 0xFFFFFFFF, words[:, 0] >> 32
@@ -106,14 +120,16 @@ def meetings(records: Sequence[StepRecord], groups: Groups | None = None) -> Mee
     known &= (operation.view(np.uint64) < len(OPERATIONS)) & (operation != _CONNECT)
     if not known.all():
         table, rank, begin, seq = table[known], rank[known], begin[known], seq[known]
+        step = step[known]
         communicator, operation = communicator[known], operation[known]
         if not len(table):
             return _none()
     place = begin + communicator
     group = group_at[place]
-    order = _order(group * len(OPERATIONS) + operation, seq)
+    shared = step * (int(group.max()) + 1) + group
+    order = _order(shared * len(OPERATIONS) + operation, seq)
     group, seq, operation = group[order], seq[order], operation[order]
-    first = _changes(group, operation, seq)
+    first = _changes(shared[order], operation, seq)
     count = np.diff(np.append(first, len(table)))
     # One that somebody has not reported says nothing of who came last.
     whole = (count == size_at[place[order[first]]]) & (count > 1)
@@ -130,6 +146,7 @@ def meetings(records: Sequence[StepRecord], groups: Groups | None = None) -> Mee
         operation=operation[first],
         size_bytes=table["size_bytes"][order[first]],
         origin_s=origin_ns / 1e9,
+        step=step[order[first]],
     )
 
 
@@ -158,7 +175,7 @@ def _changes(*columns: Ints) -> Ints:
 
 def _none() -> Meetings:
     number, time_s = np.empty(0, np.int64), np.empty(0)
-    return Meetings(number, time_s, time_s, number, number, number, number, number)
+    return Meetings(number, time_s, time_s, number, number, number, number, number, number)
 
 
 def on_one_clock(seen: Meetings, offset_s: Floats) -> Meetings:
@@ -182,20 +199,37 @@ def middles(values: Floats, first: Ints, size: Ints) -> Floats:
     return found
 
 
-def lateness(seen: Meetings, world_size: int) -> Floats:
+def lateness(seen: Meetings, world_size: int, steps: int = 1) -> Floats:
     """By how much each rank came after the middle of its group, s; NaN = not known.
 
     Added up over the step: who is slow is late anew after every collective, by a little each time.
+
+    Args:
+        steps: that there are meetings of.
+
+    Returns:
+        (steps * ranks,), step after step.
     """
-    found = np.full(world_size, np.nan)
+    found = np.full(steps * world_size, np.nan)
     if not len(seen.first):
         return found
     late = seen.start_s - np.repeat(middles(seen.start_s, seen.first, seen.size), seen.size)
     inside = seen.rank < world_size
-    total = np.bincount(seen.rank[inside], weights=late[inside], minlength=world_size)
-    met = np.bincount(seen.rank[inside], minlength=world_size) > 0
+    cell = (np.repeat(seen.step, seen.size) * world_size + seen.rank)[inside]
+    total = np.bincount(cell, weights=late[inside], minlength=len(found))
+    met = np.bincount(cell, minlength=len(found)) > 0
     found[met] = total[met]
     return found
+
+
+def lateness_by_step(
+    steps: Sequence[Sequence[StepRecord]], groups: Groups, world_size: int
+) -> Floats:
+    """The same for some steps of ranks whose hosts share a clock, (steps, ranks)."""
+    records = [one for step in steps for one in step]
+    at = [place for place, step in enumerate(steps) for _ in step]
+    seen = meetings(records, groups, at)
+    return lateness(seen, world_size, len(steps)).reshape(len(steps), world_size)
 
 
 def transfers(seen: Meetings, host_of: Sequence[str]) -> list[Transfer]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
-from relkit.straggler.model import Floats
+from relkit.straggler.model import Floats, Ints
+from relkit.straggler.smooth import smooth
 
 PRIOR_SIGMA = 0.05
 PRIOR_WEIGHT = 6.0
@@ -30,46 +31,126 @@ class _Scale:
     """Differences between successive means of a fixed number of steps."""
 
     def __init__(self, length: int, shape: tuple[int, int], rows: int, independent: float) -> None:
-        self._length = length
+        self._length, self._rows = length, rows
         self._independent = independent
-        self._moves: deque[Floats] = deque(maxlen=rows)
+        self._moves: Floats = np.empty((0, *shape))
         self._sum, self._count = np.zeros(shape), 0
         self._last: Floats | None = None
-        self.moved = False
+        self._variance = np.full(shape[0], PRIOR_SIGMA**2)
 
-    def add(self, excess: Floats) -> None:
-        self._sum = self._sum + excess
-        self._count += 1
-        self.moved = self._count == self._length
-        if not self.moved:
-            return
-        mean = self._sum / self._length
+    def follow(self, excess: Floats, prior: Floats) -> tuple[Floats, Floats]:
+        """Take some steps.
+
+        Args:
+            excess: (steps, channels, ranks); prior: (steps, channels), what shorter scales lead to
+                expect at each of them.
+
+        Returns:
+            (steps, channels) variance of a single step, were the noise white, as known after each;
+            (steps,) how many independent differences, of all ranks, that goes by.
+        """
+        steps, before = len(excess), len(self._moves)
+        places = self._take(excess)
+        fresh = len(self._moves) - before
+        # Of the differences those that came with these steps.
+        at = places[len(places) - fresh :]
+        known = before + np.searchsorted(at, np.arange(steps), side="right")
+        values = self._independent * excess.shape[2] * np.minimum(known, self._rows)
+        if not fresh:
+            found = np.broadcast_to(self._variance, prior.shape) if before else prior
+        else:
+            told = self._variances(before + np.arange(fresh), prior[at])
+            table = np.concatenate([self._variance[None], told])
+            found = np.where((known > 0)[:, None], table[known - before], prior)
+        self._variance = found[-1].copy()
+        self._moves = self._moves[-self._rows :]
+        return found, values
+
+    def _take(self, excess: Floats) -> Ints:
+        """Append the new differences; at which steps a mean became complete."""
+        length, steps = self._length, len(excess)
+        first = length - self._count - 1
+        if first >= steps:
+            self._sum = self._sum + excess.sum(axis=0)
+            self._count += steps
+            return np.empty(0, np.int64)
+        whole = (steps - first - 1) // length
+        rest = first + 1 + whole * length
+        shape = excess.shape[1:]
+        sums = [
+            (self._sum + excess[: first + 1].sum(axis=0))[None],
+            excess[first + 1 : rest].reshape(whole, length, *shape).sum(axis=1),
+        ]
+        means = np.concatenate(sums) / length
         if self._last is not None:
-            self._moves.append(np.abs(mean - self._last))
-        self._last, self._sum, self._count = mean, np.zeros_like(mean), 0
+            means = np.concatenate([self._last[None], means])
+        self._moves = np.concatenate([self._moves, np.abs(np.diff(means, axis=0))])
+        self._last = means[-1]
+        self._sum, self._count = excess[rest:].sum(axis=0), steps - rest
+        return first + length * np.arange(whole + 1)
 
-    @property
-    def known(self) -> bool:
-        """There is a difference to go by."""
-        return bool(self._moves)
+    def _variances(self, ends: Ints, priors: Floats) -> Floats:
+        """Of the windows of differences that end with these; each leans on its prior.
 
-    def values(self) -> float:
-        """How many independent differences there are, of all ranks."""
-        return self._independent * float(sum(moved.shape[1] for moved in self._moves))
+        Args:
+            ends: places in _moves, one after the other; priors: (len(ends), channels), worth six
+                values each.
+        """
+        ranks = self._moves.shape[2]
+        used = self._moves[max(0, int(ends[0]) - self._rows + 1) :]
+        if int(ends[0]) + 1 >= self._rows and np.isfinite(used).all():
+            windows = np.lib.stride_tricks.sliding_window_view(used, self._rows, axis=0)
+            middle = np.median(windows.reshape(*windows.shape[:2], -1), axis=-1)
+            return self._leaning(middle, self._independent * ranks * self._rows, priors)
+        found = np.empty_like(priors)
+        for place, end in enumerate(ends.tolist()):
+            window = self._moves[max(0, end - self._rows + 1) : end + 1]
+            together = window.transpose(1, 0, 2).reshape(window.shape[1], -1)
+            together = together[:, np.isfinite(together).all(axis=0)]
+            count = self._independent * together.shape[1]
+            prior = priors[place]
+            found[place] = (
+                self._leaning(np.median(together, axis=1), count, prior) if count else prior
+            )
+        return found
 
-    def variance(self, prior: Floats) -> Floats:
-        """Of a single step, were its noise white; leans on `prior`, worth six values."""
-        if not self._moves:
-            return prior
-        together = np.concatenate(list(self._moves), axis=1)
-        together = together[:, np.isfinite(together).all(axis=0)]
-        count = self._independent * together.shape[1]
-        if not count:
-            return prior
-        rough = np.median(together, axis=1) * _MAD_TO_SIGMA * _ROOT_HALF
+    def _leaning(self, middle: Floats, count: float, prior: Floats) -> Floats:
+        rough = middle * _MAD_TO_SIGMA * _ROOT_HALF
         most = prior * (1.0 + _ROOM_A_VALUE * count)
         seen = np.minimum(self._length * rough**2, most)
         found: Floats = (count * seen + PRIOR_WEIGHT * prior) / (count + PRIOR_WEIGHT)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What is known of the noise after each of some steps.
+
+    Args:
+        by_scale: (steps, scales, channels), variance of a single step; own: (steps, channels,
+            ranks), relative.
+    """
+
+    by_scale: Floats
+    own: Floats
+
+    def sigma(self, steps: int = SCALES[-1]) -> Floats:
+        """(steps, channels, ranks), relative.
+
+        Args:
+            steps: noise that lasts longer than these is left out.
+        """
+        used = max(1, sum(length <= steps for length in SCALES))
+        first = np.sqrt(self.by_scale[:, 0])
+        most = np.maximum(np.sqrt(self.by_scale[:, :used].max(axis=1)), LEAST_SIGMA)
+        # A rank that is noisier than the others is taken to be so at all scales.
+        inflation = most / np.maximum(first, LEAST_SIGMA)
+        found: Floats = np.maximum(most[:, :, None], self.own * inflation[:, :, None])
+        return found
+
+    def spread(self) -> Floats:
+        """(steps, channels): of single steps, as they scatter, whatever lasts."""
+        found: Floats = np.maximum(np.sqrt(self.by_scale[:, 0]), LEAST_SIGMA)
         return found
 
 
@@ -83,7 +164,7 @@ class NoiseLevel:
     what the shorter scales lead to expect, and the shortest on 5 %.
 
     Args:
-        channels, ranks: shape of what update() gets.
+        channels, ranks: shape of what a step has.
         independent: share of the ranks whose excess does not follow from that of the others.
     """
 
@@ -93,51 +174,35 @@ class NoiseLevel:
         self._scales = [_Scale(length, shape, rows, independent) for length in SCALES]
         self._last: Floats | None = None
         self._own = np.zeros((channels, ranks))
-        self._by_scale = np.full((len(SCALES), channels), PRIOR_SIGMA**2)
 
-    def sigma(self, steps: int = SCALES[-1]) -> Floats:
-        """(channels, ranks), relative.
-
-        Args:
-            steps: noise that lasts longer than these is left out.
-        """
-        used = max(1, sum(length <= steps for length in SCALES))
-        first, most = np.sqrt(self._by_scale[0]), np.sqrt(self._by_scale[:used].max(axis=0))
-        most = np.maximum(most, LEAST_SIGMA)
-        # A rank that is noisier than the others is taken to be so at all scales.
-        inflation = most / np.maximum(first, LEAST_SIGMA)
-        found: Floats = np.maximum(most[:, None], self._own * inflation[:, None])
-        return found
-
-    def spread(self) -> Floats:
-        """(channels,): of single steps, as they scatter, whatever lasts."""
-        found: Floats = np.maximum(np.sqrt(self._by_scale[0]), LEAST_SIGMA)
-        return found
-
-    def update(self, excess: Floats) -> None:
-        """Take one step.
+    def update(self, excess: Floats) -> Noise:
+        """Take some steps, and say what is known after each.
 
         Args:
-            excess: (channels, ranks), relative; NaN = not known.
+            excess: (steps, channels, ranks), relative; NaN = not known.
         """
-        prior = np.full(len(excess), PRIOR_SIGMA**2)
-        growth, shorter = np.ones(len(excess)), prior
+        shape = excess.shape[:2]
+        prior, growth = np.full(shape, PRIOR_SIGMA**2), np.ones(shape)
+        shorter: Floats | None = None
+        by_scale = np.empty((shape[0], len(SCALES), shape[1]))
         for place, scale in enumerate(self._scales):
-            scale.add(excess)
-            if scale.moved:
-                self._by_scale[place] = scale.variance(prior)
-            elif not scale.known:
-                self._by_scale[place] = prior
-            if place and scale.known:
-                weight = scale.values() / (scale.values() + _GROWTH_WEIGHT)
-                ratio = self._by_scale[place] / shorter
-                growth = np.clip(1.0 + weight * (ratio - 1.0), 1.0, _MOST_GROWTH)
-            shorter = self._by_scale[place]
+            found, values = scale.follow(excess, prior)
+            by_scale[:, place] = found
+            if shorter is not None:
+                weight = (values / (values + _GROWTH_WEIGHT))[:, None]
+                ratio = np.clip(1.0 + weight * (found / shorter - 1.0), 1.0, _MOST_GROWTH)
+                growth = np.where((values > 0)[:, None], ratio, growth)
+            shorter = found
             # Until a longer scale is seen, it is assumed to go on as the shorter ones did.
-            prior = shorter * growth
-        if self._last is not None:
-            most = _MOST_STEP * self.spread()[:, None]
-            bounded = np.fmin(np.abs(excess - self._last), most) * _MEAN_TO_SIGMA
-            known = np.isfinite(bounded) & np.isfinite(excess) & np.isfinite(self._last)
-            self._own[known] += _OWN_RATE * (bounded[known] - self._own[known])
-        self._last = excess
+            prior = found * growth
+        spread = np.maximum(np.sqrt(by_scale[:, 0]), LEAST_SIGMA)
+        return Noise(by_scale, self._learn_own(excess, spread))
+
+    def _learn_own(self, excess: Floats, spread: Floats) -> Floats:
+        """How much each rank itself moves from step to step, (steps, channels, ranks)."""
+        first = np.full_like(excess[:1], np.nan) if self._last is None else self._last[None]
+        moves = np.abs(np.diff(np.concatenate([first, excess]), axis=0))
+        self._last = excess[-1]
+        known = np.isfinite(moves)
+        bounded = np.fmin(np.nan_to_num(moves), _MOST_STEP * spread[:, :, None]) * _MEAN_TO_SIGMA
+        return smooth(self._own, bounded, np.where(known, _OWN_RATE, 0.0))

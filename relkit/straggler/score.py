@@ -8,25 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from relkit.straggler.causes import attribute
-from relkit.straggler.channels import CHANNELS, COMPUTE, UNSTARVED, WHOLE, channels
-from relkit.straggler.model import PARTS, Cause, Flags, Floats, StepTable, Subject, Verdict
-from relkit.straggler.noise import NoiseLevel
+from relkit.straggler.channels import CHANNELS, COMPUTE, UNSTARVED, WHOLE
+from relkit.straggler.excess import MOST_EXCESS, PAST_RATE, WARM_UP, Excess, ExcessMeter
+from relkit.straggler.model import PARTS, Cause, Flags, Floats, Ints, StepTable, Subject, Verdict
 from relkit.straggler.peers import Peers
 from relkit.straggler.sequential import BurstTest, ShiftTest
+from relkit.straggler.smooth import begin, smooth
 from relkit.straggler.suspicion import Suspicion
 
 _GC, _THROTTLED = PARTS.index("gc"), PARTS.index("throttled")
-_ASLEEP = CHANNELS.index("asleep")
-_STEPS_TIMES_SHIFT = 1.6
-_WARM_UP = 8
-_PAST_RATE = 1.0 / 16.0
-_RECENT_RATE = 1.0 / 8.0
-_BURST = 0.2
-_BURST_SIGMAS = 6.0
 _LATE_SHARE = 0.25
 _CALM_STEPS = 8
-_MOST_EXCESS = 1.0
-_CENTRE_RATE = 1.0 / 64.0
 _HARDLY = 1.0
 _WANDERS_STEPS = 10.0
 _WANDERS_TIMES = 4.0
@@ -34,6 +26,8 @@ _WANDERS_TIMES = 4.0
 _MOMENT_STEPS = 30.0
 # A suspicion that came to this share of the limit is worth a word when it ends.
 _REMARKABLE = 0.5
+# Steps that are looked at together, and ranks times steps.
+_TOGETHER, _MOST_CELLS = 64, 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +56,52 @@ class Settings:
         return float(np.log(tests / np.sqrt(self.horizon_steps) / self.false_alarm))
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one step has led to.
+
+    Args:
+        accused: who is a straggler after it, worst first.
+        faded: the suspicions that ended with it without an accusation (cause noise).
+    """
+
+    accused: tuple[Verdict, ...] = ()
+    faded: tuple[Verdict, ...] = ()
+
+
+_NOTHING = Judged()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some steps as they are judged; all arrays have the steps first.
+
+    Args:
+        numbers: of the steps; parts: (steps, parts, ranks), s; seen: what they say.
+        shift, burst: what the tests make of each; summands: what a suspicion keeps of each.
+        total: excess of the whole as a share, (steps, ranks).
+    """
+
+    numbers: Ints
+    parts: Floats
+    seen: Excess
+    shift: Floats
+    burst: Floats
+    summands: Floats
+    total: Floats
+
+
 class RankScorer:
-    """Call update() after each step; it says who is a straggler now.
+    """Call update() with steps as they come; it says who is a straggler after each.
 
     A rank is held against the median of its peers without itself, by the time that it takes
     itself: waiting for others is not in that time, so that a victim never looks slow. A rank
     without peers is held against its own past. It is accused when the evidence suffices, the
     slowness is worth it, and it is really late in its collectives where arrivals are known.
 
-    `faded` has the suspicions that ended with the last step without an accusation (cause noise),
+    Many steps at once are cheaper than one by one, and lead to the same: while no rank is near an
+    accusation they are not judged one after the other.
+
     `recent_excess` and `evidence` are for tables and pictures.
 
     Args:
@@ -82,107 +113,129 @@ class RankScorer:
         self._settings = settings or Settings()
         ranks, shape = len(positions), (len(CHANNELS), len(positions))
         self._peers = Peers(positions)
-        self._noise = NoiseLevel(*shape, self._peers.independent)
+        self._meter = ExcessMeter(self._peers, ranks, self._settings.shifts)
         self._limit = self._settings.limit(ranks)
         self._shift = ShiftTest(self._settings.shifts, shape, self._limit)
         self._burst = BurstTest(ranks, self._limit)
         self._since = Suspicion(ranks)
-        self._past = np.full((len(PARTS), ranks), np.nan)
-        self._usual_excess = np.full(ranks, np.nan)
-        self._recent = np.zeros(ranks)
+        # What each rank took itself, by parts, and its excess as a share.
+        self._usual = np.full((len(PARTS) + 1, ranks), np.nan)
+        self._recent, self._usual_wait = np.zeros(ranks), np.zeros(ranks)
         self._calm = np.zeros(ranks, dtype=np.int64)
         self._raised: Flags = np.zeros(ranks, dtype=bool)
         self._first_step = np.full(ranks, -1, dtype=np.int64)
-        self._scale_s = np.full(ranks, np.nan)
-        self._mean_excess = np.zeros(shape)
-        self._waits, self._usual_wait = np.zeros(ranks), np.zeros(ranks)
         self._peak = np.zeros(ranks)
         self._peak_step = np.zeros(ranks, dtype=np.int64)
         self._steps = 0
-        self.faded: tuple[Verdict, ...] = ()
+        # Who has no peers is held against what was learnt with the step before.
+        self._together = max(1, min(_TOGETHER, _MOST_CELLS // max(1, ranks)))
+        if self._peers.alone.any():
+            self._together = 1
 
     @property
     def evidence(self) -> Floats:
         """Of each rank the nats against it, as a share of what an accusation takes."""
-        nats = np.maximum(self._shift.best()[0].max(axis=0), self._burst.nats)
+        nats = np.maximum(self._shift.nats.max(axis=(0, 1)), self._burst.nats)
         share: Floats = nats / self._limit
         return share
 
     @property
     def recent_excess(self) -> Floats:
         """Of each rank how much longer than its peers it took in the last steps, as a share."""
-        return self._recent.copy()
+        return self._meter.recent
 
-    def update(self, table: StepTable) -> tuple[Verdict, ...]:
-        """Take one step, and say who is a straggler after it, worst first."""
-        took_s = channels(table.parts)
-        reference, usual_s = self._reference(table.parts, took_s)
-        # A quotient of two noisy times is above 1 on average: the divisor must be a steady one.
-        scale_s = self._steady(usual_s[WHOLE])
-        excess_s = took_s - usual_s
-        # Sleep may be unknown where all the rest is known.
-        excess_s[_ASLEEP] = np.where(
-            np.isfinite(excess_s[WHOLE]), np.nan_to_num(excess_s[_ASLEEP]), np.nan
-        )
-        excess = excess_s / scale_s
-        self._noise.update(excess)
-        excess = excess - self._centre(excess)
-        total = excess[WHOLE]
-        known = np.isfinite(total)
-        sigma = np.stack([self._noise.sigma(_steps_to_tell(s)) for s in self._settings.shifts])
-        self._shift.update(table.step, np.clip(excess, -_MOST_EXCESS, _MOST_EXCESS), sigma)
-        burst = max(_BURST, _BURST_SIGMAS * float(self._noise.spread()[WHOLE]))
-        hit = known & (np.nan_to_num(total) > burst)
-        explained = _by_the_host(table.parts) >= 0.5 * np.nan_to_num(excess_s[WHOLE])
-        self._burst.update(table.step, hit, explained, known)
-        self._learn_waits(took_s, scale_s)
+    def update(self, tables: Sequence[StepTable]) -> list[Judged]:
+        """Take steps in their order, and say what came of each."""
+        found: list[Judged] = []
+        for first in range(0, len(tables), self._together):
+            some = tables[first : first + self._together]
+            batch = self._measure(some)
+            quiet = self._skip(batch)
+            found += [_NOTHING] * quiet
+            found += [self._judge(batch, place) for place in range(quiet, len(some))]
+        return found
+
+    def _measure(self, tables: Sequence[StepTable]) -> _Batch:
+        """All that does not depend on who stands accused."""
+        numbers = np.array([one.step for one in tables], dtype=np.int64)
+        parts = np.stack([one.parts for one in tables])
+        late_s = np.stack([one.late_s for one in tables])
+        seen = self._meter.take(parts, self._usual[:-1])
+        bounded = np.clip(seen.share, -MOST_EXCESS, MOST_EXCESS)
+        shift = self._shift.ratio(bounded[:, None], seen.sigma)
+        total = seen.share[:, WHOLE]
+        explained = _by_the_host(parts) >= 0.5 * np.nan_to_num(seen.excess_s[:, WHOLE])
+        burst = self._burst.ratio(seen.paused, explained, np.isfinite(total))
+        summands = self._since.summands(parts, late_s, seen)
+        return _Batch(numbers, parts, seen, shift, burst, summands, total)
+
+    def _skip(self, batch: _Batch) -> int:
+        """Take the first steps of a batch at once, up to where there may be something to say.
+
+        Returns:
+            How many that were: nobody stands accused, comes to be, or is let off in them.
+        """
+        if self._raised.any() or self._together == 1:
+            return 0
+        shift, burst = self._shift.scan(batch.shift), self._burst.scan(batch.burst)
+        nats = np.maximum(shift.max(axis=(1, 2)), burst.max(axis=1))
+        clean = nats < _HARDLY
+        # With the evidence there is of any accusation, or that ends a suspicion with a word.
+        peak = np.maximum.accumulate(np.concatenate([self._peak[None], nats]))[:-1]
+        loud = (nats >= self._limit) | (clean & (peak >= _REMARKABLE * self._limit))
+        loud_steps = np.flatnonzero(loud.any(axis=1))
+        steps = int(loud_steps[0]) if len(loud_steps) else len(nats)
+        if not steps:
+            return 0
+        numbers, nats, clean = batch.numbers[:steps], nats[:steps], clean[:steps]
+        self._shift.keep(numbers, batch.shift[:steps], shift[:steps])
+        self._burst.keep(numbers, batch.burst[:steps], burst[:steps])
+        # Place of the last step of each rank that was clean.
+        last = np.where(clean.any(axis=0), steps - 1 - np.argmax(clean[::-1], axis=0), -1)
+        begun = np.where(last >= 0, last + 1, -1)
+        self._since.skip(batch.summands[:steps], begun)
+        suspected = np.where(np.arange(steps)[:, None] > last, nats, 0.0)
+        highest = suspected.argmax(axis=0)
+        peak = suspected.max(axis=0)
+        self._peak[last >= 0] = 0.0
+        higher = peak > self._peak
+        self._peak_step[higher] = numbers[highest[higher]]
+        self._peak[higher] = peak[higher]
+        self._steps += steps
+        self._recent = batch.seen.recent[steps - 1]
+        self._usual_wait = batch.seen.usual_wait[steps - 1]
+        self._calm[:] = 0
+        self._learn_past(batch, slice(steps), nats < 0.5 * self._limit)
+        return steps
+
+    def _judge(self, batch: _Batch, place: int) -> Judged:
+        """Take one step of a batch."""
+        step = int(batch.numbers[place])
+        self._shift.add(step, batch.shift[place])
+        self._burst.add(step, batch.burst[place])
         self._steps += 1
-        ended = self._end_suspicions(table.step)
-        self._since.add(table, reference, excess_s, usual_s[WHOLE], ~ended, self._raised)
-        self._recent += np.where(known, _RECENT_RATE * (np.nan_to_num(total) - self._recent), 0.0)
+        self._recent = batch.seen.recent[place]
+        self._usual_wait = batch.seen.usual_wait[place]
+        ended, faded = self._end_suspicions(step)
+        self._since.add(batch.summands[place], ~ended, self._raised)
         self._decide()
-        self._learn_past(table.parts, total)
+        innocent = ~self._raised & (self.evidence < 0.5)
+        self._learn_past(batch, slice(place, place + 1), innocent[None])
         found = [self._verdict(int(rank)) for rank in np.flatnonzero(self._raised)]
-        return tuple(sorted(found, key=lambda verdict: (-verdict.cost_s, verdict.rank)))
+        accused = sorted(found, key=lambda verdict: (-verdict.cost_s, verdict.rank))
+        return Judged(tuple(accused), faded)
 
-    def _steady(self, usual_s: Floats) -> Floats:
-        rate = max(_PAST_RATE, 1.0 / (self._steps + 1))
-        known = np.isfinite(usual_s) & (usual_s > 0.0)
-        fresh = known & ~np.isfinite(self._scale_s)
-        self._scale_s[fresh] = usual_s[fresh]
-        self._scale_s[known] += rate * (usual_s[known] - self._scale_s[known])
-        return self._scale_s
-
-    def _centre(self, excess: Floats) -> Floats:
-        """What a healthy rank exceeds its peers by on average; not 0 where noise is lopsided."""
-        bounded = np.clip(excess, -_MOST_EXCESS, _MOST_EXCESS)
-        rate = max(_CENTRE_RATE, 1.0 / (self._steps + 1))
-        known = np.isfinite(bounded)
-        self._mean_excess[known] += rate * (bounded[known] - self._mean_excess[known])
-        centre: Floats = np.median(self._mean_excess, axis=1, keepdims=True)
-        return np.maximum(centre, 0.0)
-
-    def _reference(self, parts: Floats, took_s: Floats) -> tuple[Floats, Floats]:
-        """What the peers took, by parts and by channels."""
-        both = self._peers.median_of_others(np.concatenate([parts, took_s]))
-        reference, usual_s = both[: len(PARTS)], both[len(PARTS) :]
-        if self._peers.alone.any() and self._steps >= _WARM_UP:
-            alone = self._peers.alone
-            reference[:, alone] = self._past[:, alone]
-            usual_s[:, alone] = channels(self._past[:, alone])
-        return reference, usual_s
-
-    def _end_suspicions(self, step: int) -> Flags:
+    def _end_suspicions(self, step: int) -> tuple[Flags, tuple[Verdict, ...]]:
         """Forget what has come to nothing; say so where it had come far."""
         nats = np.maximum(self._shift.nats.max(axis=(0, 1)), self._burst.nats)
         clean: Flags = (nats < _HARDLY) & ~self._raised
         faded = np.flatnonzero(clean & (self._peak >= _REMARKABLE * self._limit))
-        self.faded = tuple(self._noise_verdict(int(rank)) for rank in faded)
+        told = tuple(self._noise_verdict(int(rank)) for rank in faded)
         self._since.forget(clean)
         higher = nats > self._peak
         self._peak_step[higher] = step
         self._peak = np.where(clean | self._raised, 0.0, np.maximum(self._peak, nats))
-        return clean
+        return clean, told
 
     def _decide(self) -> None:
         nats, onset = self._shift.best()
@@ -230,24 +283,20 @@ class RankScorer:
         found[WHOLE] &= sure
         return found
 
-    def _learn_waits(self, took_s: Floats, scale_s: Floats) -> None:
-        """How much the peers usually wait for a core, as a share of a step."""
-        share = (took_s[WHOLE] - took_s[UNSTARVED]) / scale_s
-        rate = max(_CENTRE_RATE, 1.0 / (self._steps + 1))
-        known = np.isfinite(share)
-        self._waits[known] += rate * (share[known] - self._waits[known])
-        peers = self._peers.median_of_others(self._waits)
-        self._usual_wait = np.where(np.isfinite(peers), peers, self._waits)
+    def _learn_past(self, batch: _Batch, steps: slice, innocent: Flags) -> None:
+        """What each rank takes when nothing is wrong with it.
 
-    def _learn_past(self, parts: Floats, total: Floats) -> None:
-        innocent = ~self._raised & (self.evidence < 0.5)
-        rate = max(_PAST_RATE, 1.0 / self._steps)
-        with_past = np.isfinite(self._past)
-        moved = np.where(with_past, self._past + rate * (parts - self._past), parts)
-        self._past = np.where(innocent & np.isfinite(moved), moved, self._past)
-        usual = np.where(np.isfinite(self._usual_excess), self._usual_excess, total)
-        usual = usual + rate * (np.clip(total, -_MOST_EXCESS, _MOST_EXCESS) - usual)
-        self._usual_excess = np.where(innocent & np.isfinite(usual), usual, self._usual_excess)
+        Args:
+            steps: of the batch; innocent: (steps, ranks), who nothing is held against in them.
+        """
+        total = np.clip(batch.total[steps], -MOST_EXCESS, MOST_EXCESS)
+        values = np.concatenate([batch.parts[steps], total[:, None]], axis=1)
+        known = innocent[:, None] & np.isfinite(values)
+        values = np.where(known, values, 0.0)
+        begin(self._usual, values, known)
+        count = self._steps - len(values) + 1 + np.arange(len(values))
+        rate = np.maximum(PAST_RATE, 1.0 / count)[:, None, None]
+        smooth(self._usual, values, np.where(known, rate, 0.0))
 
     def _score(self, rank: int) -> tuple[float, float]:
         """(excess as a share, excess in s) since suspicion began."""
@@ -267,9 +316,9 @@ class RankScorer:
         if since.late_steps[rank]:
             mean_ms = 1e3 * since.late_s[rank] / since.late_steps[rank]
             reasons.append(f"comes {mean_ms:.3g} ms a step after the middle of its groups")
-        before = float(self._usual_excess[rank])
+        before = float(self._usual[-1, rank])
         first = int(self._first_step[rank])
-        if not alone and np.isfinite(before) and first > _WARM_UP:
+        if not alone and np.isfinite(before) and first > WARM_UP:
             reasons.append(f"before step {first} it took {before:+.1%} against its peers")
         sure = 1.0 - float(np.exp(-3.0 * min(1.5, self.evidence[rank])))
         return Verdict(
@@ -300,12 +349,6 @@ class RankScorer:
 
 def _by_the_host(parts: Floats) -> Floats:
     """Seconds of each rank that collections or its cgroup took."""
-    found: Floats = np.maximum(np.nan_to_num(parts[_GC]), np.nan_to_num(parts[_THROTTLED]))
+    collected_s, stopped_s = (np.nan_to_num(parts[..., at, :]) for at in (_GC, _THROTTLED))
+    found: Floats = np.maximum(collected_s, stopped_s)
     return found
-
-
-def _steps_to_tell(shift: float) -> int:
-    """Noise that lasts longer than this does not matter to the test for this slowness: it takes
-    half as many steps for twice the slowness, or less.
-    """
-    return max(8, round(_STEPS_TIMES_SHIFT / shift))

@@ -39,11 +39,41 @@ class ShiftTest:
             excess, sigma: relative; NaN in excess = not known, which is no evidence. sigma may
                 differ by the slowness tested for, on an axis before those of excess.
         """
+        self.add(step, self.ratio(excess, sigma))
+
+    def ratio(self, excess: Floats, sigma: Floats) -> Floats:
+        """What each step says, in nats: what add() and scan() take.
+
+        Args:
+            excess, sigma: as in update(); both may have an axis of steps before all others, and
+                then excess one of length 1 after it.
+        """
         ratio = self._shifts / sigma**2 * (excess - 0.5 * self._shifts)
-        ratio = np.clip(np.nan_to_num(ratio), -MOST_A_STEP, MOST_A_STEP)
+        found: Floats = np.clip(np.nan_to_num(ratio), -MOST_A_STEP, MOST_A_STEP)
+        return found
+
+    def add(self, step: int, ratio: Floats) -> None:
+        """Take one step, of which ratio() says so much."""
         fresh = (self.nats <= 0.0) & (ratio > 0.0)
         self.onset[fresh] = step
         np.clip(self.nats + ratio, 0.0, self._most, out=self.nats)
+
+    def scan(self, ratio: Floats) -> Floats:
+        """The evidence after each of some steps, were none of it forgotten; nothing is kept.
+
+        Args:
+            ratio: (steps, ...).
+        """
+        return _scan(self.nats, ratio, self._most)
+
+    def keep(self, steps: Ints, ratio: Floats, nats: Floats) -> None:
+        """Go on from what scan() has found.
+
+        Args:
+            steps: their numbers; ratio, nats: what scan() took and gave, as far as it holds.
+        """
+        _keep_onset(self.onset, self.nats, steps, ratio, nats)
+        self.nats[...] = nats[-1]
 
     def forget(self, which: Flags) -> None:
         """All evidence against these, on the last axis."""
@@ -87,23 +117,68 @@ class BurstTest:
         found: Ints = np.take_along_axis(self._onset, which, axis=0)[0]
         return found
 
-    def update(self, step: int, hit: Flags, explained: Flags, known: Flags) -> None:
-        """Take one step: which ranks paused in it, for a known reason, and of which anything is
-        known.
+    def ratio(self, hit: Flags, explained: Flags, known: Flags) -> Floats:
+        """What some steps say, in nats: what add() and scan() take. They are learnt from.
+
+        Args:
+            hit: (steps, ranks), who paused; explained: for a known reason; known: of whom anything
+                is known.
         """
-        hits = np.stack([hit, hit & explained])
+        hits = np.stack([hit, hit & explained], axis=1)
+        before, seen = np.empty(hits.shape), np.empty(hit.shape)
+        before[0], seen[0] = self._hits, self._seen
+        for place in range(1, len(hit)):
+            np.multiply(before[place - 1], 1.0 - _FORGET, out=before[place])
+            before[place] += hits[place - 1]
+            np.multiply(seen[place - 1], 1.0 - _FORGET, out=seen[place])
+            seen[place] += known[place - 1]
+        self._hits = (1.0 - _FORGET) * before[-1] + hits[-1]
+        self._seen = (1.0 - _FORGET) * seen[-1] + known[-1]
         # Everybody else's frequency; a rare one is assumed to begin with.
-        others = self._hits.sum(axis=1, keepdims=True) - self._hits + 1.0
-        usual = np.minimum(others / (self._seen.sum() - self._seen + self._priors), 0.3)
+        others = before.sum(axis=2, keepdims=True) - before + 1.0
+        elsewhere = (seen.sum(axis=1, keepdims=True) - seen)[:, None]
+        usual = np.minimum(others / (elsewhere + self._priors), 0.3)
         often = np.clip(4.0 * usual, _LEAST_OFTEN, 0.7)
-        ratio = np.where(hits, np.log(often / usual), np.log((1.0 - often) / (1.0 - usual)))
-        ratio = np.where(known, np.minimum(ratio, MOST_A_STEP), 0.0)
+        ratio = np.log((1.0 - often) / (1.0 - usual))
+        if hit.any():
+            ratio = np.where(hits, np.log(often / usual), ratio)
+        found: Floats = np.where(known[:, None], np.minimum(ratio, MOST_A_STEP), 0.0)
+        return found
+
+    def add(self, step: int, ratio: Floats) -> None:
+        """Take one step, of which ratio() says so much."""
         fresh = (self._nats <= 0.0) & (ratio > 0.0)
         self._onset[fresh] = step
         np.clip(self._nats + ratio, 0.0, self._most, out=self._nats)
-        self._hits = (1.0 - _FORGET) * self._hits + hits
-        self._seen = (1.0 - _FORGET) * self._seen + known
+
+    def scan(self, ratio: Floats) -> Floats:
+        """As ShiftTest.scan()."""
+        return _scan(self._nats, ratio, self._most)
+
+    def keep(self, steps: Ints, ratio: Floats, nats: Floats) -> None:
+        """As ShiftTest.keep()."""
+        _keep_onset(self._onset, self._nats, steps, ratio, nats)
+        self._nats[...] = nats[-1]
 
     def forget(self, which: Flags) -> None:
         """All evidence against these."""
         self._nats[:, which] = 0.0
+
+
+def _scan(nats: Floats, ratio: Floats, most: float) -> Floats:
+    found = np.empty_like(ratio)
+    before = nats
+    for told, after in zip(ratio, found, strict=True):
+        np.add(before, told, out=after)
+        np.maximum(after, 0.0, out=after)
+        np.minimum(after, most, out=after)
+        before = after
+    return found
+
+
+def _keep_onset(onset: Ints, before: Floats, steps: Ints, ratio: Floats, nats: Floats) -> None:
+    fresh = ratio > 0.0
+    fresh[0] &= before <= 0.0
+    fresh[1:] &= nats[:-1] <= 0.0
+    latest = len(steps) - 1 - np.argmax(fresh[::-1], axis=0)
+    np.copyto(onset, steps[latest], where=fresh.any(axis=0))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from relkit.straggler.channels import CHANNELS, UNSTARVED, WHOLE
-from relkit.straggler.model import PARTS, Flags, Floats, StepTable
+from relkit.straggler.excess import Excess
+from relkit.straggler.model import PARTS, Flags, Floats, Ints
 
 _FADES = 1.0 / 64.0
 # Of the usual time, what waiting for a core adds to `lasting_s` in a single step.
 _MOST_WAIT_A_STEP = 0.25
 _ASLEEP = PARTS.index("asleep")
+_ENDS = np.cumsum([len(PARTS), len(PARTS), len(CHANNELS)])
 
 
 class Suspicion:
@@ -24,56 +26,60 @@ class Suspicion:
     """
 
     def __init__(self, ranks: int) -> None:
-        self.steps: Floats = np.zeros(ranks)
-        self.mine_s: Floats = np.zeros((len(PARTS), ranks))
-        self.theirs_s: Floats = np.zeros((len(PARTS), ranks))
-        self.excess_s: Floats = np.zeros((len(CHANNELS), ranks))
-        self.usual_s: Floats = np.zeros(ranks)
-        self.lasting_s: Floats = np.zeros(ranks)
-        self.late_s: Floats = np.zeros(ranks)
-        self.late_steps: Floats = np.zeros(ranks)
+        self._sums: Floats = np.zeros((int(_ENDS[-1]) + 5, ranks))
+        # Views of the rows of _sums, as summands() orders them.
+        self.mine_s, self.theirs_s, self.excess_s, rest = np.split(self._sums, _ENDS)
+        self.usual_s, self.lasting_s, self.steps, self.late_s, self.late_steps = rest
 
     def forget(self, which: Flags) -> None:
         """Of these ranks."""
-        for kept in self._all():
-            kept[..., which] = 0.0
+        self._sums[:, which] = 0.0
 
-    def add(
-        self,
-        table: StepTable,
-        reference_s: Floats,
-        excess_s: Floats,
-        usual_s: Floats,
-        suspected: Flags,
-        accused: Flags,
-    ) -> None:
+    @staticmethod
+    def summands(parts: Floats, late_s: Floats, seen: Excess) -> Floats:
+        """What steps add to the sums of a rank under suspicion: what add() and skip() take.
+
+        Args:
+            parts: (steps, parts, ranks); late_s: (steps, ranks); seen: what was made of them.
+        """
+        known = np.isfinite(seen.excess_s[:, WHOLE])
+        late = known & np.isfinite(late_s)
+        waits_s = seen.excess_s[:, WHOLE] - seen.excess_s[:, UNSTARVED]
+        most_s = _MOST_WAIT_A_STEP * seen.usual_s
+        lasting_s = seen.excess_s[:, UNSTARVED] + np.minimum(waits_s, most_s)
+        columns = (seen.usual_s, lasting_s, known, np.where(late, late_s, 0.0), late)
+        found = np.concatenate(
+            [parts, seen.reference_s, seen.excess_s, np.stack(columns, axis=1)], axis=1
+        )
+        found = np.where(known[:, None], np.nan_to_num(found), 0.0)
+        # Of sleep it matters whether it is known; one step without that makes the sum unknown.
+        for at, told in ((_ASLEEP, parts), (len(PARTS) + _ASLEEP, seen.reference_s)):
+            found[:, at][known & ~np.isfinite(told[:, _ASLEEP])] = np.nan
+        return found
+
+    def add(self, summands: Floats, suspected: Flags, accused: Flags) -> None:
         """Take one step.
 
         Args:
-            reference_s: of the peers, (parts, ranks); excess_s: over them, (channels, ranks);
-            usual_s: the peers' whole; suspected: ranks that it is kept of; accused: of these all
-            steps count alike, of the others the latest count most.
+            summands: of that step; suspected: ranks that it is kept of; accused: of these all
+                steps count alike, of the others the latest count most.
         """
         # What was seen long before the accusation would only dilute it.
-        weight = np.where(accused, 1.0, 1.0 - _FADES)
-        for kept in self._all():
-            kept *= weight
-        adds = suspected & np.isfinite(excess_s[WHOLE])
-        self.steps += adds
-        late = adds & np.isfinite(table.late_s)
-        self.late_steps += late
-        waits_s = excess_s[WHOLE] - excess_s[UNSTARVED]
-        lasting_s = excess_s[UNSTARVED] + np.minimum(waits_s, _MOST_WAIT_A_STEP * usual_s)
-        new = (table.parts, reference_s, excess_s, usual_s, lasting_s)
-        for kept, now in zip(self._all()[: len(new)], new, strict=True):
-            kept += np.where(adds, np.nan_to_num(now), 0.0)
-        # Of sleep it matters whether it is known; one step without that makes the sum unknown.
-        for kept, now in zip((self.mine_s, self.theirs_s), new[:2], strict=True):
-            kept[_ASLEEP, adds & ~np.isfinite(now[_ASLEEP])] = np.nan
-        self.late_s += np.where(late, np.nan_to_num(table.late_s), 0.0)
+        self._sums *= np.where(accused, 1.0, 1.0 - _FADES)
+        self._sums += np.where(suspected, summands, 0.0)
 
-    def _all(self) -> tuple[Floats, ...]:
-        return (
-            self.mine_s, self.theirs_s, self.excess_s, self.usual_s, self.lasting_s,
-            self.steps, self.late_s, self.late_steps,
-        )  # fmt: skip
+    def skip(self, summands: Floats, begun: Ints) -> None:
+        """Take steps in which nobody stands accused.
+
+        Args:
+            summands: of those steps; begun: by rank, place of the first step of the suspicion that
+                is left at their end: -1 where it was there before them, their number where none is.
+        """
+        steps = len(summands)
+        self._sums[:, begun >= 0] = 0.0
+        self._sums *= (1.0 - _FADES) ** steps
+        place = np.arange(steps)
+        weight = np.where(
+            place[:, None] >= begun, (1.0 - _FADES) ** (steps - 1 - place)[:, None], 0
+        )
+        self._sums += np.where(weight[:, None] > 0, summands * weight[:, None], 0.0).sum(axis=0)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relkit.straggler.model import PARTS, Cause, Floats, StepTable, Verdict
 from relkit.straggler.peers import Peers
-from relkit.straggler.score import RankScorer, Settings
+from relkit.straggler.score import Judged, RankScorer, Settings
 
 COMPUTE, INPUT, GAP, GC, STARVED, THROTTLED, ASLEEP = range(len(PARTS))
 Change = Callable[[int, Floats], None]
@@ -36,7 +39,7 @@ def _run(
         change(step, parts)
         own = parts[:3].sum(axis=0)
         late = own - np.median(own) if with_lateness else np.full(len(positions), np.nan)
-        said.append(scorer.update(StepTable(step, parts, late)))
+        said.append(scorer.update([StepTable(step, parts, late)])[0].accused)
     return said
 
 
@@ -132,7 +135,8 @@ def test_who_is_slow_and_never_late_costs_nothing() -> None:
         parts = np.zeros((len(PARTS), 4))
         parts[COMPUTE] = 0.1 * (1.0 + 0.01 * rng.standard_normal(4))
         parts[COMPUTE, 2] *= 1.2
-        assert not scorer.update(StepTable(step, parts, np.array([0.02, 0.02, -0.05, 0.02])))
+        table = StepTable(step, parts, np.array([0.02, 0.02, -0.05, 0.02]))
+        assert not scorer.update([table])[0].accused
 
 
 def test_without_arrivals_the_own_time_suffices() -> None:
@@ -271,8 +275,9 @@ def test_a_suspicion_that_ends_is_called_noise() -> None:
         parts = np.zeros((len(PARTS), 4))
         parts[COMPUTE] = 0.1 * (1.0 + 0.02 * rng.standard_normal(4))
         parts[COMPUTE, 2] += 0.01 if 20 <= step < 24 else 0.0
-        assert not scorer.update(StepTable(step, parts, np.full(4, np.nan)))
-        faded += scorer.faded
+        (judged,) = scorer.update([StepTable(step, parts, np.full(4, np.nan))])
+        assert not judged.accused
+        faded += judged.faded
     (verdict,) = faded
     assert (verdict.rank, verdict.cause) == (2, Cause.NOISE)
     assert 20 <= verdict.first_step <= 25
@@ -309,3 +314,42 @@ def test_an_accused_rank_that_is_no_slower_is_dropped_before_it_is_called_noise(
     assert [one.rank for one in said[19]] == [0]
     assert {one.cause for step in said for one in step} == {Cause.COMPUTE}
     assert [one.rank for one in said[-1]] == [1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    kinds=st.lists(st.integers(0, 1), min_size=2, max_size=6),
+    extra_s=st.sampled_from([0.0, 0.012, 0.03]),
+    unknown=st.sampled_from([0.0, 0.02]),
+    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+)
+def test_many_steps_at_once_lead_to_the_same_as_one_by_one(
+    seed: int, kinds: list[int], extra_s: float, unknown: float, sizes: list[int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    tables = []
+    for step in range(sum(sizes)):
+        parts = np.zeros((len(PARTS), len(kinds)))
+        parts[:3] = np.array([0.08, 0.005, 0.015])[:, None]
+        parts[:3] *= 1.0 + 0.02 * rng.standard_normal(len(kinds))
+        parts[0, 0] += extra_s if 40 <= step < 120 else 0.0
+        parts[2, -1] += 0.05 if rng.random() < 0.02 else 0.0
+        parts[:, rng.random(len(kinds)) < unknown] = np.nan
+        late = np.nan_to_num(parts[:3].sum(axis=0)) - 0.1
+        tables.append(StepTable(2 * step, parts, late))
+    slow, quick = RankScorer(kinds), RankScorer(kinds)
+    single = [judged for table in tables for judged in slow.update([table])]
+    together: list[Judged] = []
+    for size in sizes:
+        together += quick.update(tables[len(together) : len(together) + size])
+    for one, other in zip(single, together, strict=True):
+        for mine, theirs in ((one.accused, other.accused), (one.faded, other.faded)):
+            assert [replace(each, score=0, confidence=0, cost_s=0) for each in mine] == [
+                replace(each, score=0, confidence=0, cost_s=0) for each in theirs
+            ]
+            for name in ("score", "confidence", "cost_s"):
+                values = ([getattr(each, name) for each in some] for some in (mine, theirs))
+                np.testing.assert_allclose(*values, atol=1e-9)
+    np.testing.assert_allclose(slow.evidence, quick.evidence, atol=1e-9)
+    np.testing.assert_allclose(slow.recent_excess, quick.recent_excess, atol=1e-9)

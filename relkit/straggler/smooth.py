@@ -1,0 +1,41 @@
+"""Exponential averages, of many steps at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relkit.straggler.model import Flags, Floats, Ints
+
+
+def smooth(state: Floats, values: Floats, weights: Floats) -> Floats:
+    """The average after each step; `state` is moved on to the last one.
+
+    Args:
+        state: (...); values: (steps, ...), finite also where they do not count.
+        weights: (steps, ...), how far a value pulls the average, 0..1; 0 = it does not count.
+    """
+    found = np.empty_like(values)
+    # A loop: closed forms lose digits, and few operations on little arrays are quick enough.
+    for value, weight, after in zip(values, weights, found, strict=True):
+        np.subtract(value, state, out=after)
+        after *= weight
+        after += state
+        state[...] = after
+    return found
+
+
+def begin(state: Floats, values: Floats, known: Flags) -> Ints:
+    """Start averages that are NaN still with the first value that is known.
+
+    Args:
+        state: (...), changed in place; values, known: (steps, ...).
+
+    Returns:
+        The place of that value, (...); 0 where there is none, or the average was there already.
+    """
+    fresh = ~np.isfinite(state) & known.any(axis=0)
+    first = np.where(fresh, np.argmax(known, axis=0), 0)
+    if fresh.any():
+        told = np.take_along_axis(values, first[None], axis=0)[0]
+        np.copyto(state, told, where=fresh)
+    return first
