@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +18,7 @@ from relkit.hook.state_file import Rows, StateFile, open_state_file
 
 _FILE_NAME = re.compile(r"[1-9][0-9]*\.rkhook")
 _PLUMBING = 0
+_KINDS = {int(kind): kind for kind in OpKind}
 
 # A slot that changes under every one of so many reads finishes operations all the time, and holds
 # none that is stuck.
@@ -34,13 +38,14 @@ def state_files(job_dir: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem))
 
 
-def read_state(path: Path) -> HookState:
+def read_state(path: Path, *, recent: bool = True) -> HookState:
     """A consistent copy of one process's recorder.
 
     Works on a live process without stopping it, and on the file that a dead one has left.
 
     Args:
         path: a file that state_files found.
+        recent: with the operations that finished last, which take most of the time to read.
 
     Raises:
         BadDump: the file is no recorder file, truncated, or of another version.
@@ -55,9 +60,15 @@ def read_state(path: Path) -> HookState:
         slots = [_slot(file, index) for index in range(used)]
         newest = file.rows(0, layout.HEADER, 1)[0]
     decode = _Decoder(names, kinds, len(communicators))
-    in_flight = decode.ops([flight for _, flight, _ in slots if flight is not None])
-    recent = [row for _, _, ring in slots for row in ring]
-    landed = {(op.os_thread_id, op.start_ns) for op in decode.ops(recent)}
+    flights: list[Any] = [flight.item() for _, flight, _ in slots if flight is not None]
+    in_flight = decode.ops(flights)
+    landed = {
+        row
+        for _, _, ring in slots
+        if in_flight
+        for row in zip(ring["tid"].tolist(), ring["start_ns"].tolist(), strict=True)
+    }
+    rings = [row for _, _, ring in slots if recent for row in ring.tolist()]
     counted = sum(int(slot["counted"]) for slot, _, _ in slots)
     finished = counted + sum(int(slot["finished"]) for slot, _, _ in slots)
     missing = sum(int(word) << 64 * place for place, word in enumerate(newest["missing"]))
@@ -74,7 +85,7 @@ def read_state(path: Path) -> HookState:
         last_finish_ns=max((int(slot["last_finish_ns"]) for slot, _, _ in slots), default=0),
         # Between its entry in the ring and the end of its flight an operation is in both.
         in_flight=tuple(op for op in in_flight if (op.os_thread_id, op.start_ns) not in landed),
-        recent=_newest(decode.ops(recent)),
+        recent=_newest(decode.ops(rings)),
         communicators=communicators,
         missing=tuple(name for bit, name in enumerate(names) if missing >> bit & 1),
         dropped=int(newest["dropped"]),
@@ -97,11 +108,17 @@ def _text(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def hooks_of(file: StateFile) -> tuple[list[str], list[int]]:
+def hooks_of(file: StateFile) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Short names and kinds of the hook rows, by index."""
     count = min(int(file.header["hook_count"]), layout.MAX_HOOKS)
-    rows = file.rows(int(file.header["hooks_at"]), layout.HOOK, count)
-    return [_text(bytes(row["name"])) for row in rows], [int(row["kind"]) for row in rows]
+    return _hooks(file.rows(int(file.header["hooks_at"]), layout.HOOK, count).tobytes())
+
+
+@lru_cache(maxsize=16)
+def _hooks(raw: bytes) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    # The same table in every process, and every look.
+    rows = np.frombuffer(raw, layout.HOOK)
+    return tuple(_text(name) for name in rows["name"].tolist()), tuple(rows["kind"].tolist())
 
 
 def communicators_of(file: StateFile) -> tuple[Communicator, ...]:
@@ -169,34 +186,36 @@ def _newest(ops: Sequence[Op]) -> tuple[Op, ...]:
 
 
 class _Decoder:
-    """Turns rows into Ops; rows that make no sense are left out."""
+    """Turns rows (as tuples of their fields) into Ops; rows that make no sense are left out."""
 
     def __init__(self, names: Sequence[str], kinds: Sequence[int], communicators: int) -> None:
         self._names = names
-        self._kinds = kinds
+        self._kinds = [_KINDS.get(kind) for kind in kinds]
         self._communicators = communicators
 
-    def ops(self, rows: Sequence[np.void]) -> tuple[Op, ...]:
+    def ops(self, rows: Sequence[tuple[int, ...]]) -> tuple[Op, ...]:
+        """By start."""
         found = [op for op in map(self._op, rows) if op is not None]
-        return tuple(sorted(found, key=lambda op: op.start_ns))
+        return tuple(sorted(found, key=attrgetter("start_ns")))
 
-    def _op(self, row: np.void) -> Op | None:
-        hook = int(row["hook"])
-        if hook >= len(self._names) or self._kinds[hook] not in tuple(OpKind):
+    def _op(self, row: tuple[int, ...]) -> Op | None:
+        (start_ns, end_ns, seq, size_bytes, tid, hook, communicator, flags, peer, flops,
+         enqueue_ns) = row  # fmt: skip
+        kind = self._kinds[hook] if hook < len(self._kinds) else None
+        if kind is None:
             return None
-        communicator = int(row["communicator"])
         return Op(
             name=self._names[hook],
-            kind=OpKind(self._kinds[hook]),
-            seq=int(row["seq"]),
+            kind=kind,
+            seq=seq,
             communicator=communicator if 0 <= communicator < self._communicators else -1,
-            size_bytes=int(row["size_bytes"]),
-            os_thread_id=int(row["tid"]),
-            start_ns=int(row["start_ns"]),
-            end_ns=int(row["end_ns"]),
-            failed=bool(int(row["flags"]) & layout.OP_FAILED),
-            peer=int(row["peer"]),
-            flops=int(row["flops"]),
-            enqueue_ns=int(row["enqueue_ns"]),
-            queued=bool(int(row["flags"]) & layout.OP_QUEUED),
+            size_bytes=size_bytes,
+            os_thread_id=tid,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            failed=bool(flags & layout.OP_FAILED),
+            peer=peer,
+            flops=flops,
+            enqueue_ns=enqueue_ns,
+            queued=bool(flags & layout.OP_QUEUED),
         )

@@ -48,7 +48,7 @@ class Lead:
         persist = self._persist
         persist.look()
         if self._since_s is None:
-            engaged = persist.engaged and (failure or action is not None)
+            engaged = (failure or action is not None) and persist.engaged
             if not engaged and not persist.leading:
                 return False
             self._since_s = time.monotonic()

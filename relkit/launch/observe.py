@@ -42,12 +42,17 @@ class Observer:
         self._cpu: dict[int, deque[tuple[float, float]]] = {}
         self._files: dict[int, Path] = {}
 
-    def states(self) -> dict[int, tuple[Path, HookState]]:
-        """All readable recorder files by pid; a torn or hostile one is left out."""
+    def states(self, brief_up_to: int = 0) -> dict[int, tuple[Path, HookState]]:
+        """All readable recorder files by pid; a torn or hostile one is left out.
+
+        Args:
+            brief_up_to: without the operations that finished last where there are no more files.
+        """
         found: dict[int, tuple[Path, HookState]] = {}
-        for path in state_files(self._job_dir) if self._job_dir else []:
+        files = state_files(self._job_dir) if self._job_dir else []
+        for path in files:
             try:
-                state = read_state(path)
+                state = read_state(path, recent=len(files) > brief_up_to)
             except (RelkitError, OSError):
                 continue
             found[state.pid] = (path, state)
@@ -70,15 +75,21 @@ class Observer:
         )
 
     def views(
-        self, ranks: Sequence[LocalRank], ends: Mapping[int, End] | None = None
+        self,
+        ranks: Sequence[LocalRank],
+        ends: Mapping[int, End] | None = None,
+        *,
+        recent: bool = True,
     ) -> tuple[RankView, ...]:
         """What is known about each of these ranks now.
 
         Args:
             ranks: those on this node.
             ends: by rank, how a process ended, where the launcher knows.
+            recent: with what each rank finished last; to tell a hang it is not needed.
         """
-        states = self.states()
+        # Of more processes than ranks, what they did last says which ones are the ranks.
+        states = self.states(0 if recent else len(ranks))
         views = tuple(self._view(rank, states, (ends or {}).get(rank.rank)) for rank in ranks)
         seen = {view.pid for view in views}
         self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
@@ -97,14 +108,15 @@ class Observer:
             state = _best(candidates)
             self._files[local.rank] = states[state.pid][0]
         pid = state.pid if state else local.pid
-        alive = procfs.is_same_process(pid, state.start_ticks if state else 0)
-        cpu_s, window_s = self._cpu_use(pid) if alive else (0.0, 0.0)
+        process = procfs.process(pid)
+        alive = process.runs(state.start_ticks if state else 0)
+        cpu_s, window_s = self._cpu_use(pid, process.cpu_s) if alive else (0.0, 0.0)
         return RankView(
             rank=local.rank,
             host=self._host,
             pid=pid,
             alive=alive,
-            process_state=procfs.process_state(pid)[:1] if alive else "",
+            process_state=process.state if alive else "",
             hook=state,
             cpu_s=cpu_s,
             cpu_window_s=window_s,
@@ -113,8 +125,8 @@ class Observer:
             error=end.error if end else "",
         )
 
-    def _cpu_use(self, pid: int) -> tuple[float, float]:
-        now, used = self._clock(), procfs.cpu_s(pid)
+    def _cpu_use(self, pid: int, used: float) -> tuple[float, float]:
+        now = self._clock()
         samples = self._cpu.setdefault(pid, deque())
         samples.append((now, used))
         # Keep one sample older than the window, so that the window is always covered.
@@ -132,4 +144,4 @@ def _best(candidates: Sequence[HookState]) -> HookState:
         talks = bool(state.communicators) or any(op.kind is OpKind.COLLECTIVE for op in ops)
         return (procfs.is_same_process(state.pid, state.start_ticks), talks, state.started)
 
-    return max(candidates, key=merit)
+    return max(candidates, key=merit) if len(candidates) > 1 else candidates[0]

@@ -75,6 +75,7 @@ class PersistHost:
         self._folder: PersistFolder | None = None
         self._told = False
         self._status_s = 0.0
+        self._written: dict[str, object] = {}
         self._activity = Activity()
 
     def begin(self, crowd: Crowd) -> Mapping[str, str]:
@@ -131,7 +132,10 @@ class PersistHost:
         now_s = time.monotonic()
         if now_s - self._status_s >= _STATUS_S:
             self._status_s = now_s
-            self._folder.write_status(self._status())
+            status = self._status()
+            if status != self._written:
+                self._written = status
+                self._folder.write_status(status)
 
     def lost(self, rank: int, reason: str) -> None:
         """A worker of this node has ended; the controller hears it twice, and from here first

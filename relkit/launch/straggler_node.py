@@ -15,9 +15,10 @@ from relkit.launch.edge_reports import EdgeLooker
 from relkit.launch.exchange import Mailbox
 from relkit.launch.exclusion import Exclusion, Order, decode_order, spoken, who_is
 from relkit.launch.job import LocalRank, Say
+from relkit.launch.pace import Pace
 from relkit.launch.step_ring import StepReceiver, StepSender
 from relkit.output import as_json, write_atomic
-from relkit.straggler import control
+from relkit.straggler import control, live_file
 from relkit.straggler.collect import NodeCollector
 from relkit.straggler.control import Control, Mode
 from relkit.straggler.find import KEPT_FILE, LIVE_FILE
@@ -30,9 +31,13 @@ from relkit.straggler.step_record import StepRecord, StepSource
 
 # Where the evidence is kept for which a node had to leave.
 EXCLUDED = "excluded"
-_SHOW_EVERY_S = 1.0
-# The file for `watch` grows with the job: its writing takes no more than this share of a core.
-_SHOW_SHARE = 0.01
+# Between two writings of the file for `watch`, while somebody watches and while nobody does. It
+# grows with the job: its writing takes no more than such a share of a core.
+_SHOW_EVERY_S, _SHOW_SHARE = 1.0, 0.01
+_SELDOM_EVERY_S, _SELDOM_SHARE = 10.0, 0.001
+# Evidence from which on a verdict may come at any moment, as a share of what it takes.
+_SUSPICIOUS = 0.3
+_FIRST_S = 15.0
 # So long a straggler that was named is not named again when it slows down anew.
 _QUIET_S = 60.0
 
@@ -62,6 +67,13 @@ class Scene:
 
 class NodeSource(StepSource, Protocol):
     """Where the steps of this node come from."""
+
+    @property
+    def fill(self) -> float:
+        """Share of a rank's ring of operations that the last collect() found new; above 1 some
+        were lost.
+        """
+        ...
 
     def close(self) -> None:
         """Let go of what is open; the next collect() opens it again."""
@@ -108,6 +120,12 @@ class StragglerNode:
         self._past = tuple(past)
         self._scorer: LiveScorer | None = None
         self._show_at_s = 0.0
+        self._asked = False
+        self._control_mark = 0
+        self._began_s: float | None = None
+        self._pace = Pace()
+        # Until the next tick() is due, s.
+        self.interval_s = self._pace.interval_s
         self._refused = ""
 
     @property
@@ -138,7 +156,9 @@ class StragglerNode:
         self._begin()
         self._take_settings(now_s)
         if self.settings.mode is Mode.OFF:
+            self.interval_s = self._pace.next_s(fill=0.0, wanted=self._scene.mailbox.nodes > 1)
             return
+        self._see_who_asks()
         records = self._collector.collect(self._scene.ranks)
         sent = self._looker.look(self._scene.ranks, now_s) if self._scene.mailbox.nodes > 1 else ()
         if not self.leads:
@@ -149,6 +169,28 @@ class StragglerNode:
             self._score((*records, *self._others.receive()), now_s)
         if self.order is None and self._scene.mailbox.nodes > 1:
             self.order = decode_order(self._scene.mailbox.get("leave"))
+        self.interval_s = self._pace.next_s(fill=self._collector.fill, wanted=self._wanted(now_s))
+
+    @property
+    def is_called(self) -> bool:
+        """Somebody has come to look, or to change the settings, since the last tick()."""
+        if not self.leads:
+            return False
+        asked = live_file.is_asked(self._job_dir)
+        return (asked and not self._asked) or self._control_mark != control.mark(self._job_dir)
+
+    def _see_who_asks(self) -> None:
+        asked = self.leads and live_file.is_asked(self._job_dir)
+        if asked and not self._asked:
+            self._show_at_s = 0.0
+        self._asked = asked
+
+    def _wanted(self, now_s: float) -> bool:
+        """Somebody waits for what is seen: a person, another node, or a verdict that is near."""
+        self._began_s = now_s if self._began_s is None else self._began_s
+        if self._asked or self._scene.mailbox.nodes > 1 or now_s - self._began_s < _FIRST_S:
+            return True
+        return self._scorer is not None and self._scorer.suspicion >= _SUSPICIOUS
 
     def close(self, now_s: float) -> None:
         """Take what has come since, and write down what was seen, for when the job is over."""
@@ -184,6 +226,7 @@ class StragglerNode:
         mailbox = self._scene.mailbox
         asked = self.settings
         if self.leads:
+            self._control_mark = control.mark(self._job_dir)
             try:
                 asked = control.read(self._job_dir, self.settings)
                 self._refused = ""
@@ -270,7 +313,10 @@ class StragglerNode:
         if keep:
             self._keep(history, self._timeline / KEPT_FILE.parent)
         took_s = time.monotonic() - began_s
-        self._show_at_s = now_s + took_s + max(_SHOW_EVERY_S, took_s / _SHOW_SHARE)
+        every_s, share = (
+            (_SHOW_EVERY_S, _SHOW_SHARE) if self._asked else (_SELDOM_EVERY_S, _SELDOM_SHARE)
+        )
+        self._show_at_s = now_s + took_s + max(every_s, took_s / share)
 
     def _keep(self, history: History, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.launch.job import Say
+from relkit.launch.pace import QUICK_S
 from relkit.launch.straggler_node import Scene, StragglerNode
 from relkit.straggler import control
 from relkit.straggler.control import Control
 from relkit.straggler.history_types import RaisedVerdict
 
-INTERVAL_S = 0.5
 # How long workers that are to be stopped wait for what was seen to be written down.
 PAUSE_S = 2.0
 _CLOSE_S = 10.0
@@ -33,7 +33,7 @@ class Stragglers:
         timeline: folder that keeps the evidence.
         say: one line to the terminal.
         least_nodes: fewer must not be left when a node is excluded.
-        clock: monotonic seconds; interval_s: between two looks.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -44,10 +44,9 @@ class Stragglers:
         *,
         least_nodes: int = 1,
         clock: Callable[[], float] = time.monotonic,
-        interval_s: float = INTERVAL_S,
     ) -> None:
         self._settings, self._timeline, self._say = settings, timeline, say
-        self._least_nodes, self._clock, self._interval_s = least_nodes, clock, interval_s
+        self._least_nodes, self._clock = least_nodes, clock
         self._past: tuple[RaisedVerdict, ...] = ()
         # What the launcher wants, in order: a scene to watch, or an event to set when none is
         # watched any more.
@@ -112,10 +111,18 @@ class Stragglers:
                     self._node.tick(self._clock())
             if self._closing and not self._wanted:
                 break
-            self._wake.wait(self._interval_s)
-            self._wake.clear()
+            self._wait()
         with self._said_once():
             self._end()
+
+    def _wait(self) -> None:
+        node = self._node
+        left_s = QUICK_S if node is None else node.interval_s
+        while left_s > 0.0 and not self._wake.wait(min(left_s, QUICK_S)):
+            left_s -= QUICK_S
+            if node is not None and node.is_called:
+                break
+        self._wake.clear()
 
     def _take(self, wanted: Scene | threading.Event) -> None:
         if isinstance(wanted, threading.Event):

@@ -110,7 +110,8 @@ class Watch:
         Args:
             now_s: monotonic time, s.
         """
-        local = self._site.observer.views(self._site.ranks(), self._site.ends())
+        # What node 0 is told, and what an incident is judged by, has it all.
+        local = self._look(recent=self._site.mailbox.nodes > 1)
         self._tell_unseen(now_s, local)
         try:
             if self._site.mailbox.nodes > 1 and self._share(now_s, local):
@@ -124,6 +125,9 @@ class Watch:
                 self._follow(now_s, local)
         except ExchangeBroken as error:
             self._degrade(now_s, error)
+
+    def _look(self, *, recent: bool) -> tuple[RankView, ...]:
+        return self._site.observer.views(self._site.ranks(), self._site.ends(), recent=recent)
 
     def _tell_unseen(self, now_s: float, local: Sequence[RankView]) -> None:
         """Say, once, which ranks have no recorder although there was time enough for one."""
@@ -209,6 +213,7 @@ class Watch:
         self, trigger: str, local: Sequence[RankView], remote: Sequence[RankView], *, hang: bool
     ) -> None:
         started, number, mailbox = time.time(), self._number, self._site.mailbox
+        local = local if mailbox.nodes > 1 else self._look(recent=True)
         world_size = self._world_size((*local, *remote))
         deadline_s = incident.HANG_CAPTURE_S if hang else incident.FAILURE_CAPTURE_S
         self._say(f"{trigger}; capturing all ranks")

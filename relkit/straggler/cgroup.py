@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from io import FileIO
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
+_LINE = re.compile(rb"^throttled_(usec|time) (\d{1,19})$", re.MULTILINE)
 
 
 def throttled_s(pid: int, proc: Path = _PROC, root: Path = _ROOT) -> float | None:
@@ -19,11 +22,19 @@ def throttled_s(pid: int, proc: Path = _PROC, root: Path = _ROOT) -> float | Non
         pid: a process of this host; proc, root: where /proc and the cgroups are mounted.
     """
     try:
-        lines = (proc / str(pid) / "cgroup").read_text(errors="replace").splitlines()
+        with FileIO(f"{proc}/{pid}/cgroup") as stream:
+            groups = stream.readall()
     except OSError:
         return None
-    found: list[float] = []
-    for line in lines:
+    found = [seconds for seconds in map(_read, _files(groups, root)) if seconds is not None]
+    return max(found, default=None)
+
+
+@lru_cache(maxsize=64)
+def _files(groups: bytes, root: Path) -> tuple[str, ...]:
+    """What may count for a process of these cgroups; a process changes them seldom."""
+    found: list[str] = []
+    for line in groups.decode("utf-8", "replace").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not path.startswith("/") or ".." in path.split("/"):
@@ -36,27 +47,20 @@ def throttled_s(pid: int, proc: Path = _PROC, root: Path = _ROOT) -> float | Non
             continue
         for top in tops:
             found += _up_from(top, path)
-    return max(found, default=None)
+    return tuple(dict.fromkeys(found))
 
 
-def _up_from(top: Path, path: str) -> list[float]:
+def _up_from(top: Path, path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
-    found = []
-    while True:
-        seconds = _read(top.joinpath(*parts) / "cpu.stat")
-        if seconds is not None:
-            found.append(seconds)
-        if not parts:
-            return found
-        parts.pop()
+    return [str(top.joinpath(*parts[:many], "cpu.stat")) for many in range(len(parts), -1, -1)]
 
 
-def _read(file: Path) -> float | None:
+def _read(file: str) -> float | None:
     try:
-        text = file.read_text(errors="replace")
+        with FileIO(file) as stream:
+            match = _LINE.search(stream.readall())
     except OSError:
         return None
-    match = re.search(r"^throttled_(usec|time) (\d{1,19})$", text, re.MULTILINE)
     if match is None:
         return None
-    return int(match[2]) / (1e6 if match[1] == "usec" else 1e9)
+    return int(match[2]) / (1e6 if match[1] == b"usec" else 1e9)

@@ -13,6 +13,7 @@ import numpy as np
 
 from relkit.errors import BadDump
 from relkit.hook.events import EventBatch, EventReader
+from relkit.hook.layout import EVENT_COUNT
 from relkit.hook.model import Communicator, OpKind
 from relkit.hook.reader import state_files
 from relkit.straggler.cgroup import throttled_s
@@ -98,6 +99,8 @@ class NodeCollector:
         self._open_events = open_events
         self._ranks: dict[int, _Rank] = {}
         self._missing: dict[int, float] = {}
+        # Share of a recorder's ring that the last collect() found new; above 1 some was lost.
+        self.fill = 0.0
         self._broken: dict[int, str] = {}
 
     def collect(self, ranks: Sequence[RankProcess]) -> tuple[StepRecord, ...]:
@@ -107,7 +110,7 @@ class NodeCollector:
             self._drop(rank)
         for rank in self._missing.keys() - wanted:
             del self._missing[rank]
-        now_s = self._clock()
+        now_s, self.fill = self._clock(), 0.0
         found: list[StepRecord] = []
         for local in sorted(ranks, key=lambda local: local.rank):
             known = self._known(local, now_s)
@@ -186,6 +189,8 @@ class NodeCollector:
     def _steps(self, rank: int, known: _Rank, now_s: float) -> list[StepRecord]:
         self._look_at_host(known, now_s)
         batch = known.reader.drain()
+        if known.seen:
+            self.fill = max(self.fill, (len(batch.rows) + batch.lost) / EVENT_COUNT)
         if not len(batch.rows) and not batch.lost:
             return []
         newest = int(batch.rows["communicator"].max(initial=-1))
@@ -241,14 +246,14 @@ class NodeCollector:
     def _look_at_host(self, known: _Rank, now_s: float) -> None:
         """How much of the time since the last look the rank was throttled; where it may run."""
         pid = known.reader.pid
+        if now_s - known.placed_at >= _PLACE_EVERY_S:
+            known.placement, known.placed_at = placement(pid), now_s
         if now_s - known.throttled_at >= _HOST_EVERY_S:
             total = throttled_s(pid)
             if total is not None and known.throttled_s is not None:
                 share = (total - known.throttled_s) / (now_s - known.throttled_at)
                 known.throttled_share = min(1.0, max(0.0, share))
             known.throttled_s, known.throttled_at = total, now_s
-        if now_s - known.placed_at >= _PLACE_EVERY_S:
-            known.placement, known.placed_at = placement(pid), now_s
 
 
 def _sent_before(events: Rows, rows: Rows) -> int:

@@ -83,6 +83,14 @@ def write(folder: Path, changes: Mapping[str, Any]) -> Path:
     return path
 
 
+def mark(folder: Path) -> int:
+    """A number that changes when other settings are asked for in a job's folder."""
+    try:
+        return (folder / FILE).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def read(folder: Path, otherwise: Control) -> Control:
     """The settings asked for in a job's folder; `otherwise` where nobody has asked.
 

@@ -11,9 +11,10 @@ from relkit.errors import BadDump, NoSuchProcess, RelkitError
 from relkit.hook.environment import job_dir
 from relkit.launch.job import safe_job_id
 from relkit.stacks import procfs
+from relkit.straggler import live_file
 from relkit.straggler.history import History, load
 
-LIVE_FILE = "straggler.npz"
+LIVE_FILE = live_file.FILE
 KEPT_FILE = Path("straggler", "history.npz")
 _TIMELINE_VARIABLES = ("RELKIT_LAUNCH_TIMELINE_PATH", "XPU_TIMER_TIMELINE_PATH")
 
@@ -84,6 +85,9 @@ def find_history(named: str, environ: Mapping[str, str] = os.environ) -> History
 def _of_job(job_id: str, environ: Mapping[str, str]) -> Iterator[tuple[int, History]]:
     """(time of writing, history) of each one that is there."""
     wanted = safe_job_id(job_id)
+    for folder in job_folders(job_id):
+        if (folder / LIVE_FILE).exists() and records(folder):
+            live_file.wait_for_news(folder)
     places = [folder / LIVE_FILE for folder in job_folders(job_id)]
     timelines = [Path(environ[name]) for name in _TIMELINE_VARIABLES if environ.get(name)]
     timelines += [Path("/root/timeline"), Path.home() / "timeline"]

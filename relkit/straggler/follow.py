@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from relkit.errors import NoSuchProcess, RelkitError
+from relkit.straggler import live_file
 from relkit.straggler.find import LIVE_FILE, job_folders, jobs_here, records
 from relkit.straggler.history import History, load
 
@@ -57,6 +58,7 @@ class Follower:
         """
         if self.over:
             return False
+        live_file.ask(self._path.parent)
         try:
             status = self._path.stat()
         except FileNotFoundError:

@@ -85,6 +85,15 @@ class LiveScorer:
         """The verdicts that hold, as the last step leaves them."""
         return tuple(self._holding.values())
 
+    @property
+    def suspicion(self) -> float:
+        """How near the nearest verdict on a rank is, as a share of the evidence it takes; 1 at
+        least while any verdict holds.
+        """
+        if self._holding:
+            return 1.0
+        return 0.0 if self._ranks is None else float(self._ranks.evidence.max(initial=0.0))
+
     def past(self) -> tuple[RaisedVerdict, ...]:
         """All verdicts that were said, those that hold as dropped with the last step."""
         return (*self._past, *self._over())[-_MOST_PAST:]

@@ -64,7 +64,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> dict[Path, HookState | None]:
     """What the recorder files hold; None for one that cannot be read."""
     found: dict[Path, HookState | None] = {}
 
-    def read(path: Path) -> HookState:
+    def read(path: Path, *, recent: bool) -> HookState:
         held = found[path]
         if held is None:
             raise BadDump("torn")

@@ -49,7 +49,9 @@ class FakeObserver(Observer):
         super().__init__(None)
         self._look = look
 
-    def views(self, ranks: object, ends: object = None) -> tuple[RankView, ...]:
+    def views(
+        self, ranks: object, ends: object = None, *, recent: bool = True
+    ) -> tuple[RankView, ...]:
         return self._look()
 
     def file_of(self, rank: int) -> Path | None:

@@ -15,7 +15,7 @@ from relkit.launch.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job import LocalRank
 from relkit.launch.straggler_node import EXCLUDED, Scene, StragglerNode
 from relkit.launch.stragglers import Stragglers
-from relkit.straggler import control
+from relkit.straggler import control, live_file
 from relkit.straggler.control import Control, Mode
 from relkit.straggler.edge_rates import EdgeTraffic
 from relkit.straggler.find import KEPT_FILE, LIVE_FILE
@@ -38,6 +38,7 @@ class Told:
         self.waiting = list(found)
         self.upto = -1
         self.closed = 0
+        self.fill = 0.0
 
     def collect(self, ranks: Sequence[RankProcess]) -> tuple[StepRecord, ...]:
         wanted = {local.rank for local in ranks}
@@ -197,8 +198,9 @@ def test_notes_of_a_node_that_make_no_sense_are_left_out_and_told(tmp_path: Path
     job.nodes[1].tick(3.0)
     (key,) = [key for key in job.notes if key.startswith("steps/1/")]
     job.notes[key] = b"RKS1 and then nothing"
-    for now_s in (3.0, 8.0):
-        job.nodes[0].tick(now_s)
+    job.nodes[0].tick(3.0)
+    live_file.ask(job.folder)
+    job.nodes[0].tick(4.0)
     assert any("cannot be read" in note for note in load(job.folder / LIVE_FILE).notes)
     # The node goes on counting, and so is heard again.
     job.run(range(8, 60))
@@ -234,7 +236,7 @@ class Stuck(MemoryMailbox):
 
 def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    watcher = Stragglers(Control(), tmp_path / "t", said.append, interval_s=0.001)
+    watcher = Stragglers(Control(), tmp_path / "t", said.append)
     mailbox = Broken(1, 2)
     watcher.begin(Scene("j", 2, tmp_path, mailbox, []))
     assert mailbox.asked.wait(10)
@@ -245,7 +247,7 @@ def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_store_that_hangs_does_not_hold_the_launcher_up(tmp_path: Path) -> None:
-    watcher = Stragglers(Control(), tmp_path / "t", lambda _line: None, interval_s=0.001)
+    watcher = Stragglers(Control(), tmp_path / "t", lambda _line: None)
     mailbox = Stuck(1, 2)
     watcher.begin(Scene("j", 2, tmp_path, mailbox, []))
     assert mailbox.asked.wait(10)

@@ -1,0 +1,29 @@
+"""How often a launcher looks at what its ranks have done: seldom, unless there is a reason."""
+
+from __future__ import annotations
+
+# Between two looks where somebody waits for what they say, and where nobody does.
+QUICK_S, SELDOM_S = 0.5, 4.0
+LEAST_S = 0.1
+# A look must not find more of a recorder's ring than this, or a busy moment would overrun it.
+_MOST_FILL = 0.25
+
+
+class Pace:
+    """Every look costs a job something, whatever there is to see; ask next_s() after each."""
+
+    def __init__(self) -> None:
+        self.interval_s = QUICK_S
+
+    def next_s(self, *, fill: float, wanted: bool) -> float:
+        """Time until the next look, s.
+
+        Args:
+            fill: share of a recorder's ring that the last look found new; above 1 some was lost.
+            wanted: somebody waits for what is seen, or there may be something to see.
+        """
+        most_s = QUICK_S if wanted else min(SELDOM_S, 2.0 * self.interval_s)
+        if fill > 0.0:
+            most_s = min(most_s, self.interval_s * _MOST_FILL / fill)
+        self.interval_s = max(LEAST_S, most_s)
+        return self.interval_s
