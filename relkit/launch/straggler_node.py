@@ -36,7 +36,7 @@ EXCLUDED = "excluded"
 _SHOW_EVERY_S, _SHOW_SHARE = 1.0, 0.01
 _SELDOM_EVERY_S, _SELDOM_SHARE = 10.0, 0.001
 # Evidence from which on a verdict may come at any moment, as a share of what it takes.
-_SUSPICIOUS = 0.3
+_SUSPICIOUS = 0.7
 _FIRST_S = 15.0
 # So long a straggler that was named is not named again when it slows down anew.
 _QUIET_S = 60.0

@@ -22,6 +22,8 @@ _RECENT_RATE = 1.0 / 8.0
 _BURST = 0.2
 _BURST_SIGMAS = 6.0
 _STEPS_TIMES_SHIFT = 1.6
+# A step that takes the peers so many times what is usual is held against itself alone.
+_ODD_TIMES = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,22 @@ class ExcessMeter:
         return reference_s, usual_s
 
     def _steady(self, usual_s: Floats, rate: Floats) -> Floats:
+        """What a step usually takes each rank's peers, (steps, ranks)."""
         known = np.isfinite(usual_s) & (usual_s > 0.0)
         first = begin(self._scale_s, usual_s, known)
         weights = np.where(known, rate[:, None], 0.0)
-        found = smooth(self._scale_s, np.where(known, usual_s, 0.0), weights)
+        values = np.where(known, usual_s, 0.0)
+        found = np.empty_like(values)
+        scale_s = self._scale_s
+        for value, weight, after in zip(values, weights, found, strict=True):
+            # A checkpoint that takes as long as a hundred steps says nothing of those.
+            np.minimum(value, _ODD_TIMES * scale_s, out=after)
+            after -= scale_s
+            after *= weight
+            after += scale_s
+            scale_s = after
+        self._scale_s = scale_s.copy()
+        found = np.where(values > _ODD_TIMES * found, values, found)
         found[np.arange(len(found))[:, None] < first] = np.nan
         return found
 

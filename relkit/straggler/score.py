@@ -27,7 +27,7 @@ _MOMENT_STEPS = 30.0
 # A suspicion that came to this share of the limit is worth a word when it ends.
 _REMARKABLE = 0.5
 # Steps that are looked at together, and ranks times steps.
-_TOGETHER, _MOST_CELLS = 64, 8192
+_TOGETHER, _MOST_CELLS = 128, 8192
 
 
 @dataclass(frozen=True, slots=True)

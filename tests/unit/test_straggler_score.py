@@ -353,3 +353,17 @@ def test_many_steps_at_once_lead_to_the_same_as_one_by_one(
                 np.testing.assert_allclose(*values, atol=1e-9)
     np.testing.assert_allclose(slow.evidence, quick.evidence, atol=1e-9)
     np.testing.assert_allclose(slow.recent_excess, quick.recent_excess, atol=1e-9)
+
+
+@pytest.mark.parametrize("every", [40, 100])
+def test_checkpoints_that_all_ranks_write_blind_nobody(every: int) -> None:
+    def change(step: int, parts: Floats) -> None:
+        if step >= 60:
+            parts[COMPUTE, 2] += 0.01
+        if step % every == every - 1:
+            # Not equally fast, but nobody is to blame for that.
+            parts[GAP] += 30.0 + np.array([0.1, 0.0, 0.4, 0.8])
+
+    said = _run([0] * 4, change, steps=150)
+    assert not any(said[:60])
+    assert {one.rank for one in said[89]} == {2}
