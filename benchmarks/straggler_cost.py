@@ -1,17 +1,17 @@
 """What watching for stragglers costs a training step: hook, monitor and scoring together.
 
     python -m benchmarks.straggler_cost
-    python -m benchmarks.straggler_cost --rounds 60 --steps 150     # a narrower interval
-    python -m benchmarks.straggler_cost --products 480 --steps 60   # steps of some 160 ms
+    python -m benchmarks.straggler_cost --products 48         # steps of some 20 ms
+    python -m benchmarks.straggler_cost --rounds 12 --turns 60
 
 The same job of real compute (benchmarks/jobs/compute.py, each rank on a core of its own, so that
-the launcher has no core to itself) runs under torchrun and under `relkit launch --straggler warn`
-in turn; which one comes first changes from round to round. It writes down how long each step took.
-A round's ratio is that of the two means in it, and what is printed is the median of those ratios,
-with the 95 % interval of a bootstrap over rounds. The launcher looks twice a second, so that most
-steps meet none of its work: the ratio of the median steps, printed too, would hide that.
+the launcher has no core to itself) is started under torchrun and under `relkit launch --straggler
+warn`. Both live at the same time and run by turns of some seconds, the other one stopped meanwhile
+with its launcher: what a shared machine does to one of them it does to the other as well. A pair
+of turns gives a ratio of mean steps. Printed is the mean of these without the tenth at either end,
+and the 95 % interval of a bootstrap over rounds (a round starts both jobs anew) and pairs.
 
-Beside it stands what the two launchers use of a processor while the job steps. It is counted, not
+Beside it stands what the two launchers use of a processor in their turns. It is counted, not
 timed, so other users of the machine hardly blur it; were nothing idle, it is what steps lose to
 the monitor and the scoring, without the hook.
 """
@@ -19,16 +19,20 @@ the monitor and the scoring, without the hook.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import select
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 import psutil
@@ -36,10 +40,12 @@ import psutil
 from relkit.output import table, write_atomic
 
 JOB = Path(__file__).resolve().parent / "jobs" / "compute.py"
-LIMIT_S = 600.0
-WARM_STEPS = 20
-LOOK_S = 0.25
+LIMIT_S = 300.0
+# Turns before it counts: modules are loaded, steps are learnt, the launcher looks less often.
+WARM_TURNS = 3
+TURN_S = 4.0
 RESAMPLES = 10_000
+TRIMMED = 0.1
 AIM_PERCENT = 0.5
 PLAIN, WATCHED = "torchrun", "relkit launch"
 COMMANDS = {
@@ -48,124 +54,203 @@ COMMANDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of the job.
+@dataclass
+class Launcher:
+    """What one launcher's turns came to.
 
     Args:
-        mean_s, median_s: of the steps after warming up.
-        launcher_share: of one processor, that the launcher used while the job stepped.
+        mean_s: of the steps of each turn; used_s, elapsed_s: of a processor by the launcher, and
+            of time, in all turns together.
     """
 
-    mean_s: float
-    median_s: float
-    launcher_share: float
+    mean_s: list[float] = field(default_factory=list)
+    used_s: float = 0.0
+    elapsed_s: float = 0.0
 
 
-def run_job(launcher: str, ranks: int, steps: int, products: int, folder: Path) -> Run:
-    """Run it once.
+class Job:
+    """One job that waits until it is told to run a turn.
 
     Args:
-        launcher: one of COMMANDS; products: work a step; folder: an empty one.
+        launcher: one of COMMANDS; ranks, products: of the job, and its work a step.
+        turns, turn_steps: how long it goes on; folder: an empty one.
     """
-    times = folder / "times"
-    command = [
-        sys.executable, "-m", *COMMANDS[launcher], "--standalone", f"--nproc-per-node={ranks}",
-        *([f"--timeline-path={folder / 'timeline'}"] if launcher == WATCHED else []),
-        str(JOB), f"--steps={steps}", f"--products={products}", "--pinned", f"--times={times}",
-    ]  # fmt: skip
-    looks: list[tuple[float, float]] = []
-    with (folder / "output").open("wb") as stream:
-        child = subprocess.Popen(
-            command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=stream, stderr=stream,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        until_s = time.monotonic() + LIMIT_S
-        while child.poll() is None and not times.exists() and time.monotonic() < until_s:
-            try:
-                used = psutil.Process(child.pid).cpu_times()
-            except psutil.NoSuchProcess:
-                break
-            looks.append((time.monotonic(), used.user + used.system))
-            time.sleep(LOOK_S)
-        child.wait(max(1.0, until_s - time.monotonic()))
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    if child.returncode != 0 or not times.exists():
-        raise SystemExit((folder / "output").read_text(errors="replace")[-4000:])
-    steps_s = [float(line) for line in times.read_text().split()][WARM_STEPS:]
-    return Run(statistics.fmean(steps_s), statistics.median(steps_s), _share(looks, sum(steps_s)))
+
+    def __init__(
+        self, launcher: str, ranks: int, products: int, turns: int, turn_steps: int, folder: Path
+    ) -> None:
+        self._output = folder / "output"
+        self._times = folder / "times"
+        # Named pipes, and what is written to them: see jobs/turns.py.
+        pipes = [*(folder / f"go-{rank}" for rank in range(ranks)), folder / "done"]
+        for pipe in pipes:
+            os.mkfifo(pipe, 0o600)
+        *self._go, self._done = (os.open(pipe, os.O_RDWR | os.O_CLOEXEC) for pipe in pipes)
+        self._turn_steps = turn_steps
+        command = [
+            sys.executable, "-m", *COMMANDS[launcher], "--standalone", f"--nproc-per-node={ranks}",
+            *([f"--timeline-path={folder / 'timeline'}"] if launcher == WATCHED else []),
+            str(JOB), f"--steps={turns * turn_steps}", f"--products={products}", "--pinned",
+            f"--times={self._times}", f"--turns={folder}", f"--turn-steps={turn_steps}",
+        ]  # fmt: skip
+        with self._output.open("wb") as stream:
+            self._child = subprocess.Popen(
+                command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=stream, stderr=stream,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._child.poll() is None:
+            # Workers have sessions of their own, and a launcher that is stopped ends none of them.
+            for process in psutil.Process(self._child.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            self._child.kill()
+            self._child.wait()
+        for descriptor in (*self._go, self._done):
+            os.close(descriptor)
+
+    def pause(self) -> None:
+        """Between turns the launcher, too, takes no time from the other job."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def turn(self) -> tuple[float, float]:
+        """Let it run a turn: what its launcher used of a processor meanwhile, and how long, s."""
+        process = psutil.Process(self._child.pid)
+        before_s, began_s = sum(process.cpu_times()[:2]), time.monotonic()
+        self._child.send_signal(signal.SIGCONT)
+        for pipe in self._go:
+            os.write(pipe, b"g")
+        readable: Sequence[object] = ()
+        while not readable and time.monotonic() - began_s < LIMIT_S and self._child.poll() is None:
+            readable, _, _ = select.select([self._done], [], [], 1.0)
+        if not readable:
+            raise SystemExit(self._output.read_text(errors="replace")[-4000:])
+        os.read(self._done, 1)
+        elapsed_s = time.monotonic() - began_s
+        return sum(process.cpu_times()[:2]) - before_s, elapsed_s
+
+    def turns_s(self) -> list[float]:
+        """Mean step of each turn, once all are over, s."""
+        self._child.send_signal(signal.SIGCONT)
+        if self._child.wait(LIMIT_S):
+            raise SystemExit(self._output.read_text(errors="replace")[-4000:])
+        steps = np.array([float(line) for line in self._times.read_text().split()])
+        means: list[float] = steps.reshape(-1, self._turn_steps).mean(axis=1).tolist()
+        return means
 
 
-def _share(looks: list[tuple[float, float]], stepped_s: float) -> float:
-    """Processor time by elapsed time over the last looks, as far as the steps go back."""
-    last_s = looks[-1][0]
-    some = [look for look in looks if look[0] >= last_s - stepped_s]
-    elapsed_s = some[-1][0] - some[0][0]
-    return (some[-1][1] - some[0][1]) / elapsed_s if elapsed_s > 0.0 else float("nan")
+def run_round(
+    ranks: int, products: int, turns: int, turn_steps: int, watched_first: bool
+) -> dict[str, Launcher]:
+    """Start both jobs, and have them take turns: A B, B A, A B, .."""
+    found = {PLAIN: Launcher(), WATCHED: Launcher()}
+    with contextlib.ExitStack() as stack:
+        jobs: dict[str, Job] = {}
+        for launcher in COMMANDS:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relkit-cost-")))
+            jobs[launcher] = stack.enter_context(
+                Job(launcher, ranks, products, WARM_TURNS + turns, turn_steps, folder)
+            )
+            # Its first turn also waits for it to come up, alone.
+            jobs[launcher].turn()
+            jobs[launcher].pause()
+        for number in range(1, WARM_TURNS + turns):
+            order = (WATCHED, PLAIN) if watched_first is (number % 2 == 0) else (PLAIN, WATCHED)
+            for launcher in order:
+                used_s, elapsed_s = jobs[launcher].turn()
+                # The last turn is followed by the job's end.
+                jobs[launcher].pause()
+                if number >= WARM_TURNS:
+                    found[launcher].used_s += used_s
+                    found[launcher].elapsed_s += elapsed_s
+        for launcher, job in jobs.items():
+            found[launcher].mean_s = job.turns_s()[WARM_TURNS:]
+    return found
 
 
-def interval(ratios: list[float]) -> tuple[float, float]:
-    """95 % of the medians of samples drawn from the rounds, with replacement."""
+def middle(ratios: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+    """The mean without the largest and the smallest."""
+    cut = int(TRIMMED * len(ratios))
+    return float(np.sort(ratios)[cut : len(ratios) - cut].mean())
+
+
+def interval(rounds: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """95 % of what comes of rounds drawn with replacement, and of pairs drawn in each."""
     rng = np.random.default_rng(0)
-    drawn = rng.choice(np.array(ratios), size=(RESAMPLES, len(ratios)))
-    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+    drawn = []
+    for _ in range(RESAMPLES):
+        some = [np.array(rounds[at]) for at in rng.integers(len(rounds), size=len(rounds))]
+        drawn.append(middle(np.concatenate([rng.choice(one, len(one)) for one in some])))
+    low, high = np.quantile(drawn, (0.025, 0.975))
     return float(low), float(high)
+
+
+def rounds_of(options: argparse.Namespace) -> Iterator[dict[str, Launcher]]:
+    """One after the other, printed as they come."""
+    for number in range(options.rounds):
+        found = run_round(
+            options.ranks, options.products, options.turns, options.turn_steps, number % 2 == 1
+        )
+        added = 100 * (middle(np.array(ratios(found))) - 1.0)
+        share = {name: 100 * one.used_s / one.elapsed_s for name, one in found.items()}
+        print(
+            f"round {number + 1:2d}: {added:+.2f} %, launcher {share[WATCHED]:.2f} % of a "
+            f"processor ({PLAIN} {share[PLAIN]:.2f} %)",
+            flush=True,
+        )
+        yield found
+
+
+def ratios(found: dict[str, Launcher]) -> list[float]:
+    """Of each pair of turns."""
+    pairs = zip(found[WATCHED].mean_s, found[PLAIN].mean_s, strict=True)
+    return [watched / plain for watched, plain in pairs]
 
 
 def main() -> None:
     """Run all rounds and print what came of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=30, help="of one run each (30)")
-    parser.add_argument("--steps", type=int, default=120, help=f"a run, {WARM_STEPS} to warm up")
-    parser.add_argument("--products", type=int, default=48, help="work a step: 48 is some 16 ms")
+    parser.add_argument("--rounds", type=int, default=6, help="both jobs are started anew (6)")
+    parser.add_argument("--turns", type=int, default=40, help="of each job, a round (40)")
+    parser.add_argument("--products", type=int, default=480, help="work a step: 480 is some 160 ms")
+    parser.add_argument("--turn-steps", type=int, help=f"steps of a turn; some {TURN_S:g} s")
     parser.add_argument("--ranks", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.steps < 2 * WARM_STEPS:
-        parser.error(f"--steps must be {2 * WARM_STEPS} at least")
-    runs: dict[str, list[Run]] = {PLAIN: [], WATCHED: []}
-    for number in range(options.rounds):
-        # The same one twice, then the other twice: a machine that drifts favours neither.
-        for launcher in (PLAIN, WATCHED) if number % 2 == 0 else (WATCHED, PLAIN):
-            with tempfile.TemporaryDirectory(prefix="relkit-cost-") as folder:
-                one = run_job(
-                    launcher, options.ranks, options.steps, options.products, Path(folder)
-                )
-            runs[launcher].append(one)
-        print(f"round {number + 1:2d}: ratio {_ratios(runs, 'mean_s')[-1]:.4f}", flush=True)
-    rows = [
-        (
-            launcher,
-            f"{1e3 * statistics.median(one.mean_s for one in some):.2f}",
-            f"{1e3 * statistics.median(one.median_s for one in some):.2f}",
-            f"{100 * statistics.median(one.launcher_share for one in some):.2f}",
-        )
-        for launcher, some in runs.items()
-    ]
-    header = ("launcher", "mean step ms", "median step ms", "launcher, % of one processor")
-    print(table(rows, header))
-    print(f"{options.rounds} rounds of {options.ranks} ranks; the aim is {AIM_PERCENT} % at most")
-    facts: dict[str, object] = {"ranks": options.ranks, "steps": options.steps}
-    for field in ("mean_s", "median_s"):
-        ratios = _ratios(runs, field)
-        added, low, high = (
-            100 * (edge - 1.0) for edge in (statistics.median(ratios), *interval(ratios))
-        )
-        name = field.removesuffix("_s")
-        print(f"{name} step: {added:+.2f} %, 95 % interval {low:+.2f} to {high:+.2f} %")
-        facts[name] = {"ratios": ratios, "added_percent": [added, low, high]}
+    if options.turn_steps is None:
+        # A product of 256 x 256 matrices takes a third of a millisecond, more or less.
+        options.turn_steps = max(2, round(TURN_S / (options.products / 3000)))
+    done = list(rounds_of(options))
+    rows = []
+    for launcher in COMMANDS:
+        some = [one[launcher] for one in done]
+        steps_ms = 1e3 * statistics.fmean(mean for one in some for mean in one.mean_s)
+        used_s, elapsed_s = sum(one.used_s for one in some), sum(one.elapsed_s for one in some)
+        rows.append((launcher, f"{steps_ms:.2f}", f"{100 * used_s / elapsed_s:.2f}"))
+    print(table(rows, ("launcher", "mean step ms", "launcher, % of one processor")))
+    pairs = [ratios(one) for one in done]
+    low, high = (100 * (edge - 1.0) for edge in interval(pairs))
+    added = 100 * (middle(np.concatenate(pairs)) - 1.0)
+    print(
+        f"{options.rounds} rounds of {options.turns} pairs of turns, {options.ranks} ranks: "
+        f"{added:+.2f} % a step, 95 % interval {low:+.2f} to {high:+.2f} %; the aim is "
+        f"{AIM_PERCENT} % at most"
+    )
     if options.json is not None:
-        facts["runs"] = {launcher: [asdict(one) for one in some] for launcher, some in runs.items()}
+        facts = {
+            "ranks": options.ranks, "turn_steps": options.turn_steps, "ratios": pairs,
+            "added_percent": [added, low, high], "launchers": rows,
+        }  # fmt: skip
         write_atomic(options.json, json.dumps(facts, indent=1) + "\n")
-
-
-def _ratios(runs: dict[str, list[Run]], field: str) -> list[float]:
-    pairs = zip(runs[WATCHED], runs[PLAIN], strict=True)
-    return [getattr(watched, field) / getattr(plain, field) for watched, plain in pairs]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from batches import batches
+from turns import Turns
 
 from relkit import faults
 
@@ -25,6 +26,8 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=65536)
     parser.add_argument("--pinned", action="store_true", help="each rank on a core of its own")
     parser.add_argument("--times", type=Path)
+    parser.add_argument("--turns", type=Path, help="folder of named pipes: see turns.py")
+    parser.add_argument("--turn-steps", type=int, default=1, help="steps of a turn")
     options = parser.parse_args()
     if options.pinned:
         cores = sorted(os.sched_getaffinity(0))
@@ -35,8 +38,10 @@ def main() -> None:
     left = torch.randn(WIDTH, WIDTH) / WIDTH**0.5
     right = left.clone()
     values = [torch.ones(options.elements + layer) for layer in range(options.layers)]
+    turns = Turns(options.turns, dist.get_rank(), options.turn_steps)
     times_s = []
     for step, _batch in enumerate(batches(options.steps, injector)):
+        turns.wait(step)
         began_s = time.monotonic()
         injector.before_compute(step)
         for value in values:
@@ -45,6 +50,7 @@ def main() -> None:
                     torch.mm(left, right)
             dist.all_reduce(value.fill_(1.0))
         times_s.append(time.monotonic() - began_s)
+    turns.end()
     if options.times is not None and dist.get_rank() == 0:
         options.times.write_text("".join(f"{each:.6f}\n" for each in times_s))
     dist.destroy_process_group()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from relkit.straggler.model import Floats, Ints
+from relkit.straggler.model import Flags, Floats, Ints
 from relkit.straggler.smooth import smooth
 
 PRIOR_SIGMA = 0.05
@@ -96,30 +97,41 @@ class _Scale:
             ends: places in _moves, one after the other; priors: (len(ends), channels), worth six
                 values each.
         """
-        ranks = self._moves.shape[2]
-        used = self._moves[max(0, int(ends[0]) - self._rows + 1) :]
-        if int(ends[0]) + 1 >= self._rows and np.isfinite(used).all():
-            windows = np.lib.stride_tricks.sliding_window_view(used, self._rows, axis=0)
-            middle = np.median(windows.reshape(*windows.shape[:2], -1), axis=-1)
-            return self._leaning(middle, self._independent * ranks * self._rows, priors)
-        found = np.empty_like(priors)
-        for place, end in enumerate(ends.tolist()):
-            window = self._moves[max(0, end - self._rows + 1) : end + 1]
-            together = window.transpose(1, 0, 2).reshape(window.shape[1], -1)
-            together = together[:, np.isfinite(together).all(axis=0)]
-            count = self._independent * together.shape[1]
-            prior = priors[place]
-            found[place] = (
-                self._leaning(np.median(together, axis=1), count, prior) if count else prior
-            )
+        first = int(ends[0]) - self._rows + 1
+        used = self._moves[max(0, first) :].copy()
+        whole: Flags = np.asarray(np.isfinite(used).all(axis=1))
+        known = whole.sum(axis=1)
+        if first < 0:
+            missing = np.full((-first, *used.shape[1:]), np.inf)
+            used, known = np.concatenate([missing, used]), np.append(np.zeros(-first, int), known)
+        if not whole.all():
+            used[-len(whole) :].transpose(0, 2, 1)[~whole] = np.inf
+        count = sliding_window_view(known, self._rows).sum(axis=1)
+        windows = sliding_window_view(used, self._rows, axis=0)
+        middle = _middles(windows.reshape(*windows.shape[:2], -1), count)
+        weight = self._independent * count[:, None]
+        most = priors * (1.0 + _ROOM_A_VALUE * weight)
+        rough = np.where(count[:, None] > 0, middle, 0.0) * _MAD_TO_SIGMA * _ROOT_HALF
+        seen = np.minimum(self._length * rough**2, most)
+        found: Floats = (weight * seen + PRIOR_WEIGHT * priors) / (weight + PRIOR_WEIGHT)
         return found
 
-    def _leaning(self, middle: Floats, count: float, prior: Floats) -> Floats:
-        rough = middle * _MAD_TO_SIGMA * _ROOT_HALF
-        most = prior * (1.0 + _ROOM_A_VALUE * count)
-        seen = np.minimum(self._length * rough**2, most)
-        found: Floats = (count * seen + PRIOR_WEIGHT * prior) / (count + PRIOR_WEIGHT)
+
+def _middles(values: Floats, count: Ints) -> Floats:
+    """Medians over the last axis of the values that are not infinite.
+
+    Args:
+        values: (windows, channels, values); count: (windows,), how many those are.
+    """
+    most = values.shape[2]
+    if (count == most).all():
+        found: Floats = np.median(values, axis=2)
         return found
+    ordered = np.sort(values, axis=2)
+    window = np.arange(len(values))
+    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, most - 1)
+    middle: Floats = 0.5 * (ordered[window, :, low] + ordered[window, :, high])
+    return middle
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ _MOMENT_STEPS = 30.0
 _REMARKABLE = 0.5
 # Steps that are looked at together, and ranks times steps.
 _TOGETHER, _MOST_CELLS = 128, 8192
+# Steps that are taken one by one before the rest of a batch may be taken at once again.
+_CLOSELY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,14 @@ class RankScorer:
         for first in range(0, len(tables), self._together):
             some = tables[first : first + self._together]
             batch = self._measure(some)
-            quiet = self._skip(batch)
-            found += [_NOTHING] * quiet
-            found += [self._judge(batch, place) for place in range(quiet, len(some))]
+            place = 0
+            while place < len(some):
+                quiet = self._skip(batch, place)
+                found += [_NOTHING] * quiet
+                # Where something was to be said there may soon be more.
+                closely = range(place + quiet, min(place + quiet + _CLOSELY, len(some)))
+                found += [self._judge(batch, at) for at in closely]
+                place = closely.stop
         return found
 
     def _measure(self, tables: Sequence[StepTable]) -> _Batch:
@@ -169,15 +176,19 @@ class RankScorer:
         summands = self._since.summands(parts, late_s, seen)
         return _Batch(numbers, parts, seen, shift, burst, summands, total)
 
-    def _skip(self, batch: _Batch) -> int:
-        """Take the first steps of a batch at once, up to where there may be something to say.
+    def _skip(self, batch: _Batch, first: int) -> int:
+        """Take the next steps of a batch at once, up to where there may be something to say.
+
+        Args:
+            first: place of the step to begin with.
 
         Returns:
             How many that were: nobody stands accused, comes to be, or is let off in them.
         """
         if self._raised.any() or self._together == 1:
             return 0
-        shift, burst = self._shift.scan(batch.shift), self._burst.scan(batch.burst)
+        shift = self._shift.scan(batch.shift[first:])
+        burst = self._burst.scan(batch.burst[first:])
         nats = np.maximum(shift.max(axis=(1, 2)), burst.max(axis=1))
         clean = nats < _HARDLY
         # With the evidence there is of any accusation, or that ends a suspicion with a word.
@@ -187,13 +198,14 @@ class RankScorer:
         steps = int(loud_steps[0]) if len(loud_steps) else len(nats)
         if not steps:
             return 0
-        numbers, nats, clean = batch.numbers[:steps], nats[:steps], clean[:steps]
-        self._shift.keep(numbers, batch.shift[:steps], shift[:steps])
-        self._burst.keep(numbers, batch.burst[:steps], burst[:steps])
+        taken = slice(first, first + steps)
+        numbers, nats, clean = batch.numbers[taken], nats[:steps], clean[:steps]
+        self._shift.keep(numbers, batch.shift[taken], shift[:steps])
+        self._burst.keep(numbers, batch.burst[taken], burst[:steps])
         # Place of the last step of each rank that was clean.
         last = np.where(clean.any(axis=0), steps - 1 - np.argmax(clean[::-1], axis=0), -1)
         begun = np.where(last >= 0, last + 1, -1)
-        self._since.skip(batch.summands[:steps], begun)
+        self._since.skip(batch.summands[taken], begun)
         suspected = np.where(np.arange(steps)[:, None] > last, nats, 0.0)
         highest = suspected.argmax(axis=0)
         peak = suspected.max(axis=0)
@@ -202,10 +214,10 @@ class RankScorer:
         self._peak_step[higher] = numbers[highest[higher]]
         self._peak[higher] = peak[higher]
         self._steps += steps
-        self._recent = batch.seen.recent[steps - 1]
-        self._usual_wait = batch.seen.usual_wait[steps - 1]
+        self._recent = batch.seen.recent[taken.stop - 1]
+        self._usual_wait = batch.seen.usual_wait[taken.stop - 1]
         self._calm[:] = 0
-        self._learn_past(batch, slice(steps), nats < 0.5 * self._limit)
+        self._learn_past(batch, taken, nats < 0.5 * self._limit)
         return steps
 
     def _judge(self, batch: _Batch, place: int) -> Judged:

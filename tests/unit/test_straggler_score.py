@@ -349,8 +349,10 @@ def test_many_steps_at_once_lead_to_the_same_as_one_by_one(
                 replace(each, score=0, confidence=0, cost_s=0) for each in theirs
             ]
             for name in ("score", "confidence", "cost_s"):
-                values = ([getattr(each, name) for each in some] for some in (mine, theirs))
-                np.testing.assert_allclose(*values, atol=1e-9)
+                told, expected = (
+                    np.array([getattr(each, name) for each in some]) for some in (theirs, mine)
+                )
+                np.testing.assert_allclose(told, expected, atol=1e-9)
     np.testing.assert_allclose(slow.evidence, quick.evidence, atol=1e-9)
     np.testing.assert_allclose(slow.recent_excess, quick.recent_excess, atol=1e-9)
 
