@@ -126,16 +126,8 @@ class ExcessMeter:
         first = begin(self._scale_s, usual_s, known)
         weights = np.where(known, rate[:, None], 0.0)
         values = np.where(known, usual_s, 0.0)
-        found = np.empty_like(values)
-        scale_s = self._scale_s
-        for value, weight, after in zip(values, weights, found, strict=True):
-            # A checkpoint that takes as long as a hundred steps says nothing of those.
-            np.minimum(value, _ODD_TIMES * scale_s, out=after)
-            after -= scale_s
-            after *= weight
-            after += scale_s
-            scale_s = after
-        self._scale_s = scale_s.copy()
+        # A checkpoint that takes as long as a hundred steps says nothing of those.
+        found = smooth(self._scale_s, values, weights, _ODD_TIMES)
         found = np.where(values > _ODD_TIMES * found, values, found)
         found[np.arange(len(found))[:, None] < first] = np.nan
         return found

@@ -122,7 +122,6 @@ class RankScorer:
         self._since = Suspicion(ranks)
         # What each rank took itself, by parts, and its excess as a share.
         self._usual = np.full((len(PARTS) + 1, ranks), np.nan)
-        self._recent, self._usual_wait = np.zeros(ranks), np.zeros(ranks)
         self._calm = np.zeros(ranks, dtype=np.int64)
         self._raised: Flags = np.zeros(ranks, dtype=bool)
         self._first_step = np.full(ranks, -1, dtype=np.int64)
@@ -137,9 +136,12 @@ class RankScorer:
     @property
     def evidence(self) -> Floats:
         """Of each rank the nats against it, as a share of what an accusation takes."""
-        nats = np.maximum(self._shift.nats.max(axis=(0, 1)), self._burst.nats)
-        share: Floats = nats / self._limit
+        share: Floats = self._nats() / self._limit
         return share
+
+    def _nats(self) -> Floats:
+        most: Floats = np.maximum(self._shift.nats.max(axis=(0, 1)), self._burst.nats.max(axis=0))
+        return most
 
     @property
     def recent_excess(self) -> Floats:
@@ -214,8 +216,7 @@ class RankScorer:
         self._peak_step[higher] = numbers[highest[higher]]
         self._peak[higher] = peak[higher]
         self._steps += steps
-        self._recent = batch.seen.recent[taken.stop - 1]
-        self._usual_wait = batch.seen.usual_wait[taken.stop - 1]
+        # It may be left over from one that was let go with the step before.
         self._calm[:] = 0
         self._learn_past(batch, taken, nats < 0.5 * self._limit)
         return steps
@@ -226,11 +227,9 @@ class RankScorer:
         self._shift.add(step, batch.shift[place])
         self._burst.add(step, batch.burst[place])
         self._steps += 1
-        self._recent = batch.seen.recent[place]
-        self._usual_wait = batch.seen.usual_wait[place]
         ended, faded = self._end_suspicions(step)
         self._since.add(batch.summands[place], ~ended, self._raised)
-        self._decide()
+        self._decide(batch.seen.recent[place], batch.seen.usual_wait[place])
         innocent = ~self._raised & (self.evidence < 0.5)
         self._learn_past(batch, slice(place, place + 1), innocent[None])
         found = [self._verdict(int(rank)) for rank in np.flatnonzero(self._raised)]
@@ -239,7 +238,7 @@ class RankScorer:
 
     def _end_suspicions(self, step: int) -> tuple[Flags, tuple[Verdict, ...]]:
         """Forget what has come to nothing; say so where it had come far."""
-        nats = np.maximum(self._shift.nats.max(axis=(0, 1)), self._burst.nats)
+        nats = self._nats()
         clean: Flags = (nats < _HARDLY) & ~self._raised
         faded = np.flatnonzero(clean & (self._peak >= _REMARKABLE * self._limit))
         told = tuple(self._noise_verdict(int(rank)) for rank in faded)
@@ -249,24 +248,26 @@ class RankScorer:
         self._peak = np.where(clean | self._raised, 0.0, np.maximum(self._peak, nats))
         return clean, told
 
-    def _decide(self) -> None:
+    def _decide(self, recent: Floats, usual_wait: Floats) -> None:
+        """Accuse and let go; recent, usual_wait: of the step, as Excess has them."""
         nats, onset = self._shift.best()
+        burst_nats, burst_onset = self._burst.best()
         since = self._since
-        material = self._material(nats)
+        material = self._material(nats, usual_wait)
         nats = np.where(material, nats, 0.0)
         channel = np.argmax(nats, axis=0)[None]
         shift = np.take_along_axis(nats, channel, axis=0)[0]
         shift_onset = np.take_along_axis(onset, channel, axis=0)[0]
-        burst = np.where(material[WHOLE], self._burst.nats, 0.0)
+        burst = np.where(material[WHOLE], burst_nats, 0.0)
         late = (since.late_steps == 0) | (since.late_s >= _LATE_SHARE * since.excess_s[WHOLE])
         fresh = ~self._raised & (np.maximum(shift, burst) >= self._limit) & late
-        self._first_step[fresh] = np.where(shift >= burst, shift_onset, self._burst.onset)[fresh]
+        self._first_step[fresh] = np.where(shift >= burst, shift_onset, burst_onset)[fresh]
         self._raised |= fresh
-        quiet = self._recent < 0.5 * self._settings.least_slowdown
+        quiet = recent < 0.5 * self._settings.least_slowdown
         self._calm = np.where(self._raised & quiet, self._calm + 1, 0)
         # One rule lets go of what has plainly ended, the other of what was doubtful all along.
         calm = np.where(self.evidence < 1.0, _CALM_STEPS, 4 * _CALM_STEPS)
-        over = (self._calm >= calm) & (self._burst.nats < self._limit)
+        over = (self._calm >= calm) & (burst_nats < self._limit)
         over |= (self.evidence < 0.25) | (since.excess_s[WHOLE] <= 0.0)
         over &= self._raised
         self._raised &= ~over
@@ -275,7 +276,7 @@ class RankScorer:
         self._burst.forget(over)
         since.forget(over)
 
-    def _material(self, nats: Floats) -> Flags:
+    def _material(self, nats: Floats, usual_wait: Floats) -> Flags:
         """(channels, ranks): the excess is worth an accusation, and not just the machine's."""
         since = self._since
         whole_s = since.excess_s[WHOLE]
@@ -286,7 +287,7 @@ class RankScorer:
         # What others take from a core wanders from rank to rank, for seconds at a time: it must
         # be more than usual, and the shorter it is seen the more so; or the rest speaks too.
         steps = np.maximum(since.steps, 1.0)
-        wander = np.minimum(_WANDERS_TIMES * self._usual_wait, self._settings.least_starved)
+        wander = np.minimum(_WANDERS_TIMES * usual_wait, self._settings.least_starved)
         moment = 0.75 * self._settings.least_slowdown * (1.0 + _MOMENT_STEPS / steps)
         wander_s = np.maximum(wander * (1.0 + _WANDERS_STEPS / steps), moment) * since.usual_s
         own = found[UNSTARVED] & (nats[UNSTARVED] >= self._limit)

@@ -16,7 +16,66 @@ _LEAST_OFTEN = 0.1
 _FORGET = 1.0 / 512.0
 
 
-class ShiftTest:
+class Cusum:
+    """Evidence that adds up from step to step, in nats; never below 0, nor far beyond the limit.
+
+    Args:
+        shape: one test each; the last axis is what is tested. limit: nats at which it is decided.
+    """
+
+    def __init__(self, shape: tuple[int, ...], limit: float) -> None:
+        self._most = limit + _BEYOND
+        # The evidence, and the step in which it began to gather.
+        self.nats: Floats = np.zeros(shape)
+        self.onset: Ints = np.full(shape, -1, dtype=np.int64)
+
+    def add(self, step: int, ratio: Floats) -> None:
+        """Take one step, which says so much, in nats."""
+        fresh = (self.nats <= 0.0) & (ratio > 0.0)
+        self.onset[fresh] = step
+        np.clip(self.nats + ratio, 0.0, self._most, out=self.nats)
+
+    def scan(self, ratio: Floats) -> Floats:
+        """The evidence after each of some steps, were none of it forgotten; nothing is kept.
+
+        Args:
+            ratio: (steps, ...), what they say.
+        """
+        found = np.empty_like(ratio)
+        before = self.nats
+        for told, after in zip(ratio, found, strict=True):
+            np.add(before, told, out=after)
+            np.maximum(after, 0.0, out=after)
+            np.minimum(after, self._most, out=after)
+            before = after
+        return found
+
+    def keep(self, steps: Ints, ratio: Floats, nats: Floats) -> None:
+        """Go on from what scan() has found.
+
+        Args:
+            steps: their numbers; ratio, nats: what scan() took and gave, as far as it holds.
+        """
+        fresh = ratio > 0.0
+        fresh[0] &= self.nats <= 0.0
+        fresh[1:] &= nats[:-1] <= 0.0
+        latest = len(steps) - 1 - np.argmax(fresh[::-1], axis=0)
+        np.copyto(self.onset, steps[latest], where=fresh.any(axis=0))
+        self.nats[...] = nats[-1]
+
+    def forget(self, which: Flags) -> None:
+        """All evidence against these, on the last axis."""
+        self.nats[..., which] = 0.0
+
+    def best(self) -> tuple[Floats, Ints]:
+        """(nats, step of onset) of the test with the most evidence, of those on the first axis."""
+        which = np.argmax(self.nats, axis=0)[None]
+        nats: Floats = np.take_along_axis(self.nats, which, axis=0)[0]
+        onset: Ints = np.take_along_axis(self.onset, which, axis=0)[0]
+        return nats, onset
+
+
+class ShiftTest(Cusum):
     """CUSUM of the log-likelihood ratio of slow against healthy, in nats, for several slownesses.
 
     Args:
@@ -27,10 +86,8 @@ class ShiftTest:
     """
 
     def __init__(self, shifts: tuple[float, ...], shape: tuple[int, ...], limit: float) -> None:
+        super().__init__((len(shifts), *shape), limit)
         self._shifts = np.array(shifts).reshape((-1,) + (1,) * len(shape))
-        self._most = limit + _BEYOND
-        self.nats: Floats = np.zeros((len(shifts), *shape))
-        self.onset: Ints = np.full((len(shifts), *shape), -1, dtype=np.int64)
 
     def update(self, step: int, excess: Floats, sigma: Floats) -> None:
         """Take one step.
@@ -52,42 +109,8 @@ class ShiftTest:
         found: Floats = np.clip(np.nan_to_num(ratio), -MOST_A_STEP, MOST_A_STEP)
         return found
 
-    def add(self, step: int, ratio: Floats) -> None:
-        """Take one step, of which ratio() says so much."""
-        fresh = (self.nats <= 0.0) & (ratio > 0.0)
-        self.onset[fresh] = step
-        np.clip(self.nats + ratio, 0.0, self._most, out=self.nats)
 
-    def scan(self, ratio: Floats) -> Floats:
-        """The evidence after each of some steps, were none of it forgotten; nothing is kept.
-
-        Args:
-            ratio: (steps, ...).
-        """
-        return _scan(self.nats, ratio, self._most)
-
-    def keep(self, steps: Ints, ratio: Floats, nats: Floats) -> None:
-        """Go on from what scan() has found.
-
-        Args:
-            steps: their numbers; ratio, nats: what scan() took and gave, as far as it holds.
-        """
-        _keep_onset(self.onset, self.nats, steps, ratio, nats)
-        self.nats[...] = nats[-1]
-
-    def forget(self, which: Flags) -> None:
-        """All evidence against these, on the last axis."""
-        self.nats[..., which] = 0.0
-
-    def best(self) -> tuple[Floats, Ints]:
-        """(nats, step of onset) of the slowness with the most evidence."""
-        which = np.argmax(self.nats, axis=0)[None]
-        nats: Floats = np.take_along_axis(self.nats, which, axis=0)[0]
-        onset: Ints = np.take_along_axis(self.onset, which, axis=0)[0]
-        return nats, onset
-
-
-class BurstTest:
+class BurstTest(Cusum):
     """The same for pauses that come now and then: are they more frequent than everybody's?
 
     Two tests beside each other: of all pauses, and of those that the host is known to have made
@@ -98,24 +121,9 @@ class BurstTest:
     """
 
     def __init__(self, ranks: int, limit: float) -> None:
-        shape = (len(_BURST_PRIORS), ranks)
+        super().__init__((len(_BURST_PRIORS), ranks), limit)
         self._priors = np.array(_BURST_PRIORS)[:, None]
-        self._hits, self._seen = np.zeros(shape), np.zeros(ranks)
-        self._most = limit + _BEYOND
-        self._nats, self._onset = np.zeros(shape), np.full(shape, -1, dtype=np.int64)
-
-    @property
-    def nats(self) -> Floats:
-        """Evidence against each rank."""
-        most: Floats = self._nats.max(axis=0)
-        return most
-
-    @property
-    def onset(self) -> Ints:
-        """Step in which it began to gather."""
-        which = np.argmax(self._nats, axis=0)[None]
-        found: Ints = np.take_along_axis(self._onset, which, axis=0)[0]
-        return found
+        self._hits, self._seen = np.zeros_like(self.nats), np.zeros(ranks)
 
     def ratio(self, hit: Flags, explained: Flags, known: Flags) -> Floats:
         """What some steps say, in nats: what add() and scan() take. They are learnt from.
@@ -144,41 +152,3 @@ class BurstTest:
             ratio = np.where(hits, np.log(often / usual), ratio)
         found: Floats = np.where(known[:, None], np.minimum(ratio, MOST_A_STEP), 0.0)
         return found
-
-    def add(self, step: int, ratio: Floats) -> None:
-        """Take one step, of which ratio() says so much."""
-        fresh = (self._nats <= 0.0) & (ratio > 0.0)
-        self._onset[fresh] = step
-        np.clip(self._nats + ratio, 0.0, self._most, out=self._nats)
-
-    def scan(self, ratio: Floats) -> Floats:
-        """As ShiftTest.scan()."""
-        return _scan(self._nats, ratio, self._most)
-
-    def keep(self, steps: Ints, ratio: Floats, nats: Floats) -> None:
-        """As ShiftTest.keep()."""
-        _keep_onset(self._onset, self._nats, steps, ratio, nats)
-        self._nats[...] = nats[-1]
-
-    def forget(self, which: Flags) -> None:
-        """All evidence against these."""
-        self._nats[:, which] = 0.0
-
-
-def _scan(nats: Floats, ratio: Floats, most: float) -> Floats:
-    found = np.empty_like(ratio)
-    before = nats
-    for told, after in zip(ratio, found, strict=True):
-        np.add(before, told, out=after)
-        np.maximum(after, 0.0, out=after)
-        np.minimum(after, most, out=after)
-        before = after
-    return found
-
-
-def _keep_onset(onset: Ints, before: Floats, steps: Ints, ratio: Floats, nats: Floats) -> None:
-    fresh = ratio > 0.0
-    fresh[0] &= before <= 0.0
-    fresh[1:] &= nats[:-1] <= 0.0
-    latest = len(steps) - 1 - np.argmax(fresh[::-1], axis=0)
-    np.copyto(onset, steps[latest], where=fresh.any(axis=0))
