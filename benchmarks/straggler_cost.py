@@ -32,7 +32,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import psutil
@@ -99,15 +98,8 @@ class Job:
                 start_new_session=True,
             )  # fmt: skip
 
-    def __enter__(self) -> Job:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End what is left of it."""
         if self._child.poll() is None:
             # Workers have sessions of their own, and a launcher that is stopped ends none of them.
             for process in psutil.Process(self._child.pid).children(recursive=True):
@@ -157,9 +149,8 @@ def run_round(
         jobs: dict[str, Job] = {}
         for launcher in COMMANDS:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relkit-cost-")))
-            jobs[launcher] = stack.enter_context(
-                Job(launcher, ranks, products, WARM_TURNS + turns, turn_steps, folder)
-            )
+            jobs[launcher] = Job(launcher, ranks, products, WARM_TURNS + turns, turn_steps, folder)
+            stack.callback(jobs[launcher].close)
             # Its first turn also waits for it to come up, alone.
             jobs[launcher].turn()
             jobs[launcher].pause()

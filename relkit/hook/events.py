@@ -50,7 +50,7 @@ class EventReader:
             header = read_header(self._descriptor, path.name)
             check(header, os.fstat(self._descriptor).st_size, path.name)
             self._file = StateFile(self._descriptor, path.name, header)
-            self.names, self.kinds = (tuple(each) for each in hooks_of(self._file))
+            self.names, self.kinds = hooks_of(self._file)
         except (BadDump, OSError) as error:
             os.close(self._descriptor)
             if isinstance(error, OSError):

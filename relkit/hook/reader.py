@@ -17,7 +17,6 @@ from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.hook.state_file import Rows, StateFile, open_state_file
 
 _FILE_NAME = re.compile(r"[1-9][0-9]*\.rkhook")
-_PLUMBING = 0
 _KINDS = {int(kind): kind for kind in OpKind}
 
 # A slot that changes under every one of so many reads finishes operations all the time, and holds

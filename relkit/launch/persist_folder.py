@@ -76,12 +76,15 @@ class PersistFolder:
                 path.unlink()
         self._taken.clear()
 
-    def write_status(self, status: Mapping[str, object]) -> None:
-        """Replace the status; a full disk is no reason to end."""
+    def write_status(self, status: Mapping[str, object]) -> bool:
+        """Replace the status; False where that cannot be: a full disk is no reason to end."""
         pid = os.getpid()
         text = json.dumps({"pid": pid, "start_ticks": procfs.start_ticks(pid), **status})
-        with contextlib.suppress(RelkitError, OSError):
+        try:
             write_atomic(self.path / STATUS, text)
+        except (RelkitError, OSError):
+            return False
+        return True
 
     def remove(self) -> None:
         """Nothing is left."""

@@ -133,9 +133,8 @@ class PersistHost:
         if now_s - self._status_s >= _STATUS_S:
             self._status_s = now_s
             status = self._status()
-            if status != self._written:
+            if status != self._written and self._folder.write_status(status):
                 self._written = status
-                self._folder.write_status(status)
 
     def lost(self, rank: int, reason: str) -> None:
         """A worker of this node has ended; the controller hears it twice, and from here first

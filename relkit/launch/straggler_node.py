@@ -37,6 +37,7 @@ _SHOW_EVERY_S, _SHOW_SHARE = 1.0, 0.01
 _SELDOM_EVERY_S, _SELDOM_SHARE = 10.0, 0.001
 # Evidence from which on a verdict may come at any moment, as a share of what it takes.
 _SUSPICIOUS = 0.7
+# A job that is slow from the start is to be told of soon.
 _FIRST_S = 15.0
 # So long a straggler that was named is not named again when it slows down anew.
 _QUIET_S = 60.0
@@ -81,7 +82,7 @@ class NodeSource(StepSource, Protocol):
 
 
 class StragglerNode:
-    """Call tick() a few times a second, and close() when the workers are stopped.
+    """Call tick() after `interval_s` or when it `is_called`, close() when the workers are stopped.
 
     Args:
         scene, job_dir: the incarnation.
@@ -155,10 +156,12 @@ class StragglerNode:
         """
         self._begin()
         self._take_settings(now_s)
+        self._see_who_asks()
         if self.settings.mode is Mode.OFF:
+            if self._asked and self._scorer is not None and now_s >= self._show_at_s:
+                self._show(now_s)
             self.interval_s = self._pace.next_s(fill=0.0, wanted=self._scene.mailbox.nodes > 1)
             return
-        self._see_who_asks()
         records = self._collector.collect(self._scene.ranks)
         sent = self._looker.look(self._scene.ranks, now_s) if self._scene.mailbox.nodes > 1 else ()
         if not self.leads:

@@ -37,8 +37,8 @@ _NO_STEP_AFTER = 200
 class EventSource(Protocol):
     """What is needed of an EventReader."""
 
-    names: tuple[object, ...]
-    kinds: tuple[object, ...]
+    names: tuple[str, ...]
+    kinds: tuple[int, ...]
     pid: int
     rank: int
     boot_to_unix_ns: int
@@ -77,7 +77,7 @@ class _Rank:
 
 
 class NodeCollector:
-    """A StepSource over the recorder files of one node; call collect() several times a second.
+    """A StepSource over the recorder files of one node; call collect() as `fill` asks for.
 
     A recorder holds the newest 4,096 operations of a rank: what is not collected in time is lost,
     and noted.
@@ -167,8 +167,7 @@ class NodeCollector:
             return None
         self._missing.pop(local.rank, None)
         self._broken.pop(local.rank, None)
-        names, kinds = map(str, reader.names), [int(str(kind)) for kind in reader.kinds]
-        known = _Rank(local.pid, reader, HookMeaning.of(tuple(names), kinds))
+        known = _Rank(local.pid, reader, HookMeaning.of(reader.names, reader.kinds))
         self._ranks[local.rank] = known
         return known
 

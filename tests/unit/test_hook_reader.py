@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,8 @@ def test_an_operation_that_is_in_flight_and_landed_counts_once(tmp_path: Path) -
     state = read(tmp_path, data)
     assert [op.start_ns for op in state.in_flight] == [500]
     assert state.in_flight[0].communicator == -1  # there is no such communicator
+    brief = read_state(tmp_path / "77.rkhook", recent=False)
+    assert brief == replace(state, recent=(), now_ns=brief.now_ns)
 
 
 def test_a_slot_that_died_while_being_written_holds_no_flight(tmp_path: Path) -> None:

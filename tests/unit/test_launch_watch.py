@@ -43,15 +43,16 @@ def view(rank: int, now_s: float, *, since_s: float | None = None, finished: int
 
 
 class FakeObserver(Observer):
-    """Returns what the test says."""
+    """Returns what the test says, and notes in `full` whether it was to look closely."""
 
-    def __init__(self, look: Callable[[], tuple[RankView, ...]]) -> None:
+    def __init__(self, look: Callable[[], tuple[RankView, ...]], full: list[bool]) -> None:
         super().__init__(None)
-        self._look = look
+        self._look, self._full = look, full
 
     def views(
         self, ranks: object, ends: object = None, *, recent: bool = True
     ) -> tuple[RankView, ...]:
+        self._full.append(recent)
         return self._look()
 
     def file_of(self, rank: int) -> Path | None:
@@ -65,6 +66,7 @@ class Job:
     now_s: float = 0.0
     stuck_at_s: float = 5.0
     resumes_at_s: float = 1e9
+    full: list[bool] = field(default_factory=list)
     published: list[tuple[JobView, Verdict, Report, tuple[RankDump, ...]]] = field(
         default_factory=list
     )
@@ -100,7 +102,7 @@ class Job:
         site = Site(
             job_id="job",
             world_size=4,
-            observer=FakeObserver(lambda: self.look(ranks)),
+            observer=FakeObserver(lambda: self.look(ranks), self.full),
             mailbox=mailbox,
             ranks=lambda: [LocalRank(rank, 1000 + rank) for rank in ranks],
             ends=dict,
@@ -151,7 +153,10 @@ def test_one_node_detects_once_and_acts() -> None:
     job.run(14.5, only)
     assert job.published == []
     assert not only.hung
+    # What finished last is looked at for an incident only.
+    assert not any(job.full)
     job.run(40, only)
+    assert job.full.count(True) == 1
     assert len(job.published) == 1
     seen, verdict, report, dumps = job.published[0]
     assert [v.rank for v in seen.ranks] == [dump.rank for dump in dumps] == [0, 1, 2, 3]

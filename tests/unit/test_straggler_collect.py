@@ -34,8 +34,8 @@ class Recorder:
     done: int = 0
     lose: int = 0
     broken: bool = False
-    names: tuple[object, ...] = ("allreduce", "sgemm", "gc")
-    kinds: tuple[object, ...] = (int(OpKind.COLLECTIVE), int(OpKind.GEMM), int(OpKind.MARK))
+    names: tuple[str, ...] = ("allreduce", "sgemm", "gc")
+    kinds: tuple[int, ...] = (int(OpKind.COLLECTIVE), int(OpKind.GEMM), int(OpKind.MARK))
     pid: int = 0
     boot_to_unix_ns: int = UNIX_NS
     steps: int = 0

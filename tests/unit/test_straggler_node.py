@@ -13,6 +13,7 @@ from relkit.errors import BadInputFile
 from relkit.launch.edge_reports import EdgeLooker, EdgeReports
 from relkit.launch.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job import LocalRank
+from relkit.launch.pace import QUICK_S, SELDOM_S
 from relkit.launch.straggler_node import EXCLUDED, Scene, StragglerNode
 from relkit.launch.stragglers import Stragglers
 from relkit.straggler import control, live_file
@@ -179,6 +180,43 @@ def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off
     job.run(range(60, 62))
     assert [told.closed for told in job.sources] == [1, 1]
     assert "switched off" in " ".join(load(job.folder / LIVE_FILE).notes)
+
+
+def called(node: StragglerNode) -> bool:
+    return node.is_called
+
+
+def test_a_job_that_nobody_looks_at_is_looked_at_seldom(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.WARN, nodes=1)
+    (node,) = job.nodes
+    job.run(range(5))
+    assert node.interval_s == QUICK_S
+    # Long after its start, before anything is slow.
+    for now_s in (100.0, 101.0, 102.0, 103.0):
+        node.tick(now_s)
+    assert node.interval_s == SELDOM_S
+    assert not called(node)
+    before_ns = (job.folder / LIVE_FILE).stat().st_mtime_ns
+    live_file.ask(job.folder)
+    assert called(node)
+    node.tick(104.0)
+    assert (node.interval_s, called(node)) == (QUICK_S, False)
+    assert (job.folder / LIVE_FILE).stat().st_mtime_ns > before_ns
+    control.write(job.folder, {"mode": "off"})
+    assert called(node)
+    node.tick(105.0)
+    assert not called(node)
+    # Who asks is told that it is off, and need not wait.
+    (job.folder / LIVE_FILE).unlink()
+    node.tick(120.0)
+    assert "switched off" in " ".join(load(job.folder / LIVE_FILE).notes)
+
+
+def test_a_ring_that_fills_is_looked_at_often(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.WARN, nodes=1)
+    job.sources[0].fill = 0.5
+    job.run(range(1))
+    assert job.nodes[0].interval_s == QUICK_S / 2
 
 
 def test_settings_that_cannot_be_read_are_refused_once(tmp_path: Path) -> None:

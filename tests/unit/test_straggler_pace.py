@@ -59,10 +59,14 @@ def test_news_end_the_wait(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=launcher)
     thread.start()
+    began_s = time.monotonic()
     live_file.wait_for_news(tmp_path, patience_s=30.0)
+    assert time.monotonic() - began_s < 30.0
     assert written.wait(10)
     thread.join(10)
 
 
 def test_a_launcher_that_is_gone_is_not_waited_for_long(tmp_path: Path) -> None:
     live_file.wait_for_news(tmp_path, patience_s=0.01)
+    assert live_file.is_asked(tmp_path)
+    assert not (tmp_path / live_file.FILE).exists()
