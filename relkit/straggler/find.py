@@ -49,6 +49,16 @@ def records(folder: Path) -> bool:
     return any(pid.isdecimal() and procfs.is_same_process(int(pid), 0) for pid in pids)
 
 
+def refresh(folder: Path) -> None:
+    """Have a running job's launcher write what it knows by now; nothing where there is none.
+
+    Args:
+        folder: the job's shared-memory folder.
+    """
+    if (folder / LIVE_FILE).exists() and records(folder):
+        live_file.wait_for_news(folder)
+
+
 def find_history(named: str, environ: Mapping[str, str] = os.environ) -> History:
     """The history of a job, from a file, a timeline folder, or the job's id.
 
@@ -86,8 +96,7 @@ def _of_job(job_id: str, environ: Mapping[str, str]) -> Iterator[tuple[int, Hist
     """(time of writing, history) of each one that is there."""
     wanted = safe_job_id(job_id)
     for folder in job_folders(job_id):
-        if (folder / LIVE_FILE).exists() and records(folder):
-            live_file.wait_for_news(folder)
+        refresh(folder)
     places = [folder / LIVE_FILE for folder in job_folders(job_id)]
     timelines = [Path(environ[name]) for name in _TIMELINE_VARIABLES if environ.get(name)]
     timelines += [Path("/root/timeline"), Path.home() / "timeline"]

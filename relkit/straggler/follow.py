@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relkit.errors import NoSuchProcess, RelkitError
 from relkit.straggler import live_file
-from relkit.straggler.find import LIVE_FILE, job_folders, jobs_here, records
+from relkit.straggler.find import LIVE_FILE, job_folders, jobs_here, records, refresh
 from relkit.straggler.history import History, load
 
 # A launcher that was killed leaves its files; without any rank that lives the job is over.
@@ -35,6 +35,8 @@ class Follower:
                 "node. `relkit straggler report` reads what an ended job has left.",
             )
         self._path = self._choose(folders)
+        # While nobody looked, it was written seldom.
+        refresh(self._path.parent)
         self._seen = (0, 0)
         self._news_at_s = time.monotonic()
         self.history: History | None = None
