@@ -8,14 +8,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check explore format stress gpu-check clean
+.PHONY: demo test check fresh-check explore format stress gpu-check clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
 
 test: $(VENV)/.develop
 	tools/debian_packages.sh
-	tools/run_tests.sh
+	tools/run_tests.sh $(TESTS)
 
 check: $(VENV)/.develop
 	$(BIN)/ruff format --check -q .
@@ -33,6 +33,10 @@ format: $(VENV)/.develop
 
 stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py
+
+# The two commands above as root in a bare Debian, in namespaces; FRESH_ARGS="test tests/native".
+fresh-check:
+	$(PYTHON) -m tools.fresh_check $(FRESH_ARGS)
 
 # On a machine with an NVIDIA GPU: PYTHON=the interpreter that has torch with CUDA.
 gpu-check:
