@@ -105,8 +105,8 @@ def main() -> int:
     if os.geteuid() != 0:
         print("fresh-check: needs root (namespaces, chroot). next: sudo make fresh-check")
         return EXIT_UNKNOWN
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relkit/fresh-check"
     cache.mkdir(parents=True, exist_ok=True)
     _remove_stale(cache)
