@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
-from relkit.netcheck.listener import Listener
-from relkit.netcheck.probes.base import Plan
-from relkit.netcheck.probes.tcp import TcpProbe
+from relkit.net.listener import Listener
+from relkit.netcheck.measure.probes.base import Plan
+from relkit.netcheck.measure.probes.tcp import TcpProbe
 from relkit.output import table
 
 _TOOL_S = 10.0

@@ -17,7 +17,7 @@ import statistics
 
 import numpy as np
 
-from relkit.netcheck.simulate import SimulatedFleet
+from relkit.netcheck.measure.simulate import SimulatedFleet
 
 FAILED_MS = 3_600_000.0
 

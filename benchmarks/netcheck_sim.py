@@ -36,11 +36,11 @@ from pathlib import Path
 import numpy as np
 from dlrover_rule import convicted_nodes
 
-from relkit.netcheck import schedule
+from relkit.netcheck.measure import schedule
+from relkit.netcheck.measure.schedule import Schedule
+from relkit.netcheck.measure.simulate import SimulatedFleet, Ways, run
 from relkit.netcheck.model import Link, NetVerdict
-from relkit.netcheck.schedule import Schedule
-from relkit.netcheck.simulate import SimulatedFleet, Ways, run
-from relkit.netcheck.solve import solve
+from relkit.netcheck.solve.verdict import solve
 
 BAR = 0.995
 Named = frozenset[tuple[str, tuple[str, ...]]]

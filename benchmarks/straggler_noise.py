@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from relkit.straggler.collect.step_period import infer_steps
 from relkit.straggler.model import Floats
-from relkit.straggler.steps import infer_steps
 
 HALVES = ("tune", "test", "all")
 _FIRST_STEPS = 5

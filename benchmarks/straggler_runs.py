@@ -37,8 +37,8 @@ from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.output import table, write_atomic
-from relkit.straggler.history import History, RaisedVerdict, load
 from relkit.straggler.model import Cause, Subject
+from relkit.straggler.transport.history import History, RaisedVerdict, load
 from tests.straggler.hosts_job import run_on_hosts
 
 JOBS = Path(__file__).resolve().parent / "jobs"

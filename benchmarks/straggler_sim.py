@@ -39,9 +39,9 @@ from straggler_plot import plot
 from straggler_rules import dlrover, nvrx
 
 from relkit.output import write_atomic
-from relkit.straggler.arrivals import arrivals
 from relkit.straggler.model import PARTS, Cause, Floats, StepTable
-from relkit.straggler.score import RankScorer, Settings
+from relkit.straggler.score.arrivals import arrivals
+from relkit.straggler.score.rank_scorer import RankScorer, Settings
 
 BAR = 0.99
 LARGE, TENSOR, STAGES = 1024, 8, 8

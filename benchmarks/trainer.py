@@ -4,13 +4,13 @@
     python benchmarks/trainer.py --size char --rounds 9   one of them, more often
     python benchmarks/trainer.py --at-least 1.0           exit 1 where a ratio is below
 
-Every run is processes of its own: `relkit.trainer.loop.pretrain` as it stands, log lines and event
-stream included, or the loop around the step of trainer_peer.py. The cores are two; a single process
-has a thread on each, of two data-parallel processes (gloo) each has one. Model, batch, tokens and
-hyperparameters are the same. A run's throughput is that of its median step; a round's ratio is ours
-over the peer's, run one after the other, and which is first alternates. Beside it stands the ratio
-of tokens per second of processor time (of the first process), which a busy machine disturbs less.
-"""
+Every run is processes of its own: `relkit.trainer.run.loop.pretrain` as it stands, log lines and
+event stream included, or the loop around the step of trainer_peer.py. The cores are two; a single
+process has a thread on each, of two data-parallel processes (gloo) each has one. Model, batch,
+tokens and hyperparameters are the same. A run's throughput is that of its median step; a round's
+ratio is ours over the peer's, run one after the other, and which is first alternates. Beside it
+stands the ratio of tokens per second of processor time (of the first process), which a busy machine
+disturbs less."""
 
 from __future__ import annotations
 
@@ -90,15 +90,15 @@ def learning_rate(_step: int) -> float:
 
 def run_ours(size: Size, folder: Path, world: int) -> tuple[Times, float]:
     """When each step ended, and the last loss."""
-    from relkit.trainer.config import (
+    from relkit.trainer.config.config import (
         DatasetConfig,
         ModelConfig,
         OptimizerConfig,
         TrainerConfig,
         TrainingConfig,
     )
-    from relkit.trainer.loop import pretrain
-    from relkit.trainer.progress import Progress
+    from relkit.trainer.core.progress import Progress
+    from relkit.trainer.run.loop import pretrain
 
     times = Times([], [])
     losses: list[float] = []

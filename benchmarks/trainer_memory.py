@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from relkit.trainer.config import (
+from relkit.trainer.config.config import (
     DatasetConfig,
     ModelConfig,
     ParallelConfig,
@@ -136,9 +136,9 @@ def work(layout: Layout, folder: Path) -> None:
     import torch
     from torch import distributed
 
-    from relkit.trainer.data import MicroBatch
-    from relkit.trainer.mesh import build_mesh
-    from relkit.trainer.trainer import Trainer
+    from relkit.trainer.core.mesh import build_mesh
+    from relkit.trainer.core.trainer import Trainer
+    from relkit.trainer.data.samples import MicroBatch
 
     torch.set_num_threads(1)
     if layout.world > 1:

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import torch
 
-from relkit.trainer import checkpoint_files
-from relkit.trainer.config import TrainerConfig
-from relkit.trainer.events import read_events
-from relkit.trainer.loop import pretrain
-from relkit.ttp.inject import Death, to_environment
+from relkit.checkpoint import iteration_folder
+from relkit.trainer.config.config import TrainerConfig
+from relkit.trainer.run.loop import pretrain
+from relkit.trainer.telemetry.events import read_events
+from relkit.ttp.fault_injector import Death, to_environment
 from relkit.ttp.outcome import EXIT_DUMPED
 from tests.ttp.compare import numbers
 from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
@@ -106,7 +106,7 @@ def save(name: str, rounds: int, data: str, folder: Path) -> None:
             raise SystemExit(f"{death}: {ended.outcome}\n{ended.said[-2000:]}")
         step = int(ended.outcome["step"])
         took.append(1e3 * from_kill_to_rename(ended, place / "save", step))
-        iteration = place / "save" / checkpoint_files.iteration_name(step)
+        iteration = place / "save" / iteration_folder.iteration_name(step)
         size = sum(path.stat().st_size for path in iteration.rglob("distrib_optim.pt"))
     times = ", ".join(f"{each:.0f}" for each in sorted(took))
     print(
@@ -124,7 +124,7 @@ def curve(data: str, folder: Path, picture: Path) -> int:
     run(config, layout, undisturbed, 0, ENABLE_TTP="False")
     config, kills = configured(layout, data, killed, 200, save_interval=50), 0
     for number in range(100):
-        before = checkpoint_files.latest(killed / "save") or 0
+        before = iteration_folder.latest(killed / "save") or 0
         due = before + dice.randrange(1, 40)
         death = Death(dice.randrange(4), dice.choice(PHASES[:7]), due, number)
         ended = run(config, layout, killed, number, **to_environment([death]))

@@ -12,7 +12,7 @@ import click
 from relkit.errors import RelkitError
 from relkit.findings import Report
 from relkit.hang.model import JobView, Verdict
-from relkit.launch import timeline
+from relkit.launch.hang import timeline
 from relkit.output import as_text, use_colour
 from relkit.reports import timeline_folder
 from relkit.stacks.merge import merge_dumps

@@ -18,7 +18,7 @@ from relkit.findings import Report
 from relkit.launch.options import OwnOption
 
 if TYPE_CHECKING:
-    from relkit.launch.network_check import NetworkCheck
+    from relkit.launch.netcheck.network_check import NetworkCheck
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -114,7 +114,7 @@ def order_ranks(ctx: click.Context, options: Namespace, say: Callable[[str], Non
             "--topology needs a static rendezvous with a fixed number of nodes",
             next_step="Write --nnodes N --master-addr HOST, and no --rdzv-backend.",
         )
-    from relkit.launch.node_order import number_in, order_nodes, own_names
+    from relkit.launch.netcheck.node_order import number_in, order_nodes, own_names
     from relkit.topology import read
 
     topology = read(file)
@@ -146,7 +146,7 @@ def network_check(
     asked = ctx.meta[_KEPT]
     if not asked["network_check"]:
         return None
-    from relkit.launch.network_check import CheckSettings, NetworkCheck
+    from relkit.launch.netcheck.network_check import CheckSettings, NetworkCheck
 
     settings = CheckSettings(
         exclude_stragglers=asked["exclude_straggler"],
@@ -159,7 +159,7 @@ def network_check(
 
 
 def _hook(asked: dict[str, Any]) -> tuple[str, ...]:
-    from relkit.launch.bad_node import parse_hook
+    from relkit.launch.netcheck.bad_node import parse_hook
 
     return () if asked["on_bad_node"] is None else parse_hook(asked["on_bad_node"])
 

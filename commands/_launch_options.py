@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from relkit.launch.job import OnHang
+from relkit.launch.job.settings import OnHang
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -14,10 +14,10 @@ from relkit.findings import Report
 from relkit.fleet.kubectl import is_selector, pods, with_addresses
 from relkit.fleet.open import open_channel
 from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
-from relkit.netcheck import bundle, schedule
-from relkit.netcheck.check import CheckOptions, run_check
+from relkit.netcheck.measure import bundle, schedule
+from relkit.netcheck.measure.controller import CheckOptions, run_check
 from relkit.netcheck.model import Thresholds
-from relkit.netcheck.outcome import Outcome
+from relkit.netcheck.solve.outcome import Outcome
 from relkit.output import as_json, write_atomic
 
 _GRAPH_S = 20.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from relkit.commands._incident import say
 from relkit.errors import RelkitError
-from relkit.launch.ends import end_of_child
-from relkit.launch.persist_host import PersistHost
+from relkit.launch.job.exit_status import end_of_child
+from relkit.launch.recovery.persist_host import PersistHost
 from relkit.output import as_text, use_colour, write_atomic
 from relkit.ttp.actions import Limits
 from relkit.ttp.environment import switched_on

@@ -59,10 +59,10 @@ def dump(
         raise UsageProblem("give either --pid (once or more) or --job")
     if show and fmt:
         raise UsageProblem("--print is for people, --json and --jsonl for programs: choose one")
-    from relkit.stacks.capture import capture_ranks
-    from relkit.stacks.dump_report import dump_report, stacks_text
-    from relkit.stacks.dump_targets import targets_of_job, targets_of_pids
-    from relkit.stacks.dump_write import write_dumps
+    from relkit.stacks.dump.capture import capture_ranks
+    from relkit.stacks.dump.report import dump_report, stacks_text
+    from relkit.stacks.dump.targets import targets_of_job, targets_of_pids
+    from relkit.stacks.dump.write import write_dumps
 
     started = time.time()
     targets = targets_of_pids(pids) if job_id is None else targets_of_job(job_id)

@@ -11,7 +11,7 @@ import click
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
 from relkit.errors import UsageProblem
-from relkit.netcheck.probes.names import PROBES
+from relkit.netcheck.measure.probes.names import PROBES
 
 # A probe of torch's needs that much longer than its measurement to begin and end.
 _START_S = {"tcp": 3.0}
@@ -90,9 +90,9 @@ def preflight(
       relkit straggler preflight --nodes hosts.txt --baseline good-day --slow 0.05
     """
     from relkit.commands._netcheck_run import measure, save_all
-    from relkit.netcheck.baseline import baseline_of
-    from relkit.netcheck.bundle import HEAD, load_any
-    from relkit.netcheck.check import CheckOptions
+    from relkit.netcheck.measure.baseline import baseline_of
+    from relkit.netcheck.measure.bundle import HEAD, load_any
+    from relkit.netcheck.measure.controller import CheckOptions
     from relkit.netcheck.model import Thresholds
     from relkit.straggler.preflight.report import preflight_report
 

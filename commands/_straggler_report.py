@@ -37,8 +37,8 @@ def report(job: str, page: Path | None, force: bool, fmt: str | None) -> int:
       relkit straggler report straggler/history.npz --json
     """
     from relkit.output import write_atomic
-    from relkit.straggler.find import find_history
-    from relkit.straggler.report import straggler_report
+    from relkit.straggler.present.report import straggler_report
+    from relkit.straggler.transport.locate import find_history
 
     started = time.time()
     if page is not None and page.exists() and not force:
@@ -49,7 +49,7 @@ def report(job: str, page: Path | None, force: bool, fmt: str | None) -> int:
     )
     if page is not None:
         from relkit.reports import straggler_page
-        from relkit.straggler.view import view_of
+        from relkit.straggler.present.metrics import view_of
 
         write_atomic(page, straggler_page.render(made, history, view_of(history)))
         click.echo(f"wrote {page}", err=True)

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from relkit.output import table, use_colour
 from relkit.reports.markup import middle_cut, shown
-from relkit.straggler.history import History, RaisedVerdict
-from relkit.straggler.report import straggler_report, what, who
-from relkit.straggler.summary import MOST_RANKS, RankLine, Summary, plain_summary, summarise
-from relkit.straggler.view import breakdown, main_part
+from relkit.straggler.present.metrics import breakdown, main_part
+from relkit.straggler.present.report import straggler_report, what, who
+from relkit.straggler.present.summary import MOST_RANKS, RankLine, Summary, plain_summary, summarise
+from relkit.straggler.transport.history import History, RaisedVerdict
 
 _FULL, _EMPTY = "█", "░"
 _BAR = 10

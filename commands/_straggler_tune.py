@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from relkit.errors import UsageProblem
-from relkit.straggler import control
-from relkit.straggler.control import Mode
-from relkit.straggler.find import job_folders
+from relkit.straggler.transport import control
+from relkit.straggler.transport.control import Mode
+from relkit.straggler.transport.locate import job_folders
 
 
 @click.command()

@@ -12,7 +12,7 @@ from relkit.errors import EXIT_UNKNOWN, NoSuchProcess, UsageProblem
 
 if TYPE_CHECKING:
     from relkit.commands._straggler_screen import Sink
-    from relkit.straggler.follow import Follower
+    from relkit.straggler.transport.tail import Follower
 
 # Shorter than any interval, so that the end of a job and Ctrl-C are not waited for.
 _POLL_S = 0.1
@@ -47,8 +47,8 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
       relkit straggler watch my-run --json | jq -c .stragglers
     """
     from relkit.commands._straggler_screen import JsonLines, Lines, Screen
-    from relkit.straggler.follow import Follower
-    from relkit.straggler.report import straggler_report
+    from relkit.straggler.present.report import straggler_report
+    from relkit.straggler.transport.tail import Follower
 
     if job is None:
         job = _only_job()
@@ -71,7 +71,7 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
 
 
 def _only_job() -> str:
-    from relkit.straggler.find import jobs_here
+    from relkit.straggler.transport.locate import jobs_here
 
     jobs = jobs_here()
     if len(jobs) == 1:

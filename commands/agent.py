@@ -33,7 +33,7 @@ def agent(name: str, part_bytes: int) -> int:
       relkit agent --name n1 < /dev/null
     """
     from relkit.fleet.agent import end_children, serve
-    from relkit.netcheck.serve import handlers
+    from relkit.netcheck.measure.serve import handlers
 
     # The channel gets file descriptors of its own: a library that prints, or a child that reads
     # stdin, must not get between controller and agent.

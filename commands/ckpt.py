@@ -40,14 +40,14 @@ def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, for
       relkit ckpt inspect checkpoints/iter_0000010 --tensors
       relkit ckpt inspect checkpoints --json | jq '.iterations[].facts.world_size'
     """
-    from relkit.trainer.checkpoint_report import HEADER, rows_of
-    from relkit.trainer.checkpoint_report import inspect as inspected
+    from relkit.checkpoint.report import HEADER, rows_of
+    from relkit.checkpoint.report import inspect as inspected
 
     started = time.time()
     report = inspected(path, argv=tuple(sys.argv), started=started)
     found = report.facts["iterations"]
     if tensors:
-        from relkit.trainer.checkpoint_tensors import tensors_of
+        from relkit.checkpoint.tensor_list import tensors_of
 
         for row in found:
             row["tensors"] = tensors_of(Path(row["folder"]))
@@ -78,7 +78,7 @@ def verify(path: Path, fmt: str | None, output: Path | None, force: bool) -> int
       relkit ckpt verify checkpoints/iter_0000010
       relkit ckpt verify checkpoints --json | jq .whole
     """
-    from relkit.trainer.checkpoint_report import verify as verified
+    from relkit.checkpoint.report import verify as verified
 
     started = time.time()
     report = verified(path, argv=tuple(sys.argv), started=started)

@@ -22,7 +22,7 @@ from relkit.commands._launch_network import (
     order_ranks,
 )
 from relkit.errors import MissingExtra, UsageProblem
-from relkit.launch.job import OnHang, Settings
+from relkit.launch.job.settings import OnHang, Settings
 from relkit.launch.options import (
     OwnOption,
     check,
@@ -32,7 +32,7 @@ from relkit.launch.options import (
     torchrun_parser,
 )
 from relkit.slow_faults import SLOW_FAULTS
-from relkit.straggler.control import Control, Mode
+from relkit.straggler.transport.control import Control, Mode
 from relkit.ttp.actions import Limits
 
 _OWN = (
@@ -192,10 +192,10 @@ def launch(
     # Only here: these import torch, which --help and bad usage must not wait for.
     from relkit.commands._incident import Publisher, choose_timeline, say
     from relkit.commands._persist import persist_host
-    from relkit.launch.job_folder import JobFolder
+    from relkit.launch.hang.monitor import Monitor
+    from relkit.launch.job.folder import JobFolder
     from relkit.launch.job_run import run_job
-    from relkit.launch.monitor import Monitor
-    from relkit.launch.stragglers import Stragglers
+    from relkit.launch.straggler.straggler_thread import Stragglers
 
     order_ranks(ctx, options, say)
     folder = choose_timeline(timeline_path)

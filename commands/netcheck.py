@@ -11,7 +11,7 @@ import click
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
 from relkit.errors import UsageProblem
-from relkit.netcheck.probes.names import PROBES
+from relkit.netcheck.measure.probes.names import PROBES
 
 
 @click.command()
@@ -142,12 +142,12 @@ def netcheck(
     """
     from relkit.commands._netcheck_run import measure, save_all
     from relkit.commands._netcheck_sizes import message_sizes
-    from relkit.netcheck.baseline import load_baseline
-    from relkit.netcheck.bundle import HEAD, load
-    from relkit.netcheck.check import CheckOptions
+    from relkit.netcheck.measure.baseline import load_baseline
+    from relkit.netcheck.measure.bundle import HEAD, load
+    from relkit.netcheck.measure.controller import CheckOptions
     from relkit.netcheck.model import Thresholds
-    from relkit.netcheck.outcome import judge
-    from relkit.netcheck.report import net_report
+    from relkit.netcheck.report.report import net_report
+    from relkit.netcheck.solve.outcome import judge
 
     started = time.time()
     if folder is not None and (folder / HEAD).exists() and not force:

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from relkit.commands import _launch_options as shared
-from relkit.launch.job import OnHang, Settings, safe_job_id
+from relkit.job_id import safe_job_id
+from relkit.launch.job.settings import OnHang, Settings
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -44,8 +45,8 @@ def run(
     """
     from relkit.commands._incident import Publisher, choose_timeline, say
     from relkit.launch import run_command
-    from relkit.launch.job_folder import JobFolder
-    from relkit.launch.monitor import Monitor
+    from relkit.launch.hang.monitor import Monitor
+    from relkit.launch.job.folder import JobFolder
 
     action = OnHang(on_hang)
     name = safe_job_id(job_id or run_command.job_id_of(os.environ))

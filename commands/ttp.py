@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
+from relkit import procfs
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
-from relkit.launch.persist_folder import REQUEST, launchers_of
+from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
 from relkit.output import table
-from relkit.stacks import procfs
 from relkit.ttp.outcome import EXIT_DUMPED
 
 _POLL_S = 0.05

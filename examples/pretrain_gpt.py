@@ -11,8 +11,8 @@ import os
 import sys
 
 from relkit.errors import RelkitError
-from relkit.trainer.loop import pretrain
-from relkit.trainer.megatron_flags import parse_flags
+from relkit.trainer.megatron.flags import parse_flags
+from relkit.trainer.run.loop import pretrain
 
 
 def say(sentence: str) -> None:

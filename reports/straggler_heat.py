@@ -19,7 +19,7 @@ from relkit.reports.palette import oklch
 from relkit.reports.png import indexed
 from relkit.straggler.history_types import History, RaisedVerdict
 from relkit.straggler.model import Subject
-from relkit.straggler.view import View
+from relkit.straggler.present.metrics import View
 
 BOUNDS = (0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
 """Excess from which on the next stronger colour begins."""

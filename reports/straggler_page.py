@@ -14,7 +14,7 @@ from relkit.findings import Finding, Report, Status
 from relkit.reports import straggler_heat, straggler_lateness, straggler_parts
 from relkit.reports.html import environment, page_time
 from relkit.straggler.history_types import History
-from relkit.straggler.view import View, recent
+from relkit.straggler.present.metrics import View, recent
 
 _CAUSES = {
     "slow-compute": "slow compute",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from relkit.reports.chart_scale import GUTTER, PLOT, WIDTH, ticks
 from relkit.reports.markup import middle_cut, shown, xml
 from relkit.straggler.model import PARTS
-from relkit.straggler.view import Breakdown
+from relkit.straggler.present.metrics import Breakdown
 
 MOST = 6
 MAIN = {"compute": "compute", "input": "input", "gap": "everything else (gap)"}

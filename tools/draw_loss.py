@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from relkit.output import write_atomic
-from relkit.trainer.events import read_events
+from relkit.trainer.telemetry.events import read_events
 
 WIDTH, HEIGHT = 720, 360
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 40

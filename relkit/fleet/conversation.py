@@ -9,7 +9,7 @@ from typing import Any
 
 from relkit.fleet import wire
 from relkit.fleet.channel import Answer
-from relkit.fleet.pump import Event, Pump, allow_files
+from relkit.fleet.io_multiplexer import Event, Pump, allow_files
 from relkit.fleet.roster import CLOCK_ID, Roster
 from relkit.hosts import NodeSpec
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from relkit.errors import ToolMissing
 from relkit.fleet import wire
 from relkit.fleet.conversation import Conversation
-from relkit.fleet.pump import Event
+from relkit.fleet.io_multiplexer import Event
 from relkit.fleet.stream import Stream
 from relkit.fleet.wire import BadLine
 from relkit.fleet.words import Ending

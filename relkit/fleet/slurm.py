@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from relkit.errors import RelkitError, ToolMissing, UsageProblem
 from relkit.fleet.bounded_run import output_of
 from relkit.fleet.conversation import Conversation
-from relkit.fleet.pump import Event
+from relkit.fleet.io_multiplexer import Event
 from relkit.fleet.remote_command import MISSING, missing, remote_words
 from relkit.fleet.stream import Stream
 from relkit.fleet.wire import BadLine

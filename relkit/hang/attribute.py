@@ -14,14 +14,14 @@ from relkit.hang.accuse import (
     is_uninterruptible,
 )
 from relkit.hang.activity import Activity, Doing
-from relkit.hang.bystanders import victims_of
 from relkit.hang.cycles import astray, left_out
 from relkit.hang.deaths import collateral, died, left, primary_deaths
+from relkit.hang.device_stalled import held_on_device
 from relkit.hang.groups import Group, groups_of
-from relkit.hang.held import held_on_device
 from relkit.hang.model import Category, Culprit, JobView, RankView, Verdict
 from relkit.hang.sequence import Disagreement, disagreements
 from relkit.hang.stackclass import classify
+from relkit.hang.waiting_ranks import victims_of
 from relkit.hang.waits import Wait, sinks, waits_of
 from relkit.hang.words import numbered, of_ranks
 from relkit.ranks import RankSet

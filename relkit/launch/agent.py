@@ -18,25 +18,25 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
 
+from relkit import procfs
 from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
-from relkit.launch.ends import first_line, how_it_ended, peek_exit
-from relkit.launch.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
-from relkit.launch.exclusion import Excluded
-from relkit.launch.job import End, JobAborted, LocalRank, OnHang, Say
-from relkit.launch.lead import Lead, signal_group
-from relkit.launch.monitor import Monitor
-from relkit.launch.observe import Observer
-from relkit.launch.persist_host import Crowd, PersistHost
-from relkit.launch.place import listens_on, node_name, own_address, store_endpoint
-from relkit.launch.straggler_node import Scene
-from relkit.launch.stragglers import Stragglers
-from relkit.launch.watch import Site
+from relkit.launch.hang.monitor import Monitor
+from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.watch import Site
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
+from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
+from relkit.launch.job.settings import End, JobAborted, LocalRank, OnHang, Say
+from relkit.launch.netcheck.node_info import listens_on, node_name, own_address, store_endpoint
+from relkit.launch.recovery.fault_recovery import Lead, signal_group
+from relkit.launch.recovery.persist_host import Crowd, PersistHost
+from relkit.launch.straggler.exclusion import Excluded
+from relkit.launch.straggler.straggler_node import Scene
+from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.ranks import RankSet
-from relkit.stacks import procfs
 
 if TYPE_CHECKING:
-    from relkit.launch.network_check import NetworkCheck
+    from relkit.launch.netcheck.network_check import NetworkCheck
 
 # A worker of a hung job that has not ended this long after SIGTERM is not going to.
 HUNG_SHUTDOWN_S = 5
@@ -106,7 +106,7 @@ class MonitoredAgent(LocalElasticAgent):
     def _passed(self, network: NetworkCheck, worker_group: WorkerGroup) -> bool:
         """The network check of this meeting; False where nodes leave, and the rest meets again."""
         # Only here: a job without the check loads nothing of it.
-        from relkit.launch.network_check import Convicted, Meeting
+        from relkit.launch.netcheck.network_check import Convicted, Meeting
 
         spec = worker_group.spec
         mailbox = self._mailbox(worker_group, "netcheck-")

@@ -19,14 +19,14 @@ from torch.distributed.run import run as torchrun
 
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.agent import Crew, LeavesJob, MonitoredAgent, Prepare
-from relkit.launch.job import Say
-from relkit.launch.lead import exit_code
-from relkit.launch.monitor import Monitor
-from relkit.launch.persist_host import PersistHost
-from relkit.launch.stragglers import Stragglers
+from relkit.launch.hang.monitor import Monitor
+from relkit.launch.job.settings import Say
+from relkit.launch.recovery.fault_recovery import exit_code
+from relkit.launch.recovery.persist_host import PersistHost
+from relkit.launch.straggler.straggler_thread import Stragglers
 
 if TYPE_CHECKING:
-    from relkit.launch.network_check import NetworkCheck
+    from relkit.launch.netcheck.network_check import NetworkCheck
 
 
 class RendezvousFailed(RelkitError):

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from relkit import procfs
 from relkit.errors import EXIT_PROBLEM, UsageProblem
-from relkit.launch.exchange import MemoryMailbox
-from relkit.launch.job import End, OnHang, Say
-from relkit.launch.monitor import Monitor
-from relkit.launch.observe import Observer
-from relkit.launch.watch import Site
-from relkit.stacks import procfs
+from relkit.launch.hang.monitor import Monitor
+from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.watch import Site
+from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.settings import End, OnHang, Say
 
 POLL_S = 0.1
 DISCOVER_S = 1.0

@@ -97,7 +97,7 @@ class StepRecord:
 
 
 class RankProcess(Protocol):
-    """A rank on this node: relkit.launch.job.LocalRank is one."""
+    """A rank on this node: relkit.launch.job.settings.LocalRank is one."""
 
     @property
     def rank(self) -> int:

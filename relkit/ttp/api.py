@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import UsageProblem
-from relkit.trainer.manifest import FileRecord
 from relkit.ttp.environment import enabled, surroundings
 from relkit.ttp.handlers import Handlers, NotFinite, SaveOrder
+from relkit.ttp.rank_state import Seat
 from relkit.ttp.replicas import ReplicaMap, replica_map
-from relkit.ttp.seat import Seat
 from relkit.ttp.session import Session
 
 __all__ = [
@@ -103,7 +103,7 @@ def register_save_handler(save: Callable[[SaveOrder, Any], Sequence[FileRecord]]
 
     Args:
         save: gets the order and the arguments of `set_save_args`; returns a record of each file
-            that it wrote with relkit.trainer.checkpoint_files.write_file.
+            that it wrote with relkit.checkpoint.iteration_folder.write_file.
     """
     _loop.save = save
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import RelkitError
-from relkit.trainer.manifest import FileRecord
 from relkit.ttp.plan import DumpPlan
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relkit.errors import RelkitError
-from relkit.netcheck import proof
+from relkit.net import handshake
 from relkit.ttp.messages import LONGEST_LINE_BYTES, BadMessage, Message, decode, encode
 
 _CHUNK_BYTES = 1 << 16
@@ -145,11 +145,11 @@ def connect(endpoint: Endpoint, secret: bytes, incarnation: int, timeout_s: floa
         raise LinkEnded(f"no controller at {endpoint}: {error}") from error
     try:
         tune(sock)
-        greeted = _exactly(sock, proof.GREETING_BYTES, deadline)
-        answered = proof.answer(secret, incarnation, greeted, proof.CONTROL)
+        greeted = _exactly(sock, handshake.GREETING_BYTES, deadline)
+        answered = handshake.answer(secret, incarnation, greeted, handshake.CONTROL)
         sock.sendall(answered)
-        told = _exactly(sock, proof.PROOF_BYTES, deadline)
-        if not proof.check_proof(secret, incarnation, greeted, answered, told):
+        told = _exactly(sock, handshake.PROOF_BYTES, deadline)
+        if not handshake.check_proof(secret, incarnation, greeted, answered, told):
             raise LinkEnded(f"who listens at {endpoint} does not know the job's secret")
         sock.settimeout(timeout_s)
         return Link(sock)

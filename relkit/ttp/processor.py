@@ -26,8 +26,8 @@ from relkit.ttp.messages import (
     State,
 )
 from relkit.ttp.outcome import EXIT_REFUSED
+from relkit.ttp.rank_state import Seat
 from relkit.ttp.relay import Notes
-from relkit.ttp.seat import Seat
 
 _CONNECT_S = 10.0
 # Sockets may still be made while others are shut (connections are lazy), so shut them again.

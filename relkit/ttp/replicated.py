@@ -27,9 +27,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from relkit.trainer import checkpoint_files, rng
-from relkit.trainer.manifest import FileRecord
-from relkit.trainer.rng import RngState
+from relkit.checkpoint import iteration_folder, rng_state
+from relkit.checkpoint.manifest import FileRecord
+from relkit.checkpoint.rng_state import RngState
 from relkit.ttp.environment import enabled, surroundings
 from relkit.ttp.finite import refuse_not_finite
 from relkit.ttp.handlers import Handlers, SaveOrder
@@ -71,7 +71,7 @@ class ReplicatedLoop:
         self._folder = Path(folder)
         self._extra, self._load_extra = extra, load_extra
         self.step = 0
-        self._rng = rng.capture().to_plain()
+        self._rng = rng_state.capture().to_plain()
         if resume:
             self._resume()
         self._session = self._start() if enabled() else None
@@ -88,7 +88,7 @@ class ReplicatedLoop:
         """
         loss().backward()  # type: ignore[no-untyped-call]
         self._optimizer.zero_grad(set_to_none=True)
-        rng.restore(RngState.from_plain(self._rng))
+        rng_state.restore(RngState.from_plain(self._rng))
 
     def steps(self, until: int) -> Iterator[int]:
         """Number the steps that are left, from 0; where the job is asked to stop, it does so here.
@@ -116,7 +116,7 @@ class ReplicatedLoop:
     def end_update(self) -> None:
         """The update is done; to be called right after optimizer.step()."""
         # Before the step counts: another thread may ask for this record from then on.
-        self._rng = rng.capture().to_plain()
+        self._rng = rng_state.capture().to_plain()
         self.step += 1
         if self._session is not None:
             self._session.seat.end_update(self.step)
@@ -128,10 +128,10 @@ class ReplicatedLoop:
             the iteration's folder.
         """
         if dist.get_rank() == 0:
-            folder = checkpoint_files.begin(self._folder, self.step)
-            checkpoint_files.commit(folder, self.step, [self._write(folder)], {})
+            folder = iteration_folder.begin(self._folder, self.step)
+            iteration_folder.commit(folder, self.step, [self._write(folder)], {})
         dist.barrier()
-        return self._folder / checkpoint_files.iteration_name(self.step)
+        return self._folder / iteration_folder.iteration_name(self.step)
 
     def _start(self) -> Session:
         rank, world_size = dist.get_rank(), dist.get_world_size()
@@ -163,23 +163,23 @@ class ReplicatedLoop:
         def write(stream: BinaryIO) -> None:
             torch.save(state, stream)
 
-        return checkpoint_files.write_file(folder, FILE, write)
+        return iteration_folder.write_file(folder, FILE, write)
 
     def _roll_forward(self, step: int) -> None:
         self._optimizer.step()
-        self._rng = rng.capture().to_plain()
+        self._rng = rng_state.capture().to_plain()
         self.step = step
 
     def _resume(self) -> None:
-        tracker = self._folder / checkpoint_files.TRACKER
+        tracker = self._folder / iteration_folder.TRACKER
         if not tracker.is_file():
             return
         step = int(tracker.read_text())
-        path = self._folder / checkpoint_files.iteration_name(step) / FILE
+        path = self._folder / iteration_folder.iteration_name(step) / FILE
         state = torch.load(path, weights_only=True, map_location="cpu")
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         if self._load_extra is not None:
             self._load_extra(state["extra"])
         self.step, self._rng = state["step"], state["rng"]
-        rng.restore(RngState.from_plain(self._rng))
+        rng_state.restore(RngState.from_plain(self._rng))

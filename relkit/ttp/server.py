@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relkit.netcheck import proof
+from relkit.net import handshake
 from relkit.ttp.actions import Action, Kill, Over, Say, Send
 from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint, LineBuffer, tune
@@ -220,7 +220,7 @@ class Server:
                 self.strangers += 1
                 return
             tune(sock)
-            peer = _Peer(sock, proof.greeting(), time.monotonic() + _STRANGER_S)
+            peer = _Peer(sock, handshake.greeting(), time.monotonic() + _STRANGER_S)
             self._peers[sock.fileno()] = peer
             self._selector.register(sock, selectors.EVENT_READ)
             self._write(peer, peer.greeted)
@@ -246,11 +246,11 @@ class Server:
 
     def _prove(self, peer: _Peer, data: bytes) -> None:
         peer.answered += data
-        if len(peer.answered) < proof.ANSWER_BYTES:
+        if len(peer.answered) < handshake.ANSWER_BYTES:
             return
-        answered = peer.answered[: proof.ANSWER_BYTES]
-        rest = peer.answered[proof.ANSWER_BYTES :]
-        accepted = proof.check_answer(self._secret, self._incarnation, peer.greeted, answered)
+        answered = peer.answered[: handshake.ANSWER_BYTES]
+        rest = peer.answered[handshake.ANSWER_BYTES :]
+        accepted = handshake.check_answer(self._secret, self._incarnation, peer.greeted, answered)
         if accepted is None:
             self._drop(peer)
             return

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeVar
 
-from relkit.ttp.dump import Dumper
+from relkit.ttp.collective_aborter import Freer, own_recorder
+from relkit.ttp.emergency_save import Dumper
 from relkit.ttp.environment import Surroundings
-from relkit.ttp.free import Freer, own_recorder
 from relkit.ttp.handlers import Handlers
 from relkit.ttp.messages import Commit, Discard, Dump, Exit, Finished, Hello
 from relkit.ttp.processor import Processor
+from relkit.ttp.rank_state import Parked, Seat
 from relkit.ttp.replicas import ReplicaMap
-from relkit.ttp.seat import Parked, Seat
 
 # A peer's end is felt in a collective some milliseconds before the controller tells of it.
 _ECHO_S = 1.0

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from relkit.straggler.edge_rates import EdgeScorer, by_host
 from relkit.straggler.model import Subject, Verdict
-from relkit.straggler.socket_rates import Sent
+from relkit.straggler.score.edge_rates import EdgeScorer, by_host
+from relkit.straggler.sent import Sent
 from tests.cluster.hosts import Hosts, some_hosts
 
 pytestmark = [pytest.mark.job, pytest.mark.root]
@@ -28,7 +28,7 @@ _JOB = Path(__file__).resolve().parents[2] / "benchmarks" / "jobs" / "stand_in.p
 _LOOKER = """
 import json, sys
 from dataclasses import asdict
-from relkit.straggler.socket_rates import SocketRates
+from relkit.straggler.collect.socket_rates import SocketRates
 rates = SocketRates()
 for line in sys.stdin:
     print(json.dumps([asdict(one) for one in rates.look([int(line)])]), flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relkit.hook.environment import job_dir
-from relkit.launch.timeline import OWN_FILES
+from relkit.launch.hang.timeline import OWN_FILES
 from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, report_of
 
 pytestmark = pytest.mark.job

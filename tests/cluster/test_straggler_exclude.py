@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import EXIT_CONVICTED
-from relkit.straggler.history import load
 from relkit.straggler.model import Subject
+from relkit.straggler.transport.history import load
 from tests.cluster.conftest import Start, Started
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]

@@ -11,8 +11,8 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
+from relkit.checkpoint import iteration_folder as files
 from relkit.cli import cli, run
-from relkit.trainer import checkpoint_files as files
 
 FACTS = {
     "tensor_model_parallel_size": 2,

@@ -15,7 +15,7 @@ import pytest
 
 from relkit.cli import run
 from relkit.data.indexed import IndexedDataset
-from tests.trainer.text_inputs import gpt2_files, stanzas, trained, write_jsonl
+from tests.preprocess.text_inputs import gpt2_files, stanzas, trained, write_jsonl
 
 
 def test_the_migration_guides_command_line(

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from relkit.cli import run
-from tests.unit.link_standin import StandIn, faulty_socket, make_standin
+from tests.unit.linkcheck.link_standin import StandIn, faulty_socket, make_standin
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for kubectl on PATH with four pods; the log of what it was asked."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    program = Path(__file__).parents[1] / "unit" / "kubectl_standin.py"
+    program = Path(__file__).parents[1] / "unit" / "fleet" / "kubectl_standin.py"
     (folder / "kubectl").write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
     (folder / "kubectl").chmod(0o700)
     items = [

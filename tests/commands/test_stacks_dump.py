@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from relkit.commands._stacks_dump import dump
 from relkit.errors import NoSuchProcess, UnwritablePath, UsageProblem
-from relkit.stacks.dump_report import dump_report, stacks_text
+from relkit.stacks.dump.report import dump_report, stacks_text
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.model import Frame, RankDump, ThreadStack
 from tests.native.targets import locked

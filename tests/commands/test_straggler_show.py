@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from relkit.hook.environment import prepare_job_dir
-from relkit.straggler.history import History, save
+from relkit.straggler.transport.history import History, save
 from tests.reports.straggler_jobs import job
 
 DEADLINE_S = 30

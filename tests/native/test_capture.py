@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from relkit.stacks import procfs
-from relkit.stacks.capture import capture_ranks
+from relkit import procfs
+from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.model import RankDump, Role
 from tests.native.targets import (
     BEATING,
@@ -159,7 +159,7 @@ libc = ctypes.CDLL(None)
 libc.prctl(24, 19, 0, 0, 0)  # PR_CAPBSET_DROP CAP_SYS_PTRACE: gone after the next exec
 os.execv(sys.executable, [sys.executable, "-c", '''
 import sys
-from relkit.stacks.capture import capture_ranks
+from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.engines.base import Target
 (dump,) = capture_ranks([Target(int(sys.argv[1]), 0, 1, "here", "")], deadline_s=10)
 assert dump.python == () and dump.native == ()

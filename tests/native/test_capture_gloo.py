@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from relkit import procfs
 from relkit.commands._stacks_dump import dump as dump_command
 from relkit.hook.model import HookState
-from relkit.stacks import procfs
-from relkit.stacks.capture import capture_ranks
+from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.model import RankDump, Role
 from tests.native.gloo_job import HungJob, hung_job

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_environment
-from relkit.stacks.capture import capture_ranks
+from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.dumpfile import decode, encode
 from relkit.stacks.engines.base import Target
 from relkit.stacks.mixed import join

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from relkit import procfs
+from relkit.bounded_child import find_tool, run_child
 from relkit.errors import CaptureFailed
-from relkit.stacks import procfs
 from relkit.stacks.engines import pyspy
-from relkit.stacks.engines.child import find_tool, run_child
 from relkit.stacks.engines.pyspy import PySpyEngine
 from relkit.stacks.engines.pyspy_json import parse
 from relkit.stacks.engines.pystack import parse_text

@@ -21,8 +21,8 @@ from relkit.stacks.merge import merge_folder
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.stacks.native_merge import NativeContext, library_path, native_scanner
 from tests.native.merge_library import NATIVE, SOURCES, build
-from tests.unit.dump_strategies import damaged, dumps, plain
-from tests.unit.xpu_messages import Stacktrace
+from tests.unit.stacks.dump_strategies import damaged, dumps, plain
+from tests.unit.stacks.xpu_messages import Stacktrace
 
 pytestmark = pytest.mark.native
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from relkit.straggler.history import History, LinkRow, RaisedVerdict
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
+from relkit.straggler.transport.history import History, LinkRow, RaisedVerdict
 
 COMPUTE, INPUT, GAP, GC, STARVED, THROTTLED, ASLEEP = range(len(PARTS))
 SLOWNESS, STEP_S = 0.12, 0.1

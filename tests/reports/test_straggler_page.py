@@ -16,10 +16,10 @@ import pytest
 from relkit.reports import straggler_heat, straggler_lateness, straggler_page, straggler_parts
 from relkit.reports.chart_scale import Steps, ticks
 from relkit.reports.palette import contrast
-from relkit.straggler.history import History, LinkRow, RaisedVerdict
 from relkit.straggler.model import Cause, Subject, Verdict
-from relkit.straggler.report import straggler_report
-from relkit.straggler.view import view_of
+from relkit.straggler.present.metrics import view_of
+from relkit.straggler.present.report import straggler_report
+from relkit.straggler.transport.history import History, LinkRow, RaisedVerdict
 from tests.reports.straggler_jobs import job
 from tests.reports.test_png import read
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from relkit.bootstrap import bootstrap_environment
 from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_environment
-from relkit.launch.job import LocalRank
-from relkit.straggler.collect import NodeCollector
+from relkit.launch.job.settings import LocalRank
+from relkit.straggler.collect.node_collector import NodeCollector
 from relkit.straggler.step_record import StepRecord
 
 LIMIT_S = 90.0

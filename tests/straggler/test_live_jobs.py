@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from relkit.hook.environment import job_dir
-from relkit.straggler import control
-from relkit.straggler.history import load
 from relkit.straggler.model import Cause, Subject
+from relkit.straggler.transport import control
+from relkit.straggler.transport.history import load
 from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.straggler.hosts_job import run_on_hosts
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from relkit.trainer.config import ModelConfig
-from relkit.trainer.model import GPT
+from relkit.trainer.config.config import ModelConfig
+from relkit.trainer.core.model import GPT
 
 
 def grouped_qkv(parts: Iterable[Tensor], groups: int) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from relkit.trainer.config import (
+from relkit.trainer.config.config import (
     DatasetConfig,
     ModelConfig,
     OptimizerConfig,
@@ -15,7 +15,7 @@ from relkit.trainer.config import (
     TrainerConfig,
     TrainingConfig,
 )
-from relkit.trainer.data import MicroBatch
+from relkit.trainer.data.samples import MicroBatch
 
 SONNETS = Path(__file__).parents[2] / "examples" / "data" / "sonnets.txt"
 SEQ_LENGTH = 32

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from relkit.trainer import checkpoint_files
-from relkit.trainer.manifest import FileRecord
+from relkit.checkpoint import iteration_folder
+from relkit.checkpoint.manifest import FileRecord
 from relkit.ttp import api as ttp
 
 SIZE = 64
@@ -50,7 +50,7 @@ def save(order: ttp.SaveOrder, model: Shards) -> Sequence[FileRecord]:
     if order.rank != group.writer:
         return []
     state = {"weights": model.weights, "momentum": whole, "step": order.step}
-    return [checkpoint_files.write_file(order.folder, "state.pt", lambda out: _dump(state, out))]
+    return [iteration_folder.write_file(order.folder, "state.pt", lambda out: _dump(state, out))]
 
 
 def _dump(state: dict[str, object], out: object) -> None:
@@ -89,9 +89,9 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
     model = Shards(rank, world_size)
-    latest = checkpoint_files.latest(root)
+    latest = iteration_folder.latest(root)
     if latest is not None:
-        folder = checkpoint_files.existing(root, latest)
+        folder = iteration_folder.existing(root, latest)
         state = torch.load(folder / "state.pt", weights_only=True)
         model.weights, model.momentum = state["weights"], state["momentum"]
         model.step = state["step"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from relkit.trainer.events import read_events
+from relkit.trainer.telemetry.events import read_events
 
 
 def same(one: Any, other: Any, path: str) -> str:  # noqa: ANN401

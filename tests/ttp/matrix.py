@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-import relkit.trainer.persist  # noqa: F401 (loaded once, before ranks are forked)
+import relkit.trainer.checkpointing.persist  # noqa: F401 (loaded once, before ranks are forked)
+from relkit.checkpoint import iteration_folder
 from relkit.data.indexed_writer import IndexedWriter
-from relkit.trainer import checkpoint_files
-from relkit.trainer.config import (
+from relkit.trainer.config.config import (
     DatasetConfig,
     ModelConfig,
     OptimizerConfig,
@@ -25,8 +25,8 @@ from relkit.trainer.config import (
     TrainerConfig,
     TrainingConfig,
 )
-from relkit.trainer.loop import pretrain
-from relkit.ttp.inject import Death, to_environment
+from relkit.trainer.run.loop import pretrain
+from relkit.ttp.fault_injector import Death, to_environment
 from relkit.ttp.outcome import EXIT_DUMPED, EXIT_REFUSED
 from relkit.ttp.replicas import replica_map
 from tests.ttp.compare import differs, numbers
@@ -171,7 +171,7 @@ def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[s
     if ended.hung:
         return [f"a rank had to be killed after {LIMIT_S:g} s: {ended.codes}"], phases
     codes = {code for code in ended.codes if code != -9}
-    tracker = checkpoint_files.latest(save) or 0
+    tracker = iteration_folder.latest(save) or 0
     wrong = []
     if codes <= {0} and not killed:
         return [], phases
@@ -197,7 +197,7 @@ def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[s
 def from_kill_to_rename(ended: Ended, save: Path, step: int) -> float:
     """Seconds from the last death to the renamed folder's tracker."""
     last = max(float(at) for _, _, _, at in AT.findall(ended.said))
-    return (save / checkpoint_files.TRACKER).stat().st_mtime - last
+    return (save / iteration_folder.TRACKER).stat().st_mtime - last
 
 
 def run_layout(
@@ -231,7 +231,7 @@ def run_layout(
         )
         save = Path(config.training.save)
         for run in range(10 * steps):
-            before = checkpoint_files.latest(save) or 0
+            before = iteration_folder.latest(save) or 0
             deaths = draw(dice, layout, run, before) if tally.kills < kills else []
             ended = _run(config, layout, run, to_environment(deaths), place)
             wrong, phases = check(layout, before, save, ended)
@@ -247,9 +247,9 @@ def run_layout(
             elif EXIT_REFUSED in ended.codes:
                 tally.refused += 1
             # Refused or not: what is resumed from is what an undisturbed run has written.
-            named = checkpoint_files.latest(save)
+            named = iteration_folder.latest(save)
             if named is not None:
-                iteration = checkpoint_files.iteration_name(named)
+                iteration = iteration_folder.iteration_name(named)
                 if where := differs(save / iteration, reference / "save" / iteration):
                     wrong.append(f"step {named} differs from an undisturbed save: {where}")
             if wrong:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from relkit.trainer.checkpoint_files import TRACKER, half_written, iterations, problems
+from relkit.checkpoint.iteration_folder import TRACKER, half_written, iterations, problems
 from tests.cluster.conftest import Done, Start, Started, orphans_come_to_us, start
 
 __all__ = ["orphans_come_to_us", "start"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit.trainer.checkpoint_files import TRACKER, half_written
+from relkit.checkpoint.iteration_folder import TRACKER, half_written
 from tests.cluster.conftest import Start, Started, free_port, orphans_come_to_us, start
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.ttp.test_ddp_faults import JOB, losses

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 
 from relkit.errors import UsageProblem
-from relkit.trainer.config import TrainerConfig
-from relkit.trainer.hooks import ReadyStep, StepHooks
-from relkit.trainer.mesh import build_mesh
-from relkit.trainer.persist import Persist, Voice
-from relkit.trainer.progress import Progress
-from relkit.trainer.trainer import Trainer
+from relkit.trainer.checkpointing.persist import Persist, Voice
+from relkit.trainer.config.config import TrainerConfig
+from relkit.trainer.core.hooks import ReadyStep, StepHooks
+from relkit.trainer.core.mesh import build_mesh
+from relkit.trainer.core.progress import Progress
+from relkit.trainer.core.trainer import Trainer
 from relkit.ttp.environment import Surroundings
-from relkit.ttp.inject import Death, Sabotage, from_environment, parse, to_environment
+from relkit.ttp.fault_injector import Death, Sabotage, from_environment, parse, to_environment
 from relkit.ttp.link import Endpoint
 from relkit.ttp.processor import Wire
-from relkit.ttp.seat import Parked, Seat
-from tests.trainer.checkpoint_run import config_of
+from relkit.ttp.rank_state import Parked, Seat
+from tests.trainer.checkpointing.checkpoint_run import config_of
 from tests.trainer.layouts import ALONE, micro_batches
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from relkit.trainer import checkpoint
-from relkit.trainer.audit import audit, fingerprint
-from relkit.trainer.build import build_model, loss_function
-from relkit.trainer.config import ParallelConfig, TrainerConfig
-from relkit.trainer.dump_state import gathered_state, group_name, transfers
-from relkit.trainer.mesh import Group, build_mesh
-from relkit.trainer.optimizer import Optimizer, build_optimizer
-from relkit.trainer.pipeline import run_step
-from relkit.trainer.progress import Progress
+from relkit.trainer.checkpointing import checkpoint
+from relkit.trainer.checkpointing.audit import audit, fingerprint
+from relkit.trainer.checkpointing.optimizer_shards import gathered_state, group_name, transfers
+from relkit.trainer.config.config import ParallelConfig, TrainerConfig
+from relkit.trainer.core.build import build_model, loss_function
+from relkit.trainer.core.mesh import Group, build_mesh
+from relkit.trainer.core.optimizer import Optimizer, build_optimizer
+from relkit.trainer.core.pipeline import run_step
+from relkit.trainer.core.progress import Progress
 from relkit.ttp.handlers import NotFinite, SaveOrder
 from relkit.ttp.plan import DumpPlan, GroupPlan, Survivor, make_plan
 from relkit.ttp.replicas import ReplicaMap, bytes_per_parameter, replica_map

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from relkit.netcheck import proof
+from relkit.net import handshake
 from relkit.ttp.actions import Limits
 from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint, Link, LinkEnded, connect, parse_endpoint
@@ -224,9 +224,9 @@ def test_who_listens_must_know_the_secret_too() -> None:
         child = os.fork()
         if child == 0:
             peer, _ = listener.accept()
-            peer.sendall(proof.greeting())
+            peer.sendall(handshake.greeting())
             peer.recv(1000)
-            peer.sendall(bytes(proof.PROOF_BYTES))
+            peer.sendall(bytes(handshake.PROOF_BYTES))
             peer.recv(1)
             os._exit(0)
         with pytest.raises(LinkEnded, match="does not know the job's secret"):
@@ -253,7 +253,7 @@ def ended(sock: socket.socket) -> bool:
 
 @pytest.mark.parametrize(
     "data",
-    [b"GET / HTTP/1.1\r\n\r\n" * 20, bytes(proof.ANSWER_BYTES), b"\xff" * 100_000],
+    [b"GET / HTTP/1.1\r\n\r\n" * 20, bytes(handshake.ANSWER_BYTES), b"\xff" * 100_000],
     ids=["browser", "zeros", "flood"],
 )
 def test_garbage_is_dropped_and_ranks_are_served(

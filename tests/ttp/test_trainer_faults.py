@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from relkit.trainer import checkpoint_files
-from relkit.trainer.loop import pretrain
-from relkit.ttp.inject import Death, to_environment
+from relkit.checkpoint import iteration_folder
+from relkit.trainer.run.loop import pretrain
+from relkit.ttp.fault_injector import Death, to_environment
 from relkit.ttp.outcome import EXIT_REFUSED
 from tests.trainer.processes import Place, run_ranks
 from tests.ttp.compare import differs, numbers
@@ -90,10 +90,10 @@ def assert_nothing_is_seen_of_it(
     one, other = folder / layout / name, folder / layout / "undisturbed"
     assert numbers(one) == numbers(other), said
     assert not list((one / "save").glob("iter_*_tmp"))
-    steps = checkpoint_files.iterations(one / "save")
+    steps = iteration_folder.iterations(one / "save")
     assert set(dumped) < set(steps)
     for step in steps:
-        iteration = checkpoint_files.iteration_name(step)
+        iteration = iteration_folder.iteration_name(step)
         assert not differs(one / "save" / iteration, other / "save" / iteration), step
 
 

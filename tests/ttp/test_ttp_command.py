@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from relkit.checkpoint.iteration_folder import TRACKER
 from relkit.hook.environment import job_dir
-from relkit.trainer.checkpoint_files import TRACKER
 from tests.cluster.conftest import EXAMPLE, Start, orphans_come_to_us, start
 from tests.ttp.test_ddp_faults import launch
 

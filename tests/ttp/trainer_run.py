@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from relkit.trainer.loop import pretrain
+from relkit.trainer.run.loop import pretrain
 from tests.ttp.matrix import LAYOUTS, configured
 
 STEPS = 14

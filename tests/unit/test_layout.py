@@ -1,8 +1,10 @@
-"""The layout of the repository and the direction of imports, as docs/architecture.md says."""
+"""The rooms of the repository and the one direction of imports, as docs/architecture.md says."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,22 +14,213 @@ import relkit.reports
 
 ROOT = Path(__file__).resolve().parents[2]
 
+MAX_FILE_LINES = 500
+MAX_FOLDER_FILES = 26
+MAX_CORE_LINES = 3000
+
+# Room -> the rooms that its files may import from. "ground" are the files of relkit/ itself;
+# "entry" are those of them that stand above the library: the package's API and the command line.
+ALLOWED: Mapping[str, str] = {
+    "commands": (
+        "ground relkit.checkpoint relkit.data relkit.doctor relkit.fleet relkit.hang "
+        "relkit.launch relkit.launch.hang relkit.launch.job relkit.launch.netcheck "
+        "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck relkit.netcheck "
+        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.netcheck.report "
+        "relkit.netcheck.solve relkit.stacks relkit.stacks.dump relkit.straggler.preflight "
+        "relkit.straggler.present relkit.straggler.transport relkit.ttp reports"
+    ),
+    "entry": "ground relkit.hook",
+    "relkit.checkpoint": "ground",
+    "relkit.data": "ground",
+    "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
+    "relkit.fleet": "ground",
+    "relkit.hang": "ground relkit.hook relkit.stacks",
+    "relkit.hook": "ground",
+    "relkit.launch": (
+        "ground relkit.bootstrap relkit.launch.hang relkit.launch.job relkit.launch.netcheck "
+        "relkit.launch.recovery relkit.launch.straggler"
+    ),
+    "relkit.launch.hang": (
+        "ground relkit.hang relkit.hook relkit.launch.job relkit.stacks relkit.stacks.dump "
+        "relkit.stacks.engines"
+    ),
+    "relkit.launch.job": "ground relkit.hang relkit.hook relkit.stacks",
+    "relkit.launch.netcheck": (
+        "ground relkit.fleet relkit.launch.job relkit.net relkit.netcheck "
+        "relkit.netcheck.measure relkit.netcheck.report relkit.netcheck.solve"
+    ),
+    "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.ttp",
+    "relkit.launch.straggler": (
+        "ground relkit.launch.job relkit.straggler relkit.straggler.collect "
+        "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"
+    ),
+    "relkit.linkcheck": "ground",
+    "relkit.net": "ground",
+    "relkit.netcheck.measure": (
+        "ground relkit.fleet relkit.net relkit.netcheck relkit.netcheck.measure.probes "
+        "relkit.netcheck.solve"
+    ),
+    "relkit.netcheck.measure.probes": "ground relkit.net relkit.netcheck",
+    "relkit.netcheck.report": "ground relkit.netcheck relkit.netcheck.solve",
+    "relkit.netcheck.solve": "relkit.netcheck",
+    "relkit.stacks": "ground",
+    "relkit.stacks.dump": "ground relkit.hook relkit.stacks relkit.stacks.engines",
+    "relkit.stacks.engines": "ground relkit.hook relkit.stacks",
+    "relkit.straggler.collect": "ground relkit.hook relkit.straggler",
+    "relkit.straggler.preflight": (
+        "ground relkit.netcheck relkit.netcheck.report relkit.netcheck.solve"
+    ),
+    "relkit.straggler.present": "ground relkit.straggler relkit.straggler.score",
+    "relkit.straggler.score": "relkit.straggler",
+    "relkit.straggler.transport": "ground relkit.hook relkit.straggler",
+    "relkit.trainer.checkpointing": (
+        "ground relkit.checkpoint relkit.trainer.config relkit.trainer.core "
+        "relkit.trainer.megatron relkit.ttp"
+    ),
+    "relkit.trainer.config": "ground relkit.data",
+    "relkit.trainer.core": (
+        "ground relkit.checkpoint relkit.trainer.config relkit.trainer.data "
+        "relkit.trainer.kernels relkit.trainer.telemetry relkit.ttp"
+    ),
+    "relkit.trainer.data": "ground relkit.data relkit.trainer.config",
+    "relkit.trainer.kernels": "relkit.trainer.config",
+    "relkit.trainer.megatron": (
+        "ground relkit.trainer.config relkit.trainer.core relkit.trainer.data"
+    ),
+    "relkit.trainer.run": (
+        "ground relkit.checkpoint relkit.hook relkit.trainer.checkpointing "
+        "relkit.trainer.config relkit.trainer.core relkit.trainer.data relkit.trainer.kernels "
+        "relkit.trainer.telemetry relkit.ttp"
+    ),
+    "relkit.trainer.telemetry": "ground",
+    "relkit.ttp": "ground relkit.checkpoint relkit.hook relkit.net",
+    "reports": "ground relkit.netcheck relkit.stacks relkit.straggler relkit.straggler.present",
+}
+
+# torch is slow to start: only what runs inside a job, or in a child made for it, imports it.
+TORCH_ROOMS = ("relkit.launch", "relkit.trainer", "relkit.ttp")
+TORCH_FILES = (
+    "relkit/linkcheck/peer_copies.py",
+    "relkit/checkpoint/torch_file.py",
+    "relkit/checkpoint/tensor_list.py",
+    "relkit/checkpoint/rng_state.py",
+)
+TORCH_FOLDERS = ("relkit/netcheck/measure/probes",)
+ENTRY = ("relkit", "relkit.cli", "relkit.__main__")
+
 
 def python_files(folder: str) -> list[Path]:
     # relkit/commands and relkit/reports are links to folders that are looked at by themselves.
-    linked = {ROOT / "relkit" / "commands", ROOT / "relkit" / "reports"}
-    found = sorted((ROOT / folder).rglob("*.py"))
-    return [path for path in found if linked.isdisjoint(path.parents)]
+    linked = {ROOT / "relkit" / name for name in ("commands", "reports", "_examples")}
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    return [path for path in paths if linked.isdisjoint(path.parents)]
 
 
-def imported(path: Path) -> set[str]:
+@cache
+def import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """All of a file, wherever in it they stand."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return tuple(node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Every dotted name that a file imports."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+    return frozenset(names)
+
+
+def module_name(path: Path) -> str:
+    inside = path.relative_to(ROOT).with_suffix("").parts
+    inside = inside if inside[0] == "relkit" else ("relkit", *inside)
+    return ".".join(inside).removesuffix(".__init__")
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Every module of relkit, its commands and its reports."""
+    folders = ("relkit", "commands", "reports")
+    return {module_name(path): path for folder in folders for path in python_files(folder)}
+
+
+def room_of(module: str) -> str:
+    """The folder that a module is in, as the table above calls it."""
+    if module in ENTRY:
+        return "entry"
+    path = modules()[module]
+    folder = ".".join(path.parent.relative_to(ROOT).parts)
+    return "ground" if folder == "relkit" else folder
+
+
+@cache
+def module_imports() -> Mapping[str, frozenset[str]]:
+    """Module -> the modules of ours that it imports."""
+    ours = modules()
+    return {
+        # `import relkit` alone, for its version, ties nobody to the API's rooms.
+        name: frozenset((imported(path) & ours.keys()) - {name, "relkit"} - packages(path))
+        for name, path in ours.items()
+    }
+
+
+def packages(path: Path) -> set[str]:
+    """Packages named only on the way to a module in them: `from relkit.hook import reader`."""
+    passed: set[str] = set()
+    for node in import_statements(path):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module in modules():
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            if inner <= modules().keys():
+                passed.add(node.module)
+    return passed
+
+
+def cycles(edges: Mapping[str, frozenset[str]]) -> list[list[str]]:
+    """What remains once everything that leads nowhere is taken away: the circles, and what
+    leads into them."""
+    left = {name: set(targets) for name, targets in edges.items()}
+    while ends := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in ends:
+            del left[name]
+    return [[name, *sorted(targets & left.keys())] for name, targets in sorted(left.items())]
+
+
+def room_imports(imports: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:
+    rooms: dict[str, set[str]] = {}
+    for module, targets in imports.items():
+        here = rooms.setdefault(room_of(module), set())
+        here |= {room_of(target) for target in targets} - {room_of(module)}
+    return {room: frozenset(targets) for room, targets in rooms.items()}
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    assert cycles(module_imports()) == []
+
+
+def test_no_room_imports_itself_in_a_circle() -> None:
+    assert cycles(room_imports(module_imports())) == []
+
+
+def test_a_circle_is_seen() -> None:
+    edges = {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset("a"), "d": frozenset("a")}
+    assert [names[0] for names in cycles(edges)] == ["a", "b", "c", "d"]
+    assert cycles({"a": frozenset("b"), "b": frozenset(), "d": frozenset("ab")}) == []
+
+
+def test_every_edge_between_rooms_is_in_the_table_and_every_entry_is_used() -> None:
+    seen = {room: targets for room, targets in room_imports(module_imports()).items() if targets}
+    allowed = {room: frozenset(targets.split()) for room, targets in ALLOWED.items()}
+    assert seen == allowed
+
+
+def test_what_saves_and_restores_knows_neither_trainer_nor_network_check() -> None:
+    for module, targets in module_imports().items():
+        if module.startswith(("relkit.ttp", "relkit.checkpoint", "relkit.net.")):
+            assert not any(t.startswith(("relkit.trainer", "relkit.netcheck")) for t in targets)
 
 
 def test_the_two_links_exist_and_point_to_the_real_folders() -> None:
@@ -49,29 +242,10 @@ def test_the_library_imports_neither_commands_nor_reports_nor_click(path: Path) 
 
 @pytest.mark.parametrize("path", python_files("relkit"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_torch_is_imported_only_where_jobs_are_run(path: Path) -> None:
-    uses_torch = any(name.split(".")[0] == "torch" for name in imported(path))
-    place = path.relative_to(ROOT / "relkit")
-    # Always a child process, which imports torch only when it is told to copy.
-    is_probe = place == Path("linkcheck/peer_copies.py") or place.parent == Path("netcheck/probes")
-    assert not uses_torch or is_probe or place.parts[0] in ("launch", "trainer", "ttp")
-
-
-@pytest.mark.parametrize("path", python_files("reports"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_reports_import_exchange_types_only(path: Path) -> None:
-    allowed = (
-        "relkit.findings",
-        "relkit.ranks",
-        "relkit.output",
-        "relkit.errors",
-        "relkit.stacks",
-        "relkit.netcheck.model",
-        "relkit.straggler.history_types",
-        "relkit.straggler.model",
-        "relkit.straggler.view",
-        "relkit.reports",
-    )
-    ours = {name for name in imported(path) if name.startswith("relkit")}
-    assert all(name.startswith(allowed) or name == "relkit" for name in ours), ours
+    if any(name.split(".")[0] == "torch" for name in imported(path)):
+        inside = str(path.relative_to(ROOT))
+        in_room = module_name(path).startswith(tuple(f"{room}." for room in TORCH_ROOMS))
+        assert in_room or inside in TORCH_FILES or inside.startswith(TORCH_FOLDERS)
 
 
 def test_no_file_has_outgrown_its_one_job() -> None:
@@ -79,6 +253,24 @@ def test_no_file_has_outgrown_its_one_job() -> None:
         str(path.relative_to(ROOT)): lines
         for folder in ("relkit", "commands", "reports", "tests", "benchmarks", "native")
         for path in sorted((ROOT / folder).rglob("*.[pch]*"))
-        if path.suffix in (".py", ".c", ".h") and (lines := path.read_text().count("\n")) > 500
+        if path.suffix in (".py", ".c", ".h")
+        and (lines := path.read_text().count("\n")) > MAX_FILE_LINES
     }
     assert not long
+
+
+def test_no_folder_has_outgrown_its_room() -> None:
+    counts: dict[str, int] = {}
+    for path in modules().values():
+        room = str(path.parent.relative_to(ROOT))
+        counts[room] = counts.get(room, 0) + (path.name != "__init__.py")
+    # One file a subcommand, and one a part of a page: these two grow with the product.
+    del counts["commands"], counts["reports"]
+    assert {room: count for room, count in counts.items() if count > MAX_FOLDER_FILES} == {}
+
+
+def test_the_trainers_core_can_be_read_in_one_sitting() -> None:
+    files = python_files("relkit/trainer/core")
+    assert sum(path.read_text().count("\n") for path in files) < MAX_CORE_LINES
+    guide = (ROOT / "docs" / "trainer.md").read_text()
+    assert [p.name for p in files if p.name != "__init__.py" and p.name not in guide] == []

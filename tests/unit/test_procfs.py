@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from relkit.stacks import procfs
+from relkit import procfs
 
 _NO_PID = 2**22 + 1
 

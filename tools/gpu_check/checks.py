@@ -13,7 +13,7 @@ from statistics import median
 
 from relkit.findings import Status
 from relkit.hook.model import OpKind
-from relkit.netcheck.probes.compute import measure_compute
+from relkit.netcheck.measure.probes.compute import measure_compute
 from tools.gpu_check import judge, recorded
 from tools.gpu_check.datasheet import stated
 from tools.gpu_check.outcome import Outcome

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+from relkit import procfs
+from relkit.bounded_child import find_tool, run_child
 from relkit.errors import CaptureFailed
-from relkit.stacks import procfs
 from relkit.stacks.engines.base import EngineResult, Target
-from relkit.stacks.engines.child import find_tool, run_child
 from relkit.stacks.engines.pyspy_json import parse
 from relkit.stacks.engines.refusal import explain, is_final
 from relkit.stacks.engines.tracing import run_guarded

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from relkit.bounded_child import find_tool
 from relkit.errors import CaptureFailed
 from relkit.stacks.demangle import strip_arguments
 from relkit.stacks.engines.base import EngineResult, Target
-from relkit.stacks.engines.child import find_tool
 from relkit.stacks.engines.pyspy_native import EVAL_FRAME, place_interpreter
 from relkit.stacks.engines.tracing import run_guarded
 from relkit.stacks.model import Frame, ThreadStack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relkit.stacks import procfs
+from relkit import procfs
 
 _NO_PYTHON = ("find python version", "Failed to find a python interpreter", "interpreter_state")
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from relkit import procfs
+from relkit.bounded_child import ChildResult, run_child
 from relkit.errors import CaptureFailed
-from relkit.stacks import procfs
 from relkit.stacks.engines import guard
-from relkit.stacks.engines.child import ChildResult, run_child
 from relkit.stacks.engines.refusal import explain
 
 # The guard kills the collector at the deadline and then looks after the target.

@@ -10,8 +10,8 @@ from statistics import median
 
 import numpy as np
 
-from relkit.netcheck.device_scores import DeviceScore
-from relkit.netcheck.robust import healthy_level
+from relkit.netcheck.device_score import DeviceScore
+from relkit.netcheck.solve.robust import healthy_level
 
 FIGURES = (("compute_gflops", "arithmetic", "GFLOP/s"), ("memory_gbps", "memory bandwidth", "GB/s"))
 # One figure of a device scatters by this much before any of it has been seen.

@@ -9,10 +9,10 @@ from statistics import median
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hosts import fold
-from relkit.netcheck.device_scores import DeviceScore
+from relkit.netcheck.device_score import DeviceScore
 from relkit.netcheck.model import Thresholds
-from relkit.netcheck.outcome import Outcome, judge
-from relkit.netcheck.report import net_report
+from relkit.netcheck.report.report import net_report
+from relkit.netcheck.solve.outcome import Outcome, judge
 from relkit.straggler.preflight.devices import FIGURES, SlowDevice, slow_devices
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK, Status.SKIP)

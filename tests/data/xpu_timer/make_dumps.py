@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.unit.xpu_messages import Stacktrace
+from tests.unit.stacks.xpu_messages import Stacktrace
 
 WORLD = 8
 FOLDER = Path(__file__).with_name("eight_ranks")

@@ -1,0 +1,45 @@
+"""Names, types and shapes of all tensors in an iteration's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+
+from relkit.checkpoint.torch_file import read_plain
+
+
+def tensors_of(folder: Path) -> list[dict[str, str]]:
+    """Every tensor as plain JSON: file, name (keys joined by /), dtype and shape.
+
+    Raises:
+        BadInputFile: a file is damaged, or is not plain data.
+    """
+    return [
+        {
+            "file": str(path.relative_to(folder)),
+            "name": name,
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "shape": "x".join(str(size) for size in tensor.shape) or "scalar",
+        }
+        for path in sorted(folder.glob("mp_rank_*/*.pt"))
+        for name, tensor in _walk(read_plain(path), "")
+    ]
+
+
+def _walk(value: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _walk(inner, f"{name}/{_text(key)}" if name else _text(key))
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield from _walk(inner, f"{name}/{number}" if name else str(number))
+
+
+def _text(key: object) -> str:
+    if isinstance(key, tuple):  # the distributed optimizer's (parameter type, gradient type)
+        return ",".join(str(part).removeprefix("torch.") for part in key)
+    return str(key)

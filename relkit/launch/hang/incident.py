@@ -1,0 +1,177 @@
+"""One incident: capture every rank, gather what the other nodes captured, judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relkit import procfs
+from relkit.errors import BadDump
+from relkit.findings import Report
+from relkit.hang.attribute import attribute
+from relkit.hang.model import JobView, RankView, Verdict
+from relkit.hang.report import hang_report
+from relkit.launch.hang import codec
+from relkit.launch.hang.observe import Observer
+from relkit.launch.job.exchange import MESSAGE_BYTES, ExchangeBroken, Mailbox
+from relkit.launch.job.settings import Settings
+from relkit.ranks import RankSet
+from relkit.stacks.dump.capture import capture_ranks
+from relkit.stacks.engines.base import Target
+from relkit.stacks.model import RankDump
+
+# A hung job waits anyway; after a failure the launcher (and torchrun's restart) waits for us.
+HANG_CAPTURE_S = 10.0
+FAILURE_CAPTURE_S = 1.5
+# For the other nodes' answers: their tick, the store, and their capture on top.
+GATHER_MARGIN_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one incident came to."""
+
+    job: JobView
+    verdict: Verdict
+    report: Report
+    dumps: tuple[RankDump, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line, for the other nodes' logs."""
+        if not self.verdict.culprits:
+            return "no rank could be held to be at fault"
+        first = self.verdict.culprits[0]
+        return f"rank {first.rank} ({first.host}, pid {first.pid}): {first.sentence}"
+
+
+def capture_local(
+    views: Sequence[RankView],
+    observer: Observer,
+    *,
+    job_id: str,
+    world_size: int,
+    deadline_s: float,
+) -> tuple[RankDump, ...]:
+    """Stacks of all these ranks that still live; a failing engine leaves its note in the dump."""
+    targets = [
+        Target(
+            pid=view.pid,
+            rank=view.rank,
+            world_size=world_size,
+            host=view.host,
+            job_id=job_id,
+            hook_file=observer.file_of(view.rank) if view.hook else None,
+            start_ticks=view.hook.start_ticks if view.hook else procfs.start_ticks(view.pid),
+        )
+        for view in views
+        if view.alive
+    ]
+    return capture_ranks(targets, deadline_s=deadline_s)
+
+
+def gather(
+    mailbox: Mailbox,
+    number: int,
+    deadline_s: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> tuple[tuple[RankView, ...], tuple[RankDump, ...], tuple[int, ...]]:
+    """The other nodes' views and dumps of one incident.
+
+    Args:
+        number: of the incident; deadline_s: how long to wait for the slowest node, s.
+
+    Returns:
+        views, dumps, and the nodes that did not answer.
+
+    Raises:
+        ExchangeBroken: the store failed.
+    """
+    waiting = set(range(mailbox.nodes)) - {mailbox.node}
+    views: list[RankView] = []
+    dumps: list[RankDump] = []
+    end = clock() + deadline_s
+    while waiting:
+        for node in sorted(waiting):
+            note = mailbox.get(f"incident/{number}/node/{node}")
+            if note is None:
+                continue
+            waiting.discard(node)
+            try:
+                node_views, node_dumps = codec.decode_capture(note)
+            except BadDump:
+                continue
+            views += node_views
+            dumps += node_dumps
+        if clock() >= end:
+            break
+        if waiting:
+            pause(0.02)
+    return tuple(views), tuple(dumps), tuple(sorted(waiting))
+
+
+def wait_for_notes(mailbox: Mailbox, keys: Sequence[str], timeout_s: float) -> bool:
+    """Wait until all these notes are there; False where time ran out or the store failed."""
+    end = time.monotonic() + timeout_s
+    missing = list(keys)
+    try:
+        while missing := [key for key in missing if mailbox.get(key) is None]:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.05)
+    except ExchangeBroken:
+        return False
+    return True
+
+
+def answer(
+    mailbox: Mailbox, number: int, views: Sequence[RankView], dumps: Sequence[RankDump]
+) -> None:
+    """Send this node's part of an incident to the node that judges."""
+    note, _left_out = codec.encode_capture(views, dumps, MESSAGE_BYTES // 2)
+    mailbox.put(f"incident/{number}/node/{mailbox.node}", note)
+
+
+def judge(
+    views: Sequence[RankView],
+    dumps: Sequence[RankDump],
+    *,
+    job_id: str,
+    world_size: int,
+    trigger: str,
+    settings: Settings,
+    started: float,
+    absent: Mapping[int, str],
+) -> Judged:
+    """Who is at fault, given everything that could be had.
+
+    Args:
+        views: all ranks that are known, in any order, with or without their dump.
+        dumps: the stacks, by their rank.
+        started: Unix time of the trigger, s.
+        absent: why nothing is known, by rank, for ranks without a view.
+    """
+    by_rank = {dump.rank: dump for dump in dumps}
+    known = {view.rank: replace(view, dump=by_rank.get(view.rank)) for view in views}
+    for rank in RankSet.world(world_size) - RankSet.of(known):
+        reason = absent.get(rank, "nothing was heard of it")
+        known[rank] = RankView(rank=rank, host="", pid=0, alive=False, absent_reason=reason)
+    job = JobView(
+        job_id=job_id,
+        world_size=world_size,
+        ranks=tuple(known[rank] for rank in sorted(known)),
+        hang_timeout_s=settings.hang_timeout_s,
+        trigger=trigger,
+    )
+    verdict = attribute(job)
+    report = hang_report(
+        job,
+        verdict,
+        argv=settings.argv,
+        started=started,
+        duration_s=max(0.0, time.time() - started),
+    )
+    return Judged(job, verdict, report, tuple(dumps))

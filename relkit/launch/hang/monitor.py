@@ -1,0 +1,114 @@
+"""The monitor thread of a launcher: it ticks the watch of the present incarnation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from relkit.errors import RelkitError
+from relkit.launch.hang.watch import Site, Watch
+from relkit.launch.job.settings import OnHang, Publish, Say, Settings
+from relkit.stacks.model import RankDump
+
+# Longest time that a failing job waits for its post-mortem: capture, plus the other nodes.
+POST_MORTEM_S = 8.0
+# Longest time that a following node waits for node 0's verdict after that.
+JUDGEMENT_S = 2.0
+# Longest time that the launcher waits at its end for a report that is being written.
+CLOSE_S = 30.0
+
+
+def tick_interval_s(hang_timeout_s: float) -> float:
+    """Time between two looks: fine enough for short timeouts, cheap for the usual ones."""
+    return min(1.0, max(0.2, hang_timeout_s / 40))
+
+
+class Monitor:
+    """Runs beside the launcher and never touches a healthy worker.
+
+    Args:
+        settings: timeout and action.
+        publish, keep, say: see Watch.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        publish: Publish,
+        keep: Callable[[Sequence[RankDump]], None],
+        say: Say,
+    ) -> None:
+        self._settings, self._publish, self._keep, self._say = settings, publish, keep, say
+        self._watch: Watch | None = None
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="relkit-monitor", daemon=True)
+
+    def begin(self, site: Site) -> None:
+        """Watch a new incarnation of the job."""
+        watch = Watch(site, self._settings, publish=self._publish, keep=self._keep, say=self._say)
+        with self._lock:
+            self._watch = watch
+        if not self._thread.is_alive() and not self._closing:
+            self._thread.start()
+
+    def pause(self) -> None:
+        """Stop watching: the workers are about to be stopped. A running report is finished."""
+        with self._lock:
+            self._watch = None
+
+    def action(self) -> OnHang | None:
+        """What to do with the job now; None to go on. REPORT is done already: never returned."""
+        watch = self._watch
+        if watch is None or watch.action is OnHang.REPORT:
+            return None
+        return watch.action
+
+    @property
+    def hung(self) -> bool:
+        """The present incarnation was found hung and has not moved since."""
+        watch = self._watch
+        return watch is not None and watch.hung
+
+    def failed(self, sentence: str, timeout_s: float = POST_MORTEM_S) -> None:
+        """A worker failed: have its peers read before they are stopped.
+
+        Args:
+            sentence: what happened, for the report.
+            timeout_s: how long to hold the launcher up at most, s.
+        """
+        watch = self._watch
+        if watch is None or not self._thread.is_alive():
+            return
+        watch.fail(sentence)
+        self._wake.set()
+        watch.captured.wait(timeout_s)
+        if not watch.leads:
+            # So that this node's log, too, says who was at fault.
+            watch.judged.wait(JUDGEMENT_S)
+
+    def close(self) -> None:
+        """End the thread; waits for a report that is being written."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        interval_s = tick_interval_s(self._settings.hang_timeout_s)
+        complained = ""
+        while not self._closing:
+            watch = self._watch
+            if watch is not None:
+                try:
+                    watch.tick(time.monotonic())
+                except (RelkitError, OSError) as error:
+                    # A monitor that cannot look must not end the job; it says so once.
+                    if str(error) != complained:
+                        complained = str(error)
+                        self._say(f"monitoring hit a problem: {error}")
+            self._wake.wait(interval_s)
+            self._wake.clear()

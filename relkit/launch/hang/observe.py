@@ -1,0 +1,147 @@
+"""Looks at the ranks on this node: recorder files and /proc only, no attaching, no signals."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from relkit import procfs
+from relkit.errors import RelkitError
+from relkit.hang.model import RankView
+from relkit.hook.model import HookState, OpKind
+from relkit.hook.reader import read_state, state_files
+from relkit.launch.job.settings import End, LocalRank
+
+# CPU use is judged over this long: short enough to tell a spin at once, long enough that the
+# kernel's 10 ms ticks do not matter.
+CPU_WINDOW_S = 2.0
+
+
+class Observer:
+    """Makes one RankView a local rank; call it often, it costs some file reads a rank.
+
+    Args:
+        job_dir: folder of the recorder files; None where the job runs without the hook.
+        host: name to report; this host's by default.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        job_dir: Path | None,
+        *,
+        host: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._job_dir = job_dir
+        self._host = host or socket.gethostname()
+        self._clock = clock
+        self._cpu: dict[int, deque[tuple[float, float]]] = {}
+        self._files: dict[int, Path] = {}
+
+    def states(self, brief_up_to: int = 0) -> dict[int, tuple[Path, HookState]]:
+        """All readable recorder files by pid; a torn or hostile one is left out.
+
+        Args:
+            brief_up_to: without the operations that finished last where there are no more files.
+        """
+        found: dict[int, tuple[Path, HookState]] = {}
+        files = state_files(self._job_dir) if self._job_dir else []
+        for path in files:
+            try:
+                state = read_state(path, recent=len(files) > brief_up_to)
+            except (RelkitError, OSError):
+                continue
+            found[state.pid] = (path, state)
+        return found
+
+    def file_of(self, rank: int) -> Path | None:
+        """The recorder file that the newest views() used for a rank."""
+        return self._files.get(rank)
+
+    def discover(self) -> tuple[LocalRank, ...]:
+        """Ranks that the recorder files name, for jobs that somebody else started.
+
+        A process without RANK in its environment is rank 0 of 1.
+        """
+        by_rank: dict[int, list[HookState]] = {}
+        for _path, state in self.states().values():
+            by_rank.setdefault(max(state.rank, 0), []).append(state)
+        return tuple(
+            LocalRank(rank, _best(candidates).pid) for rank, candidates in sorted(by_rank.items())
+        )
+
+    def views(
+        self,
+        ranks: Sequence[LocalRank],
+        ends: Mapping[int, End] | None = None,
+        *,
+        recent: bool = True,
+    ) -> tuple[RankView, ...]:
+        """What is known about each of these ranks now.
+
+        Args:
+            ranks: those on this node.
+            ends: by rank, how a process ended, where the launcher knows.
+            recent: with what each rank finished last; to tell a hang it is not needed.
+        """
+        # Of more processes than ranks, what they did last says which ones are the ranks.
+        states = self.states(0 if recent else len(ranks))
+        views = tuple(self._view(rank, states, (ends or {}).get(rank.rank)) for rank in ranks)
+        seen = {view.pid for view in views}
+        self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
+        return views
+
+    def _view(
+        self, local: LocalRank, states: Mapping[int, tuple[Path, HookState]], end: End | None
+    ) -> RankView:
+        state: HookState | None = None
+        if local.pid in states:
+            candidates = [states[local.pid][1]]
+        else:
+            # A wrapper (numactl, a shell script) was started; the rank itself is below it.
+            candidates = [s for _, s in states.values() if s.rank == local.rank]
+        if candidates:
+            state = _best(candidates)
+            self._files[local.rank] = states[state.pid][0]
+        pid = state.pid if state else local.pid
+        process = procfs.process(pid)
+        alive = process.runs(state.start_ticks if state else 0)
+        cpu_s, window_s = self._cpu_use(pid, process.cpu_s) if alive else (0.0, 0.0)
+        return RankView(
+            rank=local.rank,
+            host=self._host,
+            pid=pid,
+            alive=alive,
+            process_state=process.state if alive else "",
+            hook=state,
+            cpu_s=cpu_s,
+            cpu_window_s=window_s,
+            exit_code=end.exit_code if end else None,
+            failed_unix_s=end.failed_unix_s if end else 0.0,
+            error=end.error if end else "",
+        )
+
+    def _cpu_use(self, pid: int, used: float) -> tuple[float, float]:
+        now = self._clock()
+        samples = self._cpu.setdefault(pid, deque())
+        samples.append((now, used))
+        # Keep one sample older than the window, so that the window is always covered.
+        while len(samples) > 2 and now - samples[1][0] >= CPU_WINDOW_S:
+            samples.popleft()
+        then, before = samples[0]
+        return max(0.0, used - before), now - then
+
+
+def _best(candidates: Sequence[HookState]) -> HookState:
+    """The rank's own process among its children that loaded the hook too (loader workers)."""
+
+    def merit(state: HookState) -> tuple[bool, bool, int]:
+        ops = state.in_flight + state.recent
+        talks = bool(state.communicators) or any(op.kind is OpKind.COLLECTIVE for op in ops)
+        return (procfs.is_same_process(state.pid, state.start_ticks), talks, state.started)
+
+    return max(candidates, key=merit) if len(candidates) > 1 else candidates[0]

@@ -1,0 +1,106 @@
+"""The timeline folder: which one to use, and how an older incident makes room for a new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from relkit.errors import RelkitError
+from relkit.job_id import safe_job_id
+from relkit.stacks.dumpfile import read_dump, write_dump
+from relkit.stacks.model import RankDump
+
+# What relkit itself writes there; nothing else in the folder is ever moved.
+OWN_FILES = (
+    "py_stack",
+    "py_stack.svg",
+    "cpp_stack",
+    "cpp_stack.svg",
+    "mixed_stack",
+    "mixed_stack.svg",
+    "stack_graph.dot",
+    "report.json",
+    "report.html",
+)
+_DUMP = re.compile(r"\d{5,}-\d{5,}\.stacktrace")
+_REPORT_LIMIT_BYTES = 64 << 20
+
+
+def default_folder() -> Path:
+    """/root/timeline as the original tool has it, or ~/timeline where that is not writable."""
+    usual = Path("/root/timeline")
+    return usual if _writable(usual) else Path.home() / "timeline"
+
+
+def _writable(folder: Path) -> bool:
+    """Files can be made in the folder, which is created (private) if need be."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".relkit-"):
+            return True
+    except OSError:
+        return False
+
+
+def choose_folder(asked: Path) -> tuple[Path, str]:
+    """The folder to write to, and a sentence where it is not the one that was asked for."""
+    if _writable(asked):
+        return asked, ""
+    home = Path.home() / "timeline"
+    if home != asked and _writable(home):
+        return home, f"cannot write to {asked}; the timeline goes to {home}"
+    # mkdtemp: a fixed name in a shared /tmp could be somebody else's trap.
+    private = Path(tempfile.mkdtemp(prefix=f"relkit-timeline-{os.getuid()}-"))
+    return private, f"cannot write to {asked}; the timeline goes to {private}"
+
+
+def _old_job_id(folder: Path) -> str:
+    try:
+        report = folder / "report.json"
+        if report.stat().st_size <= _REPORT_LIMIT_BYTES:
+            found = json.loads(report.read_text(encoding="utf-8"))
+            return safe_job_id(str(found["job_id"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        # A following node has no report of its own, only its ranks' dumps.
+        pass
+    for path in sorted(folder.glob("*.stacktrace")):
+        try:
+            return safe_job_id(read_dump(path).job_id or "unknown")
+        except (RelkitError, OSError):
+            continue
+    return "unknown"
+
+
+def rotate(folder: Path) -> Path | None:
+    """Move an earlier incident's files into `previous-<job id>`, so that none is mixed in.
+
+    Returns:
+        where they are now; None where there were none.
+    """
+    own = [
+        path for path in folder.iterdir() if path.name in OWN_FILES or _DUMP.fullmatch(path.name)
+    ]
+    if not own:
+        return None
+    target = folder / f"previous-{_old_job_id(folder)}"
+    target.mkdir(mode=0o700, exist_ok=True)
+    for path in target.iterdir():
+        if path.name in OWN_FILES or _DUMP.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+    for path in own:
+        path.replace(target / path.name)
+    return target
+
+
+def write_dumps(folder: Path, dumps: Sequence[RankDump]) -> None:
+    """One .stacktrace file a rank.
+
+    Raises:
+        UnwritablePath: the folder is gone, read-only or full.
+    """
+    for dump in dumps:
+        write_dump(folder, dump)

@@ -1,0 +1,1 @@
+"""What all of the launcher shares: settings, ranks, the job folder, notes between nodes."""

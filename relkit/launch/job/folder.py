@@ -1,0 +1,136 @@
+"""The shared-memory folder of a job's recorders: made on demand, swept and removed at the end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+
+from relkit import procfs
+from relkit.errors import RelkitError
+from relkit.hook import environment
+from relkit.hook.compatible import program_of, why_not_preloadable
+from relkit.hook.locate import hook_library
+from relkit.job_id import safe_job_id
+from relkit.launch.job.settings import Say
+
+LOCK = "launcher.lock"
+_RECORDERS = "*.rkhook"
+
+
+class JobFolder:
+    """One launcher's hold on a job's folder; several launchers of one host may share it.
+
+    Every launcher keeps a shared lock on a file in the folder. The kernel drops it with the
+    process, however that ends, so that an unlocked folder is known to be left over.
+
+    Args:
+        use_hook: False for --no-hook.
+        say: one line to the terminal.
+        program: the command that will be preloaded.
+    """
+
+    def __init__(self, use_hook: bool, say: Say, program: str = sys.executable) -> None:
+        self._use_hook, self._say, self._program = use_hook, say, program
+        self._folder: Path | None = None
+        self._lock: int | None = None
+
+    def prepare(self, job_id: str, processes: int) -> tuple[Path | None, dict[str, str]]:
+        """The folder and the environment for workers; (None, {}) without the hook.
+
+        Args:
+            job_id: as the launcher knows it.
+            processes: ranks on this node.
+        """
+        if not self._use_hook or os.environ.get("RELKIT_HOOK_DISABLE") == "1":
+            self._say("the hook is off: no hang detection, a failure is still explained")
+            return None, {}
+        try:
+            why = why_not_preloadable(program_of(self._program), hook_library())
+            if why:
+                self._say(f"the hook cannot be used, so a hang would not be seen: {why}")
+                return None, {}
+            folder = self._claim(safe_job_id(job_id), processes)
+            extra = environment.worker_environment(folder, os.getpid(), os.environ)
+            sweep(folder.parent)
+            _drop_ended(folder)
+        except (RelkitError, OSError) as error:
+            self._say(f"the hook cannot be used, so a hang would not be seen: {error}")
+            return None, {}
+        return folder, dict(extra)
+
+    def _claim(self, name: str, processes: int) -> Path:
+        folder = environment.prepare_job_dir(name, processes)
+        if self._folder != folder:
+            self._release()
+            self._folder, self._lock = folder, _hold(folder, fcntl.LOCK_SH)
+            if not (folder / LOCK).exists():
+                # Swept away by another launcher between its making and our lock.
+                environment.prepare_job_dir(name, processes)
+                self._release()
+                self._lock = _hold(folder, fcntl.LOCK_SH)
+        return folder
+
+    def remove(self) -> None:
+        """Let go of the folder; it goes with its last launcher."""
+        if self._folder is not None:
+            self._release()
+            _remove_if_left(self._folder)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _hold(folder: Path, how: int) -> int | None:
+    """A lock on the folder; None where another process has one that excludes it.
+
+    Raises:
+        OSError: the folder is gone, or not ours.
+    """
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a folder that no launcher holds and no live process records into."""
+    try:
+        lock = _hold(folder, fcntl.LOCK_EX)
+    except OSError:
+        return
+    if lock is None:
+        return
+    try:
+        if not any(_lives(path) for path in folder.glob(_RECORDERS)):
+            environment.remove_job_dir(folder)
+    finally:
+        os.close(lock)
+
+
+def sweep(parent: Path) -> None:
+    """Remove the folders that killed launchers left: shared memory is memory.
+
+    Only folders with a lock file are looked at: others were not made here.
+    """
+    for folder in parent.iterdir():
+        if (folder / LOCK).is_file():
+            _remove_if_left(folder)
+
+
+def _drop_ended(folder: Path) -> None:
+    """Remove the recorder files of an earlier incarnation, whose processes are gone."""
+    for path in folder.glob(_RECORDERS):
+        if not _lives(path):
+            path.unlink(missing_ok=True)
+
+
+def _lives(recorder: Path) -> bool:
+    pid = recorder.stem
+    return pid.isdecimal() and procfs.is_same_process(int(pid), 0)

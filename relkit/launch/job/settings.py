@@ -1,0 +1,84 @@
+"""What the parts of the launcher agree on: settings, ranks on this node, how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from relkit.errors import EXIT_PROBLEM, RelkitError
+from relkit.findings import Report
+from relkit.hang.model import JobView, Verdict
+from relkit.stacks.model import RankDump
+
+# Called with what an incident found, once it is known: show it, write it down.
+Publish = Callable[[JobView, Verdict, Report, Sequence[RankDump]], None]
+
+# Called with one line for the person at the terminal.
+Say = Callable[[str], None]
+
+
+class OnHang(str, Enum):
+    """What to do with a job that hangs, once it has been reported.
+
+    DUMP has a job under try-to-persist saved and ended (restarted where restarts are left); for any
+    other job it is the same as REPORT.
+    """
+
+    REPORT = "report"
+    DUMP = "dump"
+    RESTART = "restart"
+    ABORT = "abort"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class JobAborted(RelkitError):
+    """relkit ended a job that hung, because --on-hang said so."""
+
+    exit_code = EXIT_PROBLEM
+    next_step = "See the verdict above; report.html in the timeline folder has the stacks."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the monitor is to do.
+
+    Args:
+        hang_timeout_s: how long no progress is a hang, s, above 0.
+        on_hang: what then.
+        argv: relkit's own command line, for the report.
+    """
+
+    hang_timeout_s: float
+    on_hang: OnHang
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRank:
+    """One rank that runs on this node.
+
+    Args:
+        rank: global rank.
+        pid: process that the launcher started for it; the recorder may sit in a child of it.
+    """
+
+    rank: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a rank's process ended.
+
+    Args:
+        exit_code: 0..255, or negative for the signal that killed it; None where not known.
+        failed_unix_s: when it failed, Unix time; 0 where it did not, or where not known.
+        error: first line of what it reported of its end, "" for nothing.
+    """
+
+    exit_code: int | None
+    failed_unix_s: float = 0.0
+    error: str = ""

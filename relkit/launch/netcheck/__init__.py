@@ -1,0 +1,1 @@
+"""The network check of a job, before its workers start."""

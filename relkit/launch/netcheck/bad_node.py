@@ -1,0 +1,77 @@
+"""What is done about a node that was convicted: the site's own command, or the words for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+
+from relkit.errors import UsageProblem
+from relkit.launch.job.settings import Say
+
+HOOK_S = 30.0
+# What names of nodes are made of; anything else could be an option or a path to a command.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
+_RECIPES = (
+    "kubectl taint nodes {node} relkit/network-check=failed:NoSchedule",
+    "scontrol update NodeName={node} State=DRAIN Reason=relkit-network-check",
+)
+
+
+def parse_hook(text: str) -> tuple[str, ...]:
+    """The words of an --on-bad-node command; no shell will see them.
+
+    Raises:
+        UsageProblem: it is empty, or a quote is left open.
+    """
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageProblem(f"--on-bad-node {text!r}: {error}") from error
+    if not words:
+        raise UsageProblem("--on-bad-node names no command")
+    return words
+
+
+def hook_argv(words: tuple[str, ...], node: str) -> list[str]:
+    """The command with {node} replaced in every word; each word stays one word."""
+    return [word.replace("{node}", node) for word in words]
+
+
+def act(words: tuple[str, ...], node: str, say: Say, timeout_s: float = HOOK_S) -> None:
+    """Run the site's command on this node, or print what it could be; never raises.
+
+    Args:
+        words: of parse_hook; empty for the dry run.
+        node: this node's name for the scheduler.
+        say: one line to the terminal.
+        timeout_s: the command is ended after that.
+    """
+    if not _NAME.fullmatch(node):
+        say(f"this node's name {node!r} is not safe to pass to a command; nothing was run")
+        return
+    if not words:
+        say("dry run: nothing was marked; --on-bad-node can run one of these, or your own:")
+        for recipe in _RECIPES:
+            say(f"  {recipe.replace('{node}', node)}")
+        return
+    argv = hook_argv(words, node)
+    shown = shlex.join(argv)
+    try:
+        # Its output goes to our stderr: a pipe could be kept open by what it leaves behind.
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+    except OSError as error:
+        say(f"--on-bad-node: cannot run {argv[0]!r}: {error.strerror}")
+        return
+    try:
+        code = child.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        say(f"--on-bad-node: `{shown}` took longer than {timeout_s:g} s and was ended")
+        return
+    say(f"--on-bad-node: `{shown}` " + ("ran" if code == 0 else f"ended with code {code}"))

@@ -1,0 +1,364 @@
+"""The network check of a job: after its nodes have met, before any worker starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
+from relkit.findings import Report, Status
+from relkit.hosts import NodeSpec, fold
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox
+from relkit.launch.job.settings import Say
+from relkit.launch.netcheck import bad_node
+from relkit.launch.netcheck.node_info import (
+    Place,
+    decode_place,
+    is_loopback,
+    listens_on,
+    node_name,
+    own_address,
+    store_endpoint,
+    unique_names,
+)
+from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_interval_s
+from relkit.launch.netcheck.verdict import decide, how_to_go_on
+from relkit.netcheck.measure import schedule
+from relkit.netcheck.measure.controller import CheckOptions, run_check
+from relkit.netcheck.measure.serve import handlers
+from relkit.netcheck.model import NetVerdict, Thresholds
+from relkit.netcheck.report.report import net_report
+from relkit.netcheck.solve.outcome import judge
+
+# How long node 0 waits for all nodes to say where they are; more where links are measured first.
+PLACES_S = 30.0
+LINKS_S = 600.0
+# How long the node with the store stays, so that all can read the verdict.
+READ_S = 10.0
+_NO_OPTIC_LINK = "MCCL_DISABLE_OPTIC_LINK"
+_OPTIONS = CheckOptions(start_s=20.0, timeout_s=15.0, duration_s=0.3)
+
+
+class Convicted(RelkitError):
+    """This node was convicted, and leaves the job."""
+
+    exit_code = EXIT_CONVICTED
+    next_step = "Replace this node; netcheck.json in node 0's timeline folder has the figures."
+
+
+class TooFewNodes(RelkitError):
+    """The job cannot go on without the nodes that were convicted."""
+
+    exit_code = EXIT_PROBLEM
+    next_step = "Replace them, and start the job again."
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """What the user asked for.
+
+    Args:
+        exclude_stragglers: slow nodes leave too, not only dead ones.
+        links: checks the links inside this host; None where that is not asked for.
+        hook: words of --on-bad-node; empty for the dry run.
+        min_nodes: the least that --nnodes allows.
+        argv: relkit's own command line, for the report.
+    """
+
+    exclude_stragglers: bool = False
+    links: Callable[[], Report] | None = None
+    hook: tuple[str, ...] = ()
+    min_nodes: int = 1
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """One completed rendezvous, as one node sees it.
+
+    Args:
+        mailbox: in the meeting's store, with a prefix of this meeting's own.
+        store: the store itself, to see who serves it.
+        local_addr: --local-addr; "" where not given.
+        can_meet_again: the rendezvous lets the rest form a smaller job.
+    """
+
+    mailbox: Mailbox
+    store: object = None
+    local_addr: str = ""
+    can_meet_again: bool = True
+
+
+class NetworkCheck:
+    """One node's part in the checks of a job.
+
+    Args:
+        settings: see CheckSettings.
+        say: one line to the terminal; show: a report, on the node that made it.
+    """
+
+    def __init__(self, settings: CheckSettings, say: Say, show: Callable[[Report], None]) -> None:
+        self._settings, self._say, self._show = settings, say, show
+        self._vouched = ""
+        self._bad_links: str | None = None
+
+    def passed(self, meeting: Meeting) -> bool:
+        """Check this meeting's nodes together with all its other nodes.
+
+        Returns:
+            True to go on and start workers; False where nodes leave, and the rest meets again.
+
+        Raises:
+            Convicted: this node is to leave.
+            TooFewNodes: others are, and the job cannot go on without them.
+        """
+        bad_links = self._check_links()
+        if meeting.mailbox.nodes == 1:
+            self._say("network check: one node, nothing to measure between nodes")
+            if bad_links:
+                self._leave(bad_links)
+            return True
+        try:
+            with _optic_links_off(self._settings.links is not None):
+                return self._together(meeting, bad_links)
+        except ExchangeBroken as error:
+            self._say(f"network check: left out, because {error}")
+            return True
+
+    def _together(self, meeting: Meeting, bad_links: str) -> bool:
+        mailbox = meeting.mailbox
+        self._tell_place(meeting, bad_links)
+        if mailbox.node == 0:
+            told: Mapping[str, Any] = {"lines": ["node 0 could not lead it"]}
+            try:
+                told = self._lead(meeting)
+            finally:
+                # Whatever ends node 0 here, the others must not wait for it.
+                mailbox.put("verdict", json.dumps(told).encode())
+        else:
+            told = self._serve(mailbox)
+        return self._follow(meeting, told)
+
+    def _follow(self, meeting: Meeting, told: Mapping[str, Any]) -> bool:
+        """Do what the verdict says for this node."""
+        mailbox = meeting.mailbox
+        leaving: dict[str, str] = told.get("leave") or {}
+        mailbox.put(f"read/{mailbox.node}", b"1")
+        for line in told.get("lines", ()):
+            self._say(f"network check: {line}")
+        if leaving and _holds_store(meeting):
+            everyone = [f"read/{number}" for number in range(mailbox.nodes)]
+            _collect(mailbox, everyone, READ_S)
+        why = leaving.get(str(mailbox.node))
+        if why is not None:
+            self._leave(why)
+        if told.get("end"):
+            raise TooFewNodes(f"the network check convicted {told['names']}: {told['end']}")
+        self._vouched = str(told.get("id", ""))
+        return not leaving
+
+    def _leave(self, why: str) -> None:
+        bad_node.act(self._settings.hook, node_name(), self._say)
+        raise Convicted(f"this node ({node_name()}) was convicted, and leaves the job: {why}")
+
+    def _check_links(self) -> str:
+        """Why this host's own links failed; "" where they did not. Measured once."""
+        if self._settings.links is None:
+            return ""
+        if self._bad_links is None:
+            self._bad_links = ""
+            try:
+                report = self._settings.links()
+            except RelkitError as error:
+                self._say(f"switchbox check: could not tell ({error})")
+                return ""
+            if report.status is Status.UNKNOWN:
+                self._say(f"switchbox check: could not tell ({report.findings[0].title})")
+            elif report.status is not Status.OK:
+                self._show(report)
+            if report.status is Status.FAIL:
+                self._bad_links = f"its link check failed: {report.findings[0].title}"
+        return self._bad_links
+
+    def _tell_place(self, meeting: Meeting, bad_links: str) -> None:
+        mailbox = meeting.mailbox
+        host, _ = store_endpoint(meeting.store)
+        address = meeting.local_addr or own_address(host or "127.0.0.1")
+        mailbox.put(f"first/{mailbox.node}", address.encode())
+        if is_loopback(address):
+            # This node has the store; the way to the others tells by which address they know it.
+            others = [f"first/{n}" for n in range(mailbox.nodes) if n != mailbox.node]
+            found = _collect(mailbox, others, PLACES_S).values()
+            away = [text for text in (note.decode() for note in found) if not is_loopback(text)]
+            address = (own_address(away[0]) if away else "") or address
+        place = Place(
+            number=mailbox.node,
+            name=node_name(),
+            address=address,
+            vouched=self._vouched,
+            holds_store=_holds_store(meeting),
+            bad_links=bad_links,
+        )
+        mailbox.put(f"place/{mailbox.node}", place.encode())
+
+    def _serve(self, mailbox: Mailbox) -> Mapping[str, Any]:
+        """All nodes but node 0: do what node 0 asks for, until it has a verdict."""
+        limit_s = self._places_s() + PLACES_S
+        found = _collect(mailbox, ["names", "verdict"], limit_s, enough=1)
+        if not found:
+            raise ExchangeBroken(f"node 0 said nothing for {limit_s:.0f} s")
+        with _agent(mailbox, found.get("names", b"{}")):
+            found = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
+        try:
+            told = json.loads(found.get("verdict", b""))
+        except ValueError as error:
+            raise ExchangeBroken("node 0 gave no verdict") from error
+        return told if isinstance(told, dict) else {}
+
+    def _places_s(self) -> float:
+        # The second half is for the node that has to look for its own address first.
+        return 2 * PLACES_S + (LINKS_S if self._settings.links else 0.0)
+
+    def _lead(self, meeting: Meeting) -> dict[str, Any]:
+        """Node 0: find out, measure, judge. What goes wrong here must not stop the job."""
+        mailbox = meeting.mailbox
+        keys = {f"place/{number}": number for number in range(mailbox.nodes)}
+        notes = _collect(mailbox, list(keys), self._places_s())
+        places = [found for key, note in notes.items() if (found := decode_place(note, keys[key]))]
+        places.sort(key=lambda place: place.number)
+        vouched = {place.vouched for place in places}
+        if len(places) == mailbox.nodes and len(vouched) == 1 and "" not in vouched:
+            return {"id": vouched.pop(), "lines": ["no node is new; not measured again"]}
+        try:
+            return self._measure(meeting, places)
+        except ExchangeBroken:
+            raise
+        except (RelkitError, OSError) as error:
+            return {"lines": [f"could not be done: {error}"]}
+
+    def _measure(self, meeting: Meeting, places: Sequence[Place]) -> dict[str, Any]:
+        started = time.time()
+        mailbox = meeting.mailbox
+        names = unique_names(places)
+        silent = sorted(set(range(mailbox.nodes)) - set(names))
+        bad_links = {names[place.number]: place.bad_links for place in places if place.bad_links}
+        nodes = [
+            NodeSpec(names[place.number], address=place.address)
+            for place in places
+            if not place.bad_links
+        ]
+        verdict, lines = NetVerdict(), []
+        if silent:
+            lines.append(f"node {fold([str(n) for n in silent])} did not take part")
+        if len(nodes) > 1:
+            self._say(f"network check: measuring {len(nodes)} nodes")
+            thresholds = Thresholds()
+            note = json.dumps({str(number): name for number, name in names.items()}).encode()
+            mailbox.put("names", note)
+            with _agent(mailbox, note):
+                outcome = run_check(
+                    StoreChannel(mailbox, {names[p.number]: p.number for p in places}),
+                    nodes,
+                    partial(schedule.quick, thresholds=thresholds),
+                    options=_OPTIONS,
+                )
+            verdict = judge(outcome, thresholds)
+            self._show(
+                net_report(
+                    outcome, verdict, thresholds, argv=self._settings.argv, started=started,
+                    duration_s=time.time() - started,
+                )
+            )  # fmt: skip
+        decision = decide(verdict, bad_links, exclude_stragglers=self._settings.exclude_stragglers)
+        numbers = {name: number for number, name in names.items()}
+        leave = {str(numbers[name]): why for name, why in decision.leave.items()}
+        lines += decision.warnings
+        lines += [f"{name} leaves the job: {why}" for name, why in decision.leave.items()]
+        end = ""
+        if leave:
+            end = how_to_go_on(
+                mailbox.nodes,
+                len(leave),
+                min_nodes=self._settings.min_nodes,
+                can_meet_again=meeting.can_meet_again,
+                loses_store=any(p.holds_store and str(p.number) in leave for p in places),
+            )
+        elif not lines:
+            lines.append(f"{len(nodes)} nodes, nothing wrong")
+        return {
+            "id": secrets.token_hex(8),
+            "leave": leave,
+            "names": fold(decision.leave),
+            "end": end,
+            "lines": lines,
+        }
+
+
+def longest_s(nodes: int) -> float:
+    """The longest that a check of so many nodes may take, s, if every step runs out of time."""
+    rounds = schedule.SCREENING_ROUNDS + schedule.doublings(nodes)
+    step_s = _OPTIONS.timeout_s + 5.0
+    return _OPTIONS.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
+
+
+def _holds_store(meeting: Meeting) -> bool:
+    _, port = store_endpoint(meeting.store)
+    return bool(port) and listens_on(port)
+
+
+@contextmanager
+def _optic_links_off(wanted: bool) -> Iterator[None]:
+    """For a while, MetaX's MCCL leaves the optical links alone: these were checked already.
+
+    DLRover sets this for the network check that follows a switchbox check. Probes run in children
+    of this process, which inherit it; the job's workers start later, without it.
+    """
+    before = os.environ.get(_NO_OPTIC_LINK)
+    if wanted:
+        os.environ[_NO_OPTIC_LINK] = "1"
+    try:
+        yield
+    finally:
+        if wanted and before is None:
+            os.environ.pop(_NO_OPTIC_LINK, None)
+        elif wanted and before is not None:
+            os.environ[_NO_OPTIC_LINK] = before
+
+
+@contextmanager
+def _agent(mailbox: Mailbox, names: bytes) -> Iterator[None]:
+    """Serve the check in this process for a while, under the name that node 0 gave to this node."""
+    try:
+        name = str(json.loads(names)[str(mailbox.node)])
+    except (ValueError, LookupError, TypeError):
+        # Nothing will be asked of this node.
+        yield
+        return
+    agent = StoreAgent(mailbox, mailbox.node, name, handlers())
+    agent.start()
+    try:
+        yield
+    finally:
+        agent.stop()
+
+
+def _collect(
+    mailbox: Mailbox, keys: Sequence[str], limit_s: float, enough: int = 0
+) -> dict[str, bytes]:
+    """Those of the notes that appear in time; `enough` of them will do, all where 0."""
+    end = time.monotonic() + limit_s
+    found: dict[str, bytes] = {}
+    while True:
+        for key in keys:
+            if key not in found and (note := mailbox.get(key)) is not None:
+                found[key] = note
+        if len(found) >= (enough or len(keys)) or time.monotonic() >= end:
+            return found
+        time.sleep(poll_interval_s(mailbox.nodes))

@@ -1,0 +1,113 @@
+"""What each node tells the others of itself before the network check, and by which address."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import psutil
+
+from relkit.errors import RelkitError
+from relkit.net.interface import route_to
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
+# How schedulers call this node, before its own name for itself.
+_NAME_VARIABLES = ("RELKIT_NODE_NAME", "SLURMD_NODENAME", "NODE_NAME")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node of the meeting.
+
+    Args:
+        number: in the rendezvous; name: for people and schedulers.
+        address: by which the others reach it; "" where it does not know any.
+        vouched: the check that this node has passed; "" for none.
+        holds_store: the rendezvous store's server runs in its launcher.
+        bad_links: why its link check failed; "" where it did not, or was not asked for.
+    """
+
+    number: int
+    name: str
+    address: str = ""
+    vouched: str = ""
+    holds_store: bool = False
+    bad_links: str = ""
+
+    def encode(self) -> bytes:
+        """As a note for the store."""
+        return json.dumps(asdict(self)).encode()
+
+
+def decode_place(note: bytes, number: int) -> Place | None:
+    """A node's note; None where it is none, or another node's."""
+    try:
+        plain = json.loads(note)
+        found = Place(**plain)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    texts = (found.name, found.address, found.vouched, found.bad_links)
+    if not all(isinstance(text, str) for text in texts) or found.number != number:
+        return None
+    return found if _NAME.fullmatch(found.name) and isinstance(found.holds_store, bool) else None
+
+
+def node_name(environ: Mapping[str, str] = os.environ) -> str:
+    """This node's name: the scheduler's, else the host name."""
+    for variable in _NAME_VARIABLES:
+        if _NAME.fullmatch(environ.get(variable, "")):
+            return environ[variable]
+    host = socket.gethostname()
+    return host if _NAME.fullmatch(host) else "node"
+
+
+def unique_names(places: Sequence[Place]) -> dict[int, str]:
+    """number -> name, with the number added where several nodes have one name."""
+    names = [place.name for place in places]
+    return {
+        place.number: place.name if names.count(place.name) == 1 else f"{place.name}-{place.number}"
+        for place in places
+    }
+
+
+def own_address(peer: str) -> str:
+    """Our address on the way to a peer; "" where there is no way."""
+    try:
+        return route_to(peer).address
+    except RelkitError:
+        return ""
+
+
+def is_loopback(address: str) -> bool:
+    """The address means this host only."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return True
+
+
+def store_endpoint(store: object) -> tuple[str, int]:
+    """Host and port of a TCP store, through any prefixes; ("", 0) for other stores."""
+    for _ in range(10):
+        inner: object = getattr(store, "underlying_store", None)
+        if inner is None:
+            break
+        store = inner
+    host, port = getattr(store, "host", ""), getattr(store, "port", 0)
+    return (str(host), int(port)) if host and port else ("", 0)
+
+
+def listens_on(port: int) -> bool:
+    """This very process has a listener on the port: it is the store's server."""
+    try:
+        return any(
+            one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port
+            for one in psutil.Process().net_connections("tcp")
+        )
+    except (psutil.Error, OSError):
+        return False

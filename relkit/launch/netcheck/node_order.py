@@ -1,0 +1,84 @@
+"""Which node number this host has when the topology file decides on the order of ranks."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Collection
+from dataclasses import replace
+
+import psutil
+
+from relkit.errors import RelkitError, UsageProblem
+from relkit.launch.netcheck.node_info import is_loopback, node_name
+from relkit.net.interface import resolve
+from relkit.topology import RankOrder, Topology, crossings, rank_order
+
+_IPV4 = re.compile(r"[0-9.]+")
+
+
+def own_names() -> frozenset[str]:
+    """What this host may be called in a topology file: its names, and its addresses."""
+    host = socket.gethostname()
+    found = {node_name(), host, host.partition(".")[0]}
+    for addresses in psutil.net_if_addrs().values():
+        for one in addresses:
+            if one.family in (socket.AF_INET, socket.AF_INET6):
+                found.add(one.address.partition("%")[0])
+    return frozenset(name for name in found if name and not _means_nobody(name))
+
+
+def _means_nobody(name: str) -> bool:
+    # "localhost" and the loopback addresses are every host's.
+    is_address = ":" in name or bool(_IPV4.fullmatch(name))
+    return name == "localhost" or (is_address and is_loopback(name))
+
+
+def order_nodes(topology: Topology, nodes: int, master: str) -> RankOrder:
+    """The order of the job's nodes; the master comes first, because its node must be number 0.
+
+    Every node works it out alone, from the same file, and comes to the same order.
+
+    Args:
+        topology: exactly the nodes of the job.
+        nodes: how many there are.
+        master: --master-addr.
+
+    Raises:
+        UsageProblem: the file is about other nodes, or does not know the master.
+    """
+    if len(topology.places) != nodes:
+        raise UsageProblem(
+            f"--topology names {len(topology.places)} nodes, and the job has {nodes}",
+            next_step="Give a file with the nodes of this job only.",
+        )
+    first = master
+    if first not in topology.places:
+        try:
+            first = resolve(master)
+        except RelkitError:
+            first = ""
+    if first not in topology.places:
+        raise UsageProblem(
+            f"--topology does not name the master {master}",
+            next_step="Write --master-addr as the file has it.",
+        )
+    given = (first, *(node for node in topology.places if node != first))
+    # What is saved is told against the file as it is, not against the master moved to its front.
+    return replace(rank_order(topology, given), before=crossings(topology, [*topology.places]))
+
+
+def number_in(order: RankOrder, own: Collection[str]) -> int:
+    """This host's number in the order.
+
+    Raises:
+        UsageProblem: the file does not name this host, or names it twice.
+    """
+    found = [number for number, node in enumerate(order.nodes) if node in own]
+    if len(found) != 1:
+        named = ", ".join(order.nodes[number] for number in found)
+        raise UsageProblem(
+            f"--topology names this host as {named}" if found else "--topology has not this host",
+            next_step="It needs one line a node; RELKIT_NODE_NAME says what this one is called.",
+        )
+    return found[0]

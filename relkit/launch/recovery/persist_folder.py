@@ -1,0 +1,112 @@
+"""Where a launcher under try-to-persist can be found and asked, on its own node.
+
+<folder of the job>/ttp-<pid of the launcher>/
+    status.json     where the job stands; no secret is in it
+    rank-<n>        one for each rank here that is led
+    request-<name>  left by `relkit ttp dump`; the answer is written into it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from relkit import procfs
+from relkit.errors import RelkitError
+from relkit.hook import environment
+from relkit.job_id import safe_job_id
+from relkit.output import write_atomic
+from relkit.ttp.environment import MARKS
+
+PREFIX = "ttp-"
+STATUS = "status.json"
+REQUEST = "request-"
+
+
+class PersistFolder:
+    """The launcher's own folder; made in the job's, or in the temporary folder if that fails.
+
+    Args:
+        job_id: as the launcher knows it.
+    """
+
+    def __init__(self, job_id: str) -> None:
+        self._taken: list[Path] = []
+        try:
+            parent = environment.prepare_job_dir(safe_job_id(job_id), 1)
+            self.path = parent / f"{PREFIX}{os.getpid()}"
+            self.path.mkdir(mode=0o700)
+        except (RelkitError, OSError):
+            # It works without being found.
+            self.path = Path(tempfile.mkdtemp(prefix=f"relkit-{PREFIX}"))
+
+    @property
+    def marked(self) -> bool:
+        """A worker of this node is led."""
+        return any(self.path.glob(f"{MARKS}*"))
+
+    def clear(self) -> None:
+        """An incarnation is over."""
+        for mark in self.path.glob(f"{MARKS}*"):
+            mark.unlink(missing_ok=True)
+
+    def take_requests(self) -> bool:
+        """Whether somebody has asked for a dump since the last call."""
+        try:
+            # Not globbed: this is asked ten times a second.
+            here = [path for path in self.path.iterdir() if path.name.startswith(REQUEST)]
+        except OSError:
+            return False
+        new = [path for path in here if path not in self._taken]
+        self._taken += new
+        return bool(new)
+
+    def answer(self, text: str) -> None:
+        """Tell all who have asked, and forget them."""
+        for path in self._taken:
+            with contextlib.suppress(OSError):
+                # Not replaced: who asked reads the file that it holds open.
+                path.write_text(text, encoding="utf-8")
+                path.unlink()
+        self._taken.clear()
+
+    def write_status(self, status: Mapping[str, object]) -> bool:
+        """Replace the status; False where that cannot be: a full disk is no reason to end."""
+        pid = os.getpid()
+        text = json.dumps({"pid": pid, "start_ticks": procfs.start_ticks(pid), **status})
+        try:
+            write_atomic(self.path / STATUS, text)
+        except (RelkitError, OSError):
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Nothing is left."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            # Only where it is empty: another launcher, or the recorders, may be in it.
+            self.path.parent.rmdir()
+
+
+def launchers_of(job_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Folders and status of the launchers of a job on this host that live.
+
+    Raises:
+        UsageProblem: the job id cannot be a folder name.
+    """
+    shared = environment.job_dir(job_id)
+    for parent in (shared, Path(tempfile.gettempdir()) / shared.parent.name / shared.name):
+        for folder in sorted(parent.glob(f"{PREFIX}*")):
+            try:
+                status = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+                pid, ticks = int(status["pid"]), int(status["start_ticks"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+            if procfs.is_same_process(pid, ticks):
+                yield folder, status

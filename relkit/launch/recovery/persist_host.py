@@ -1,0 +1,263 @@
+"""One launcher's part in try-to-persist: the controller on node 0, backups on two other nodes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from relkit.errors import RelkitError
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox
+from relkit.launch.job.settings import Say
+from relkit.launch.recovery.activity import Activity
+from relkit.launch.recovery.persist_folder import PersistFolder
+from relkit.ttp.actions import Limits
+from relkit.ttp.controller import Controller
+from relkit.ttp.environment import to_environment
+from relkit.ttp.link import Endpoint, LinkEnded, connect, parse_endpoint
+from relkit.ttp.messages import Stop
+from relkit.ttp.outcome import Outcome
+from relkit.ttp.server import Node, Server
+
+BACKUPS = 2
+_LOOPBACK = "127.0.0.1"
+_PLACES_S = 10.0
+_POLL_S = 0.05
+_IDLE_S = 1.0
+_STATUS_S = 0.5
+_CONNECT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """One incarnation of the job, as this node sees it.
+
+    Args:
+        mailbox: in the meeting's store, with a prefix of try-to-persist's own.
+        world_size: ranks of the job; incarnation: restarts so far.
+        address: of this node on the way to the others; "" on a job of one node.
+        job_id: of the job, by which `relkit ttp` finds it.
+    """
+
+    mailbox: Mailbox
+    world_size: int
+    incarnation: int
+    address: str = ""
+    job_id: str = "job"
+
+
+class PersistHost:
+    """Hosts a controller (or a backup, or none) for each incarnation of a job.
+
+    Args:
+        limits: see Limits.
+        say: one line to the terminal.
+        how_it_ended: words for a local process that is gone; None while it runs.
+        ended: told how a fault ended, on the node whose controller led it, with the job's id.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        say: Say,
+        how_it_ended: Callable[[int], str | None],
+        ended: Callable[[Outcome, str], None],
+    ) -> None:
+        self.limits = limits
+        self._say, self._how_it_ended, self._ended = say, how_it_ended, ended
+        self._server: Server | None = None
+        self._crowd: Crowd | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._secret = b""
+        self._pids: dict[int, int] = {}
+        self._folder: PersistFolder | None = None
+        self._told = False
+        self._status_s = 0.0
+        self._written: dict[str, object] = {}
+        self._activity = Activity()
+
+    def begin(self, crowd: Crowd) -> Mapping[str, str]:
+        """Listen, and learn where the others do.
+
+        Returns:
+            what to add to the workers' environment; nothing where try-to-persist cannot be.
+        """
+        self._end_incarnation()
+        self._crowd = crowd
+        if self._folder is None:
+            self._folder = PersistFolder(crowd.job_id)
+        try:
+            self._endpoints, self._secret = self._agree(crowd)
+        except (ExchangeBroken, RelkitError, OSError) as error:
+            self._say(f"try-to-persist is off: {error}")
+            return {}
+        return to_environment(
+            self._endpoints,
+            self._secret,
+            crowd.incarnation,
+            self.limits.heartbeat_s,
+            self._folder.path,
+        )
+
+    def watch(self, pids: Mapping[int, int]) -> None:
+        """The workers of this node have been started: rank -> process."""
+        self._pids.clear()
+        self._pids.update(pids)
+        if self._server is not None:
+            self._server.watch(pids)
+
+    @property
+    def engaged(self) -> bool:
+        """A worker of this node runs under try-to-persist."""
+        return self._folder is not None and self._folder.marked
+
+    @property
+    def leading(self) -> bool:
+        """A fault, or a request to stop, is being led to its end."""
+        return self._server is not None and self._server.busy
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How this incarnation's fault ended, where this node's controller led it."""
+        return None if self._server is None else self._server.outcome
+
+    def look(self) -> None:
+        """Take requests of `relkit ttp dump`, and write the status; to be called now and then."""
+        if self._folder is None:
+            return
+        if self._folder.take_requests():
+            self._stop("relkit ttp dump asked for it")
+        now_s = time.monotonic()
+        if now_s - self._status_s >= _STATUS_S:
+            self._status_s = now_s
+            status = self._status()
+            if status != self._written and self._folder.write_status(status):
+                self._written = status
+
+    def lost(self, rank: int, reason: str) -> None:
+        """A worker of this node has ended; the controller hears it twice, and from here first
+        where the kernel offers no better way."""
+        if self._server is not None:
+            self._server.lost(rank, reason)
+
+    def hung(self, reason: str) -> None:
+        """The monitor is sure that the job hangs."""
+        if self._server is not None:
+            self._server.hung(reason)
+
+    def save(self, reason: str, all_ended: Callable[[], bool]) -> None:
+        """Have the job saved at the end of a step and ended, and wait for that.
+
+        Args:
+            reason: why.
+            all_ended: whether the workers of this node are gone.
+        """
+        self._stop(reason)
+        now_s = time.monotonic()
+        until_s, idle_s = now_s + self.limits.overall_s, now_s + _IDLE_S
+        while not all_ended() and time.monotonic() < until_s:
+            if self._server is None or self._is_backup:
+                time.sleep(_POLL_S)
+            elif self._server.over.wait(_POLL_S):
+                break
+            elif time.monotonic() > idle_s and not self._server.busy:
+                # Nobody is there to be saved: all have finished, or have not begun.
+                return
+        self.tell()
+
+    def tell(self) -> None:
+        """Say how a fault ended, once."""
+        outcome = self.outcome
+        if outcome is not None and self._crowd is not None and not self._told:
+            self._told = True
+            self._ended(outcome, self._crowd.job_id)
+            if self._folder is not None:
+                self._folder.answer(json.dumps(asdict(outcome)))
+
+    def close(self) -> None:
+        """Nothing listens and nothing is left."""
+        self._end_incarnation()
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    @property
+    def _is_backup(self) -> bool:
+        return self._crowd is not None and self._crowd.mailbox.node > 0
+
+    def _stop(self, reason: str) -> None:
+        if self._server is not None and not self._is_backup:
+            self._server.stop(reason)
+            return
+        # On another node: the controller is told over a link, as ranks tell it.
+        for endpoint in self._endpoints[:1]:
+            try:
+                incarnation = self._crowd.incarnation if self._crowd else 0
+                link = connect(endpoint, self._secret, incarnation, _CONNECT_S)
+                link.send(Stop(reason))
+                link.close()
+            except LinkEnded as error:
+                self._say(f"ttp: {error}")
+
+    def _status(self) -> dict[str, object]:
+        crowd = self._crowd
+        status: dict[str, object] = {
+            "job_id": crowd.job_id if crowd else "",
+            "node": crowd.mailbox.node if crowd else 0,
+            "world_size": crowd.world_size if crowd else 0,
+            "incarnation": crowd.incarnation if crowd else 0,
+            "engaged": self.engaged,
+            "role": "none" if self._server is None else "backup" if self._is_backup else "active",
+        }
+        return status if self._server is None else {**status, **self._server.status()}
+
+    def _end_incarnation(self) -> None:
+        self.tell()
+        if self._server is not None:
+            self._server.close()
+        self._server, self._told = None, False
+        if self._folder is not None:
+            self._folder.clear()
+
+    def _agree(self, crowd: Crowd) -> tuple[tuple[Endpoint, ...], bytes]:
+        """Node 0 makes the secret; every node learns who listens where."""
+        mailbox = crowd.mailbox
+        if mailbox.nodes == 1:
+            secret = secrets.token_bytes(32)
+            return (self._listen(crowd, secret, _LOOPBACK),), secret
+        if mailbox.node == 0:
+            secret = secrets.token_bytes(32)
+            own = str(self._listen(crowd, secret, crowd.address))
+            mailbox.put("controller-0", json.dumps([own, secret.hex()]).encode())
+        first = json.loads(self._wait_for(mailbox, "controller-0"))
+        secret = bytes.fromhex(first[1])
+        if 0 < mailbox.node <= BACKUPS:
+            own = str(self._listen(crowd, secret, crowd.address))
+            mailbox.put(f"controller-{mailbox.node}", own.encode())
+        backups = [
+            self._wait_for(mailbox, f"controller-{node}").decode()
+            for node in range(1, min(mailbox.nodes, BACKUPS + 1))
+        ]
+        return tuple(parse_endpoint(text) for text in (first[0], *backups)), secret
+
+    def _wait_for(self, mailbox: Mailbox, key: str) -> bytes:
+        until_s = time.monotonic() + _PLACES_S
+        while (note := mailbox.get(key)) is None:
+            if time.monotonic() > until_s:
+                raise ExchangeBroken(f"no node has told {key} for {_PLACES_S:g} s")
+            time.sleep(_POLL_S)
+        return note
+
+    def _listen(self, crowd: Crowd, secret: bytes, address: str) -> Endpoint:
+        controller = Controller(crowd.world_size, self.limits, backup=crowd.mailbox.node > 0)
+        self._server = Server(
+            controller,
+            secret=secret,
+            incarnation=crowd.incarnation,
+            address=address,
+            node=Node(self._pids, self._how_it_ended, self._say, self._activity.works),
+        )
+        self._server.start()
+        return self._server.endpoint

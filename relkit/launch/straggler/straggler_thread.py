@@ -1,0 +1,165 @@
+"""The straggler thread of a launcher: it ticks this node's part of the present incarnation."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from relkit.errors import RelkitError
+from relkit.launch.job.settings import Say
+from relkit.launch.straggler.poll_interval import QUICK_S
+from relkit.launch.straggler.straggler_node import Scene, StragglerNode
+from relkit.straggler.history_types import RaisedVerdict
+from relkit.straggler.transport import control
+from relkit.straggler.transport.control import Control
+
+# How long workers that are to be stopped wait for what was seen to be written down.
+PAUSE_S = 2.0
+_CLOSE_S = 10.0
+
+
+class Stragglers:
+    """Runs beside the launcher: begin() with each incarnation, pause() before its workers stop.
+
+    All of the work is done in the thread, so that neither a slow store nor a slow disk holds the
+    launcher or its hang detection up.
+
+    Args:
+        settings: to begin with; a file in the job's folder may change them later.
+        timeline: folder that keeps the evidence.
+        say: one line to the terminal.
+        least_nodes: fewer must not be left when a node is excluded.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Control,
+        timeline: Path,
+        say: Say,
+        *,
+        least_nodes: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._timeline, self._say = settings, timeline, say
+        self._least_nodes, self._clock = least_nodes, clock
+        self._past: tuple[RaisedVerdict, ...] = ()
+        # What the launcher wants, in order: a scene to watch, or an event to set when none is
+        # watched any more.
+        self._wanted: deque[Scene | threading.Event] = deque()
+        self._wake = threading.Event()
+        self._closing = False
+        self._first = True
+        self._node: StragglerNode | None = None
+        self._complained = ""
+        self._thread = threading.Thread(target=self._run, name="relkit-stragglers", daemon=True)
+
+    def begin(self, scene: Scene) -> None:
+        """Watch a new incarnation."""
+        if scene.job_dir is None or self._closing:
+            return
+        self._wanted.append(scene)
+        self._wake.set()
+        if not self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):
+                self._thread.start()
+
+    def pause(self, timeout_s: float = PAUSE_S) -> None:
+        """The workers are about to be stopped: what was seen is written down.
+
+        Args:
+            timeout_s: no longer than that, s.
+        """
+        if not self._thread.is_alive():
+            return
+        done = threading.Event()
+        self._wanted.append(done)
+        self._wake.set()
+        done.wait(timeout_s)
+
+    def leaves(self) -> str:
+        """Why this node is to leave the job, "" where it is not."""
+        return self._order(mine=True)
+
+    def other_leaves(self) -> str:
+        """Why another node is about to leave, "" where none is: workers here lose their peers."""
+        return self._order(mine=False)
+
+    def _order(self, *, mine: bool) -> str:
+        node = self._node
+        if node is None or node.order is None or node.ordered_away is not mine:
+            return ""
+        return node.order.why
+
+    def close(self) -> None:
+        """End the thread; waits for what it is writing."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._said_once():
+                while self._wanted:
+                    self._take(self._wanted.popleft())
+                if self._node is not None and not self._closing:
+                    self._node.tick(self._clock())
+            if self._closing and not self._wanted:
+                break
+            self._wait()
+        with self._said_once():
+            self._end()
+
+    def _wait(self) -> None:
+        node = self._node
+        left_s = QUICK_S if node is None else node.interval_s
+        while left_s > 0.0 and not self._wake.wait(min(left_s, QUICK_S)):
+            left_s -= QUICK_S
+            if node is not None and node.is_called:
+                break
+        self._wake.clear()
+
+    def _take(self, wanted: Scene | threading.Event) -> None:
+        if isinstance(wanted, threading.Event):
+            try:
+                self._end()
+            finally:
+                wanted.set()
+            return
+        self._end()
+        job_dir = wanted.job_dir
+        assert job_dir is not None
+        if self._first and wanted.mailbox.node == 0:
+            # Of an earlier job by the same name.
+            with contextlib.suppress(OSError):
+                (job_dir / control.FILE).unlink(missing_ok=True)
+        self._first = False
+        self._node = StragglerNode(
+            wanted, job_dir, self._settings, self._timeline, self._say,
+            least_nodes=self._least_nodes, past=self._past,
+        )  # fmt: skip
+
+    def _end(self) -> None:
+        node, self._node = self._node, None
+        if node is None:
+            return
+        self._settings = node.settings
+        try:
+            node.close(self._clock())
+        finally:
+            self._past = node.past
+
+    @contextlib.contextmanager
+    def _said_once(self) -> Iterator[None]:
+        # Who cannot look must not end the job.
+        try:
+            yield
+        except (RelkitError, OSError) as error:
+            if str(error) != self._complained:
+                self._complained = str(error)
+                self._say(f"straggler detection hit a problem: {error}")

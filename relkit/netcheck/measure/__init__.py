@@ -1,0 +1,1 @@
+"""Measures pairs of nodes: rounds, agents, probes, and what they saw."""

@@ -1,0 +1,153 @@
+"""Runs a part of a probe in a process of its own, so that a hang in there hangs nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from relkit.errors import RelkitError
+
+_TAIL_BYTES = 2000
+_PACKAGE_PARENT = str(Path(__file__).resolve().parents[4])
+
+
+class ChildFailed(RelkitError):
+    """The process ended without a result.
+
+    Args:
+        message: the last thing that it said; timed_out: it was killed at its deadline.
+    """
+
+    next_step = "Run the same on that node by hand, with the environment of the job."
+
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+
+
+def run_in_child(
+    module: str,
+    order: Mapping[str, Any],
+    *,
+    timeout_s: float,
+    keep: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run `python -m module` with the order on its stdin; its last line of stdout is the result.
+
+    The process ends with its result, at the deadline, or when this process is gone: its stdin
+    stays open as long as somebody waits for it, and `obey` ends it at end of file.
+
+    Args:
+        module: one that calls `obey`; order: plain JSON.
+        timeout_s: after this time it is killed.
+        keep: file descriptors that it inherits; environment: added to ours.
+
+    Raises:
+        ChildFailed: no result.
+    """
+    until_s = time.monotonic() + timeout_s
+    paths = [_PACKAGE_PARENT, os.environ.get("PYTHONPATH", "")]
+    added = {"PYTHONPATH": os.pathsep.join(path for path in paths if path), **(environment or {})}
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                # Not from the current folder: a file torch.py in there is not torch.
+                [sys.executable, "-m", module],
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                pass_fds=tuple(keep),
+                env={**os.environ, **added},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ChildFailed(f"cannot start {sys.executable}: {error}") from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process.stdin as stdin, process.stdout as stdout:
+            try:
+                stdin.write(json.dumps(dict(order)).encode() + b"\n")
+                stdin.flush()
+                said, timed_out = _read(stdout, until_s)
+            except BrokenPipeError:
+                said, timed_out = b"", False
+            finally:
+                _kill(process)
+        if timed_out:
+            raise ChildFailed(f"no result within {timeout_s:.0f} s", timed_out=True)
+        return _result(said, process.returncode, errors)
+
+
+def _read(stdout: IO[bytes], until_s: float) -> tuple[bytes, bool]:
+    said = bytearray()
+    poller = select.poll()
+    poller.register(stdout, select.POLLIN | select.POLLHUP)
+    while True:
+        left_s = until_s - time.monotonic()
+        if left_s <= 0 or not poller.poll(left_s * 1000):
+            return bytes(said), True
+        part = os.read(stdout.fileno(), 1 << 16)
+        if not part:
+            return bytes(said), False
+        said += part
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    # The whole session: the probe may have started helpers of its own.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _result(said: bytes, code: int, errors: IO[bytes]) -> dict[str, Any]:
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    try:
+        result = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        result = None
+    if isinstance(result, dict):
+        if "error" in result:
+            raise ChildFailed(str(result["error"]))
+        return result
+    errors.seek(max(errors.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+    tail = errors.read().decode("utf-8", "replace").strip().splitlines()
+    raise ChildFailed(tail[-1] if tail else f"the process ended with {code} and said nothing")
+
+
+def read_order() -> dict[str, Any]:
+    """In the child: the order; from here on the process ends when its parent is gone."""
+    raw = bytearray()
+    while not raw.endswith(b"\n"):
+        part = os.read(0, 1)
+        if not part:
+            os._exit(1)
+        raw += part
+    threading.Thread(target=_end_with_parent, daemon=True, name="relkit-lifeline").start()
+    order = json.loads(raw)
+    assert isinstance(order, dict)
+    return order
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
+
+
+def give(result: Mapping[str, Any]) -> None:
+    """In the child: hand back the result and end at once, whatever threads still do."""
+    os.write(1, b"\n" + json.dumps(dict(result)).encode() + b"\n")
+    os._exit(0)

@@ -1,0 +1,1 @@
+"""The verdict and the measurements as findings."""

@@ -1,0 +1,1 @@
+"""From measured edges to a verdict: pure."""

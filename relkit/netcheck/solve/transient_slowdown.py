@@ -1,0 +1,93 @@
+"""How often a measurement was slowed by something else than a fault, told by its repetitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from relkit.netcheck.solve.observations import MOST_PER_EDGE, Flags, Hiccups, Ints, Observations
+from relkit.netcheck.solve.robust import Floats, downward_noise
+
+# Noise as such comes so far below in three of a hundred thousand measurements.
+_FAR = 4.0
+# A later measurement that comes this near to what was expected takes the earlier one back.
+_NEAR = 2.5
+# Depths are compared with this much slack.
+_SLACK = 1.05
+
+
+def with_interference(
+    seen: Observations, capacity: Floats, noise: Floats, healthy: Flags
+) -> Observations:
+    """The observations, with the noise and the weights that interference leaves them.
+
+    A busy host, or other traffic, lowers a measurement now and then; nothing raises one. A
+    direction that was slow once and at full speed when it was measured again shows how often that
+    happens here, and how deep it goes. Slow measurements of that depth are then worth no more
+    than the logarithm of their frequency, both directions of a pair in one round together,
+    because what disturbs one disturbs the other. Failed ones keep their weight: load does not
+    make a pair silent.
+
+    Args:
+        capacity: of each measurement's path by the faults of nodes and uplinks alone.
+        noise: relative sigma of each.
+        healthy: those whose path has no fault at all, links included.
+    """
+    alive = seen.ratio > 0.0
+    share = seen.ratio / np.maximum(capacity, 1e-9)
+    way = seen.source * len(seen.nodes) + seen.target
+    below = downward_noise(share[alive & healthy], way[alive & healthy])
+    noise = np.maximum(noise, below)
+    first, again = _first_and_best_later(way, seen.round, share)
+    slow = alive & (share < 1.0 - _FAR * noise)
+    asked = slow & first & (again >= 0.0)
+    if not asked.any():
+        return replace(seen, noise=max(seen.noise, below))
+    taken_back = asked & (again > 1.0 - _NEAR * noise)
+    if not taken_back.any():
+        return replace(seen, noise=max(seen.noise, below))
+    doubt = float(np.count_nonzero(taken_back)) / float(np.count_nonzero(asked))
+    counts = taken_back | (slow & first & ~asked)
+    order = np.argsort(share[counts])
+    depths = share[counts][order] / _SLACK
+    # Of what was not measured again, as many are taken for hiccups as of what was.
+    each = np.where(taken_back[counts][order], 1.0, doubt)
+    often = np.concatenate([[0.0], np.cumsum(each)]) / np.count_nonzero(first & alive)
+    nats = -np.log(np.clip(often, np.exp(-MOST_PER_EDGE), 1.0))
+    # What slows one direction of a pair may slow the other in the same round: as often as seen.
+    shared = np.count_nonzero(taken_back & _back_is_slow(seen, slow)) / np.count_nonzero(taken_back)
+    low = alive & (seen.ratio < 1.0 - _FAR * noise)
+    weight = np.where(_back_is_slow(seen, low) & low, 1.0 - 0.5 * shared, 1.0)
+    hiccups = Hiccups(
+        depths,
+        nats,
+        rate=float(often[-1]),
+        repeated=int(np.count_nonzero(asked)),
+        taken_back=int(np.count_nonzero(taken_back)),
+    )
+    return replace(seen, noise=max(seen.noise, below), weight=weight, hiccups=hiccups)
+
+
+def _first_and_best_later(way: Ints, rounds: Ints, share: Floats) -> tuple[Flags, Floats]:
+    """Which measurements are the first of their direction; the best of the later ones, or -1."""
+    order = np.lexsort((rounds, way))
+    starts = np.ones(len(way), dtype=bool)
+    starts[1:] = way[order][1:] != way[order][:-1]
+    first = np.zeros(len(way), dtype=bool)
+    first[order] = starts
+    group = np.cumsum(starts) - 1
+    best = np.full(int(group[-1]) + 1 if len(group) else 0, -1.0)
+    later = ~starts
+    np.maximum.at(best, group[later], share[order][later])
+    again = np.empty(len(way))
+    again[order] = best[group]
+    return first, again
+
+
+def _back_is_slow(seen: Observations, slow: Flags) -> Flags:
+    """Whether the other direction of the same pair in the same round is slow as well."""
+    count, rounds = len(seen.nodes), int(seen.round.max(initial=0)) + 1
+    forth = (seen.source * count + seen.target) * rounds + seen.round
+    back = (seen.target * count + seen.source) * rounds + seen.round
+    return np.isin(back, forth[slow])

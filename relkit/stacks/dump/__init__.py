@@ -1,0 +1,1 @@
+"""Capturing the stacks of several ranks of this host, and writing them down."""

@@ -1,0 +1,104 @@
+"""Which processes `relkit stacks dump` looks at: given pids, or the ranks of a job."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from relkit import procfs
+from relkit.errors import NoSuchProcess, RelkitError
+from relkit.hook.environment import job_dir
+from relkit.hook.model import HookState
+from relkit.hook.reader import read_state, state_files
+from relkit.stacks.engines.base import Target
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdigit() else -1
+
+
+def _job_folders(job_id: str) -> tuple[Path, ...]:
+    """Where the launcher may have put a job's recorder files: shared memory, else temporary."""
+    shared = job_dir(job_id)
+    return shared, Path(tempfile.gettempdir()) / shared.parent.name / job_id
+
+
+def _hook_file(pid: int) -> Path | None:
+    """The recorder's file of a process, whichever job it belongs to."""
+    for folder in _job_folders("any"):
+        for path in sorted(folder.parent.glob(f"*/{pid}.rkhook")):
+            try:
+                state = read_state(path)
+            except RelkitError:
+                continue
+            if procfs.is_same_process(pid, state.start_ticks):
+                return path
+    return None
+
+
+def targets_of_pids(pids: Sequence[int]) -> tuple[Target, ...]:
+    """Targets for processes that somebody named.
+
+    Their ranks come from RANK and WORLD_SIZE in their environment; where those are missing or
+    clash, the processes are numbered in the order given.
+
+    Raises:
+        NoSuchProcess: none of them exists.
+    """
+    unique = tuple(dict.fromkeys(pids))
+    if not any(procfs.is_same_process(pid, 0) for pid in unique):
+        named = ", ".join(str(pid) for pid in unique)
+        raise NoSuchProcess(f"no such process: {named}")
+    environments = [procfs.rank_environment(pid) for pid in unique]
+    ranks = [_number(environment.get("RANK")) for environment in environments]
+    worlds = [_number(environment.get("WORLD_SIZE")) for environment in environments]
+    world = max(worlds)
+    if -1 in ranks or len(set(ranks)) < len(ranks) or len(set(worlds)) > 1 or max(ranks) >= world:
+        ranks, world = list(range(len(unique))), len(unique)
+    host = socket.gethostname()
+    targets = []
+    for pid, rank in zip(unique, ranks, strict=True):
+        path = _hook_file(pid)
+        job_id = path.parent.name if path else ""
+        targets.append(Target(pid, rank, world, host, job_id, path, procfs.start_ticks(pid)))
+    return tuple(targets)
+
+
+def _preference(state: HookState, pids: frozenset[int]) -> tuple[bool, bool, int]:
+    """Smallest = the rank itself, not its loader's helpers, nor its run before a restart."""
+    alive = procfs.is_same_process(state.pid, state.start_ticks)
+    helper = procfs.parent(state.pid) in pids
+    return (not alive, helper, state.start_ticks if alive else -state.start_ticks)
+
+
+def targets_of_job(job_id: str) -> tuple[Target, ...]:
+    """The ranks of a job that runs on this host under the hook.
+
+    Raises:
+        NoSuchProcess: no rank of that job has left a recorder's file here.
+    """
+    states: list[tuple[HookState, Path]] = []
+    files = [p for f in _job_folders(job_id) if f.is_dir() for p in state_files(f)]
+    for path in files:
+        try:
+            states.append((read_state(path), path))
+        except RelkitError:
+            continue  # A file cut short by a crash at its making; the other ranks still count.
+    if not states:
+        raise NoSuchProcess(
+            f"no rank of job {job_id!r} runs under the hook on this host",
+            next_step="Name the processes with --pid; the job's id is RELKIT_HOOK_DIR's last part.",
+        )
+    pids = frozenset(state.pid for state, _ in states)
+    chosen: dict[int, tuple[HookState, Path]] = {}
+    for state, path in sorted(states, key=lambda item: _preference(item[0], pids)):
+        chosen.setdefault(state.rank, (state, path))
+    host = socket.gethostname()
+    world = max(state.world_size for state, _ in states)
+    return tuple(
+        Target(state.pid, max(rank, 0), max(world, 1), host, job_id, path, state.start_ticks)
+        for rank, (state, path) in sorted(chosen.items())
+        if rank >= 0 or len(chosen) == 1
+    )

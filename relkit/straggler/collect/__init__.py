@@ -1,0 +1,1 @@
+"""From recorder files to finished steps of this node's ranks."""

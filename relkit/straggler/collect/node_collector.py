@@ -1,0 +1,297 @@
+"""Collects the finished steps of a node's ranks from their recorders, while the job runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from relkit.errors import BadDump
+from relkit.hook.events import EventBatch, EventReader
+from relkit.hook.layout import EVENT_COUNT
+from relkit.hook.model import Communicator, OpKind
+from relkit.hook.reader import state_files
+from relkit.straggler.collect.cgroup import throttled_s
+from relkit.straggler.collect.event_rows import GC_MARK, HookMeaning, Rows, event_rows
+from relkit.straggler.collect.local_time import OwnTimes, own_times
+from relkit.straggler.collect.placement import Placement, placement, unlike
+from relkit.straggler.collect.step_segmenter import CutSteps, StepCutter
+from relkit.straggler.model import Floats
+from relkit.straggler.step_record import COLLECTIVE, RankProcess, StepRecord
+
+# A rank whose recorder is not there yet is looked for this often: it starts with its first
+# collective.
+_LOOK_AGAIN_S = 0.5
+# Throttling and placement change slowly, and cost some file reads a rank.
+_HOST_EVERY_S = 0.5
+_PLACE_EVERY_S = 10.0
+# So many operations without a step, and it is worth a word.
+_NO_STEP_AFTER = 200
+
+
+class EventSource(Protocol):
+    """What is needed of an EventReader."""
+
+    names: tuple[str, ...]
+    kinds: tuple[int, ...]
+    pid: int
+    rank: int
+    boot_to_unix_ns: int
+
+    def drain(self) -> EventBatch:
+        """What is new since the last call."""
+        ...
+
+    def communicators(self) -> tuple[Communicator, ...]:
+        """The process groups that are known by now."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+@dataclass(slots=True)
+class _Rank:
+    """What is followed of one rank."""
+
+    pid: int
+    reader: EventSource
+    meaning: HookMeaning
+    cutter: StepCutter = field(default_factory=StepCutter)
+    gc_reported: bool = False
+    groups: tuple[Communicator, ...] = ()
+    seen: int = 0
+    lost: int = 0
+    stepped: bool = False
+    throttled_at: float = 0.0
+    throttled_s: float | None = None
+    throttled_share: float = float("nan")
+    placement: Placement | None = None
+    placed_at: float = -_PLACE_EVERY_S
+
+
+class NodeCollector:
+    """A StepSource over the recorder files of one node; call collect() as `fill` asks for.
+
+    A recorder holds the newest 4,096 operations of a rank: what is not collected in time is lost,
+    and noted.
+
+    Args:
+        job_dir: folder of the recorder files; host: name to report.
+        clock: monotonic seconds; open_events: opens a recorder file.
+    """
+
+    def __init__(
+        self,
+        job_dir: Path,
+        host: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        open_events: Callable[[Path], EventSource] = EventReader,
+    ) -> None:
+        self._job_dir, self._host, self._clock = job_dir, host, clock
+        self._open_events = open_events
+        self._ranks: dict[int, _Rank] = {}
+        self._missing: dict[int, float] = {}
+        # Share of a recorder's ring that the last collect() found new; above 1 some was lost.
+        self.fill = 0.0
+        self._broken: dict[int, str] = {}
+
+    def collect(self, ranks: Sequence[RankProcess]) -> tuple[StepRecord, ...]:
+        """Steps of these ranks that have finished since the last call, by rank and step."""
+        wanted = {local.rank for local in ranks}
+        for rank in self._ranks.keys() - wanted:
+            self._drop(rank)
+        for rank in self._missing.keys() - wanted:
+            del self._missing[rank]
+        now_s, self.fill = self._clock(), 0.0
+        found: list[StepRecord] = []
+        for local in sorted(ranks, key=lambda local: local.rank):
+            known = self._known(local, now_s)
+            if known is None:
+                continue
+            try:
+                found += self._steps(local.rank, known, now_s)
+            except BadDump as error:
+                self._drop(local.rank)
+                self._broken[local.rank] = str(error)
+        return tuple(found)
+
+    def notes(self) -> tuple[str, ...]:
+        """What was not seen so far, one sentence each."""
+        found = [f"rank {rank}: no recorder seen; is the hook loaded?" for rank in self._missing]
+        found += [f"rank {rank}: {text}" for rank, text in sorted(self._broken.items())]
+        for rank, known in sorted(self._ranks.items()):
+            if known.lost:
+                found.append(
+                    f"rank {rank}: {known.lost} operations were lost before they were read"
+                )
+            if not known.stepped and known.seen >= _NO_STEP_AFTER:
+                found.append(
+                    f"rank {rank}: nothing in {known.seen} operations repeats like the steps of a "
+                    "loop; call relkit.step() at the start of each"
+                )
+            if known.cutter.changes:
+                times = known.cutter.changes
+                found.append(f"rank {rank}: took up another pattern of steps ({times} times)")
+        places = {r: k.placement for r, k in self._ranks.items() if k.placement is not None}
+        return (*found, *unlike(places))
+
+    def close(self) -> None:
+        """Let go of all recorder files."""
+        for rank in list(self._ranks):
+            self._drop(rank)
+
+    def _drop(self, rank: int) -> None:
+        known = self._ranks.pop(rank, None)
+        if known is not None:
+            known.reader.close()
+
+    def _known(self, local: RankProcess, now_s: float) -> _Rank | None:
+        known = self._ranks.get(local.rank)
+        if known is not None and known.pid == local.pid:
+            return known
+        if known is not None:
+            self._drop(local.rank)
+        if now_s < self._missing.get(local.rank, now_s):
+            return None
+        reader = self._open(local)
+        if reader is None:
+            self._missing[local.rank] = now_s + _LOOK_AGAIN_S
+            return None
+        self._missing.pop(local.rank, None)
+        self._broken.pop(local.rank, None)
+        known = _Rank(local.pid, reader, HookMeaning.of(reader.names, reader.kinds))
+        self._ranks[local.rank] = known
+        return known
+
+    def _open(self, local: RankProcess) -> EventSource | None:
+        """The recorder of the process, or of the child of it (a wrapper) that has the rank."""
+        own = self._job_dir / f"{local.pid}.rkhook"
+        for path in [own] if own.exists() else state_files(self._job_dir):
+            try:
+                reader = self._open_events(path)
+            except BadDump:
+                continue
+            named = reader.rank == local.rank and reader.communicators() and _alive(reader.pid)
+            if path == own or named:
+                return reader
+            reader.close()
+        return None
+
+    def _steps(self, rank: int, known: _Rank, now_s: float) -> list[StepRecord]:
+        self._look_at_host(known, now_s)
+        batch = known.reader.drain()
+        if known.seen:
+            self.fill = max(self.fill, (len(batch.rows) + batch.lost) / EVENT_COUNT)
+        if not len(batch.rows) and not batch.lost:
+            return []
+        newest = int(batch.rows["communicator"].max(initial=-1))
+        # Until steps are known it matters which groups there are, used or not.
+        if not known.stepped or newest >= len(known.groups):
+            known.groups = known.reader.communicators()
+        rows = event_rows(batch.rows, known.meaning, known.groups, known.reader.pid)
+        before = 0
+        if not known.seen:
+            before, batch_lost = _sent_before(batch.rows, rows), 0
+        else:
+            batch_lost = batch.lost
+        known.lost += batch.lost
+        known.seen += len(rows)
+        known.gc_reported |= bool((rows["mark"] == GC_MARK).any())
+        cut = known.cutter.feed(rows, known.groups, before=before, lost=batch_lost)
+        if cut is None or not len(cut.numbers):
+            return []
+        known.stepped = True
+        return self._records(rank, known, cut)
+
+    def _records(self, rank: int, known: _Rank, cut: CutSteps) -> list[StepRecord]:
+        times = own_times(cut.rows, cut.begins, cut.ends, gc_reported=known.gc_reported)
+        offset = known.reader.boot_to_unix_ns
+        begins, ends = cut.begins["end_ns"], cut.ends["end_ns"]
+        throttled = _throttled(known.throttled_share * (ends - begins) / 1e9, times)
+        talks = cut.rows[(cut.rows["kind"] == OpKind.COLLECTIVE) & (cut.rows["communicator"] >= 0)]
+        first = np.searchsorted(talks["end_ns"], begins, side="right")
+        last = np.searchsorted(talks["end_ns"], ends, side="right")
+        table = np.empty(len(talks), COLLECTIVE)
+        for name in ("communicator", "operation", "seq", "size_bytes"):
+            table[name] = talks[name]
+        table["start_ns"], table["end_ns"] = talks["start_ns"] + offset, talks["end_ns"] + offset
+        groups = tuple((group.name, group.size, group.rank) for group in known.groups)
+        columns = zip(
+            cut.numbers.tolist(), (begins + offset).tolist(), (ends + offset).tolist(),
+            times.own_s.tolist(), times.compute_s.tolist(), times.input_s.tolist(),
+            times.gap_s.tolist(), times.gc_s.tolist(), times.starved_s.tolist(), throttled.tolist(),
+            times.asleep_s.tolist(), first.tolist(), last.tolist(),
+            strict=True,
+        )  # fmt: skip
+        return [
+            StepRecord(
+                rank=rank, host=self._host, peers_key=cut.peers_key, step=number,
+                exact=cut.exact, begin_ns=begin, end_ns=end, own_s=own, compute_s=compute,
+                input_s=waited, gap_s=gap, gc_s=collected, starved_s=starving,
+                throttled_s=stopped, asleep_s=asleep, collectives=table[a:b], groups=groups,
+            )
+            for number, begin, end, own, compute, waited, gap, collected, starving, stopped,
+                asleep, a, b in columns
+        ]  # fmt: skip
+
+    def _look_at_host(self, known: _Rank, now_s: float) -> None:
+        """How much of the time since the last look the rank was throttled; where it may run."""
+        pid = known.reader.pid
+        if now_s - known.placed_at >= _PLACE_EVERY_S:
+            known.placement, known.placed_at = placement(pid), now_s
+        if now_s - known.throttled_at >= _HOST_EVERY_S:
+            total = throttled_s(pid)
+            if total is not None and known.throttled_s is not None:
+                share = (total - known.throttled_s) / (now_s - known.throttled_at)
+                known.throttled_share = min(1.0, max(0.0, share))
+            known.throttled_s, known.throttled_at = total, now_s
+
+
+def _sent_before(events: Rows, rows: Rows) -> int:
+    """Sends and receives of which the first look came too late: the ring had them, once."""
+    if not len(events) or not len(rows):
+        return 0
+    unseen = int(events["ticket"][0]) - 1
+    talks = rows[(rows["kind"] == OpKind.COLLECTIVE) & (rows["seq"] >= 0)]
+    for number in np.unique(talks["communicator"]):
+        unseen -= int(talks["seq"][talks["communicator"] == number].min())
+    return max(0, unseen)
+
+
+def _throttled(even_s: Floats, times: OwnTimes) -> Floats:
+    """Which steps the cgroup stopped the rank in, of a total that was read for all of them.
+
+    A stopped thread waits for a core, as the kernel counts: so the steps that waited longest were
+    stopped, one after the other until the total is used up. Stops while the rank itself waited for
+    others cost it nothing, and are in no step.
+
+    Args:
+        even_s: the total, divided evenly; NaN = not known.
+    """
+    starved_s = times.starved_s
+    if not np.isfinite(starved_s).all() or not np.isfinite(even_s).all():
+        return np.minimum(even_s, times.own_s)
+    most_s = np.minimum(starved_s, times.own_s)
+    longest = np.argsort(-most_s, kind="stable")
+    left_s = float(even_s.sum()) - (np.cumsum(most_s[longest]) - most_s[longest])
+    found_s = np.zeros(len(most_s))
+    found_s[longest] = np.clip(left_s, 0.0, most_s[longest])
+    return found_s
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,1 @@
+"""The history as figures, findings and advice for people."""

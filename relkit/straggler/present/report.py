@@ -1,0 +1,308 @@
+"""History -> Report: who makes the job slow, since when, why, how sure that is, what it cost."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from relkit.findings import Evidence, Finding, Report, Status
+from relkit.hosts import fold
+from relkit.ranks import RankSet
+from relkit.straggler.history_types import History, RaisedVerdict
+from relkit.straggler.model import Cause, Subject
+from relkit.straggler.present.advice import advice
+from relkit.straggler.present.metrics import (
+    breakdown,
+    last_step,
+    main_part,
+    share_lost,
+    step_seconds,
+)
+
+IDS = {
+    Cause.COMPUTE: "RK-STRAG-001",
+    Cause.NETWORK: "RK-STRAG-002",
+    Cause.INPUT: "RK-STRAG-003",
+    Cause.HOST: "RK-STRAG-004",
+    Cause.NOISE: "RK-STRAG-007",
+}
+# Fewer steps than this are no ground to call a job even: the scorer itself warms up for eight.
+_FEW_STEPS = 16
+_SUSPECT = 0.5
+
+
+def straggler_report(
+    history: History,
+    *,
+    argv: Sequence[str] = (),
+    started: float | None = None,
+    duration_s: float = 0.0,
+) -> Report:
+    """The report of one job.
+
+    Args:
+        history: of a running or an ended job.
+        argv, started, duration_s: see Report.
+    """
+    findings = [_accused(history, raised) for raised in history.verdicts]
+    findings += _not_known(history)
+    findings += _recovered(history)
+    findings += _suspects(history)
+    if not history.verdicts and not any(f.status is Status.UNKNOWN for f in findings):
+        findings.append(_even(history))
+    if history.notes:
+        findings.append(
+            Finding(
+                "RK-STRAG-009", Status.WARN, "not everything was seen", reasons=history.notes,
+                advice="`relkit doctor` on the host says what the hook lacks there.",
+            )
+        )  # fmt: skip
+    return Report(
+        "straggler",
+        tuple(findings),
+        facts=_facts(history),
+        started=time.time() if started is None else started,
+        duration_s=duration_s,
+        argv=tuple(argv),
+    )
+
+
+def who(history: History, raised: RaisedVerdict) -> str:
+    """Whom a verdict names: "rank 3 (node7)", "the link node2 → node3", "the host node2"."""
+    one = raised.verdict
+    if one.subject is Subject.RANK:
+        host = host_of(history, one.rank)
+        return f"rank {one.rank} ({host})" if host else f"rank {one.rank}"
+    if one.subject is Subject.LINK:
+        return "the link " + " → ".join(one.ends)
+    what = "the network of " if one.cause is Cause.NETWORK else "the host "
+    return what + ", ".join(one.ends)
+
+
+def what(raised: RaisedVerdict, part: str = "") -> str:
+    """What it does: "computes 12 % longer than its peers".
+
+    Args:
+        raised: the verdict; part: of a slow host, what takes the time (gc, starved, throttled).
+    """
+    one = raised.verdict
+    now = raised.ended_step < 0
+    if one.cause is Cause.NETWORK:
+        verb = "takes" if now else "took"
+        return f"{verb} {1.0 + max(one.score, 0.0):.3g} times as long as usual for a transfer"
+    percent = f"{100.0 * one.score:.3g} %"
+    if one.cause is Cause.COMPUTE:
+        return f"{'computes' if now else 'computed'} {percent} longer than its peers"
+    if one.cause is Cause.INPUT:
+        return f"{'needs' if now else 'needed'} {percent} longer than its peers, waiting for input"
+    if one.cause is Cause.HOST:
+        reason = {
+            "gc": "for garbage collection",
+            "starved": "waiting for a core",
+            "throttled": "stopped by its cgroup's CPU limit",
+        }.get(part, "on its host, outside of compute and input")
+        return f"{'needs' if now else 'needed'} {percent} longer than its peers, {reason}"
+    return f"{'is' if now else 'was'} {percent} slower than its peers, and nothing explains it"
+
+
+def seconds(value: float) -> str:
+    """A time for people: "85 ms", "3.2 s", "12 min", "5.1 h"."""
+    if not math.isfinite(value):
+        return "?"
+    for limit, factor, unit in ((0.0995, 1e3, "ms"), (99.5, 1.0, "s"), (5970.0, 1 / 60, "min")):
+        if abs(value) < limit:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value / 3600:,.3g} h" if abs(value) < 3.5e6 else f"{value / 3600:,.0f} h"
+
+
+def host_of(history: History, rank: int) -> str:
+    """The rank's host; "" for a rank that is not there."""
+    return history.hosts[rank] if 0 <= rank < history.world_size else ""
+
+
+def _cost(history: History, raised: RaisedVerdict) -> str:
+    if raised.verdict.cost_s <= 0.0:
+        return "it has cost the job no time so far"
+    share = share_lost(history, raised)
+    told = f", {100 * share:.2g} % of its time since then" if math.isfinite(share) else ""
+    return f"it cost the job {seconds(raised.verdict.cost_s)}{told}"
+
+
+def _accused(history: History, raised: RaisedVerdict) -> Finding:
+    one = raised.verdict
+    part = main_part(breakdown(history, one.rank), one.cause)
+    ended = raised.ended_step >= 0
+    since = f"from step {one.first_step:,} to {raised.ended_step:,}" if ended else (
+        f"since step {one.first_step:,}"
+    )  # fmt: skip
+    named = one.ends or ((host_of(history, one.rank),) if one.subject is Subject.RANK else ())
+    measured = Evidence(
+        "time of a transfer" if one.cause is Cause.NETWORK else "own time of a step",
+        round(1.0 + one.score, 4), "x usual", how="hook, per step",
+    )  # fmt: skip
+    return Finding(
+        id=IDS[one.cause],
+        status=Status.WARN if ended or one.cause is Cause.NOISE else Status.FAIL,
+        title=f"{who(history, raised)} {what(raised, part)} {since}; {_cost(history, raised)}",
+        ranks=str(one.rank) if one.subject is Subject.RANK else "",
+        nodes=fold([name for name in named if name]),
+        reasons=one.reasons,
+        evidence=(
+            measured,
+            Evidence("confidence", round(one.confidence, 3)),
+            Evidence("said at step", raised.raised_step),
+            Evidence("cost", round(one.cost_s, 3), "s"),
+        ),
+        advice="" if ended else advice(one.cause, one.subject, part),
+    )
+
+
+def _recovered(history: History) -> list[Finding]:
+    """Dropped verdicts, one finding for all of a kind; the newest speaks for them."""
+    kinds: dict[tuple[object, ...], list[RaisedVerdict]] = {}
+    for raised in history.accusations[len(history.verdicts) :]:
+        one = raised.verdict
+        kinds.setdefault((one.subject, one.rank, one.ends, one.cause), []).append(raised)
+    found = []
+    for newest, *earlier in kinds.values():
+        finding = _accused(history, newest)
+        if earlier:
+            spent_s = sum(max(0.0, raised.verdict.cost_s) for raised in earlier)
+            more = f"{len(earlier)} time{'s' if len(earlier) > 1 else ''}"
+            told = f"the same was said {more} before, {seconds(spent_s)} lost in all"
+            finding = replace(finding, reasons=(*finding.reasons, told))
+        found.append(finding)
+    return found
+
+
+def _not_known(history: History) -> list[Finding]:
+    """Ranks of which nothing is known, and jobs too short to say anything."""
+    seen = np.isfinite(history.own_s).sum(axis=1)
+    found = []
+    silent = RankSet.of(int(rank) for rank in np.flatnonzero(seen == 0))
+    if len(silent) == history.world_size:
+        return [
+            Finding(
+                "RK-STRAG-010", Status.UNKNOWN, "could not tell: no step of any rank was seen",
+                advice="A step begins where the sequence of collectives repeats, or where the "
+                "script calls relkit.step(); `relkit doctor` says whether the hook works here.",
+            )
+        ]  # fmt: skip
+    if silent:
+        found.append(
+            Finding(
+                "RK-STRAG-010", Status.UNKNOWN,
+                f"nothing is known of {len(silent):,} rank{'s' if len(silent) > 1 else ''}: "
+                f"{silent.fold()}",
+                ranks=silent.fold(),
+                advice="Is the hook on there (`relkit doctor`), and does relkit's launcher run?",
+            )
+        )  # fmt: skip
+    steps = int(np.median(seen[seen > 0]))
+    if steps < _FEW_STEPS and not history.verdicts:
+        found.append(
+            Finding(
+                "RK-STRAG-010", Status.UNKNOWN,
+                f"could not tell yet: {steps} steps were seen, and it takes {_FEW_STEPS}",
+                advice="Wait for more steps.",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _suspects(history: History) -> list[Finding]:
+    accused = {raised.verdict.rank for raised in history.verdicts}
+    near = [
+        int(rank)
+        for rank in np.flatnonzero(np.nan_to_num(history.evidence) >= _SUSPECT)
+        if int(rank) not in accused
+    ]
+    if not near:
+        return []
+    near.sort(key=lambda rank: -float(history.evidence[rank]))
+    reasons = tuple(
+        f"rank {rank} ({history.hosts[rank]}): {100 * float(history.scores[rank]):.3g} % longer "
+        f"than its peers lately, {100 * min(1.0, float(history.evidence[rank])):.0f} % of the "
+        "evidence that a verdict takes"
+        for rank in near[:5]
+    )
+    ranks = RankSet.of(near).fold()
+    return [
+        Finding(
+            "RK-STRAG-006", Status.WARN,
+            f"{'ranks' if len(near) > 1 else 'rank'} {ranks} under suspicion, not accused",
+            ranks=ranks, reasons=reasons, advice="More steps will tell.",
+        )
+    ]  # fmt: skip
+
+
+def _even(history: History) -> Finding:
+    size, end = history.world_size, last_step(history)
+    which = f"all {size:,} ranks take" if size > 1 else "the only rank takes"
+    than = "as long as each other" if size > 1 else "as long as it did before"
+    one_host = len(set(history.hosts)) == 1
+    links = (
+        "no link stands out"
+        if history.links
+        else ("all on one host" if one_host else "links were not measured")
+    )
+    return Finding(
+        "RK-STRAG-005",
+        Status.OK,
+        f"{which} {than} up to step {end:,}; {links}",
+        evidence=(Evidence("steps seen", end - history.first_step + 1),),
+    )
+
+
+def _facts(history: History) -> dict[str, Any]:
+    steps = int(np.isfinite(history.own_s).any(axis=0).sum())
+    mean_s = step_seconds(history)
+    return {
+        "job_id": history.job_id,
+        "ended": history.ended,
+        "world_size": history.world_size,
+        "steps": steps,
+        "first_step": history.first_step,
+        "last_step": last_step(history),
+        "step_s": round(mean_s, 6) if math.isfinite(mean_s) else None,
+        "stragglers": [plain_verdict(history, raised) for raised in history.verdicts],
+        "past_stragglers": [plain_verdict(history, raised) for raised in history.past],
+        "links": [
+            {"source": row.source, "target": row.target, "ratio": round(row.ratio, 4),
+             "nats_share": round(row.nats_share, 4), "lost_s": round(row.lost_s, 4)}
+            for row in history.links
+        ],
+        "clock_offsets": {
+            host: {"offset_s": offset_s, "sigma_s": sigma_s}
+            for host, (offset_s, sigma_s) in history.clock_offsets.items()
+        },
+        "settings": dict(history.settings),
+        "notes": list(history.notes),
+    }  # fmt: skip
+
+
+def plain_verdict(history: History, raised: RaisedVerdict) -> dict[str, Any]:
+    """A verdict as JSON."""
+    one = raised.verdict
+    share = share_lost(history, raised)
+    return {
+        "rank": one.rank if one.subject is Subject.RANK else None,
+        "cause": one.cause.value,
+        "score": round(one.score, 4),
+        "confidence": round(one.confidence, 4),
+        "first_step": one.first_step,
+        "subject": one.subject.value,
+        "host": host_of(history, one.rank) if one.subject is Subject.RANK else "",
+        "ends": list(one.ends),
+        "cost_s": round(one.cost_s, 3),
+        "cost_share": round(share, 4) if math.isfinite(share) else None,
+        "raised_step": raised.raised_step,
+        "ended_step": raised.ended_step if raised.ended_step >= 0 else None,
+        "who": who(history, raised),
+        "reasons": list(one.reasons),
+    }

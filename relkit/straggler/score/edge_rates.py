@@ -1,0 +1,259 @@
+"""Which edge or interface is slow, told by the rate at which each connection is confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from relkit.straggler.model import Cause, Subject, Verdict
+from relkit.straggler.score.links import Edge
+from relkit.straggler.score.sequential import ShiftTest
+from relkit.straggler.sent import Sent
+
+# Logarithms of how many times longer a byte takes: half as long again, twice, four times.
+_SHIFTS = (0.4, 0.7, 1.4)
+_LEAST_RATIO = 1.5
+_SIGMA, _SIGMA_WEIGHT, _RATE = 0.35, 6.0, 1.0 / 16.0
+# The kernel counts busy time in ticks of up to 10 ms: some of them are waited for, but not for
+# long, as a quick edge is hardly ever seen busy.
+_LEAST_BUSY_S = 0.04
+_WAITED_S = 0.9
+_TICK_S = 0.01
+# How quick an edge is that is busy for less than this share of the time does not matter.
+_SOFT = 0.1
+_LEAST_BYTES = 64 << 10
+# Edges with less of the traffic, or hardly ever busy, cost the job nothing.
+_LEAST_SHARE = 0.1
+_LEAST_BUSY_SHARE = 0.04
+_BASELINE = 8
+_LEAST_OTHERS = 2
+_CLEAR = 0.25
+_AS_SLOW = 0.5
+_FALSE_ALARM, _HORIZON = 0.01, 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeTraffic:
+    """What went from one host to another between two looks.
+
+    Args:
+        source, target: hosts; acked_bytes, retransmits, busy_s: as in socket_rates.Sent.
+    """
+
+    source: str
+    target: str
+    acked_bytes: int
+    busy_s: float
+    retransmits: int = 0
+
+
+@dataclass(slots=True)
+class _Edge:
+    test: ShiftTest
+    acked: int = 0
+    busy_s: float = 0.0
+    waited_s: float = 0.0
+    samples: int = 0
+    byte_s: float = 0.0
+    mbit_s: float = 0.0
+    past_s: float = 0.0
+    log_ratio: float = 0.0
+    variance: float = _SIGMA**2
+    cost_s: float = 0.0
+    retransmits: int = 0
+    traffic: float = 0.0
+    busy_share: float = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Enough has come together for a sample."""
+        long = self.busy_s >= _LEAST_BUSY_S or self.waited_s >= _WAITED_S
+        return long and self.acked >= _LEAST_BYTES
+
+    @property
+    def nats(self) -> float:
+        return float(self.test.best()[0][0])
+
+
+def by_host(reports: Mapping[str, Sequence[Sent]]) -> tuple[EdgeTraffic, ...]:
+    """Addresses as host names: whose an address is, is known from who sends from it.
+
+    Args:
+        reports: host -> what its ranks sent; addresses that nobody sends from are left out.
+    """
+    owner = {one.here: host for host, sent in reports.items() for one in sent}
+    totals: dict[Edge, EdgeTraffic] = {}
+    for host, sent in reports.items():
+        for one in sent:
+            target = owner.get(one.there, host)
+            if target == host:
+                continue
+            old = totals.get((host, target), EdgeTraffic(host, target, 0, 0.0))
+            totals[host, target] = EdgeTraffic(
+                host, target, old.acked_bytes + one.acked_bytes, max(old.busy_s, one.busy_s),
+                old.retransmits + one.retransmits,
+            )  # fmt: skip
+    return tuple(totals.values())
+
+
+class EdgeScorer:
+    """Call update() with what was sent between two looks; it says which edges are slow now.
+
+    An edge's time a byte, while something was under way on it, is held against the median of the
+    other edges that carry as much; of fewer than two others, against its own first samples. An
+    edge that is slow from the start is found by the first of the two.
+    """
+
+    def __init__(self) -> None:
+        self._edges: dict[Edge, _Edge] = {}
+        self._slow: set[Edge] = set()
+
+    def update(
+        self, step: int, traffic: Sequence[EdgeTraffic], elapsed_s: float
+    ) -> tuple[Verdict, ...]:
+        """Take one interval.
+
+        Args:
+            step: the job is at; traffic: of this interval; elapsed_s: its length.
+
+        Returns:
+            Links or hosts that are slow after it, costliest first.
+        """
+        limit = self._limit()
+        ready = [edge for one in traffic if (edge := self._add(one, elapsed_s)) is not None]
+        most = max((one.traffic for one in self._edges.values()), default=0.0)
+        for edge in ready:
+            one = self._edges[edge]
+            one.byte_s = (one.busy_s + _SOFT * one.waited_s) / one.acked
+            one.mbit_s = 8e-6 * one.acked / max(one.busy_s, _TICK_S)
+            one.busy_share = min(1.0, one.busy_s / max(one.waited_s, 1e-9))
+        for edge in ready:
+            self._test(step, edge, most)
+        slow = set()
+        for edge, one in self._edges.items():
+            share = _CLEAR if edge in self._slow else 1.0
+            large = np.exp(one.log_ratio) >= _LEAST_RATIO and one.busy_share >= _LEAST_BUSY_SHARE
+            if one.nats >= share * limit and (large or edge in self._slow):
+                slow.add(edge)
+        self._slow = slow
+        return self._explain(limit)
+
+    def rows(self) -> list[tuple[str, str, float, float, float]]:
+        """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
+        limit = self._limit()
+        found = [
+            (*edge, float(np.exp(one.log_ratio)), one.nats / limit, one.cost_s)
+            for edge, one in self._edges.items()
+            if one.samples
+        ]
+        return sorted(found, key=lambda row: (-row[3], -row[2], row[0], row[1]))
+
+    def _limit(self) -> float:
+        tests = max(1, len(self._edges)) * len(_SHIFTS)
+        return float(np.log(tests * _HORIZON / _FALSE_ALARM))
+
+    def _add(self, new: EdgeTraffic, elapsed_s: float) -> Edge | None:
+        """The edge, where it is ready for a test."""
+        edge = (new.source, new.target)
+        if edge not in self._edges:
+            self._edges[edge] = _Edge(ShiftTest(_SHIFTS, (1,), 20.0))
+        one = self._edges[edge]
+        if one.ready:
+            one.acked, one.busy_s, one.waited_s = 0, 0.0, 0.0
+        one.acked += new.acked_bytes
+        one.busy_s += max(0.0, new.busy_s)
+        one.waited_s += elapsed_s
+        one.retransmits += new.retransmits
+        one.traffic += _RATE * (new.acked_bytes / max(elapsed_s, 1e-9) - one.traffic)
+        return edge if one.ready else None
+
+    def _test(self, step: int, edge: Edge, most: float) -> None:
+        one = self._edges[edge]
+        if one.traffic < _LEAST_SHARE * most:
+            return
+        one.samples += 1
+        others = [
+            other.byte_s
+            for key, other in self._edges.items()
+            if key != edge and other.byte_s and other.traffic >= _LEAST_SHARE * most
+        ]
+        usual_s = float(np.median(others)) if len(others) >= _LEAST_OTHERS else one.past_s
+        if len(others) < _LEAST_OTHERS and one.samples <= _BASELINE:
+            one.past_s += (one.byte_s - one.past_s) / one.samples
+            return
+        if usual_s <= 0.0:
+            return
+        excess = float(np.clip(np.log(one.byte_s / usual_s), -3.0, 3.0))
+        sigma = np.sqrt(np.array([max(one.variance, 0.01)]))
+        one.test.update(step, np.array([excess]), sigma)
+        # The spread is learnt around the edge's own mean, so that a slow one stays precise.
+        off = min(abs(excess - one.log_ratio), 3.0 * float(sigma[0]))
+        weight = 1.0 / (min(one.samples, 1.0 / _RATE) + _SIGMA_WEIGHT)
+        one.variance += weight * (off**2 - one.variance)
+        one.log_ratio += max(0.25, 1.0 / one.samples) * (excess - one.log_ratio)
+        lost_s = one.busy_s * max(0.0, 1.0 - usual_s / one.byte_s)
+        one.cost_s = one.cost_s + lost_s if one.nats > 0.0 else 0.0
+
+    def _explain(self, limit: float) -> tuple[Verdict, ...]:
+        """A host where all that it sends or gets is slow with two others at least, else a link."""
+        found: list[Verdict] = []
+        # Behind a slow edge others may look slower than they are: nothing is said of these.
+        worst_log = max((self._edges[edge].log_ratio for edge in self._slow), default=0.0)
+        least_log = min(worst_log, _AS_SLOW * worst_log)
+        left = {edge for edge in self._slow if self._edges[edge].log_ratio >= least_log}
+        # The edges of one interface reach the limit one after the other.
+        doubtful = {
+            edge
+            for edge, one in self._edges.items()
+            if one.nats >= _CLEAR * limit
+            and one.log_ratio >= max(np.log(_LEAST_RATIO), _AS_SLOW * worst_log)
+        }
+        while left:
+            hosts = sorted({end for edge in left for end in edge})
+            best = max(hosts, key=lambda host: len(self._of(host, left | doubtful)))
+            taken = self._of(best, left | doubtful)
+            if len({end for edge in taken for end in edge}) > 2:
+                found.append(self._verdict(Subject.HOST, (best,), taken, limit))
+                left -= taken
+                doubtful -= taken
+                continue
+            worst = max(left, key=lambda edge: (self._edges[edge].log_ratio, edge))
+            back = {edge for edge in left if edge == worst[::-1]}
+            found.append(self._verdict(Subject.LINK, worst, {worst} | back, limit))
+            left -= {worst} | back
+        return tuple(sorted(found, key=lambda verdict: -verdict.cost_s))
+
+    def _of(self, host: str, slow: set[Edge]) -> set[Edge]:
+        """Slow edges that the host's interface explains: those of a direction without a fit one."""
+        found: set[Edge] = set()
+        for end in (0, 1):
+            mine = {edge for edge, one in self._edges.items() if edge[end] == host and one.samples}
+            fit = {edge for edge in mine if self._edges[edge].log_ratio < np.log(_LEAST_RATIO)}
+            if not fit:
+                found |= mine & slow
+        return found
+
+    def _verdict(
+        self, subject: Subject, ends: tuple[str, ...], edges: set[Edge], limit: float
+    ) -> Verdict:
+        worst = max(edges, key=lambda edge: self._edges[edge].log_ratio)
+        one = self._edges[worst]
+        ratio = float(np.exp(one.log_ratio))
+        others = sum(1 for each in self._edges.values() if each.samples) - 1
+        against = f"the median of {others} other edges" if others >= _LEAST_OTHERS else "its past"
+        reasons = [
+            f"{worst[0]} to {worst[1]} takes {ratio:.1f} times as long a byte as {against}",
+            f"it passes {one.mbit_s:.3g} Mbit/s while busy, for {one.busy_share:.0%} of the time",
+        ]
+        if subject is Subject.HOST:
+            reasons.append(f"{len(edges)} edges of {ends[0]} are slow, to and from more than one")
+        if one.retransmits:
+            reasons.append(f"{one.retransmits} segments were sent again on it")
+        evidence = max(self._edges[edge].nats for edge in edges) / limit
+        onset = min(int(self._edges[edge].test.best()[1][0]) for edge in edges)
+        return Verdict(
+            subject, Cause.NETWORK, ratio - 1.0, 0.95 * (1.0 - float(np.exp(-3.0 * evidence))),
+            onset, max(self._edges[edge].cost_s for edge in edges), tuple(reasons), ends=ends,
+        )  # fmt: skip

@@ -1,0 +1,152 @@
+"""By how much each rank exceeds its peers in every step, and how far that scatters anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from relkit.straggler.model import PARTS, Flags, Floats
+from relkit.straggler.score.ewma import begin, smooth
+from relkit.straggler.score.features import CHANNELS, UNSTARVED, WHOLE, channels
+from relkit.straggler.score.noise import NoiseLevel
+from relkit.straggler.score.peers import Peers
+
+WARM_UP = 8
+PAST_RATE = 1.0 / 16.0
+MOST_EXCESS = 1.0
+_ASLEEP = CHANNELS.index("asleep")
+_CENTRE_RATE = 1.0 / 64.0
+_RECENT_RATE = 1.0 / 8.0
+_BURST = 0.2
+_BURST_SIGMAS = 6.0
+_STEPS_TIMES_SHIFT = 1.6
+# A step that takes the peers so many times what is usual is held against itself alone.
+_ODD_TIMES = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """What some steps say of all ranks, whoever stands accused.
+
+    Args:
+        reference_s: of the peers, (steps, parts, ranks); usual_s: their whole, (steps, ranks).
+        excess_s: over that, (steps, channels, ranks), s.
+        share: the same by the usual time, without what a healthy rank exceeds its peers by.
+        sigma: of share, by the slowness tested for, (steps, shifts, channels, ranks).
+        paused: who took so much longer that it was no ordinary scatter, (steps, ranks).
+        recent: share of the whole, averaged over the last steps, (steps, ranks).
+        usual_wait: how much of a step the peers usually wait for a core, (steps, ranks).
+    """
+
+    reference_s: Floats
+    usual_s: Floats
+    excess_s: Floats
+    share: Floats
+    sigma: Floats
+    paused: Flags
+    recent: Floats
+    usual_wait: Floats
+
+
+class ExcessMeter:
+    """Call take() with steps in their order; it learns from all of them, slow ranks or not.
+
+    Args:
+        peers: who is held against whom; ranks: how many.
+        shifts: slownesses that are tested for.
+    """
+
+    def __init__(self, peers: Peers, ranks: int, shifts: Sequence[float]) -> None:
+        self._peers, self._shifts = peers, tuple(shifts)
+        self._noise = NoiseLevel(len(CHANNELS), ranks, peers.independent)
+        self._scale_s = np.full(ranks, np.nan)
+        # Excess of each channel, and the share of waiting for a core.
+        self._means = np.zeros((len(CHANNELS) + 1, ranks))
+        self._recent = np.zeros(ranks)
+        self._steps = 0
+
+    @property
+    def recent(self) -> Floats:
+        """Of each rank how much longer than its peers it took in the last steps, as a share."""
+        return self._recent.copy()
+
+    def take(self, parts: Floats, past_s: Floats) -> Excess:
+        """Some steps.
+
+        Args:
+            parts: (steps, parts, ranks), s; past_s: (parts, ranks), what each rank itself took
+                before, to hold those against that have no peers; where there are such ranks it
+                takes one step at a time.
+        """
+        count = self._steps + 1 + np.arange(len(parts))
+        took_s = channels(parts)
+        reference_s, usual_s = self._reference(parts, took_s, past_s)
+        # A quotient of two noisy times is above 1 on average: the divisor must be a steady one.
+        scale_s = self._steady(usual_s[:, WHOLE], np.maximum(PAST_RATE, 1.0 / count))
+        excess_s = took_s - usual_s
+        # Sleep may be unknown where all the rest is known.
+        excess_s[:, _ASLEEP] = np.where(
+            np.isfinite(excess_s[:, WHOLE]), np.nan_to_num(excess_s[:, _ASLEEP]), np.nan
+        )
+        raw = excess_s / scale_s[:, None]
+        noise = self._noise.update(raw)
+        waits = (took_s[:, WHOLE] - took_s[:, UNSTARVED]) / scale_s
+        centre, usual_wait = self._usual(raw, waits, np.maximum(_CENTRE_RATE, 1.0 / count))
+        share = raw - centre
+        total = share[:, WHOLE]
+        known, least = np.isfinite(total), _BURST_SIGMAS * noise.spread()[:, WHOLE]
+        total = np.nan_to_num(total)
+        self._steps += len(parts)
+        return Excess(
+            reference_s=reference_s,
+            usual_s=usual_s[:, WHOLE],
+            excess_s=excess_s,
+            share=share,
+            sigma=np.stack([noise.sigma(_steps_to_tell(s)) for s in self._shifts], axis=1),
+            paused=known & (total > np.maximum(_BURST, least)[:, None]),
+            recent=smooth(self._recent, total, np.where(known, _RECENT_RATE, 0.0)),
+            usual_wait=usual_wait,
+        )
+
+    def _reference(self, parts: Floats, took_s: Floats, past_s: Floats) -> tuple[Floats, Floats]:
+        """What the peers took, by parts and by channels."""
+        both = self._peers.median_of_others(np.concatenate([parts, took_s], axis=1))
+        reference_s, usual_s = both[:, : len(PARTS)], both[:, len(PARTS) :]
+        alone = self._peers.alone
+        if alone.any() and self._steps >= WARM_UP:
+            reference_s[..., alone] = past_s[:, alone]
+            usual_s[..., alone] = channels(past_s[:, alone])
+        return reference_s, usual_s
+
+    def _steady(self, usual_s: Floats, rate: Floats) -> Floats:
+        """What a step usually takes each rank's peers, (steps, ranks)."""
+        known = np.isfinite(usual_s) & (usual_s > 0.0)
+        first = begin(self._scale_s, usual_s, known)
+        weights = np.where(known, rate[:, None], 0.0)
+        values = np.where(known, usual_s, 0.0)
+        # A checkpoint that takes as long as a hundred steps says nothing of those.
+        found = smooth(self._scale_s, values, weights, _ODD_TIMES)
+        found = np.where(values > _ODD_TIMES * found, values, found)
+        found[np.arange(len(found))[:, None] < first] = np.nan
+        return found
+
+    def _usual(self, raw: Floats, waits: Floats, rate: Floats) -> tuple[Floats, Floats]:
+        """(what a healthy rank exceeds its peers by, how much the peers wait for a core)."""
+        bounded = np.clip(raw, -MOST_EXCESS, MOST_EXCESS)
+        values = np.concatenate([bounded, waits[:, None]], axis=1)
+        known = np.isfinite(values)
+        weights = np.where(known, rate[:, None, None], 0.0)
+        means = smooth(self._means, np.where(known, values, 0.0), weights)
+        # Not 0 where noise is lopsided.
+        centre = np.maximum(np.median(means[:, :-1], axis=2, keepdims=True), 0.0)
+        peers = self._peers.median_of_others(means[:, -1])
+        return centre, np.where(np.isfinite(peers), peers, means[:, -1])
+
+
+def _steps_to_tell(shift: float) -> int:
+    """Noise that lasts longer than this does not matter to the test for this slowness: it takes
+    half as many steps for twice the slowness, or less.
+    """
+    return max(8, round(_STEPS_TIMES_SHIFT / shift))

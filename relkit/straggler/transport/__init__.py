@@ -1,0 +1,1 @@
+"""How steps, settings and the history travel: between nodes, and to whoever watches."""

@@ -1,0 +1,1 @@
+"""Saving and loading a run, periodically and after a fault."""

@@ -1,0 +1,1 @@
+"""What to train and how: sections, MindFormers' YAML, presets."""

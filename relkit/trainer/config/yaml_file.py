@@ -1,0 +1,162 @@
+"""MindFormers' YAML as a TrainerConfig: sections, nested keys, null, lists, other names of things.
+
+Source: the MindFormers tutorial on dynamic graph parallelism, and mindformers' pynative config.py
+for the keys that the tutorial leaves out.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from relkit.errors import BadInputFile, MissingExtra, UsageProblem
+from relkit.trainer.config.config import TrainerConfig
+from relkit.trainer.config.dataset_files import with_dataset_files
+from relkit.trainer.config.flag_table import FLAG_OF
+from relkit.trainer.config.values import FIELDS, Values, Warn, build, coerce, nearest
+from relkit.trainer.config.yaml_keys import IGNORED, MODEL, RENAMED, TRANSLATED, Key
+
+DEFAULTS: Values = {
+    "model.hidden_dropout": 0.0,
+    "model.attention_dropout": 0.0,
+    "model.init_method_std": 0.01,
+    "dataset.shuffle": False,
+    "optimizer.lr_decay_style": "constant",
+}
+"""What MindFormers takes where a key is absent and relkit's own default is another."""
+
+
+def load_yaml(path: Path, *, model_section: str = "gpt_config", warn: Warn) -> TrainerConfig:
+    """The configuration that a YAML file alone asks for; see `yaml_values` for what is raised."""
+    values = yaml_values(path, model_section=model_section, warn=warn)
+    return build(with_dataset_files(settled(values)), FLAG_OF)
+
+
+def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
+    """All that a YAML file sets, in its fields' types, over MindFormers' defaults.
+
+    Args:
+        path: the file.
+        model_section: name of the model's section, "gpt_config" in the tutorial's script;
+            "model_config" is taken where it is absent.
+        warn: gets one sentence for every key that is set and does nothing here.
+
+    Raises:
+        BadInputFile: the file is not there, or not YAML.
+        UsageProblem: an unknown key, or a value of another type; both are named.
+        MissingExtra: PyYAML is not installed.
+    """
+    document = _read(path)
+    found: Values = dict(DEFAULTS)
+    model_key = _model_key(document, model_section)
+    for title, content in document.items():
+        section = MODEL if title == model_key else title
+        if section not in RENAMED:
+            known = [name for name in RENAMED if name != MODEL] + [model_section, MODEL]
+            if title in ("gpt_config", MODEL):
+                warn(f"{path.name}: section {title} is not used, because {model_key} is there")
+                continue
+            raise UsageProblem(
+                f"{path}: unknown section {title!r}; the nearest known one is"
+                f" {nearest(str(title), known)}",
+                next_step=f"Sections are {', '.join(known)}; --model_type names the model's.",
+            )
+        if content is None:
+            continue
+        if not isinstance(content, dict):
+            raise UsageProblem(f"{path}: section {title} is {content!r}, not keys with values")
+        found |= _section(section, str(title), content, warn)
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra(
+            f"reading {path} needs PyYAML: {error}", next_step="pip install 'relkit[train]'"
+        ) from error
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInputFile(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(document, dict):
+        raise BadInputFile(f"{path} has no sections")
+    return document
+
+
+def _model_key(document: Mapping[str, Any], asked: str) -> str:
+    return next((name for name in (asked, MODEL, "gpt_config") if name in document), asked)
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _section(section: str, title: str, content: Mapping[str, Any], warn: Warn) -> Values:
+    keys = dict(_flat(content))
+    found: Values = {}
+    # A preset is the ground that the other keys change, wherever it stands among them.
+    for name in sorted(keys, key=lambda name: name != "preset"):
+        key = Key(keys[name], f"{title}.{name}", keys, warn)
+        if {name, name.partition(".")[0]} & IGNORED[section]:
+            if key.value not in (None, False, 0, "", []):
+                warn(f"{key.called} has no effect here")
+            continue
+        translate = TRANSLATED.get((section, name))
+        given = translate(key) if translate else {_field(section, title, name): key.value}
+        for field, value in given.items():
+            if not field and value is not None:
+                raise UsageProblem(f"{key.called} is {value!r}; it must hold keys with values")
+            # null is as if the key were absent, where a field cannot be without a value.
+            if value is not None or type(None) in typing.get_args(FIELDS.get(field)):
+                found[field] = coerce(field, value, key.called)
+    return found
+
+
+def _field(section: str, title: str, key: str) -> str:
+    """The field that a key sets; "" for the name of nested keys, which only null can follow."""
+    renamed = RENAMED[section]
+    if key in renamed:
+        return renamed[key]
+    owner = section.removesuffix("_config")
+    if f"{owner}.{key}" in FIELDS:
+        return f"{owner}.{key}"
+    known = {field.partition(".")[2] for field in FIELDS if field.startswith(f"{owner}.")}
+    known |= renamed.keys() | {name for part, name in TRANSLATED if part == section}
+    if any(name.startswith(f"{key}.") for name in known):
+        return ""
+    home = next((field for field in FIELDS if field.endswith(f".{key}")), None)
+    where = (
+        f"it belongs in {home.partition('.')[0]}_config"
+        if home
+        else f"the nearest known one is {nearest(key, known)}"
+    )
+    raise UsageProblem(f"unknown key {title}.{key}; {where}", next_step="Correct or remove it.")
+
+
+def settled(values: Values) -> Values:
+    """What a YAML file's values, and the flags that go before some, mean together.
+
+    Raises:
+        UsageProblem: a checkpoint is named, and not to be resumed from.
+    """
+    if values.get("training.load") and not values.get("training.resume_training"):
+        raise UsageProblem(
+            "training_config.load_checkpoint is set, but resume_training is not: relkit loads"
+            " weights only together with the state of the run",
+            next_step="Set training_config.resume_training to True, or remove load_checkpoint.",
+        )
+    if values.get("training.save_interval") and not values.get("training.save"):
+        # MindFormers writes checkpoints into its output folder, Megatron only where --save says.
+        folder = f"{values.get('training.output_dir', './output')}/checkpoint"
+        return values | {"training.save": folder}
+    return values

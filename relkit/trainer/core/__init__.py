@@ -1,0 +1,1 @@
+"""The parallel GPT: model, parallelism, pipeline, optimizer, one step; for one sitting."""

@@ -1,0 +1,1 @@
+"""Fast paths for linear layers and optimizer updates."""

@@ -1,0 +1,1 @@
+"""Megatron's flags, names and files."""

@@ -1,0 +1,1 @@
+"""What a run tells: log files and the event stream."""

@@ -1,0 +1,109 @@
+"""The learning rate against megatron-core's scheduler, and the loss scale over time."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+from relkit.trainer.config.config import ModelConfig, OptimizerConfig, TrainerConfig, TrainingConfig
+from relkit.trainer.core.loss_scaler import LossScaler
+from relkit.trainer.core.lr_schedule import learning_rate
+
+with warnings.catch_warnings():
+    # Its import reaches parts of torch that warn of being deprecated.
+    warnings.simplefilter("ignore")
+    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+
+ITERS = 40
+CASES = [
+    OptimizerConfig(learning_rate=3e-3, lr_decay_style=style, **more)
+    for style in ("cosine", "linear", "constant")
+    for more in (
+        {},
+        {"end_learning_rate": 3e-4},
+        {"end_learning_rate": 3e-4, "warmup_steps": 7},
+        {"end_learning_rate": 3e-4, "warmup_steps": 7, "decay_steps": 23},
+        {"warmup_fraction": 0.25, "decay_steps": 20},
+        {"warmup_steps": 1},
+    )
+]
+
+
+def of_megatron(config: OptimizerConfig) -> list[float]:
+    end = config.decay_steps or ITERS
+    warmup = config.warmup_steps
+    if config.warmup_fraction is not None:
+        warmup = int(config.warmup_fraction * end)
+    group = {"lr": 0.0, "weight_decay": 0.0}
+    scheduler = OptimizerParamScheduler(
+        SimpleNamespace(param_groups=[group]),
+        init_lr=0.0,
+        max_lr=config.learning_rate,
+        min_lr=config.end_learning_rate,
+        lr_warmup_steps=warmup,
+        lr_decay_steps=end,
+        lr_decay_style=config.lr_decay_style,
+        start_wd=0.01,
+        end_wd=0.01,
+        wd_incr_steps=end,
+        wd_incr_style="constant",
+    )
+    rates = []
+    for _ in range(ITERS + 5):
+        rates.append(group["lr"])
+        scheduler.step(1)
+    return rates
+
+
+@pytest.mark.parametrize("config", CASES)
+def test_the_rate_is_that_of_megatron(config: OptimizerConfig) -> None:
+    ours = [learning_rate(config, ITERS, step) for step in range(ITERS + 5)]
+    assert ours == pytest.approx(of_megatron(config), rel=1e-12)
+
+
+def test_a_cosine_in_numbers() -> None:
+    config = OptimizerConfig(
+        learning_rate=1.0, end_learning_rate=0.2, lr_decay_style="cosine", warmup_steps=4
+    )
+    assert [learning_rate(config, 12, step) for step in (0, 1, 4, 8, 12, 99)] == pytest.approx(
+        [0.0, 0.25, 1.0, 0.6, 0.2, 0.2]
+    )
+
+
+def test_a_warmup_as_long_as_the_decay() -> None:
+    config = OptimizerConfig(learning_rate=1.0, warmup_fraction=1.0)
+    assert [learning_rate(config, 4, step) for step in range(6)] == [0.0, 0.25, 0.5, 0.75, 1.0, 0.0]
+
+
+def scaled(dtype: str) -> LossScaler:
+    return LossScaler.start(
+        TrainerConfig(
+            training=TrainingConfig(training_iters=1, loss_scale=16.0, loss_scale_window=3),
+            model=ModelConfig(
+                num_layers=1, hidden_size=8, num_attention_heads=1, compute_dtype=dtype
+            ),
+        )
+    )
+
+
+def test_the_loss_scale_halves_at_once_and_doubles_after_a_window() -> None:
+    scaler, seen = scaled("float16"), []
+    for finite in (True, True, True, False, True, True, False, True, True, True, True):
+        scaler = scaler.after(finite)
+        seen.append(scaler.scale)
+    assert seen == [16, 16, 32, 16, 16, 16, 8, 8, 8, 16, 16]
+    assert scaled("float16").restored(scaler.state()) == scaler
+    for _ in range(20):
+        scaler = scaler.after(finite=False)
+    assert scaler.scale == 1.0
+    assert math.isfinite(scaler.state()["growth_tracker"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_other_types_need_no_loss_scale(dtype: str) -> None:
+    scaler = scaled(dtype)
+    assert (scaler.scale, scaler.state()) == (1.0, {})
+    assert scaler.after(finite=False) is scaler

@@ -1,0 +1,92 @@
+"""Which of several dead ranks died first and of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from relkit.hang.deaths import collateral, primary_deaths
+from relkit.hang.model import RankView
+from tests.unit.hang.hang_builders import op, state, view
+
+WORLD = 4
+
+
+def dead(
+    rank: int, code: int | None, at_s: float = 0.0, error: str = "", end: str = "host"
+) -> RankView:
+    """A dead rank whose last collective ended well, failed, or never ended."""
+    last = op(seq=5, age_s=3, in_flight=end == "inside", failed=end == "failed")
+    done, flying = ([], [last]) if end == "inside" else ([last], [])
+    return view(
+        rank, WORLD, hook=state(rank, WORLD, done, flying), alive=False, exit_code=code,
+        failed_unix_s=at_s, error=error,
+    )  # fmt: skip
+
+
+def first(*views: RankView) -> list[int]:
+    return [v.rank for v in primary_deaths(views)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by "
+        "peer [127.0.0.1]:35561",
+        "RuntimeError: ... Read error [10.0.0.1]:2022: Connection reset by peer",
+        "RuntimeError: ... writev [10.0.0.1]:2022: Broken pipe",
+        "RuntimeError: ... Timed out waiting 1800000ms for recv operation to complete",
+        "torch.distributed.DistNetworkError: failed to recv, got 0 bytes",
+        "RuntimeError: NCCL error: remote process exited or there was a network error",
+        "RuntimeError: [enforce fail at ../pair.cc:431] op.preamble.length <= op.nbytes. 64 vs 4",
+    ],
+)
+def test_errors_of_a_broken_connection_are_consequences(error: str) -> None:
+    assert collateral(dead(1, 1, error=error))
+
+
+@pytest.mark.parametrize(
+    "error", ["", "ValueError: bad batch", "RuntimeError: CUDA error: device-side assert triggered"]
+)
+def test_other_errors_are_not(error: str) -> None:
+    assert not collateral(dead(1, 1, error=error))
+
+
+def test_the_last_operation_that_failed_marks_a_consequence_without_any_text() -> None:
+    assert collateral(dead(1, 1, end="failed"))
+    assert first(dead(0, 1, end="failed"), dead(2, 1), dead(3, 1, end="failed")) == [2]
+
+
+def test_what_the_launcher_ends_afterwards_is_a_consequence() -> None:
+    assert first(dead(0, -15, 5.0, end="inside"), dead(1, 7, 4.0), dead(2, -9, 9.0)) == [1]
+    assert first(dead(0, -15, end="inside"), dead(1, -11)) == [1]
+
+
+def test_a_rank_killed_before_the_others_failed_is_the_first() -> None:
+    lost = "RuntimeError: Connection closed by peer"
+    assert first(dead(0, 1, 2.0, lost), dead(1, -9, 1.0), dead(2, -15, 3.0, end="inside")) == [1]
+    # Killed for memory while it waited in a collective.
+    assert first(dead(0, 1, 2.0, lost), dead(1, -9, 1.0, end="inside")) == [1]
+
+
+def test_only_terminated_ranks_name_the_first() -> None:
+    assert first(dead(0, -15, end="inside")) == [0]
+    assert first(dead(0, -15, 2.0), dead(1, -15, 1.0, end="inside")) == [0]
+
+
+def test_two_independent_deaths_are_both_named_the_earlier_first() -> None:
+    assert first(dead(0, -11, 3.0), dead(3, -7, 2.0)) == [3, 0]
+
+
+def test_without_a_recorder_only_the_earliest_is_named() -> None:
+    views = [view(r, WORLD, alive=False, exit_code=1, failed_unix_s=9.0 - r) for r in range(3)]
+    assert first(*views) == [2]
+
+
+def test_nobody_is_named_where_all_are_consequences_or_normal_ends() -> None:
+    lost = "RuntimeError: Connection closed by peer"
+    assert first(dead(0, 1, error=lost), dead(1, 0), dead(2, 1, error=lost)) == []
+
+
+def test_a_known_cause_outranks_an_unknown_one() -> None:
+    assert first(dead(0, None), dead(1, -11)) == [1]
+    assert first(dead(0, None), dead(1, 1, end="failed")) == [0]

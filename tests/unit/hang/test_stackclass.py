@@ -1,0 +1,208 @@
+"""What a main thread is doing, from stacks as real engines deliver them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relkit.hang.activity import Activity, Doing
+from relkit.hang.frames import is_user_code, place, printable, split_source
+from relkit.hang.stackclass import classify
+from relkit.hook.model import OpKind
+from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
+from tests.unit.hang.hang_builders import SITE, STACKS, STDLIB, dump, op
+
+USER = ("train", "/home/user/proj/train.py:10")
+IN_FLIGHT = [op(in_flight=True)]
+RECEIVING = [op("recv", -1, kind=OpKind.P2P, in_flight=True)]
+CONNECTING = [op("connect", -1, in_flight=True)]
+
+
+def frames(*pairs: tuple[str, str]) -> tuple[Frame, ...]:
+    return tuple(Frame(func, source) for func, source in pairs)
+
+
+def native(*functions: str) -> tuple[Frame, ...]:
+    return tuple(Frame(function, "/opt/lib.so") for function in functions)
+
+
+def ranked(
+    python: tuple[Frame, ...], low: tuple[Frame, ...] = (), state: str = "S", kernel: str = ""
+) -> RankDump:
+    threads = ThreadStack(5, "MainThread", python, Role.MAIN, state, kernel=kernel)
+    below = (ThreadStack(5, "python", low, Role.MAIN, state, kernel=kernel),) if low else ()
+    return RankDump(0, 1, 5, state, native=below, python=(threads,))
+
+
+EXPECTED = {
+    "all_reduce": Doing.COLLECTIVE,
+    "recv": Doing.P2P,
+    "ddp": Doing.COLLECTIVE,
+    "lock": Doing.LOCK,
+    "queue": Doing.QUEUE,
+    "dataloader": Doing.DATA,
+    "sleep": Doing.SLEEP,
+    "spin": Doing.RUNNING,
+    "file": Doing.FILE,
+}
+
+
+@pytest.mark.parametrize("stack", EXPECTED)
+def test_stacks_of_real_jobs(stack: str) -> None:
+    assert classify(dump(0, 4, stack)).doing is EXPECTED[stack]
+
+
+PYTHON = {
+    "new_group": ("new_group", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.SETUP),
+    "init": (
+        "init_process_group", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.SETUP
+    ),
+    "barrier": ("barrier", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.COLLECTIVE),
+    "batch": (
+        "batch_isend_irecv", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.P2P
+    ),
+    "sync": ("synchronize", f"{SITE}/torch/cuda/__init__.py:1", Doing.STREAM),
+    "compile": ("compile_fx", f"{SITE}/torch/_inductor/compile_fx.py:1", Doing.COMPILE),
+    "save": ("save", f"{SITE}/torch/serialization.py:1", Doing.CHECKPOINT),
+    "popen": ("Popen.wait", f"{STDLIB}/subprocess.py:1", Doing.CHILD),
+    "join": ("Thread.join", f"{STDLIB}/threading.py:1", Doing.THREAD),
+    "event": ("Condition.wait", f"{STDLIB}/threading.py:1", Doing.CONDITION),
+    "socket": ("SocketIO.readinto", f"{STDLIB}/socket.py:1", Doing.SOCKET),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PYTHON)
+def test_library_frames_between_the_leaf_and_the_users_code_decide(case: str) -> None:
+    function, source, doing = PYTHON[case]
+    assert classify(ranked(frames((function, source), USER), kernel="futex")).doing is doing
+
+
+NATIVE = {
+    "c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration)": Doing.COLLECTIVE,
+    "gloo::transport::tcp::UnboundBuffer::waitRecv(int*)": Doing.P2P,
+    "take_gil": Doing.GIL,
+    "PyThread_acquire_lock_timed": Doing.LOCK,
+    "gc_collect_main": Doing.GC,
+    "cudaStreamSynchronize": Doing.STREAM,
+    "mkl_blas_avx2_sgemm_kernel": Doing.COMPUTE,
+    "pysleep": Doing.SLEEP,
+    "Py_FinalizeEx": Doing.EXIT,
+}
+
+
+@pytest.mark.parametrize("function", NATIVE)
+def test_native_frames_settle_what_python_cannot_see_into(function: str) -> None:
+    found = classify(ranked(frames(USER), native("__futex_wait", function, "main"), kernel="futex"))
+    assert found.doing is NATIVE[function]
+
+
+def test_the_recorder_settles_a_wait_that_no_frame_explains() -> None:
+    opaque = ranked(frames(USER), kernel="futex_do_wait")
+    assert classify(opaque).doing is Doing.LOCK
+    assert classify(opaque, IN_FLIGHT).doing is Doing.COLLECTIVE
+    assert classify(opaque, RECEIVING).doing is Doing.P2P
+    assert classify(opaque, CONNECTING).doing is Doing.SETUP
+
+
+def test_a_lock_seen_in_native_frames_outweighs_operations_that_run_behind_it() -> None:
+    low = native("__futex_wait", "PyThread_acquire_lock_timed")
+    assert classify(ranked(frames(USER), low, kernel="futex"), IN_FLIGHT).doing is Doing.LOCK
+
+
+def test_a_thread_that_runs_is_not_waiting_whatever_the_kernel_said_before() -> None:
+    found = classify(ranked(frames(USER), state="R", kernel="futex"))
+    assert found.doing is Doing.RUNNING
+    assert found.may_be_busy
+    assert found.runs
+
+
+def test_a_data_sets_own_code_counts_as_loading_data() -> None:
+    stack = frames(
+        ("Corpus.__getitem__", "/home/user/proj/corpus.py:31"),
+        ("fetch", f"{SITE}/torch/utils/data/_utils/fetch.py:52"),
+        USER,
+    )
+    found = classify(ranked(stack, kernel="futex"))
+    assert found.doing is Doing.DATA
+    assert found.place == "proj/corpus.py:31 Corpus.__getitem__"
+
+
+def test_no_stack_leaves_the_recorder_or_nothing() -> None:
+    assert classify(None) == Activity(Doing.UNKNOWN)
+    assert classify(None, IN_FLIGHT).doing is Doing.COLLECTIVE
+    assert classify(RankDump(0, 1, 5, "gone")) == Activity(Doing.UNKNOWN)
+    assert not classify(None).known
+
+
+def test_native_stacks_alone_are_enough() -> None:
+    low = ThreadStack(5, "python", native("take_gil"), Role.MAIN, "S")
+    assert classify(RankDump(0, 1, 5, "S", native=(low,))).doing is Doing.GIL
+
+
+def test_the_main_thread_is_found_by_id_before_name() -> None:
+    main = ThreadStack(5, "renamed", frames(USER), Role.OTHER, "R")
+    other = ThreadStack(6, "MainThread", frames(("f", "/home/user/proj/a.py:1")), Role.OTHER)
+    assert classify(RankDump(0, 1, 5, "R", python=(other, main))).place.endswith("train")
+
+
+def test_other_threads_that_hold_user_code_are_told() -> None:
+    thread = ThreadStack(
+        9, "loader-0", frames(("read_input", "/src/relkit/faults.py:193")), kernel="pipe_read"
+    )
+    library = ThreadStack(8, "tqdm", frames(("wait", f"{STDLIB}/threading.py:1")))
+    found = classify(dump(0, 4, "lock", [thread, library]))
+    assert found.others == ("loader-0 in relkit/faults.py:193 read_input, waiting for input",)
+
+
+def test_an_injected_fault_is_shown_where_the_script_calls_it() -> None:
+    assert classify(dump(0, 4, "spin")).place == "examples/train.py:120 train"
+
+
+@pytest.mark.parametrize(
+    ("source", "user"),
+    [
+        ("/home/user/examples/train.py:3", True),
+        ("train.py:3", True),
+        ("/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py:1", False),
+        ("/usr/lib/python3.11/threading.py:1", False),
+        ("<frozen runpy>:88", False),
+        ("<string>:1", False),
+        ("", False),
+        ("/src/pytorch/torch/distributed/distributed_c10d.py:5", False),
+    ],
+)
+def test_which_frames_are_the_users(source: str, user: bool) -> None:
+    assert is_user_code(Frame("f", source)) is user
+
+
+def test_places_are_short_and_safe() -> None:
+    assert place(Frame("main.<locals>.step", "/a/b/c/d.py:7")) == "c/d.py:7 step"
+    assert place(Frame("f", "/d.py")) == "d.py f"
+    assert place(Frame("a\nb\x1b[31m", "x.py:1")) == "x.py:1 a?b?[31m"
+    assert split_source("C:9") == ("C", 9)
+    assert split_source("no line:") == ("no line:", 0)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.text(max_size=40), st.text(max_size=60)), max_size=6),
+    st.text(max_size=20),
+    st.sampled_from(["R", "S", "D", ""]),
+)
+def test_any_names_are_survived(pairs: list[tuple[str, str]], kernel: str, state: str) -> None:
+    found = classify(ranked(frames(*pairs), native(*(p[0] for p in pairs)), state, kernel))
+    assert printable(found.sentence()) == found.sentence()
+
+
+def test_every_stack_of_the_builders_has_user_code() -> None:
+    for name in STACKS:
+        assert classify(dump(0, 1, name)).place, name
+
+
+def test_an_unnamed_state_falls_back_to_the_process() -> None:
+    stack = replace(dump(0, 1, "lock"), process_state="R (running)")
+    bare = replace(stack, python=(replace(stack.python[0], state="", kernel=""),))
+    assert classify(bare).doing is Doing.RUNNING

@@ -1,0 +1,202 @@
+"""Notes between nodes: over a real store, in parts, never waiting, and safe to read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+from relkit.errors import BadDump
+from relkit.hang.model import RankView
+from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.launch.hang import codec
+from relkit.launch.job import exchange
+from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox, StoreMailbox
+from relkit.stacks.model import Frame, RankDump, ThreadStack
+
+
+@pytest.fixture
+def store() -> TCPStore:
+    return TCPStore("127.0.0.1", 0, 1, True, timedelta(seconds=5))
+
+
+def test_store_notes(store: TCPStore) -> None:
+    first = StoreMailbox(PrefixStore("job", store), 0, 2, "0")
+    second = StoreMailbox(PrefixStore("job", store), 1, 2, "0")
+    assert second.get("a") is None
+    first.put("a", b"one\nline\x00")
+    assert second.get("a") == b"one\nline\x00"
+    first.put("a", b"")
+    assert second.get("a") == b""
+
+
+def test_a_note_that_was_read_can_be_forgotten(store: TCPStore) -> None:
+    first, second = StoreMailbox(store, 0, 2, "0"), StoreMailbox(store, 1, 2, "0")
+    first.put("a", b"1")
+    second.remove("a")
+    second.remove("a")
+    assert first.get("a") is None
+    first.put("a", b"2")
+    assert second.get("a") == b"2"
+    memory = MemoryMailbox()
+    memory.remove("a")
+
+
+def test_a_missing_note_is_not_waited_for(store: TCPStore) -> None:
+    mailbox = StoreMailbox(store, 0, 2, "0")
+    began = time.monotonic()
+    assert mailbox.get("never") is None
+    assert time.monotonic() - began < 2.0
+
+
+def test_large_notes_go_in_parts(store: TCPStore) -> None:
+    mailbox = StoreMailbox(store, 0, 2, "0")
+    large = bytes(range(256)) * (3 * exchange.PART_BYTES // 256) + b"tail"
+    mailbox.put("large", large)
+    assert mailbox.get("large") == large
+    mailbox.put("large", b"small again")
+    assert mailbox.get("large") == b"small again"
+
+
+def test_generations_do_not_mix(store: TCPStore) -> None:
+    StoreMailbox(store, 0, 2, "0").put("a", b"old")
+    assert StoreMailbox(store, 0, 2, "1").get("a") is None
+
+
+@pytest.mark.parametrize("raw", ["", "x", "1 5 0\nabc", "99999999 1 1\n", "-1 1 1\n", "1 1 1"])
+def test_a_foreign_value_reads_as_absent(store: TCPStore, raw: str) -> None:
+    store.set("relkit/0/a", raw)
+    assert StoreMailbox(store, 0, 2, "0").get("a") is None
+
+
+def test_too_large_a_note_is_refused(store: TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MESSAGE_BYTES", 10)
+    with pytest.raises(ExchangeBroken):
+        StoreMailbox(store, 0, 2, "0").put("a", b"12345678901")
+
+
+def _put_until_refused(mailbox: StoreMailbox) -> None:
+    # More than once: the kernel takes the first bytes for a closed connection without complaint.
+    for _ in range(1000):
+        mailbox.put("a", b"2")
+
+
+def test_a_dead_store_is_said_and_soon() -> None:
+    code = (
+        "import sys, torch.distributed as d;"
+        "s = d.TCPStore('127.0.0.1', 0, 1, True);"
+        "print(s.port, flush=True);"
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as host:
+        assert host.stdout
+        port = int(host.stdout.readline())
+        client = TCPStore("127.0.0.1", port, 1, False, timedelta(seconds=5))
+        mailbox = StoreMailbox(client, 1, 2, "0")
+        mailbox.put("a", b"1")
+        host.kill()
+        host.wait(10)
+    began = time.monotonic()
+    with pytest.raises(ExchangeBroken, match="store"):
+        _put_until_refused(mailbox)
+    with pytest.raises(ExchangeBroken, match="store"):
+        mailbox.get("a")
+    assert time.monotonic() - began < exchange.STORE_TIMEOUT_S + 5
+
+
+def _state(rank: int) -> HookState:
+    op = Op("allreduce", OpKind.COLLECTIVE, 41, 0, 4, 77, 5)
+    return HookState(
+        pid=100 + rank,
+        start_ticks=9,
+        rank=rank,
+        local_rank=rank,
+        world_size=4,
+        now_ns=10,
+        boot_to_unix_ns=3,
+        started=40,
+        finished=39,
+        last_finish_ns=4,
+        in_flight=(op,),
+        recent=(op,) * codec.RECENT_OPS,
+        communicators=(Communicator(0, rank, 4, "0", 41),),
+        missing=("x",),
+    )
+
+
+def test_views_survive_the_way() -> None:
+    views = (
+        RankView(0, "a", 1, True, "S", _state(0), cpu_s=1.5, cpu_window_s=2.0),
+        RankView(1, "b", 2, False, exit_code=-11, failed_unix_s=3.25, error="boom"),
+    )
+    assert codec.decode_views(codec.encode_views(views, {"at": 1})) == (views, {"at": 1})
+
+
+def _dump(rank: int, size: int = 1) -> RankDump:
+    frames = (Frame("f" * size, "a.py:1"),)
+    return RankDump(rank, 4, 9, "S (sleeping)", (), (ThreadStack(1, "main", frames),))
+
+
+def test_captures_survive_the_way() -> None:
+    views, dumps = (RankView(0, "a", 1, True),), (_dump(0), _dump(1))
+    note, left_out = codec.encode_capture(views, dumps, 1 << 20)
+    assert left_out == ()
+    assert codec.decode_capture(note) == (views, dumps)
+
+
+def test_the_largest_dump_is_left_out_first() -> None:
+    noisy = RankDump(1, 4, 9, "S", notes=tuple(str(i * 7919) for i in range(3000)))
+    note, left_out = codec.encode_capture((), (_dump(0), noisy), 2000)
+    assert left_out == (1,)
+    assert [dump.rank for dump in codec.decode_capture(note)[1]] == [0]
+
+
+@given(st.binary(max_size=200))
+def test_hostile_bytes_are_bad_dumps(data: bytes) -> None:
+    for read in (codec.decode_views, codec.decode_capture):
+        with pytest.raises(BadDump):
+            read(data)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["views", "dumps", "hook", "rank", "0"]), inner)
+        ),
+        max_leaves=10,
+    )
+)
+def test_hostile_json_is_a_bad_dump_or_empty(plain: object) -> None:
+    import json
+    import zlib
+
+    data = zlib.compress(json.dumps(plain).encode())
+    for read in (codec.decode_views, codec.decode_capture):
+        try:
+            views, _ = read(data)
+        except BadDump:
+            continue
+        assert views == ()
+
+
+def test_a_bomb_is_refused() -> None:
+    with pytest.raises(BadDump, match="larger"):
+        codec.unpack(codec.pack({"views": ["0" * 100_000]}), limit_bytes=1000)
+
+
+def test_memory_mailbox() -> None:
+    notes: dict[str, bytes] = {}
+    first, second = MemoryMailbox(0, 2, notes), MemoryMailbox(1, 2, notes)
+    first.put("a", b"1")
+    assert second.get("a") == b"1"
+    assert second.get("b") is None

@@ -1,0 +1,108 @@
+"""The job folder: shared by launchers, removed with the last one, swept after a kill."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relkit.errors import UnwritablePath
+from relkit.hook import environment
+from relkit.launch.job.folder import LOCK, JobFolder
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Shared memory is the test's own folder; returns what is said."""
+
+    def prepare(job_id: str, _processes: int) -> Path:
+        folder = tmp_path / job_id
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    monkeypatch.setattr(environment, "prepare_job_dir", prepare)
+    monkeypatch.setattr(environment, "worker_environment", lambda *_: {"LD_PRELOAD": "x"})
+    return []
+
+
+def test_made_and_removed(said: list[str], tmp_path: Path) -> None:
+    folder = JobFolder(True, said.append)
+    path, extra = folder.prepare("a", 2)
+    assert path == tmp_path / "a"
+    assert extra == {"LD_PRELOAD": "x"}
+    folder.remove()
+    assert not path.exists()
+    assert said == []
+
+
+def test_goes_with_the_last_launcher(said: list[str]) -> None:
+    first, second = JobFolder(True, said.append), JobFolder(True, said.append)
+    path, _ = first.prepare("a", 1)
+    second.prepare("a", 1)
+    assert path is not None
+    first.remove()
+    assert path.exists()
+    second.remove()
+    assert not path.exists()
+
+
+def test_a_live_recorder_keeps_it(said: list[str], tmp_path: Path) -> None:
+    folder = JobFolder(True, said.append)
+    path, _ = folder.prepare("a", 1)
+    assert path is not None
+    (path / f"{os.getpid()}.rkhook").write_bytes(b"")
+    folder.remove()
+    assert path.exists()
+
+
+def test_files_of_an_earlier_incarnation_are_dropped(said: list[str]) -> None:
+    folder = JobFolder(True, said.append)
+    path, _ = folder.prepare("a", 1)
+    assert path is not None
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait(20)
+    (path / f"{gone.pid}.rkhook").write_bytes(b"")
+    (path / f"{os.getpid()}.rkhook").write_bytes(b"")
+    folder.prepare("a", 1)
+    assert [each.stem for each in path.glob("*.rkhook")] == [str(os.getpid())]
+
+
+def test_leftovers_are_swept_and_others_are_not(said: list[str], tmp_path: Path) -> None:
+    (tmp_path / "left").mkdir()
+    (tmp_path / "left" / LOCK).write_text("")
+    (tmp_path / "foreign").mkdir()
+    held = JobFolder(True, said.append)
+    held.prepare("held", 1)
+    JobFolder(True, said.append).prepare("new", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "held", "new"]
+
+
+def test_without_the_hook(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert JobFolder(False, said.append).prepare("a", 1) == (None, {})
+    monkeypatch.setenv("RELKIT_HOOK_DISABLE", "1")
+    assert JobFolder(True, said.append).prepare("a", 1) == (None, {})
+    assert len(said) == 2
+
+
+def test_no_room_is_said_and_no_reason_to_fail(
+    said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_job_id: str, _processes: int) -> Path:
+        raise UnwritablePath("no room for the recorder's files")
+
+    monkeypatch.setattr(environment, "prepare_job_dir", full)
+    folder = JobFolder(True, said.append)
+    assert folder.prepare("a", 1) == (None, {})
+    folder.remove()
+    assert "a hang would not be seen" in said[0]
+
+
+def test_a_static_program_is_run_without_the_hook_and_told(said: list[str], tmp_path: Path) -> None:
+    source, program = tmp_path / "p.c", tmp_path / "p"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["cc", "-static", "-o", str(program), str(source)], check=True, timeout=60)
+    assert JobFolder(True, said.append, str(program)).prepare("a", 1) == (None, {})
+    assert "linked statically" in said[0]

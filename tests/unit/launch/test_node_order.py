@@ -1,0 +1,61 @@
+"""Numbers of nodes by a topology file, worked out on each node alone."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from relkit.cli import cli
+from relkit.errors import UsageProblem
+from relkit.launch.netcheck.node_order import number_in, order_nodes, own_names
+from relkit.topology import parse
+
+# Alternating switches, as a scheduler may give them out.
+NETWORK = parse("s1 p a\ns2 p b\ns1 p c\ns2 p d\n")
+
+
+def test_all_nodes_come_to_one_order_with_the_master_first() -> None:
+    order = order_nodes(NETWORK, 4, "b")
+    assert order.nodes == ("b", "d", "a", "c")
+    assert (order.before.asw, order.after.asw) == (3, 1)
+    numbers = [number_in(order, {node, "another-name"}) for node in "abcd"]
+    assert numbers == [2, 0, 3, 1]
+
+
+def test_files_that_do_not_fit_the_job() -> None:
+    with pytest.raises(UsageProblem, match="4 nodes, and the job has 3"):
+        order_nodes(NETWORK, 3, "a")
+    with pytest.raises(UsageProblem, match=r"the master 10\.9\.9\.9"):
+        order_nodes(NETWORK, 4, "10.9.9.9")
+    order = order_nodes(NETWORK, 4, "a")
+    with pytest.raises(UsageProblem, match="has not this host"):
+        number_in(order, {"x"})
+    with pytest.raises(UsageProblem, match="as a, c"):
+        number_in(order, {"a", "c"})
+
+
+def test_this_hosts_names_are_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELKIT_NODE_NAME", "n7")
+    found = own_names()
+    assert {"n7", socket.gethostname()} <= found | {"localhost"}
+    assert not {"localhost", "127.0.0.1", "::1"} & found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "h:1"],
+        ["--nnodes", "1:2", "--master-addr", "a"],
+        ["--standalone"],
+    ],
+)
+def test_where_torch_gives_out_the_numbers(line: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "network.txt"
+    file.write_text("s1 p a\ns2 p b\n")
+    with pytest.raises(UsageProblem, match="static rendezvous"):
+        CliRunner().invoke(
+            cli, ["launch", "--topology", str(file), *line, __file__], catch_exceptions=False
+        )

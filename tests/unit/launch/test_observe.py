@@ -1,0 +1,183 @@
+"""The observer: real processes, made-up recorder states."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from relkit import procfs
+from relkit.errors import BadDump
+from relkit.hook.model import Communicator, HookState
+from relkit.job_id import safe_job_id
+from relkit.launch.hang import observe
+from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
+from relkit.launch.job.settings import End, LocalRank
+
+Child = subprocess.Popen[str]
+
+
+@pytest.fixture
+def child() -> Iterator[Callable[[str], Child]]:
+    running: list[Child] = []
+
+    def start(code: str) -> Child:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "print(flush=True)\n" + code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout
+        process.stdout.readline()
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def state(pid: int, rank: int, *, started: int = 1, talks: bool = True) -> HookState:
+    return HookState(
+        pid=pid,
+        start_ticks=procfs.start_ticks(pid),
+        rank=rank,
+        local_rank=rank,
+        world_size=2,
+        now_ns=10,
+        boot_to_unix_ns=0,
+        started=started,
+        finished=started,
+        last_finish_ns=1,
+        communicators=(Communicator(0, rank, 2, "0", 1),) if talks else (),
+    )
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> dict[Path, HookState | None]:
+    """What the recorder files hold; None for one that cannot be read."""
+    found: dict[Path, HookState | None] = {}
+
+    def read(path: Path, *, recent: bool) -> HookState:
+        held = found[path]
+        if held is None:
+            raise BadDump("torn")
+        return held
+
+    monkeypatch.setattr(observe, "state_files", lambda _: sorted(found))
+    monkeypatch.setattr(observe, "read_state", read)
+    return found
+
+
+def test_a_live_rank(child: Callable[[str], Child], files: dict[Path, HookState | None]) -> None:
+    pid = child("input()").pid
+    files[Path(f"{pid}.rkhook")] = state(pid, 1)
+    observer = Observer(Path("job"), host="h")
+    (view,) = observer.views([LocalRank(1, pid)])
+    assert (view.rank, view.host, view.pid, view.alive) == (1, "h", pid, True)
+    assert view.hook == state(pid, 1)
+    assert view.process_state in "SRD"
+    assert observer.file_of(1) == Path(f"{pid}.rkhook")
+
+
+def test_without_the_hook(child: Callable[[str], Child]) -> None:
+    pid = child("input()").pid
+    (view,) = Observer(None).views([LocalRank(0, pid)])
+    assert view.alive
+    assert view.hook is None
+
+
+def test_an_unreadable_file_hides_no_rank(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    pid = child("input()").pid
+    files[Path(f"{pid}.rkhook")] = None
+    (view,) = Observer(Path("job")).views([LocalRank(0, pid)])
+    assert view.alive
+    assert view.hook is None
+
+
+def test_a_dead_rank_keeps_its_last_state(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    process = child("input()")
+    files[Path(f"{process.pid}.rkhook")] = state(process.pid, 0)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    ends = {0: End(-9, 12.5, "")}
+    (view,) = Observer(Path("job")).views([LocalRank(0, process.pid)], ends)
+    assert not view.alive
+    assert view.hook is not None
+    assert (view.exit_code, view.failed_unix_s, view.process_state) == (-9, 12.5, "")
+
+
+def test_a_zombie_is_not_alive(child: Callable[[str], Child]) -> None:
+    process = child("import os; os._exit(3)")
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    (view,) = Observer(None).views([LocalRank(0, process.pid)])
+    assert not view.alive
+
+
+def test_a_rank_behind_a_wrapper(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    wrapper, real, helper = (child("input()").pid for _ in range(3))
+    files[Path("a.rkhook")] = state(real, 0, started=5)
+    # A loader worker inherits RANK, and multiplies matrices, but never talks to another rank.
+    files[Path("b.rkhook")] = state(helper, 0, started=50, talks=False)
+    observer = Observer(Path("job"))
+    (view,) = observer.views([LocalRank(0, wrapper)])
+    assert view.pid == real
+    assert observer.file_of(0) == Path("a.rkhook")
+    assert observer.discover() == (LocalRank(0, real),)
+
+
+def test_a_process_without_rank_is_rank_0(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    pid = child("input()").pid
+    files[Path("a.rkhook")] = state(pid, -1)
+    observer = Observer(Path("job"))
+    assert observer.discover() == (LocalRank(0, pid),)
+    assert observer.views(observer.discover())[0].pid == pid
+
+
+def test_cpu_use_over_a_window(child: Callable[[str], Child]) -> None:
+    pid = child("while True: pass").pid
+    now = [100.0]
+    observer = Observer(None, clock=lambda: now[0])
+    rank = [LocalRank(0, pid)]
+    assert observer.views(rank)[0].cpu_window_s == 0.0
+    before = procfs.cpu_s(pid)
+    while procfs.cpu_s(pid) < before + 0.05:
+        os.sched_yield()
+    for _ in range(40):
+        now[0] += 0.25
+        view = observer.views(rank)[0]
+    assert CPU_WINDOW_S <= view.cpu_window_s <= CPU_WINDOW_S + 0.5
+    now[0] += 0.25
+    used = observer.views(rank)[0]
+    assert used.cpu_s >= 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("my-run", "my-run"),
+        ("../../etc", "_.._etc"),
+        (".hidden", "hidden"),
+        ("--x", "x"),
+        ("", "job"),
+        ("a/b c\n", "a_b_c_"),
+        ("x" * 300, "x" * 100),
+    ],
+)
+def test_job_ids_are_folder_names(text: str, safe: str) -> None:
+    assert safe_job_id(text) == safe

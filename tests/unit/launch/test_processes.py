@@ -1,0 +1,146 @@
+"""Exit codes, job ids, leadership and the end of a process tree, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from relkit import procfs
+from relkit.errors import UsageProblem
+from relkit.launch import agent, run_command
+from relkit.launch.job import exit_status
+from relkit.launch.run_command import Leadership
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("", 0),
+        ("raise SystemExit(7)", 7),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+    ],
+)
+def test_an_end_is_seen_without_reaping(code: str, expected: int) -> None:
+    child = subprocess.Popen([sys.executable, "-c", code])
+    end = time.monotonic() + 20
+    while (seen := exit_status.peek_exit(child.pid)) is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert seen == expected
+    assert child.wait(5) == expected
+
+
+def test_a_running_child_has_no_exit_code() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert exit_status.peek_exit(child.pid) is None
+    child.communicate(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(3, "exited with code 3"), (-9, "was killed by SIGKILL"), (-60, "was killed by signal 60")],
+)
+def test_words_for_an_end(code: int, words: str) -> None:
+    assert exit_status.how_it_ended(code) == words
+
+
+@pytest.mark.parametrize(
+    ("plain", "line"),
+    [
+        ({"message": {"message": "RuntimeError: boom\nmore"}}, "RuntimeError: boom"),
+        ({"message": "text"}, "text"),
+        ({"message": {}}, ""),
+        ({}, ""),
+        ([], ""),
+        (None, ""),
+        ({"message": {"message": 5}}, "5"),
+    ],
+)
+def test_the_first_line_of_an_error_file(plain: object, line: str) -> None:
+    assert exit_status.first_line(plain) == line
+
+
+def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELKIT_TEST_OLD", "before")
+    with agent._environment({"RELKIT_TEST_OLD": "x", "RELKIT_TEST_NEW": "y"}):
+        assert os.environ["RELKIT_TEST_OLD"] == "x"
+        assert os.environ["RELKIT_TEST_NEW"] == "y"
+    assert os.environ["RELKIT_TEST_OLD"] == "before"
+    assert "RELKIT_TEST_NEW" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("environ", "job_id"),
+    [
+        ({"SLURM_JOB_ID": "77"}, "77"),
+        ({"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "2"}, "77.2"),
+        ({"TORCHELASTIC_RUN_ID": "abc", "SLURM_JOB_ID": "77"}, "abc"),
+        ({"PMIX_NAMESPACE": "prterun-1"}, "prterun-1"),
+    ],
+)
+def test_job_ids_of_launchers(environ: dict[str, str], job_id: str) -> None:
+    assert run_command.job_id_of(environ) == job_id
+
+
+def test_a_job_id_of_our_own() -> None:
+    assert run_command.job_id_of({}).startswith("run-")
+
+
+def test_one_leads_and_is_succeeded(tmp_path: Path) -> None:
+    first, second = Leadership(tmp_path), Leadership(tmp_path)
+    assert first.take()
+    assert first.take()
+    assert not second.take()
+    first.drop()
+    assert second.take()
+    second.drop()
+    assert not Leadership(None).take()
+
+
+@pytest.mark.parametrize(("code", "shown"), [(0, 0), (7, 7), (-9, 137), (-15, 143)])
+def test_exit_codes_as_a_shell_shows_them(code: int, shown: int) -> None:
+    assert run_command.exit_code_of(code) == shown
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "/", "/etc/hostname"])
+def test_what_cannot_be_started(name: str) -> None:
+    with pytest.raises(UsageProblem, match="cannot start"):
+        run_command.start([name], {"PATH": "/usr/bin"})
+
+
+TREE = (
+    "import os, signal, subprocess, sys\n"
+    "{before}\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'],"
+    " start_new_session=True)\n"
+    "print(child.pid, flush=True)\n"
+    "{after}\n"
+    "signal.pause()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("", "os.kill(os.getpid(), signal.SIGSTOP)"),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", ""),
+    ],
+    ids=["plain", "stopped", "deaf"],
+)
+def test_a_tree_ends_whole(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_command, "GRACE_S", 1.0)
+    code = TREE.format(before=before, after=after)
+    root = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert root.stdout
+    grandchild = int(root.stdout.readline())
+    run_command.end_tree(root)
+    assert root.poll() in (-signal.SIGTERM, -signal.SIGKILL)
+    assert not procfs.is_same_process(grandchild, 0)
+    root.stdout.close()

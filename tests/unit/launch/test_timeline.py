@@ -1,0 +1,104 @@
+"""The timeline folder: where it goes, and how old files make room."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from relkit.findings import Report
+from relkit.launch.hang import timeline
+from relkit.reports import timeline_folder
+from relkit.stacks.merge import merge_dumps
+from relkit.stacks.model import RankDump
+
+
+def test_an_own_folder_is_made_private(tmp_path: Path) -> None:
+    wanted = tmp_path / "a" / "b"
+    assert timeline.choose_folder(wanted) == (wanted, "")
+    assert stat.S_IMODE(wanted.stat().st_mode) == 0o700
+    assert list(wanted.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    folder, note = timeline.choose_folder(blocked / "t")
+    assert folder == tmp_path / "home" / "timeline"
+    assert str(blocked) in note
+    assert str(folder) in note
+
+
+def test_the_last_resort_is_a_private_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("HOME", str(blocked))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder, note = timeline.choose_folder(blocked / "t")
+    assert folder.parent == tmp_path
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert str(folder) in note
+
+
+def test_nothing_to_rotate(tmp_path: Path) -> None:
+    assert timeline.rotate(tmp_path) is None
+
+
+def test_rotation_moves_own_files_only(tmp_path: Path) -> None:
+    timeline.write_dumps(tmp_path, [RankDump(rank, 2, 9, "S", job_id="old") for rank in (0, 1)])
+    (tmp_path / "report.json").write_text(json.dumps({"job_id": "../old run"}))
+    (tmp_path / "py_stack").write_text("x")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "x.stacktrace").write_text("not ours by name")
+    target = timeline.rotate(tmp_path)
+    assert target == tmp_path / "previous-_old_run"
+    moved = {path.name for path in target.iterdir()}
+    assert moved == {
+        "00000-00002.stacktrace",
+        "00001-00002.stacktrace",
+        "report.json",
+        "py_stack",
+    }
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"notes.txt", "x.stacktrace", target.name}
+
+
+def test_rotation_of_a_second_incident_replaces_the_first(tmp_path: Path) -> None:
+    for text in ("one", "two"):
+        (tmp_path / "report.json").write_text(json.dumps({"job_id": "a", "text": text}))
+        target = timeline.rotate(tmp_path)
+    assert target is not None
+    assert json.loads((target / "report.json").read_text())["text"] == "two"
+
+
+@pytest.mark.parametrize("report", ["", "[]", "{", '{"job_id"', "[" * 100_000, '{"x": 1}'])
+def test_rotation_survives_a_hostile_report(tmp_path: Path, report: str) -> None:
+    (tmp_path / "report.json").write_text(report)
+    assert timeline.rotate(tmp_path) == tmp_path / "previous-unknown"
+
+
+def test_the_job_id_of_a_following_node_is_in_its_dumps(tmp_path: Path) -> None:
+    timeline.write_dumps(tmp_path, [RankDump(1, 2, 9, "S", job_id="run7")])
+    assert timeline.rotate(tmp_path) == tmp_path / "previous-run7"
+
+
+def test_own_files_are_all_that_is_written(tmp_path: Path) -> None:
+    dumps = [RankDump(0, 1, 9, "S", job_id="a")]
+    written = timeline_folder.write(tmp_path, Report("hang", ()), merge_dumps(dumps, 1))
+    assert {path.name for path in written} == set(timeline.OWN_FILES)
+
+
+def test_dumps_are_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        timeline.write_dumps(tmp_path, [RankDump(0, 1, 9, "S")])
+    finally:
+        os.umask(before)
+    (path,) = tmp_path.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

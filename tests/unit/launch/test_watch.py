@@ -1,0 +1,352 @@
+"""The watch on one node and on two: it detects once, captures all, judges on node 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from relkit.findings import Report
+from relkit.hang.model import JobView, RankView, Verdict
+from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.launch.hang import incident, watch
+from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.watch import Site, Watch
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox
+from relkit.launch.job.settings import LocalRank, OnHang, Settings
+from relkit.stacks.model import RankDump
+
+SECOND = 10**9
+TIMEOUT_S = 10.0
+
+
+def view(rank: int, now_s: float, *, since_s: float | None = None, finished: int = 5) -> RankView:
+    """A rank; `since_s` is when it entered a collective that it is still in."""
+    flying = Op("allreduce", OpKind.COLLECTIVE, 5, 0, 4, 1, int((since_s or 0) * SECOND))
+    hook = HookState(
+        pid=1000 + rank,
+        start_ticks=1,
+        rank=rank,
+        local_rank=rank,
+        world_size=4,
+        now_ns=int(now_s * SECOND),
+        boot_to_unix_ns=0,
+        started=finished + 1,
+        finished=finished,
+        last_finish_ns=int(min(now_s, since_s or now_s) * SECOND),
+        in_flight=() if since_s is None else (flying,),
+        communicators=(Communicator(0, rank, 4, "0", 4 if since_s is None else 5),),
+    )
+    return RankView(rank, f"host{rank // 2}", 1000 + rank, True, "S", hook)
+
+
+class FakeObserver(Observer):
+    """Returns what the test says, and notes in `full` whether it was to look closely."""
+
+    def __init__(self, look: Callable[[], tuple[RankView, ...]], full: list[bool]) -> None:
+        super().__init__(None)
+        self._look, self._full = look, full
+
+    def views(
+        self, ranks: object, ends: object = None, *, recent: bool = True
+    ) -> tuple[RankView, ...]:
+        self._full.append(recent)
+        return self._look()
+
+    def file_of(self, rank: int) -> Path | None:
+        return None
+
+
+@dataclass
+class Job:
+    """Two nodes of two ranks; rank 3 stops moving at `stuck_at_s`."""
+
+    now_s: float = 0.0
+    stuck_at_s: float = 5.0
+    resumes_at_s: float = 1e9
+    full: list[bool] = field(default_factory=list)
+    published: list[tuple[JobView, Verdict, Report, tuple[RankDump, ...]]] = field(
+        default_factory=list
+    )
+    kept: list[tuple[int, ...]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def look(self, ranks: Sequence[int]) -> tuple[RankView, ...]:
+        stuck = self.stuck_at_s <= self.now_s < self.resumes_at_s
+        steps = int(self.now_s * 10)
+        if not stuck:
+            return tuple(view(rank, self.now_s, finished=steps) for rank in ranks)
+        return tuple(
+            view(
+                rank,
+                self.now_s,
+                since_s=None if rank == 3 else self.stuck_at_s,
+                finished=int(self.stuck_at_s * 10),
+            )
+            for rank in ranks
+        )
+
+    def publish(
+        self, job: JobView, verdict: Verdict, report: Report, dumps: Sequence[RankDump]
+    ) -> None:
+        self.published.append((job, verdict, report, tuple(dumps)))
+
+    def keep(self, dumps: Sequence[RankDump]) -> None:
+        self.kept.append(tuple(dump.rank for dump in dumps))
+
+    def watch(
+        self, mailbox: Mailbox, ranks: Sequence[int], on_hang: OnHang = OnHang.ABORT
+    ) -> Watch:
+        site = Site(
+            job_id="job",
+            world_size=4,
+            observer=FakeObserver(lambda: self.look(ranks), self.full),
+            mailbox=mailbox,
+            ranks=lambda: [LocalRank(rank, 1000 + rank) for rank in ranks],
+            ends=dict,
+        )
+        return Watch(
+            site,
+            Settings(TIMEOUT_S, on_hang),
+            publish=self.publish,
+            keep=self.keep,
+            say=self.said.append,
+        )
+
+    def run(self, until_s: float, *watches: Watch) -> None:
+        while self.now_s < until_s:
+            self.now_s = round(self.now_s + 0.25, 2)
+            for each in watches:
+                each.tick(self.now_s)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SEEN_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def fake_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    def capture(
+        views: Sequence[RankView],
+        _observer: Observer,
+        *,
+        job_id: str,
+        world_size: int,
+        deadline_s: float,
+    ) -> tuple[RankDump, ...]:
+        assert deadline_s > 0
+        return tuple(
+            RankDump(v.rank, world_size, v.pid, "S (sleeping)", job_id=job_id)
+            for v in views
+            if v.alive
+        )
+
+    monkeypatch.setattr(incident, "capture_local", capture)
+
+
+def test_one_node_detects_once_and_acts() -> None:
+    job = Job()
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3])
+    job.run(14.5, only)
+    assert job.published == []
+    assert not only.hung
+    # What finished last is looked at for an incident only.
+    assert not any(job.full)
+    job.run(40, only)
+    assert job.full.count(True) == 1
+    assert len(job.published) == 1
+    seen, verdict, report, dumps = job.published[0]
+    assert [v.rank for v in seen.ranks] == [dump.rank for dump in dumps] == [0, 1, 2, 3]
+    assert all(v.dump is not None for v in seen.ranks)
+    assert verdict.culprits[0].rank == 3
+    assert report.facts["culprits"] == [3]
+    assert only.action is OnHang.ABORT
+    assert only.hung
+
+
+def test_a_second_hang_after_progress_is_reported_again() -> None:
+    job = Job(resumes_at_s=20.0)
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3], OnHang.REPORT)
+    job.run(25, only)
+    assert len(job.published) == 1
+    assert not only.hung
+    job.stuck_at_s, job.resumes_at_s = 25.0, 1e9
+    job.run(50, only)
+    assert len(job.published) == 2
+
+
+def test_a_report_that_fails_does_not_stop_the_action() -> None:
+    job = Job()
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3])
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    only._publish = fail
+    with pytest.raises(ZeroDivisionError):
+        job.run(40, only)
+    assert only.action is OnHang.ABORT
+
+
+def two_nodes(job: Job) -> tuple[Watch, Watch]:
+    notes: dict[str, bytes] = {}
+    return (
+        job.watch(MemoryMailbox(0, 2, notes), [0, 1]),
+        job.watch(MemoryMailbox(1, 2, notes), [2, 3]),
+    )
+
+
+def gather_with(follower: Watch, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the other node's tick happen while node 0 waits for it."""
+    real = incident.gather
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+        follower.tick(job.now_s)
+
+    monkeypatch.setattr(
+        incident,
+        "gather",
+        lambda mailbox, number, deadline_s: real(
+            mailbox, number, deadline_s, clock=lambda: clock[0], pause=pause
+        ),
+    )
+
+
+def test_two_nodes_capture_all_and_node_0_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job()
+    first, second = two_nodes(job)
+    gather_with(second, job, monkeypatch)
+    job.run(30, first, second)
+    assert len(job.published) == 1
+    seen, verdict, _, dumps = job.published[0]
+    assert [dump.rank for dump in dumps] == [0, 1, 2, 3]
+    assert {dump.job_id for dump in dumps} == {"job"}
+    assert verdict.culprits[0].rank == 3
+    assert seen.ranks[3].host == "host1"
+    assert job.kept == [(2, 3)]
+    assert (first.action, second.action) == (OnHang.ABORT, OnHang.ABORT)
+    assert any(line.startswith("node 0 judged: rank 3 (host1") for line in job.said)
+
+
+def test_a_node_that_does_not_answer_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job()
+    first, second = two_nodes(job)
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+
+    real = incident.gather
+    monkeypatch.setattr(
+        incident, "gather", lambda m, n, d: real(m, n, d, clock=lambda: clock[0], pause=pause)
+    )
+    # Node 1 is heard of until the hang, then its host is gone.
+    job.run(5, first, second)
+    job.run(30, first)
+    assert len(job.published) == 1
+    seen = job.published[0][0]
+    assert [v.rank for v in seen.ranks] == [0, 1, 2, 3]
+    assert all("not answer" in v.absent_reason for v in seen.ranks[2:])
+    assert any("node 1 did not answer" in line for line in job.said)
+    assert set(job.published[0][2].facts["culprits"]) == {2, 3}
+
+
+def test_a_failure_on_node_1_is_judged_by_node_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(stuck_at_s=1e9)
+    first, second = two_nodes(job)
+    gather_with(second, job, monkeypatch)
+    job.run(3, first, second)
+    second.fail("rank 3 (pid 1003) was killed by SIGSEGV")
+    job.run(5, second, first)
+    assert len(job.published) == 1
+    assert job.published[0][0].trigger == "rank 3 (pid 1003) was killed by SIGSEGV"
+    assert second.captured.is_set()
+    job.run(6, second, first)
+    assert second.judged.is_set()
+    # A failure is torchrun's to act on.
+    assert first.action is second.action is None
+
+
+def test_a_failure_is_judged_once_even_if_every_node_reports_it() -> None:
+    job = Job(stuck_at_s=1e9)
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3])
+    job.run(1, only)
+    only.fail("rank 1 exited with code 1")
+    job.run(3, only)
+    only.fail("rank 2 exited with code 1")
+    job.run(5, only)
+    assert len(job.published) == 1
+    assert only.captured.is_set()
+
+
+def test_a_failing_job_that_hung_keeps_the_hangs_report() -> None:
+    job = Job()
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3], OnHang.REPORT)
+    job.run(20, only)
+    only.fail("rank 0 exited with code 1")
+    job.run(21, only)
+    assert len(job.published) == 1
+    assert "in flight" in job.published[0][0].trigger
+    assert only.captured.is_set()
+
+
+class BrokenMailbox(MemoryMailbox):
+    """A store whose host is gone."""
+
+    def put(self, key: str, data: bytes) -> None:
+        raise ExchangeBroken("the rendezvous store failed: gone")
+
+    def get(self, key: str) -> bytes | None:
+        raise ExchangeBroken("the rendezvous store failed: gone")
+
+
+def test_without_the_store_a_node_judges_its_own_ranks() -> None:
+    job = Job()
+    second = job.watch(BrokenMailbox(1, 2), [2, 3])
+    job.run(40, second)
+    assert len(job.published) == 1
+    assert job.published[0][1].culprits
+    complaints = [line for line in job.said if "judges only its own ranks" in line]
+    assert len(complaints) == 1
+    absent = [v for v in job.published[0][0].ranks if v.absent_reason]
+    assert [v.rank for v in absent] == [0, 1]
+
+
+def test_a_follower_gives_up_on_a_node_0_that_is_gone() -> None:
+    job = Job(stuck_at_s=1e9)
+    second = job.watch(MemoryMailbox(1, 2), [2, 3])
+    job.run(2, second)
+    second.fail("rank 2 (pid 1002) exited with code 1")
+    job.run(2 + watch.FAILURE_PATIENCE_S, second)
+    assert job.published == []
+    job.run(4 + watch.FAILURE_PATIENCE_S, second)
+    assert len(job.published) == 1
+    assert second.judged.is_set()
+
+
+def test_hostile_notes_are_passed_over() -> None:
+    job = Job()
+    notes = {"node/1": b"rubbish", "failure/7": b"x"}
+    first = job.watch(MemoryMailbox(0, 2, notes), [0, 1])
+    job.run(4, first)
+    assert job.published == []
+
+
+def test_a_dead_rank_is_judged_without_a_dump() -> None:
+    job = Job(stuck_at_s=1e9)
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3])
+    alive = job.look
+    job.look = lambda ranks: tuple(  # type: ignore[method-assign]
+        replace(v, alive=False, exit_code=-11) if v.rank == 2 else v for v in alive(ranks)
+    )
+    only.fail("rank 2 (pid 1002) was killed by SIGSEGV")
+    job.run(1, only)
+    seen, verdict, _, dumps = job.published[0]
+    assert [dump.rank for dump in dumps] == [0, 1, 3]
+    assert seen.ranks[2].dump is None
+    assert verdict.culprits[0].rank == 2

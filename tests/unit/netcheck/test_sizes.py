@@ -1,0 +1,75 @@
+"""Message sizes: what --sizes takes, and what the report makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from relkit.commands._netcheck_sizes import message_sizes
+from relkit.errors import UsageProblem
+from relkit.netcheck.model import Edge, SizeFigure
+from relkit.netcheck.report.size_findings import short_size, size_facts, size_findings
+from relkit.netcheck.solve.outcome import Outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("64K,1M,8M", (1 << 16, 1 << 20, 8 << 20)),
+        (" 8m , 64k,8MiB,65536B ", (1 << 16, 8 << 20)),
+        ("1", (1,)),
+        ("256M", (256 << 20,)),
+    ],
+)
+def test_sizes_are_sorted_and_each_counts_once(text: str, sizes: tuple[int, ...]) -> None:
+    assert message_sizes(text, "tcp") == sizes
+
+
+def test_each_probe_has_its_default() -> None:
+    assert message_sizes(None, "tcp") == (1 << 20,)
+    assert message_sizes(None, "nccl") == message_sizes(None, "ib") == (16 << 20,)
+    assert message_sizes("4M", "ib") == (4 << 20,)
+
+
+@pytest.mark.parametrize("text", ["", "1G", "0", "-4K", "1.5M", "1M,,2M", "257M", "K", "9" * 30])
+def test_what_is_no_size_is_usage(text: str) -> None:
+    with pytest.raises(UsageProblem, match="--sizes"):
+        message_sizes(text, "tcp")
+
+
+def test_too_many_sizes() -> None:
+    with pytest.raises(UsageProblem, match="9 sizes"):
+        message_sizes(",".join(map(str, range(1, 10))), "tcp")
+    with pytest.raises(UsageProblem, match="one message size"):
+        message_sizes("1K,2K", "ib")
+
+
+def test_the_medians_of_each_size() -> None:
+    edges = tuple(
+        Edge("a", "b", at, bandwidth_gbps=speed,
+             by_size=(SizeFigure(1 << 16, speed / 2, 20.0, 30.0), SizeFigure(1 << 20, speed)))
+        for at, speed in enumerate((8.0, 9.0, 2.0))
+    )  # fmt: skip
+    outcome = Outcome(("a", "b"), (), edges)
+    (finding,) = size_findings(outcome)
+    assert "64K 4 Gbit/s 20 us, 1M 8 Gbit/s;" in finding.title
+    facts = size_facts(outcome)
+    assert facts["sizes"][0] == {
+        "size_bytes": 1 << 16, "median_gbps": 4.0, "latency_p50_us": 20.0, "latency_p99_us": 30.0,
+    }  # fmt: skip
+    assert facts["sizes"][1]["latency_p50_us"] is None
+    assert [row["round"] for row in facts["edges_by_size"]] == [0, 1, 2]
+    assert facts["edges_by_size"][2]["by_size"][1] == {
+        "size_bytes": 1 << 20, "bandwidth_gbps": 2.0,
+    }  # fmt: skip
+
+
+def test_one_size_adds_nothing() -> None:
+    outcome = Outcome(("a", "b"), (), (Edge("a", "b", 0, bandwidth_gbps=1.0),))
+    assert size_findings(outcome) == []
+    assert size_facts(outcome) == {}
+
+
+def test_sizes_in_their_largest_unit() -> None:
+    assert [short_size(n) for n in (1, 1000, 1024, 1536, 3 << 20)] == [
+        "1", "1000", "1K", "1536", "3M",
+    ]  # fmt: skip

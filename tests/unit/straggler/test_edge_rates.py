@@ -1,0 +1,157 @@
+"""Slow edges and interfaces, by the kernel's counters of connections."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from relkit.straggler.collect.socket_rates import Connection, KernelConnections, SocketRates
+from relkit.straggler.model import Cause, Subject, Verdict
+from relkit.straggler.score.edge_rates import EdgeScorer, EdgeTraffic, by_host
+from relkit.straggler.sent import Sent
+
+HOSTS = ("n0", "n1", "n2", "n3")
+RING = tuple(zip(HOSTS, (*HOSTS[1:], HOSTS[0]), strict=True))
+LOOK_S = 0.5
+MIB = 1 << 20
+
+
+def _ring(slow: set[tuple[str, str]], rng: np.random.Generator) -> list[EdgeTraffic]:
+    """All edges of a ring carry as much; who waits for the slow one is not busy meanwhile."""
+    rate = 1.0 if slow else 4.0
+    return [
+        EdgeTraffic(
+            *edge,
+            acked_bytes=int(rate * MIB),
+            busy_s=float(rate / 10.0 * rng.uniform(0.8, 1.2)) if edge not in slow else 0.49,
+        )
+        for edge in RING
+    ]
+
+
+def _after(slow: set[tuple[str, str]], looks: int, onset: int) -> list[tuple[Verdict, ...]]:
+    rng, scorer = np.random.default_rng(3), EdgeScorer()
+    return [
+        scorer.update(look, _ring(slow if look >= onset else set(), rng), LOOK_S)
+        for look in range(looks)
+    ]
+
+
+@pytest.mark.parametrize("onset", [0, 12])
+def test_one_slow_edge_of_a_ring_is_named(onset: int) -> None:
+    said = _after({("n1", "n2")}, onset + 12, onset)
+    assert not any(said[:onset])
+    (verdict,) = said[-1]
+    assert (verdict.subject, verdict.ends) == (Subject.LINK, ("n1", "n2"))
+    assert verdict.cause is Cause.NETWORK
+    assert verdict.first_step - onset <= 3
+    assert verdict.score > 0.5
+    assert "Mbit/s" in " ".join(verdict.reasons)
+
+
+def test_an_interface_that_is_slow_both_ways_is_a_host() -> None:
+    (verdict,) = _after({("n1", "n2"), ("n2", "n3")}, 14, 2)[-1]
+    assert (verdict.subject, verdict.ends) == (Subject.HOST, ("n2",))
+
+
+def test_two_slow_edges_apart_are_two_links() -> None:
+    said = _after({("n0", "n1"), ("n2", "n3")}, 14, 2)[-1]
+    assert {verdict.ends for verdict in said} == {("n0", "n1"), ("n2", "n3")}
+
+
+def test_a_healthy_ring_is_left_alone() -> None:
+    assert not any(_after(set(), 600, 0))
+
+
+def test_an_edge_that_recovers_is_let_go_once() -> None:
+    rng, scorer = np.random.default_rng(5), EdgeScorer()
+    said = [
+        bool(scorer.update(look, _ring({RING[0]} if 5 <= look < 20 else set(), rng), LOOK_S))
+        for look in range(60)
+    ]
+    assert said[19]
+    assert not said[-1]
+    assert sum(one != other for one, other in pairwise(said)) == 2
+
+
+def test_an_edge_that_is_hardly_used_is_no_matter() -> None:
+    rng, scorer = np.random.default_rng(5), EdgeScorer()
+    for look in range(40):
+        idle = EdgeTraffic("n2", "n0", acked_bytes=100_000, busy_s=0.4)
+        assert not scorer.update(look, [*_ring(set(), rng), idle], LOOK_S)
+
+
+def test_of_two_hosts_each_edge_is_held_against_its_past() -> None:
+    scorer = EdgeScorer()
+    for look in range(40):
+        slow = look >= 20
+        there = EdgeTraffic("a", "b", MIB, 0.45 if slow else 0.1)
+        back = EdgeTraffic("b", "a", MIB, 0.1)
+        said = scorer.update(look, [there, back], LOOK_S)
+        assert slow or not said
+    assert [verdict.ends for verdict in said] == [("a", "b")]
+
+
+def test_addresses_become_hosts_by_who_sends_from_them() -> None:
+    a, a_too, b = "10.0.0.1", "10.1.0.1", "10.0.0.2"
+    sent = {
+        "a": [Sent(a, b, 5, 0.1, 0, 0.0), Sent(a_too, b, 7, 0.3, 1, 0.0)],
+        "b": [Sent(b, a, 9, 0.2, 0, 0.0), Sent(b, "10.9.9.9", 9, 9.0, 0, 0.0)],
+    }
+    assert set(by_host(sent)) == {EdgeTraffic("a", "b", 12, 0.3, 1), EdgeTraffic("b", "a", 9, 0.2)}
+
+
+def test_the_kernel_tells_what_was_confirmed() -> None:
+    got = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = socket.create_connection(server.getsockname())
+        there, _ = server.accept()
+
+        def receive() -> None:
+            left = 3 * MIB
+            while left:
+                left -= len(there.recv(1 << 16))
+            got.set()
+
+        reader = threading.Thread(target=receive)
+        reader.start()
+        here.sendall(bytes(3 * MIB))
+        assert got.wait(20)
+        reader.join()
+        inode = os.fstat(here.fileno()).st_ino
+        (mine,) = [one for one in KernelConnections().read() if one.inode == inode]
+        here.close()
+        there.close()
+    assert mine.here == mine.there == "127.0.0.1"
+    assert mine.acked_bytes >= 2 * MIB
+
+
+class _Table:
+    """Counters that a test sets."""
+
+    def __init__(self) -> None:
+        self.rows: tuple[Connection, ...] = ()
+
+    def read(self) -> tuple[Connection, ...]:
+        return self.rows
+
+
+def test_a_look_says_what_was_sent_since_the_last() -> None:
+    with socket.socket() as mine, socket.socket() as inside:
+        inode, other = os.fstat(mine.fileno()).st_ino, os.fstat(inside.fileno()).st_ino
+        table = _Table()
+        rates = SocketRates(table)
+        for acked, busy_s, receiver_s in ((100, 1.0, 0.5), (400, 3.0, 1.5)):
+            table.rows = (
+                Connection(1, inode, "10.0.0.1", "10.0.0.2", acked, busy_s, receiver_s, 0, 0.01),
+                Connection(2, other, "10.0.0.1", "10.0.0.1", acked, busy_s, 0.0, 0, 0.01),
+                Connection(3, 1, "10.0.0.1", "10.0.0.3", acked, busy_s, 0.0, 0, 0.01),
+            )
+            said = rates.look([os.getpid()])
+    assert said == (Sent("10.0.0.1", "10.0.0.2", 300, 1.0, 0, 0.01),)
+    assert rates.look([]) == ()

@@ -1,0 +1,187 @@
+"""From a history to findings: ids, sentences, costs, exit codes, and what is not known."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from relkit.findings import Status
+from relkit.output import as_json
+from relkit.straggler.model import PARTS, Cause, Subject, Verdict
+from relkit.straggler.present.metrics import breakdown, share_lost, step_seconds, view_of
+from relkit.straggler.present.report import seconds, straggler_report
+from relkit.straggler.present.summary import plain_summary, summarise
+from relkit.straggler.transport.history import History, RaisedVerdict
+from tests.reports.straggler_jobs import PAUSE_EVERY, PAUSE_S, SLOWNESS, STEP_S, job
+
+
+def accused(cause: Cause, rank: int = 1, *, subject: Subject = Subject.RANK, ended: int = -1,
+            ends: tuple[str, ...] = ()) -> RaisedVerdict:  # fmt: skip
+    verdict = Verdict(subject, cause, 0.1, 0.9, 210, 1.0, ("why",), rank=rank, ends=ends)
+    return RaisedVerdict(verdict, 215, ended)
+
+
+@pytest.mark.parametrize(
+    ("cause", "number", "status"),
+    [
+        (Cause.COMPUTE, "001", Status.FAIL),
+        (Cause.NETWORK, "002", Status.FAIL),
+        (Cause.INPUT, "003", Status.FAIL),
+        (Cause.HOST, "004", Status.FAIL),
+        (Cause.NOISE, "007", Status.WARN),
+    ],
+)
+def test_each_cause_has_its_finding(cause: Cause, number: str, status: Status) -> None:
+    history = replace(job(4, 40, slow=False), verdicts=(accused(cause),))
+    finding = straggler_report(history).findings[0]
+    assert finding.id == f"RK-STRAG-{number}"
+    assert finding.status is status
+    assert (finding.ranks, finding.nodes) == ("1", "node01")
+    assert finding.title.startswith("rank 1 (node01) ")
+    assert "since step 210" in finding.title
+    assert finding.reasons == ("why",)
+    assert finding.advice
+
+
+def test_exit_codes() -> None:
+    assert straggler_report(job(8, 100)).exit_code == 1
+    assert straggler_report(job(8, 100, slow=False)).exit_code == 0
+    assert straggler_report(job(8, 10, slow=False)).exit_code == 3
+    over = replace(job(8, 100, slow=False), past=(accused(Cause.INPUT, ended=220),))
+    report = straggler_report(over)
+    assert report.exit_code == 0
+    assert "from step 210 to 220" in report.findings[0].title
+
+
+def test_dropped_verdicts_of_a_kind_are_one_finding_and_noise_is_none() -> None:
+    again = [accused(Cause.INPUT, ended=ended) for ended in (220, 230, 240)]
+    noise = [accused(Cause.NOISE, ended=ended) for ended in (221, 222)]
+    report = straggler_report(replace(job(8, 100, slow=False), past=(*again, *noise)))
+    assert [f.id for f in report.findings] == ["RK-STRAG-003", "RK-STRAG-005"]
+    assert "to 240;" in report.findings[0].title
+    assert report.findings[0].reasons[-1] == "the same was said 2 times before, 2 s lost in all"
+
+
+def test_a_rank_of_which_nothing_is_known_is_not_healthy() -> None:
+    healthy = job(8, 100, slow=False)
+    own = healthy.own_s.copy()
+    own[[2, 3]] = np.nan
+    report = straggler_report(replace(healthy, own_s=own))
+    assert report.exit_code == 3
+    assert [f.ranks for f in report.findings if f.id == "RK-STRAG-010"] == ["2-3"]
+    nothing = np.full_like(own, np.nan)
+    assert (
+        "no step of any rank" in straggler_report(replace(healthy, own_s=nothing)).findings[0].title
+    )
+
+
+def test_suspects_are_told_and_not_accused() -> None:
+    history = job(8, 100, slow=False)
+    evidence = history.evidence.copy()
+    evidence[6] = 0.7
+    report = straggler_report(replace(history, evidence=evidence))
+    (suspect,) = [f for f in report.findings if f.id == "RK-STRAG-006"]
+    assert suspect.ranks == "6"
+    assert "70 % of the evidence" in suspect.reasons[0]
+    assert report.exit_code == 0
+
+
+def test_links_and_hosts_are_named() -> None:
+    history = job(8, 100, slow=False)
+    link = accused(Cause.NETWORK, -1, subject=Subject.LINK, ends=("node01", "node03"))
+    host = accused(Cause.NETWORK, -1, subject=Subject.HOST, ends=("node02",))
+    titles = [f.title for f in straggler_report(replace(history, verdicts=(link, host))).findings]
+    assert titles[0].startswith("the link node01 → node03 takes 1.1 times as long as usual")
+    assert titles[1].startswith("the network of node02 takes")
+
+
+def test_the_json_has_the_keys_that_were_promised() -> None:
+    document = json.loads(as_json(straggler_report(job(8, 200))))
+    assert document["schema"] == "relkit.straggler/1"
+    first = document["stragglers"][0]
+    assert first["rank"] == 5
+    assert first["cause"] == "slow-compute"
+    assert {"score", "confidence", "first_step", "cost_s", "host", "ends", "reasons"} <= set(first)
+    assert document["stragglers"][1]["rank"] is None
+    assert document["stragglers"][1]["ends"] == ["node02", "node03"]
+    assert document["clock_offsets"]["node01"]["offset_s"] == 0.0
+
+
+def test_the_excess_is_the_injected_one() -> None:
+    history = job(8, 400)
+    excess = view_of(history).excess
+    assert np.mean(excess[5, 120:]) == pytest.approx(SLOWNESS, rel=0.1)
+    assert abs(np.mean(excess[5, :120])) < 0.01
+    assert abs(np.mean(excess[7])) < 0.01
+
+
+def test_two_ranks_are_held_against_each_other_not_against_their_middle() -> None:
+    history = job(2, 100, slow=False)
+    own = np.full((2, 100), 0.1, np.float32)
+    own[1] = 0.15
+    assert np.median(view_of(replace(history, own_s=own)).excess[1]) == pytest.approx(0.5)
+
+
+def test_ranks_of_different_work_are_not_compared() -> None:
+    history = job(4, 100, slow=False)
+    own = np.full((4, 100), 0.1, np.float32)
+    own[2:] = 0.2
+    peers = np.array([0, 0, 1, 1], np.int32)
+    assert np.abs(view_of(replace(history, own_s=own, peers=peers)).excess).max() < 1e-6
+
+
+def test_the_breakdown_has_the_injected_pauses() -> None:
+    found = breakdown(job(8, 400), 2)
+    assert found is not None
+    assert found.more_s("gc") == pytest.approx(PAUSE_S / PAUSE_EVERY, rel=0.15)
+    assert len(found.mine_s) == len(PARTS)
+    assert breakdown(job(8, 400), 7) is None
+
+
+def test_the_share_is_of_the_time_since() -> None:
+    history = job(8, 400)
+    step_s = step_seconds(history)
+    assert step_s > STEP_S
+    compute = history.verdicts[0]
+    spent_s = (599 - compute.verdict.first_step + 1) * step_s
+    assert share_lost(history, compute) == pytest.approx(compute.verdict.cost_s / spent_s)
+    blind = replace(
+        history, step_unix_s=np.full(400, np.nan), own_s=np.full_like(history.own_s, np.nan)
+    )
+    assert math.isnan(share_lost(blind, compute))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0 ms"), (0.085, "85 ms"), (0.5, "0.5 s"), (3.21, "3.21 s"), (600, "10 min"),
+     (18360, "5.1 h"), (math.nan, "?"), (math.inf, "?"), (36e6, "10,000 h")],
+)  # fmt: skip
+def test_times_for_people(value: float, text: str) -> None:
+    assert seconds(value) == text
+
+
+def test_the_summary_has_the_accused_first_and_folds_the_rest() -> None:
+    found = summarise(job(1024, 100))
+    assert {one.rank for one in found.ranks[:2]} == {640, 129}
+    assert len(found.ranks) == 15
+    assert len(found.others) == 1009
+    assert "slow compute since step 230" in {one.state for one in found.ranks}
+    assert found.links[0].ratio == 4.1
+    small = summarise(job(8, 100))
+    assert not small.others
+    assert math.isnan(small.others_score)
+
+
+def test_the_summary_is_plain_json_even_where_nothing_is_known() -> None:
+    blind: History = replace(
+        job(8, 60, slow=False),
+        own_s=np.full((8, 60), np.nan, np.float32),
+        step_unix_s=np.full(60, np.nan),
+        scores=np.full(8, np.nan, np.float32),
+    )
+    line = json.dumps(plain_summary(blind), allow_nan=False)
+    assert json.loads(line)["ranks"][0]["score"] is None
