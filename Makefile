@@ -20,6 +20,7 @@ test: $(VENV)/.develop
 check: $(VENV)/.develop
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
+	tools/c_format.sh
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit
 
@@ -30,6 +31,7 @@ explore: $(VENV)/.develop
 format: $(VENV)/.develop
 	$(BIN)/ruff format -q .
 	$(BIN)/ruff check -q --fix .
+	tools/c_format.sh -i
 
 stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py

@@ -20,6 +20,7 @@ command -v java >/dev/null || leave spark "no Java"
 
 .venv/bin/ruff format --check -q .
 .venv/bin/ruff check -q .
+tools/c_format.sh
 .venv/bin/mypy
 pytest() {
     .venv/bin/python -m pytest -q -p no:cacheprovider ${leave_out:+-m "$leave_out"} "$@"

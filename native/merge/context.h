@@ -67,8 +67,9 @@ enum { NATIVE = 0, PYTHON = 1 };
 
 struct merge_context {
     struct memory memory;
-    struct intern_table texts;  /* thread names, process states, notes, job ids */
-    struct intern_table stacks; /* distinct stacks: (size, bytes) of func, source and mark a frame */
+    struct intern_table texts; /* thread names, process states, notes, job ids */
+    struct intern_table
+        stacks; /* distinct stacks: (size, bytes) of func, source and mark a frame */
     struct tail_table tails[2]; /* native, Python */
     size_t tail_room;           /* bytes that tails may still take */
     struct tally_table tallies;

@@ -4,7 +4,8 @@
 
 #include "context.h"
 
-static uint8_t role_of(const struct dump_thread *thread, int32_t pid) {
+static uint8_t role_of(const struct dump_thread *thread, int32_t pid)
+{
     if (thread->role != ROLE_UNSET) {
         return thread->role;
     }
@@ -13,7 +14,8 @@ static uint8_t role_of(const struct dump_thread *thread, int32_t pid) {
 }
 
 static bool count_pair(struct merge_context *context, int32_t rank, int32_t pid,
-                       const struct dump_thread *native, const struct dump_thread *python) {
+                       const struct dump_thread *native, const struct dump_thread *python)
+{
     uint8_t role = native == NULL ? ROLE_OTHER : role_of(native, pid);
     uint8_t fallback = ROLE_OTHER;
     if ((role == ROLE_OTHER || role == ROLE_UNSET) && python != NULL) {
@@ -46,7 +48,8 @@ static bool count_pair(struct merge_context *context, int32_t rank, int32_t pid,
     return true;
 }
 
-static bool count_text(struct merge_context *context, uint8_t kind, uint32_t text, int32_t rank) {
+static bool count_text(struct merge_context *context, uint8_t kind, uint32_t text, int32_t rank)
+{
     struct tally_key key = {
         .first = text,
         .second = INTERN_NONE,
@@ -58,14 +61,16 @@ static bool count_text(struct merge_context *context, uint8_t kind, uint32_t tex
     return tally != NULL && tally_add_rank(tally, &context->memory, rank);
 }
 
-static int by_value(const void *left, const void *right) {
+static int by_value(const void *left, const void *right)
+{
     uint64_t a = *(const uint64_t *)left;
     uint64_t b = *(const uint64_t *)right;
     return (a > b) - (a < b);
 }
 
 /* Sort the Python threads by thread id, so that each native thread finds its own at once. */
-static bool sort_python(struct merge_context *context) {
+static bool sort_python(struct merge_context *context)
+{
     size_t count = context->threads[PYTHON].count;
     void *order = context->order;
     bool grown = memory_grow(&context->memory, &order, &context->order_capacity, count,
@@ -87,7 +92,8 @@ static bool sort_python(struct merge_context *context) {
 }
 
 /* The first Python thread of this thread id that is not taken yet, NULL for none. */
-static const struct dump_thread *take_python(struct merge_context *context, uint32_t lwp) {
+static const struct dump_thread *take_python(struct merge_context *context, uint32_t lwp)
+{
     size_t count = context->threads[PYTHON].count;
     uint64_t wanted = (uint64_t)lwp << 32;
     size_t low = 0;
@@ -113,7 +119,8 @@ static const struct dump_thread *take_python(struct merge_context *context, uint
     return &context->threads[PYTHON].items[place];
 }
 
-bool dump_count(struct merge_context *context, int32_t rank, int32_t pid, uint32_t state) {
+bool dump_count(struct merge_context *context, int32_t rank, int32_t pid, uint32_t state)
+{
     const struct thread_list *native = &context->threads[NATIVE];
     const struct thread_list *python = &context->threads[PYTHON];
     if (!sort_python(context) || !count_text(context, TALLY_STATE, state, rank)) {

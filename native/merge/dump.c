@@ -22,7 +22,8 @@ struct dump {
     struct text job;
 };
 
-static enum merge_status add_thread(struct merge_context *context, const struct wire_field *field) {
+static enum merge_status add_thread(struct merge_context *context, const struct wire_field *field)
+{
     int language = field->number == 2 ? PYTHON : NATIVE;
     struct thread_list *list = &context->threads[language];
     struct dump_thread thread;
@@ -45,7 +46,8 @@ static enum merge_status add_thread(struct merge_context *context, const struct 
     return MERGE_OK;
 }
 
-static enum merge_status add_note(struct merge_context *context, const struct wire_field *field) {
+static enum merge_status add_note(struct merge_context *context, const struct wire_field *field)
+{
     if (context->notes_count == MAX_TEXTS) {
         return MERGE_MALFORMED;
     }
@@ -65,7 +67,8 @@ static enum merge_status add_note(struct merge_context *context, const struct wi
 }
 
 static enum merge_status read_facts(struct merge_context *context, struct wire_cursor cursor,
-                                    struct dump *dump) {
+                                    struct dump *dump)
+{
     struct wire_field field;
     enum wire_result result;
     dump->has_facts = true;
@@ -102,7 +105,8 @@ static enum merge_status read_facts(struct merge_context *context, struct wire_c
 }
 
 static enum merge_status read_fields(struct merge_context *context, struct wire_cursor cursor,
-                                     struct dump *dump) {
+                                     struct dump *dump)
+{
     struct wire_field field;
     enum wire_result result;
     while ((result = wire_next(&cursor, &field)) == WIRE_FIELD) {
@@ -141,7 +145,8 @@ static enum merge_status read_fields(struct merge_context *context, struct wire_
 }
 
 /* Five to ten digits, as RRRRR-WWWWW.stacktrace has them; the rest of the name follows. */
-static const char *read_digits(const char *at, int64_t *value) {
+static const char *read_digits(const char *at, int64_t *value)
+{
     int digits = 0;
     *value = 0;
     for (; *at >= '0' && *at <= '9'; at++) {
@@ -153,7 +158,8 @@ static const char *read_digits(const char *at, int64_t *value) {
     return digits >= 5 ? at : NULL;
 }
 
-static bool parse_name(const char *name, int64_t *rank, int64_t *world_size) {
+static bool parse_name(const char *name, int64_t *rank, int64_t *world_size)
+{
     const char *at = read_digits(name, rank);
     if (at == NULL || *at != '-') {
         return false;
@@ -163,7 +169,8 @@ static bool parse_name(const char *name, int64_t *rank, int64_t *world_size) {
 }
 
 /* Who the file is: the header's word where it says it, else the name's. */
-static bool identify(const struct dump *dump, const char *name, struct merge_head *head) {
+static bool identify(const struct dump *dump, const char *name, struct merge_head *head)
+{
     int64_t name_rank = 0;
     int64_t name_world = 0;
     bool named = parse_name(name, &name_rank, &name_world);
@@ -188,7 +195,8 @@ static bool identify(const struct dump *dump, const char *name, struct merge_hea
 }
 
 enum merge_status dump_read(struct merge_context *context, const uint8_t *data, size_t size,
-                            const char *name, struct merge_head *head) {
+                            const char *name, struct merge_head *head)
+{
     struct dump dump = {0};
     *head = (struct merge_head){.rank = -1};
     context->threads[NATIVE].count = 0;
@@ -197,8 +205,7 @@ enum merge_status dump_read(struct merge_context *context, const uint8_t *data, 
     if (size == 0 || size > MAX_FILE_BYTES) {
         return MERGE_MALFORMED;
     }
-    enum merge_status status =
-        read_fields(context, (struct wire_cursor){data, data + size}, &dump);
+    enum merge_status status = read_fields(context, (struct wire_cursor){data, data + size}, &dump);
     if (status != MERGE_OK) {
         return status;
     }

@@ -9,18 +9,21 @@ __extension__ typedef unsigned __int128 uint128;
 static const uint64_t MIX_A = 0x9e6c63d0876a46c3u;
 static const uint64_t MIX_B = 0xd3833e804f4c574bu;
 
-static uint64_t fold_product(uint64_t a, uint64_t b) {
+static uint64_t fold_product(uint64_t a, uint64_t b)
+{
     uint128 product = (uint128)a * b;
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t load(const uint8_t *data) {
+static uint64_t load(const uint8_t *data)
+{
     uint64_t word;
     memcpy(&word, data, sizeof word);
     return word;
 }
 
-uint64_t intern_hash(uint64_t seed, const uint8_t *data, size_t size) {
+uint64_t intern_hash(uint64_t seed, const uint8_t *data, size_t size)
+{
     uint64_t left = seed ^ MIX_A;
     uint64_t right = seed ^ MIX_B;
     size_t rest = size;
@@ -41,7 +44,8 @@ uint64_t intern_hash(uint64_t seed, const uint8_t *data, size_t size) {
 }
 
 uint32_t intern_find(const struct intern_table *table, uint64_t hash, const uint8_t *data,
-                     size_t size) {
+                     size_t size)
+{
     if (table->slots.count == 0) {
         return INTERN_NONE;
     }
@@ -57,12 +61,14 @@ uint32_t intern_find(const struct intern_table *table, uint64_t hash, const uint
     return INTERN_NONE;
 }
 
-static uint64_t hash_of(const void *table, uint32_t number) {
+static uint64_t hash_of(const void *table, uint32_t number)
+{
     return ((const struct intern_table *)table)->entries[number].hash;
 }
 
 uint32_t intern_add(struct intern_table *table, struct memory *memory, uint64_t hash,
-                    const uint8_t *data, size_t size) {
+                    const uint8_t *data, size_t size)
+{
     if (size > UINT32_MAX || table->count >= INTERN_NONE - 1) {
         return INTERN_NONE;
     }
@@ -89,14 +95,15 @@ uint32_t intern_add(struct intern_table *table, struct memory *memory, uint64_t 
     return number;
 }
 
-uint32_t intern(struct intern_table *table, struct memory *memory, const uint8_t *data,
-                size_t size) {
+uint32_t intern(struct intern_table *table, struct memory *memory, const uint8_t *data, size_t size)
+{
     uint64_t hash = intern_hash(table->seed, data, size);
     uint32_t known = intern_find(table, hash, data, size);
     return known != INTERN_NONE ? known : intern_add(table, memory, hash, data, size);
 }
 
-void intern_release(struct intern_table *table) {
+void intern_release(struct intern_table *table)
+{
     free(table->entries);
     free(table->slots.at);
     table->entries = NULL;

@@ -12,7 +12,8 @@ struct chunk {
     unsigned char bytes[];
 };
 
-static struct chunk *new_chunk(struct memory *memory, size_t size) {
+static struct chunk *new_chunk(struct memory *memory, size_t size)
+{
     size_t total = sizeof(struct chunk) + size;
     if (total > memory->left) {
         return NULL;
@@ -27,7 +28,8 @@ static struct chunk *new_chunk(struct memory *memory, size_t size) {
     return chunk;
 }
 
-void *memory_take(struct memory *memory, size_t size) {
+void *memory_take(struct memory *memory, size_t size)
+{
     if (size > SIZE_MAX / 2) {
         return NULL;
     }
@@ -55,7 +57,8 @@ void *memory_take(struct memory *memory, size_t size) {
 }
 
 bool memory_grow(struct memory *memory, void **array, size_t *capacity, size_t wanted,
-                 size_t item_size) {
+                 size_t item_size)
+{
     if (wanted <= *capacity) {
         return true;
     }
@@ -79,7 +82,8 @@ bool memory_grow(struct memory *memory, void **array, size_t *capacity, size_t w
     return true;
 }
 
-void memory_release(struct memory *memory) {
+void memory_release(struct memory *memory)
+{
     struct chunk *chunk = memory->chunks;
     while (chunk != NULL) {
         struct chunk *next = chunk->next;

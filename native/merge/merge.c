@@ -11,11 +11,13 @@
 /* Tails save time only, so they may take this part of the budget. */
 enum { TAIL_SHARE = 4 };
 
-uint32_t rkm_abi(void) {
+uint32_t rkm_abi(void)
+{
     return RKM_ABI;
 }
 
-struct merge_context *rkm_new(uint64_t budget_bytes) {
+struct merge_context *rkm_new(uint64_t budget_bytes)
+{
     struct merge_context *context = calloc(1, sizeof *context);
     if (context == NULL) {
         return NULL;
@@ -35,7 +37,8 @@ struct merge_context *rkm_new(uint64_t budget_bytes) {
     return context;
 }
 
-void rkm_free(struct merge_context *context) {
+void rkm_free(struct merge_context *context)
+{
     if (context == NULL) {
         return;
     }
@@ -57,21 +60,24 @@ void rkm_free(struct merge_context *context) {
     free(context);
 }
 
-int32_t rkm_add(struct merge_context *context, const uint8_t *data, uint64_t size,
-                const char *name, struct merge_head *head) {
+int32_t rkm_add(struct merge_context *context, const uint8_t *data, uint64_t size, const char *name,
+                struct merge_head *head)
+{
     *head = (struct merge_head){.rank = -1, .status = MERGE_OUT_OF_MEMORY};
     if (context->out_of_memory) {
         return head->status;
     }
-    enum merge_status status =
-        size > MAX_FILE_BYTES ? MERGE_MALFORMED : dump_read(context, data, (size_t)size, name, head);
+    enum merge_status status = size > MAX_FILE_BYTES
+                                   ? MERGE_MALFORMED
+                                   : dump_read(context, data, (size_t)size, name, head);
     head->status = (int32_t)status;
     context->out_of_memory = status == MERGE_OUT_OF_MEMORY;
     return head->status;
 }
 
 /* Read a whole file into the context's buffer. */
-static enum merge_status load(struct merge_context *context, int file, size_t *size) {
+static enum merge_status load(struct merge_context *context, int file, size_t *size)
+{
     struct stat facts;
     if (fstat(file, &facts) != 0) {
         return MERGE_UNREADABLE;
@@ -87,8 +93,7 @@ static enum merge_status load(struct merge_context *context, int file, size_t *s
     size_t wanted = (size_t)facts.st_size + 1;
     for (;;) {
         void *buffer = context->file;
-        bool grown =
-            memory_grow(&context->memory, &buffer, &context->file_capacity, wanted, 1);
+        bool grown = memory_grow(&context->memory, &buffer, &context->file_capacity, wanted, 1);
         context->file = buffer;
         if (!grown) {
             return MERGE_OUT_OF_MEMORY;
@@ -112,7 +117,8 @@ static enum merge_status load(struct merge_context *context, int file, size_t *s
 }
 
 static void read_one(struct merge_context *context, int folder, const char *name,
-                     struct merge_head *head) {
+                     struct merge_head *head)
+{
     *head = (struct merge_head){.rank = -1, .status = MERGE_UNREADABLE};
     /* O_NONBLOCK: opening a named pipe that someone left in the folder must not wait. */
     int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -130,18 +136,21 @@ static void read_one(struct merge_context *context, int folder, const char *name
 }
 
 void rkm_read(struct merge_context *context, int folder, const char *names, uint32_t count,
-              struct merge_head *heads) {
+              struct merge_head *heads)
+{
     for (uint32_t i = 0; i < count; i++) {
         read_one(context, folder, names, &heads[i]);
         names += strlen(names) + 1;
     }
 }
 
-uint32_t rkm_item_count(const struct merge_context *context) {
+uint32_t rkm_item_count(const struct merge_context *context)
+{
     return context->tallies.count;
 }
 
-void rkm_item(const struct merge_context *context, uint32_t index, struct rkm_item *item) {
+void rkm_item(const struct merge_context *context, uint32_t index, struct rkm_item *item)
+{
     *item = (struct rkm_item){.first = INTERN_NONE, .second = INTERN_NONE};
     if (index >= context->tallies.count) {
         return;
@@ -162,7 +171,8 @@ void rkm_item(const struct merge_context *context, uint32_t index, struct rkm_it
 }
 
 const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table, uint32_t number,
-                         uint32_t *size) {
+                         uint32_t *size)
+{
     const struct intern_table *entries = table == RKM_STACKS ? &context->stacks : &context->texts;
     if (number >= entries->count) {
         *size = 0;

@@ -11,8 +11,8 @@ enum { RKM_ABI = 3 };
 
 /* One distinct thing and who has it; pointers are valid until the next rkm_read or rkm_add. */
 struct rkm_item {
-    uint32_t kind;   /* enum tally_kind */
-    uint32_t role;   /* of TALLY_THREAD: these four as in struct tally_key */
+    uint32_t kind; /* enum tally_kind */
+    uint32_t role; /* of TALLY_THREAD: these four as in struct tally_key */
     uint32_t fallback;
     uint32_t native_name;
     uint32_t python_name;

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-void slots_place(struct slots *slots, uint64_t hash, uint32_t number) {
+void slots_place(struct slots *slots, uint64_t hash, uint32_t number)
+{
     size_t mask = slots->count - 1;
     size_t slot = hash & mask;
     while (slots->at[slot] != 0) {
@@ -11,8 +12,9 @@ void slots_place(struct slots *slots, uint64_t hash, uint32_t number) {
     slots->at[slot] = number + 1;
 }
 
-bool slots_make_room(struct slots *slots, struct memory *memory, uint32_t used,
-                     slots_hash *hash_of, const void *table) {
+bool slots_make_room(struct slots *slots, struct memory *memory, uint32_t used, slots_hash *hash_of,
+                     const void *table)
+{
     if ((size_t)used * 2 < slots->count) {
         return true;
     }

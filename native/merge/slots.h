@@ -19,8 +19,8 @@ typedef uint64_t slots_hash(const void *table, uint32_t number);
 
 /* Make room for one item more than `used`; false, with the places as they were, where memory
  * runs out. */
-bool slots_make_room(struct slots *slots, struct memory *memory, uint32_t used,
-                     slots_hash *hash_of, const void *table);
+bool slots_make_room(struct slots *slots, struct memory *memory, uint32_t used, slots_hash *hash_of,
+                     const void *table);
 
 /* Take the next free place; slots_make_room has seen to it that there is one. */
 void slots_place(struct slots *slots, uint64_t hash, uint32_t number);

@@ -3,24 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t hash_key(uint64_t seed, const struct tally_key *key) {
+static uint64_t hash_key(uint64_t seed, const struct tally_key *key)
+{
     uint32_t words[5] = {key->first, key->second, key->native_name, key->python_name,
                          (uint32_t)key->kind << 16 | (uint32_t)key->fallback << 8 | key->role};
     return intern_hash(seed, (const uint8_t *)words, sizeof words);
 }
 
-static bool same_key(const struct tally_key *a, const struct tally_key *b) {
+static bool same_key(const struct tally_key *a, const struct tally_key *b)
+{
     return a->first == b->first && a->second == b->second && a->native_name == b->native_name &&
            a->python_name == b->python_name && a->kind == b->kind && a->role == b->role &&
            a->fallback == b->fallback;
 }
 
-static uint64_t hash_of(const void *table, uint32_t number) {
+static uint64_t hash_of(const void *table, uint32_t number)
+{
     const struct tally_table *tallies = table;
     return hash_key(tallies->seed, &tallies->items[number].key);
 }
 
-struct tally *tally_of(struct tally_table *table, struct memory *memory, struct tally_key key) {
+struct tally *tally_of(struct tally_table *table, struct memory *memory, struct tally_key key)
+{
     if (table->slots.count > 0) {
         size_t mask = table->slots.count - 1;
         size_t slot = hash_key(table->seed, &key) & mask;
@@ -48,7 +52,8 @@ struct tally *tally_of(struct tally_table *table, struct memory *memory, struct 
     return tally;
 }
 
-bool tally_add_rank(struct tally *tally, struct memory *memory, int32_t rank) {
+bool tally_add_rank(struct tally *tally, struct memory *memory, int32_t rank)
+{
     if (tally->used > 0) {
         int32_t *last = &tally->intervals[tally->used - 2];
         /* rank - 1 instead of high + 1: the highest rank has no successor to overflow to. */
@@ -71,7 +76,8 @@ bool tally_add_rank(struct tally *tally, struct memory *memory, int32_t rank) {
     return true;
 }
 
-static int compare(const struct intern_table *texts, uint32_t a, uint32_t b) {
+static int compare(const struct intern_table *texts, uint32_t a, uint32_t b)
+{
     const struct intern_entry *left = &texts->entries[a];
     const struct intern_entry *right = &texts->entries[b];
     size_t common = left->size < right->size ? left->size : right->size;
@@ -79,7 +85,8 @@ static int compare(const struct intern_table *texts, uint32_t a, uint32_t b) {
     return order != 0 ? order : (left->size > right->size) - (left->size < right->size);
 }
 
-void tally_add_name(struct tally *tally, const struct intern_table *texts, uint32_t name) {
+void tally_add_name(struct tally *tally, const struct intern_table *texts, uint32_t name)
+{
     uint32_t count = tally->name_count;
     for (uint32_t i = 0; i < count; i++) {
         if (tally->names[i] == name) {
@@ -100,7 +107,8 @@ void tally_add_name(struct tally *tally, const struct intern_table *texts, uint3
     tally->names[at] = name;
 }
 
-void tally_release(struct tally_table *table) {
+void tally_release(struct tally_table *table)
+{
     for (uint32_t i = 0; i < table->count; i++) {
         free(table->items[i].intervals);
     }

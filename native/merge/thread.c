@@ -30,7 +30,8 @@ struct span {
     size_t size;
 };
 
-static uint8_t role_number(struct span text) {
+static uint8_t role_number(struct span text)
+{
     if (text.size == 0) {
         return ROLE_UNSET;
     }
@@ -42,7 +43,8 @@ static uint8_t role_number(struct span text) {
     return ROLE_OTHER;
 }
 
-static bool append(struct merge_context *context, size_t *used, struct span text) {
+static bool append(struct merge_context *context, size_t *used, struct span text)
+{
     uint32_t size = (uint32_t)text.size;
     void *buffer = context->canonical;
     bool grown = memory_grow(&context->memory, &buffer, &context->canonical_capacity,
@@ -61,7 +63,8 @@ static bool append(struct merge_context *context, size_t *used, struct span text
 }
 
 static enum merge_status read_frame(struct merge_context *context, struct wire_cursor cursor,
-                                    const struct layout *layout, size_t *used) {
+                                    const struct layout *layout, size_t *used)
+{
     struct span func = {NULL, 0};
     struct span source = {NULL, 0};
     uint8_t called = 0;
@@ -97,7 +100,8 @@ static enum merge_status read_frame(struct merge_context *context, struct wire_c
 
 /* Note which tail stands at this place, as the guess for the next file. */
 static void keep_guess(struct merge_context *context, struct tail_table *tails, size_t place,
-                       uint32_t number) {
+                       uint32_t number)
+{
     if (place >= tails->guesses_count) {
         void *guesses = tails->guesses;
         bool grown = memory_grow(&context->memory, &guesses, &tails->guesses_capacity, place + 1,
@@ -115,7 +119,8 @@ static void keep_guess(struct merge_context *context, struct tail_table *tails, 
 
 /* The number of a tail seen before; else INTERN_NONE, with its hash for keep_tail(). */
 static uint32_t find_tail(struct merge_context *context, struct tail_table *tails, size_t place,
-                          struct span tail, uint64_t *hash) {
+                          struct span tail, uint64_t *hash)
+{
     if (place < tails->guesses_count && tails->guesses[place] != INTERN_NONE) {
         const struct intern_entry *guess = &tails->bytes.entries[tails->guesses[place]];
         if (guess->size == tail.size && memcmp(guess->data, tail.data, tail.size) == 0) {
@@ -132,7 +137,8 @@ static uint32_t find_tail(struct merge_context *context, struct tail_table *tail
 
 /* Remember what a tail means. Where there is no room it is parsed again the next time. */
 static void keep_tail(struct merge_context *context, struct tail_table *tails, uint64_t hash,
-                      struct span tail, uint32_t stack) {
+                      struct span tail, uint32_t stack)
+{
     size_t cost = tail.size + sizeof(struct intern_entry) + 4 * sizeof(uint32_t);
     if (cost > context->tail_room) {
         return;
@@ -154,7 +160,8 @@ static void keep_tail(struct merge_context *context, struct tail_table *tails, u
 /* Everything of a thread message but its frames. False: a known field of the wrong type. */
 static bool read_field(const struct wire_field *field, const struct layout *layout,
                        struct dump_thread *thread, struct span *name, struct span *role,
-                       bool *known) {
+                       bool *known)
+{
     uint32_t number = field->number;
     *known = true;
     if (number == layout->name || (number >= 1000 && number <= 1002)) {
@@ -180,7 +187,8 @@ static bool read_field(const struct wire_field *field, const struct layout *layo
 }
 
 enum merge_status thread_read(struct merge_context *context, struct wire_cursor cursor,
-                              int language, size_t place, struct dump_thread *thread) {
+                              int language, size_t place, struct dump_thread *thread)
+{
     const struct layout *layout = &LAYOUTS[language];
     struct tail_table *tails = &context->tails[language];
     struct span name = {NULL, 0};

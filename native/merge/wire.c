@@ -1,6 +1,7 @@
 #include "wire.h"
 
-static bool read_varint(struct wire_cursor *cursor, uint64_t *value) {
+static bool read_varint(struct wire_cursor *cursor, uint64_t *value)
+{
     const uint8_t *at = cursor->at;
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
@@ -22,7 +23,8 @@ static bool read_varint(struct wire_cursor *cursor, uint64_t *value) {
     return false;
 }
 
-enum wire_result wire_next(struct wire_cursor *cursor, struct wire_field *field) {
+enum wire_result wire_next(struct wire_cursor *cursor, struct wire_field *field)
+{
     uint64_t tag;
     uint64_t size;
     if (cursor->at == cursor->end) {

@@ -29,7 +29,8 @@ enum wire_result { WIRE_END, WIRE_FIELD, WIRE_BAD };
 enum wire_result wire_next(struct wire_cursor *cursor, struct wire_field *field);
 
 /* A length-delimited field's content as a message of its own. */
-static inline struct wire_cursor wire_message(const struct wire_field *field) {
+static inline struct wire_cursor wire_message(const struct wire_field *field)
+{
     return (struct wire_cursor){field->data, field->data + field->size};
 }
 

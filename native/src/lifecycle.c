@@ -66,8 +66,7 @@ static void start(void)
     if (atomic_exchange(&watching_forks, 1) == 0 &&
         pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
         return;
-    struct rk_header *header =
-        rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
+    struct rk_header *header = rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
     if (header == NULL)
         return;
     header->rank = number_from("RANK", -1);

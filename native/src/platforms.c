@@ -14,14 +14,11 @@ static const struct group {
     const char *library;
 } groups[] = {
 #define GROUP(name, library) {RK_HOOK_##name##_FIRST, RK_HOOK_##name##_LAST, library}
-    GROUP(CUDA, "libcudart"),   GROUP(CU, "libcuda"),
-    GROUP(CUBLAS, "libcublas"), GROUP(CUBLASLT, "libcublasLt"),
-    GROUP(NCCL, "libnccl"),     GROUP(RCCL, "librccl"),
-    GROUP(MACA, "libmcruntime"), GROUP(MCBLAS, "libmcblas"),
-    GROUP(MCBLASLT, "libmcblasLt"), GROUP(MCCL, "libmccl"),
-    GROUP(HIP, "libamdhip64"),  GROUP(HIPBLAS, "libhipblas"),
-    GROUP(HIPBLASLT, "libhipblaslt"), GROUP(ACL, "libascendcl"),
-    GROUP(HCCL, "libhccl"),
+    GROUP(CUDA, "libcudart"),         GROUP(CU, "libcuda"),       GROUP(CUBLAS, "libcublas"),
+    GROUP(CUBLASLT, "libcublasLt"),   GROUP(NCCL, "libnccl"),     GROUP(RCCL, "librccl"),
+    GROUP(MACA, "libmcruntime"),      GROUP(MCBLAS, "libmcblas"), GROUP(MCBLASLT, "libmcblasLt"),
+    GROUP(MCCL, "libmccl"),           GROUP(HIP, "libamdhip64"),  GROUP(HIPBLAS, "libhipblas"),
+    GROUP(HIPBLASLT, "libhipblaslt"), GROUP(ACL, "libascendcl"),  GROUP(HCCL, "libhccl"),
 #undef GROUP
 };
 
@@ -40,7 +37,8 @@ static const uint8_t row_platform[RK_HOOK_COUNT] = {
 #undef PLATFORM
 };
 
-static const char *const platform_names[RK_PLATFORM_COUNT] = {"cpu", "cuda", "maca", "hip", "ascend"};
+static const char *const platform_names[RK_PLATFORM_COUNT] = {"cpu", "cuda", "maca", "hip",
+                                                              "ascend"};
 
 _Atomic uint32_t rk_platforms_wanted = EVERY;
 
@@ -145,8 +143,7 @@ static void examine(int at, enum rk_hook_id hook, uintptr_t function)
         struct rk_object other;
         bool hip = strncmp(rk_base_name(&object), "librccl", 7) == 0 ||
                    (!rk_is_library(rk_base_name(&object), group->library) &&
-                    rk_object_named("libamdhip64", &other) &&
-                    !rk_object_named("libcuda", &other));
+                    rk_object_named("libamdhip64", &other) && !rk_object_named("libcuda", &other));
         atomic_store(&nccl_is_hip, hip);
     }
     note_missing(group, &object);

@@ -10,7 +10,7 @@
 enum { RK_KNOWN_CALLERS = 4 };
 
 struct rk_original {
-    uintptr_t low, high; /* callers in this address range ... */
+    uintptr_t low, high;        /* callers in this address range ... */
     _Atomic uintptr_t function; /* ... mean this function; stored last */
 };
 

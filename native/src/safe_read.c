@@ -13,7 +13,8 @@ bool rk_safe_read(void *to, const void *from, size_t size)
     int ends[2];
     bool done = false;
     if (size <= 4096 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
-        done = write(ends[1], from, size) == (ssize_t)size && read(ends[0], to, size) == (ssize_t)size;
+        done =
+            write(ends[1], from, size) == (ssize_t)size && read(ends[0], to, size) == (ssize_t)size;
         close(ends[0]);
         close(ends[1]);
     }

@@ -148,7 +148,8 @@ static void test_more_threads_than_slots(void)
             pthread_join(threads[i], NULL);
         pthread_barrier_destroy(&all_inside);
         for (int i = 0; i < RK_MAX_SLOTS; i++)
-            CHECK(rk_slots(header)[i].owner == 0 && rk_slots(header)[i].finished == (uint64_t)round + 1);
+            CHECK(rk_slots(header)[i].owner == 0 &&
+                  rk_slots(header)[i].finished == (uint64_t)round + 1);
     }
     rk_recorder_forget();
 }

@@ -7,13 +7,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(int condition) {
+static void require(int condition)
+{
     if (!condition) {
         abort();
     }
 }
 
-static uint64_t threads(const struct merge_context *context) {
+static uint64_t threads(const struct merge_context *context)
+{
     uint64_t sum = 0;
     for (uint32_t i = 0; i < rkm_item_count(context); i++) {
         struct rkm_item item;
@@ -33,7 +35,8 @@ static uint64_t threads(const struct merge_context *context) {
     return sum;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     const char *name = "00003-00008.stacktrace";
     struct merge_context *context = rkm_new(8 << 20);
     struct merge_head first;

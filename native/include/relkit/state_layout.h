@@ -73,12 +73,12 @@ struct rk_op {
     int64_t seq;       /* -1 where there is none */
     uint64_t size_bytes;
     uint32_t tid;
-    uint16_t hook;         /* index into the hook table */
-    int16_t communicator;  /* index into the communicator table, -1 for none */
-    uint32_t flags;        /* rk_op_flags */
-    int32_t peer;          /* rank in the group: root of a rooted collective, -1 for none */
-    uint64_t flops;        /* multiply and add count two; 0 where the call does not say */
-    uint64_t enqueue_ns;   /* of a device operation: when the host enqueued it; 0 = ran on the host */
+    uint16_t hook;        /* index into the hook table */
+    int16_t communicator; /* index into the communicator table, -1 for none */
+    uint32_t flags;       /* rk_op_flags */
+    int32_t peer;         /* rank in the group: root of a rooted collective, -1 for none */
+    uint64_t flops;       /* multiply and add count two; 0 where the call does not say */
+    uint64_t enqueue_ns; /* of a device operation: when the host enqueued it; 0 = ran on the host */
 };
 
 /* An operation as the words in which it is stored. */
@@ -135,7 +135,8 @@ struct rk_capture {
     _Atomic uint64_t begin_ns; /* handler entered and left, CLOCK_MONOTONIC */
     _Atomic uint64_t end_ns;
     uint64_t reserved1[3];
-    _Atomic uint64_t address[RK_CAPTURE_DEPTH]; /* innermost first; all but the first are return addresses */
+    _Atomic uint64_t
+        address[RK_CAPTURE_DEPTH]; /* innermost first; all but the first are return addresses */
 };
 
 /* A finished collective, send, receive or mark, in the order in which they ended.
@@ -162,17 +163,17 @@ struct rk_header {
     int32_t pid, rank, local_rank, world_size;
     uint64_t start_ticks; /* /proc/PID/stat field 22 */
     uint64_t anchor_monotonic_ns, anchor_realtime_ns;
-    _Atomic int32_t capture_signal; /* 0 = cannot capture */
-    _Atomic uint32_t capture_note;  /* rk_capture_note */
+    _Atomic int32_t capture_signal;             /* 0 = cannot capture */
+    _Atomic uint32_t capture_note;              /* rk_capture_note */
     _Atomic uint64_t missing[RK_MISSING_WORDS]; /* bit i: hook i has no original in its library */
-    _Atomic uint64_t slots_used;    /* slots at and above this were never claimed */
-    _Atomic uint64_t dropped;       /* operations not recorded: a table was full */
-    _Atomic uint64_t unresolved;    /* calls that could not be passed on */
-    _Atomic uint32_t tags_doubted;  /* 1 = collectives are counted, not read from gloo's tags */
-    _Atomic uint32_t tickets;       /* captures begun */
+    _Atomic uint64_t slots_used;                /* slots at and above this were never claimed */
+    _Atomic uint64_t dropped;                   /* operations not recorded: a table was full */
+    _Atomic uint64_t unresolved;                /* calls that could not be passed on */
+    _Atomic uint32_t tags_doubted; /* 1 = collectives are counted, not read from gloo's tags */
+    _Atomic uint32_t tickets;      /* captures begun */
     _Atomic uint32_t released_generation;
-    _Atomic uint32_t released; /* sockets shut by that request */
-    _Atomic uint32_t ready;    /* stored last */
+    _Atomic uint32_t released;      /* sockets shut by that request */
+    _Atomic uint32_t ready;         /* stored last */
     _Atomic int32_t request_signal; /* takes release requests too; 0 = none */
     _Atomic uint32_t platforms;     /* bits by rk_platform */
     _Atomic uint32_t hook_notes;    /* rk_note */

@@ -53,7 +53,8 @@ static int file_path(char *path, size_t size, const char *directory, pid_t pid)
 static int size_is_allowed(size_t size)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= size);
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+           (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= size);
 }
 
 static int create_file(const char *path, size_t size)

@@ -22,7 +22,8 @@ bool rk_aborts_lookup(const void *communicator);
 /* Whether we have ended it, and calls must be refused. */
 static inline bool rk_is_aborted(const void *communicator)
 {
-    return __builtin_expect(atomic_load_explicit(&rk_aborted_count, memory_order_relaxed) != 0, 0) &&
+    return __builtin_expect(atomic_load_explicit(&rk_aborted_count, memory_order_relaxed) != 0,
+                            0) &&
            rk_aborts_lookup(communicator);
 }
 

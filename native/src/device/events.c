@@ -65,8 +65,7 @@ static int unused_index(void)
     if (index != RK_NO_PAIR)
         return index;
     uint32_t made = atomic_load_explicit(&pairs_made, memory_order_relaxed);
-    while (made < RK_EVENT_PAIRS &&
-           !atomic_compare_exchange_weak(&pairs_made, &made, made + 1))
+    while (made < RK_EVENT_PAIRS && !atomic_compare_exchange_weak(&pairs_made, &made, made + 1))
         ;
     return made < RK_EVENT_PAIRS ? (int)made : RK_NO_PAIR;
 }

@@ -174,7 +174,8 @@ void rk_lanes_abandon(enum rk_platform vendor)
 {
     take_in();
     for (int i = 0; i < lanes_used; i++)
-        while (lanes[i].head != 0 && rk_places[rk_pairs[rk_pending[lanes[i].head - 1].pair].place].vendor == vendor)
+        while (lanes[i].head != 0 &&
+               rk_places[rk_pairs[rk_pending[lanes[i].head - 1].pair].place].vendor == vendor)
             finish(&lanes[i], -1);
 }
 

@@ -52,7 +52,8 @@ static enum rk_timing_result begin(struct rk_timing *timing, enum rk_platform ve
     return RK_TIMING_ON;
 }
 
-enum rk_timing_result rk_timing_start(struct rk_timing *timing, enum rk_platform vendor, void *stream)
+enum rk_timing_result rk_timing_start(struct rk_timing *timing, enum rk_platform vendor,
+                                      void *stream)
 {
     timing->stream = stream;
     timing->result = begin(timing, vendor);
@@ -115,7 +116,8 @@ void rk_timing_step(void)
     if (left != 0) {
         atomic_fetch_sub(&steps_wanted, 1);
         atomic_store(&rk_sample_every, 1);
-    } else if (atomic_load_explicit(&rk_sample_every, memory_order_relaxed) != atomic_load(&usual)) {
+    } else if (atomic_load_explicit(&rk_sample_every, memory_order_relaxed) !=
+               atomic_load(&usual)) {
         atomic_store(&rk_sample_every, atomic_load(&usual));
     }
 }

@@ -20,7 +20,8 @@ struct rk_timing {
 };
 
 /* Records the first event, and tells whether that went well. */
-enum rk_timing_result rk_timing_start(struct rk_timing *timing, enum rk_platform vendor, void *stream);
+enum rk_timing_result rk_timing_start(struct rk_timing *timing, enum rk_platform vendor,
+                                      void *stream);
 
 /* Records the second event; only after RK_TIMING_ON. False: the operation cannot be timed. */
 bool rk_timing_end(struct rk_timing *timing);

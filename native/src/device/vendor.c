@@ -47,18 +47,19 @@ static const struct part driver_parts[] = {
 #define RUNTIME_PARTS(prefix)                                                                      \
     {                                                                                              \
         PART(event_create, prefix "EventCreateWithFlags", true),                                   \
-            PART(event_destroy, prefix "EventDestroy", true),                                      \
-            PART(event_record, prefix "EventRecord", true),                                        \
-            PART(event_query, prefix "EventQuery", true),                                          \
-            PART(event_elapsed, prefix "EventElapsedTime", true),                                  \
-            PART(stream_create, prefix "StreamCreateWithFlags", true),                             \
-            PART(stream_destroy, prefix "StreamDestroy", false),                                   \
-            PART(is_capturing, prefix "StreamIsCapturing", false),                                 \
-            PART(exchange_capture_mode, prefix "ThreadExchangeStreamCaptureMode", false),          \
-            PART(peek_error, prefix "PeekAtLastError", true),                                      \
-            PART(take_error, prefix "GetLastError", true),                                         \
-            PART(place.runtime.get, prefix "GetDevice", true),                                     \
-            PART(place.runtime.set, prefix "SetDevice", true), {0, NULL, false},                   \
+        PART(event_destroy, prefix "EventDestroy", true),                                          \
+        PART(event_record, prefix "EventRecord", true),                                            \
+        PART(event_query, prefix "EventQuery", true),                                              \
+        PART(event_elapsed, prefix "EventElapsedTime", true),                                      \
+        PART(stream_create, prefix "StreamCreateWithFlags", true),                                 \
+        PART(stream_destroy, prefix "StreamDestroy", false),                                       \
+        PART(is_capturing, prefix "StreamIsCapturing", false),                                     \
+        PART(exchange_capture_mode, prefix "ThreadExchangeStreamCaptureMode", false),              \
+        PART(peek_error, prefix "PeekAtLastError", true),                                          \
+        PART(take_error, prefix "GetLastError", true),                                             \
+        PART(place.runtime.get, prefix "GetDevice", true),                                         \
+        PART(place.runtime.set, prefix "SetDevice", true),                                         \
+        {0, NULL, false},                                                                          \
     }
 
 static const struct part cuda_parts[] = RUNTIME_PARTS("cuda");
@@ -204,9 +205,8 @@ void *rk_place_of(struct rk_device_api *api, void *stream)
     case RK_CONTEXT_API:
         return api->place.driver.get(&context) == 0 ? context : NULL;
     case RK_RUNTIME_API:
-        return api->place.runtime.get(&device) == 0 && device >= 0
-                   ? (void *)((uintptr_t)device + 1)
-                   : NULL;
+        return api->place.runtime.get(&device) == 0 && device >= 0 ? (void *)((uintptr_t)device + 1)
+                                                                   : NULL;
     case RK_NO_API:
         break;
     }

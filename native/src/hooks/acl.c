@@ -11,7 +11,8 @@ ENQUEUE(LAUNCH, RK_SERIES_KERNEL,
         (void *kernel, uint32_t blocks, const void *arguments, size_t bytes, void *stream),
         (kernel, blocks, arguments, bytes, stream), stream, 0, 0)
 ENQUEUE(LAUNCH_CONFIG, RK_SERIES_KERNEL,
-        (void *kernel, uint32_t blocks, void *stream, void *config, void *arguments, void *reserved),
+        (void *kernel, uint32_t blocks, void *stream, void *config, void *arguments,
+         void *reserved),
         (kernel, blocks, stream, config, arguments, reserved), stream, 0, 0)
 ENQUEUE(LAUNCH_V2, RK_SERIES_KERNEL,
         (void *kernel, uint32_t blocks, const void *arguments, size_t bytes, void *config,

@@ -5,8 +5,8 @@
 #define ROWS CUDA
 #define ABSENT 100 /* no device */
 
-#include "runtime_hooks.h"
 #include "per_thread_hooks.h"
+#include "runtime_hooks.h"
 
 ENQUEUE(MALLOC_ASYNC_PT, RK_SERIES_MEMORY, (void **memory, size_t bytes, void *stream),
         (memory, bytes, stream), PER_THREAD(stream), bytes, 0)

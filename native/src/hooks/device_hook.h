@@ -8,8 +8,8 @@
 #ifndef RELKIT_DEVICE_HOOK_H
 #define RELKIT_DEVICE_HOOK_H
 
-#include "hook.h"
 #include "../platforms.h"
+#include "hook.h"
 #include "launch.h"
 
 #define RK_JOIN_(a, b) a##b

@@ -1,17 +1,18 @@
 /* Matrix products of the vendors' BLAS, as cuBLAS has them. No include guard, see device_hook.h.
  * VENDOR_STREAM(handle) is the stream that the handle works on. */
 
-#define PRODUCT(m, n, k, count) (2 * (uint64_t)(m) * (uint64_t)(n) * (uint64_t)(k) * (uint64_t)(count))
+#define PRODUCT(m, n, k, count)                                                                    \
+    (2 * (uint64_t)(m) * (uint64_t)(n) * (uint64_t)(k) * (uint64_t)(count))
 #define BYTES(m, n, k, count, in, out)                                                             \
-    ((uint64_t)(count) *                                                                           \
-     (((uint64_t)(m) + (uint64_t)(n)) * (uint64_t)(k) * (in) + (uint64_t)(m) * (uint64_t)(n) * (out)))
+    ((uint64_t)(count) * (((uint64_t)(m) + (uint64_t)(n)) * (uint64_t)(k) * (in) +                 \
+                          (uint64_t)(m) * (uint64_t)(n) * (out)))
 
 #define PLAIN_GEMM(row, bytes)                                                                     \
     ENQUEUE(row, RK_SERIES_GEMM,                                                                   \
             (void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,  \
              int lda, const void *b, int ldb, const void *beta, void *c, int ldc),                 \
-            (handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc),                        \
-            VENDOR_STREAM(handle), BYTES(m, n, k, 1, bytes, bytes), PRODUCT(m, n, k, 1))
+            (handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), VENDOR_STREAM(handle), \
+            BYTES(m, n, k, 1, bytes, bytes), PRODUCT(m, n, k, 1))
 
 PLAIN_GEMM(SGEMM, 4)
 PLAIN_GEMM(DGEMM, 8)

@@ -13,8 +13,8 @@ typedef int (*attribute_query)(void *object, int attribute, void *value, size_t 
                                size_t *written);
 
 /* By cudaDataType. */
-static const uint8_t type_bytes[] = {4, 8, 2, 1, 8, 16, 4, 2, 1, 2, 4, 8, 4, 8, 2, 4, 1, 1, 1, 1,
-                                     2, 4, 2, 4, 8, 16, 8, 16, 1, 1, 1, 1, 1, 1};
+static const uint8_t type_bytes[] = {4, 8, 2, 1, 8, 16, 4, 2, 1,  2, 4,  8, 4, 8, 2, 4, 1,
+                                     1, 1, 1, 2, 4, 2,  4, 8, 16, 8, 16, 1, 1, 1, 1, 1, 1};
 
 uint64_t rk_gemm_type_bytes(int type)
 {
@@ -66,7 +66,8 @@ struct rk_gemm_shape rk_gemm_lt_shape(struct rk_gemm_queries *queries, void *des
     attribute(layout, layout_d, queries->attributes.type, &type_d, sizeof type_d);
     if (!attribute(layout, layout_d, queries->attributes.batch, &batch, sizeof batch) || batch < 1)
         batch = 1;
-    attribute(described, description, queries->attributes.transpose_a, &transpose, sizeof transpose);
+    attribute(described, description, queries->attributes.transpose_a, &transpose,
+              sizeof transpose);
     bool plain = transpose == OPERATION_NONE || transpose == OPERATION_NONE_HIP;
     uint64_t k = plain ? columns : rows;
     shape.flops = 2 * m * n * k * (uint64_t)batch;

@@ -45,7 +45,7 @@ static int new_communicator(struct rk_header *header, const struct rendezvous_co
 }
 
 HOOK(GLOO_CONNECT, void, hook_connect,
-     (struct rendezvous_context *context, void *store, void *device))
+     (struct rendezvous_context * context, void *store, void *device))
 {
     connect_function original = ORIGINAL(GLOO_CONNECT, connect_function);
     if (original == NULL)

@@ -91,7 +91,8 @@ static bool layout_holds(const struct options_layout *layout, const void *option
     if (layout->buffer == NONE)
         return word_at(copy, layout->elements) < MAX_PAYLOAD;
     char buffer[BUFFER_BYTES];
-    if (!rk_safe_read(buffer, (const void *)(uintptr_t)word_at(copy, layout->buffer), sizeof buffer))
+    if (!rk_safe_read(buffer, (const void *)(uintptr_t)word_at(copy, layout->buffer),
+                      sizeof buffer))
         return false;
     uint64_t length = word_at(buffer, BUFFER_LENGTH_AT);
     if (length >= MAX_PAYLOAD || length % element != 0)
@@ -166,9 +167,11 @@ void rk_gloo_describe(struct rk_scope *scope, enum rk_hook_id hook, const void *
         if (layout->root != NONE)
             op->peer = (int32_t)half_at(options, layout->root);
         if (layout->elements != NONE)
-            op->size_bytes = word_at(options, layout->elements) * word_at(options, layout->element_size);
+            op->size_bytes =
+                word_at(options, layout->elements) * word_at(options, layout->element_size);
         else if (layout->buffer != NONE)
-            op->size_bytes = word_at((const void *)(uintptr_t)word_at(options, layout->buffer), BUFFER_LENGTH_AT);
+            op->size_bytes = word_at((const void *)(uintptr_t)word_at(options, layout->buffer),
+                                     BUFFER_LENGTH_AT);
     }
     op->communicator = (int16_t)group;
     op->seq = rk_communicator_advance(header, group, tag);

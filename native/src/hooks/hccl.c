@@ -25,17 +25,17 @@ static uint64_t type_bytes(int type)
         if (!rk_platform_wanted(VENDOR))                                                           \
             return original arguments;                                                             \
         struct rk_transfer transfer;                                                               \
-        rk_transfer_begin(&transfer, &(struct rk_transfer_call){                                   \
-                                         .library = &hccl,                                         \
-                                         .hook = HOOK_ID(row),                                     \
-                                         .kind = kind_,                                            \
-                                         .vendor = VENDOR,                                         \
-                                         .communicator = communicator,                             \
-                                         .stream = stream,                                         \
-                                         .original = (uintptr_t)original,                          \
-                                         .size_bytes = (elements) * type_bytes(type),              \
-                                         .peer = peer_,                                            \
-                                         .times_size = times});                                    \
+        rk_transfer_begin(&transfer,                                                               \
+                          &(struct rk_transfer_call){.library = &hccl,                             \
+                                                     .hook = HOOK_ID(row),                         \
+                                                     .kind = kind_,                                \
+                                                     .vendor = VENDOR,                             \
+                                                     .communicator = communicator,                 \
+                                                     .stream = stream,                             \
+                                                     .original = (uintptr_t)original,              \
+                                                     .size_bytes = (elements) * type_bytes(type),  \
+                                                     .peer = peer_,                                \
+                                                     .times_size = times});                        \
         int result = original arguments;                                                           \
         rk_transfer_end(&transfer, &hccl, result);                                                 \
         return result;                                                                             \
@@ -81,8 +81,7 @@ TRANSFER(SEND, RK_TRANSFER_P2P,
 TRANSFER(RECV, RK_TRANSFER_P2P,
          (void *buffer, uint64_t count, int type, uint32_t peer, void *communicator, void *stream),
          (buffer, count, type, peer, communicator, stream), count, type, (int32_t)peer, false)
-TRANSFER(BATCH, RK_TRANSFER_P2P,
-         (void *items, uint32_t count, void *communicator, void *stream),
+TRANSFER(BATCH, RK_TRANSFER_P2P, (void *items, uint32_t count, void *communicator, void *stream),
          (items, count, communicator, stream), 0, 0, -1, false)
 
 /* A call that all ranks of a group make together, timed by the host, with what comes after it. */
@@ -122,12 +121,12 @@ TOGETHER(INIT_RANK_CONFIG,
          BORN(communicator, (int32_t)rank, (int32_t)ranks, NAME_BY(info)))
 TOGETHER(INIT_CLUSTER, (const char *file, uint32_t rank, void **communicator),
          (file, rank, communicator), BORN(communicator, (int32_t)rank, -1, 0))
-TOGETHER(INIT_CLUSTER_CONFIG,
-         (const char *file, uint32_t rank, void *config, void **communicator),
+TOGETHER(INIT_CLUSTER_CONFIG, (const char *file, uint32_t rank, void *config, void **communicator),
          (file, rank, config, communicator), BORN(communicator, (int32_t)rank, -1, 0))
 TOGETHER(INIT_ALL, (uint32_t devices, int32_t *list, void **communicators),
-         (devices, list, communicators), for (uint32_t i = 0; i < devices; i++)
-                                             BORN(&communicators[i], (int32_t)i, (int32_t)devices, 0))
+         (devices, list, communicators),
+         for (uint32_t i = 0; i < devices; i++)
+             BORN(&communicators[i], (int32_t)i, (int32_t)devices, 0))
 
 /* The program gives the child a number that is the same on every rank. */
 static uint64_t child_name(void **parent, uint64_t number)

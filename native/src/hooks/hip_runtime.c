@@ -5,9 +5,9 @@
 #define ROWS HIP
 #define ABSENT 100 /* no device */
 
-#include "runtime_hooks.h"
-#include "per_thread_hooks.h"
 #include "module_hooks.h"
+#include "per_thread_hooks.h"
+#include "runtime_hooks.h"
 
 /* How rocBLAS and its like launch. Sizes are in threads, and there are two events at the end. */
 ENQUEUE(EXT_MODULE_LAUNCH, RK_SERIES_KERNEL,

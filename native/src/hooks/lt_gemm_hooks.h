@@ -1,10 +1,10 @@
 /* cublasLtMatmul and its twins. No include guard, see device_hook.h. VENDOR_LT_SHAPE(description, a,
  * d) tells the shape. */
 
-WRAP(MATMUL, (void *handle, void *description, const void *alpha, const void *a, void *layout_a,
-              const void *b, void *layout_b, const void *beta, const void *c, void *layout_c,
-              void *d, void *layout_d, const void *algorithm, void *workspace, size_t bytes,
-              void *stream))
+WRAP(MATMUL,
+     (void *handle, void *description, const void *alpha, const void *a, void *layout_a,
+      const void *b, void *layout_b, const void *beta, const void *c, void *layout_c, void *d,
+      void *layout_d, const void *algorithm, void *workspace, size_t bytes, void *stream))
 {
     FIND_ORIGINAL(MATMUL);
     struct rk_launch launch;

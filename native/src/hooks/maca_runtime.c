@@ -5,5 +5,5 @@
 #define ROWS MACA
 #define ABSENT 100 /* no device */
 
-#include "runtime_hooks.h"
 #include "module_hooks.h"
+#include "runtime_hooks.h"

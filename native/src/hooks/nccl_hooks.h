@@ -12,21 +12,21 @@
         FIND_ORIGINAL(row);                                                                        \
         if (rk_is_aborted(communicator))                                                           \
             return REMOTE_ERROR;                                                                   \
-        enum rk_platform vendor = CALL_VENDOR(HOOK_ID(row));                                         \
+        enum rk_platform vendor = CALL_VENDOR(HOOK_ID(row));                                       \
         if (!rk_platform_wanted(vendor))                                                           \
             return original arguments;                                                             \
         struct rk_transfer transfer;                                                               \
-        rk_transfer_begin(&transfer, &(struct rk_transfer_call){                                   \
-                                         .library = &LIBRARY,                                      \
-                                         .hook = HOOK_ID(row),                                     \
-                                         .kind = kind_,                                            \
-                                         .vendor = vendor,                                         \
-                                         .communicator = communicator,                             \
-                                         .stream = stream,                                         \
-                                         .original = (uintptr_t)original,                          \
-                                         .size_bytes = (elements) * type_bytes(type),              \
-                                         .peer = peer_,                                            \
-                                         .times_size = times});                                    \
+        rk_transfer_begin(&transfer,                                                               \
+                          &(struct rk_transfer_call){.library = &LIBRARY,                          \
+                                                     .hook = HOOK_ID(row),                         \
+                                                     .kind = kind_,                                \
+                                                     .vendor = vendor,                             \
+                                                     .communicator = communicator,                 \
+                                                     .stream = stream,                             \
+                                                     .original = (uintptr_t)original,              \
+                                                     .size_bytes = (elements) * type_bytes(type),  \
+                                                     .peer = peer_,                                \
+                                                     .times_size = times});                        \
         int result = original arguments;                                                           \
         rk_transfer_end(&transfer, &LIBRARY, result);                                              \
         return result;                                                                             \
@@ -133,16 +133,15 @@ struct WRAPPER(UNIQUE_ID) {
 
 TOGETHER(INIT_RANK, (void **communicator, int ranks, UNIQUE_ID id, int rank),
          (communicator, ranks, id, rank), BORN(communicator, rank, ranks, NAME_BY(&id)))
-TOGETHER(INIT_RANK_CONFIG,
-         (void **communicator, int ranks, UNIQUE_ID id, int rank, void *config),
+TOGETHER(INIT_RANK_CONFIG, (void **communicator, int ranks, UNIQUE_ID id, int rank, void *config),
          (communicator, ranks, id, rank, config), BORN(communicator, rank, ranks, NAME_BY(&id)))
 TOGETHER(INIT_RANK_SCALABLE,
          (void **communicator, int ranks, int rank, int ids, const UNIQUE_ID *id, void *config),
          (communicator, ranks, rank, ids, id, config),
          BORN(communicator, rank, ranks, ids > 0 ? NAME_BY(id) : 0))
 TOGETHER(INIT_ALL, (void **communicators, int devices, const int *list),
-         (communicators, devices, list), for (int i = 0; i < devices; i++)
-                                             BORN(&communicators[i], i, devices, 0))
+         (communicators, devices, list),
+         for (int i = 0; i < devices; i++) BORN(&communicators[i], i, devices, 0))
 
 WRAP(SPLIT, (void *communicator, int color, int key, void **child, void *config))
 {
@@ -153,9 +152,8 @@ WRAP(SPLIT, (void *communicator, int color, int key, void **child, void *config)
     uint64_t name = scope.slot != NULL ? rk_split_name(communicator, color) : 0;
     if (scope.slot != NULL && !rk_group_open()) {
         scope.op.hook = HOOK_ID(SPLIT);
-        scope.op.communicator = (int16_t)rk_transfer_communicator(scope.header, &LIBRARY,
-                                                                  communicator,
-                                                                  (uintptr_t)original);
+        scope.op.communicator = (int16_t)rk_transfer_communicator(
+            scope.header, &LIBRARY, communicator, (uintptr_t)original);
         rk_begin(&scope);
     }
     int result = original(communicator, color, key, child, config);

@@ -32,9 +32,8 @@ ENQUEUE(MEMSET_ASYNC, RK_SERIES_MEMORY, (void *to, int value, size_t bytes, void
         (to, value, bytes, stream), stream, bytes, 0)
 ENQUEUE(MALLOC_ASYNC, RK_SERIES_MEMORY, (void **memory, size_t bytes, void *stream),
         (memory, bytes, stream), stream, bytes, 0)
-ENQUEUE(MALLOC_FROM_POOL, RK_SERIES_MEMORY,
-        (void **memory, size_t bytes, void *pool, void *stream), (memory, bytes, pool, stream),
-        stream, bytes, 0)
+ENQUEUE(MALLOC_FROM_POOL, RK_SERIES_MEMORY, (void **memory, size_t bytes, void *pool, void *stream),
+        (memory, bytes, pool, stream), stream, bytes, 0)
 ENQUEUE(FREE_ASYNC, RK_SERIES_MEMORY, (void *memory, void *stream), (memory, stream), stream, 0, 0)
 
 BLOCK(MEMCPY, (void *to, const void *from, size_t bytes, int kind), (to, from, bytes, kind), bytes)

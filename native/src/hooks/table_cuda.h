@@ -115,8 +115,7 @@
     X(CUBLAS_GEMM_BATCHED_EX, cuda, GEMM, "gemm_batch", 0)                                         \
     X(CUBLAS_GEMM_STRIDED_EX, cuda, GEMM, "gemm_strided_batch", 0)
 
-#define RELKIT_CUBLASLT_HOOKS(X)                                                                   \
-    X(CUBLASLT_MATMUL, cuda, GEMM, "matmul", 0)
+#define RELKIT_CUBLASLT_HOOKS(X) X(CUBLASLT_MATMUL, cuda, GEMM, "matmul", 0)
 
 /* First and last row of each library, for platforms.c. */
 #ifndef RELKIT_SYMBOLS_ONLY

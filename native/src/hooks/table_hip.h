@@ -92,8 +92,7 @@
     X(HIPBLAS_GEMM_BATCHED_EX, hip, GEMM, "gemm_batch", 0)                                         \
     X(HIPBLAS_GEMM_STRIDED_EX, hip, GEMM, "gemm_strided_batch", 0)
 
-#define RELKIT_HIPBLASLT_HOOKS(X)                                                                  \
-    X(HIPBLASLT_MATMUL, hip, GEMM, "matmul", 0)
+#define RELKIT_HIPBLASLT_HOOKS(X) X(HIPBLASLT_MATMUL, hip, GEMM, "matmul", 0)
 
 /* First and last row of each library, for platforms.c. */
 #ifndef RELKIT_SYMBOLS_ONLY

@@ -98,8 +98,7 @@
     X(MCBLAS_GEMM_BATCHED_EX, maca, GEMM, "gemm_batch", 0)                                         \
     X(MCBLAS_GEMM_STRIDED_EX, maca, GEMM, "gemm_strided_batch", 0)
 
-#define RELKIT_MCBLASLT_HOOKS(X)                                                                   \
-    X(MCBLASLT_MATMUL, maca, GEMM, "matmul", 0)
+#define RELKIT_MCBLASLT_HOOKS(X) X(MCBLASLT_MATMUL, maca, GEMM, "matmul", 0)
 
 #define RELKIT_MCCL_HOOKS(X)                                                                       \
     X(MCCL_ALLREDUCE, maca, COLLECTIVE, "allreduce", 0)                                            \

@@ -73,7 +73,8 @@ void rk_birth(const struct rk_birth *birth)
         return;
     /* An address that comes round again is another group. */
     rk_communicator_retire(header, (uint64_t)(uintptr_t)communicator);
-    int index = enter(header, birth->library, communicator, birth->original, birth->rank, birth->size);
+    int index =
+        enter(header, birth->library, communicator, birth->original, birth->rank, birth->size);
     if (index >= 0 && birth->name != 0)
         name_it(header, index, birth->name);
     if (index >= 0)
@@ -109,7 +110,8 @@ int rk_transfer_communicator(struct rk_header *header, struct rk_transfer_librar
 uint64_t rk_split_name(void *communicator, int64_t color)
 {
     struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
-    int parent = header != NULL ? rk_communicator_find(header, (uint64_t)(uintptr_t)communicator) : -1;
+    int parent =
+        header != NULL ? rk_communicator_find(header, (uint64_t)(uintptr_t)communicator) : -1;
     if (parent < 0)
         return 0;
     const struct rk_communicator *entry = &rk_communicators(header)[parent];

@@ -18,8 +18,8 @@ void rk_transfer_begin(struct rk_transfer *transfer, const struct rk_transfer_ca
     if (scope->slot == NULL)
         return;
     struct rk_op *op = &scope->op;
-    int index = rk_transfer_communicator(scope->header, call->library, call->communicator,
-                                         call->original);
+    int index =
+        rk_transfer_communicator(scope->header, call->library, call->communicator, call->original);
     op->hook = (uint16_t)call->hook;
     op->communicator = (int16_t)index;
     op->peer = call->peer;

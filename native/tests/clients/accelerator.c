@@ -5,16 +5,9 @@
 #include "scenes.h"
 
 const struct scene scenes[] = {
-    {"work", work},
-    {"graph", graph},
-    {"errors", errors},
-    {"many", many},
-    {"forks", forks},
-    {"transfers", transfers},
-    {"hang", hang},
-    {"leaves", leaves},
-    {"resets", resets},
-    {"streams", streams},
+    {"work", work},       {"graph", graph},         {"errors", errors}, {"many", many},
+    {"forks", forks},     {"transfers", transfers}, {"hang", hang},     {"leaves", leaves},
+    {"resets", resets},   {"streams", streams},
 #ifndef SIM_OLD_CCL
     {"inits", inits},
 #endif

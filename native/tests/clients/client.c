@@ -20,8 +20,9 @@ void expect_call(const char *name, uint64_t bytes)
 
 void expect_transfer(const char *name, const char *group, long seq, uint64_t bytes, int peer)
 {
-    printf("{\"transfer\": \"%s\", \"group\": \"%s\", \"seq\": %ld, \"bytes\": %llu, \"peer\": %d}\n",
-           name, group, seq, (unsigned long long)bytes, peer);
+    printf(
+        "{\"transfer\": \"%s\", \"group\": \"%s\", \"seq\": %ld, \"bytes\": %llu, \"peer\": %d}\n",
+        name, group, seq, (unsigned long long)bytes, peer);
 }
 
 void expect_number(const char *name, int64_t value)

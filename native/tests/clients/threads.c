@@ -88,7 +88,10 @@ void threads(char **arguments)
     rounds = atol(arguments[0]);
     for (int i = 0; i < LAUNCHERS + 2; i++)
         OK(pthread_create(&thread[i], NULL,
-                          i < LAUNCHERS ? work_on : i == LAUNCHERS ? talk : capture, NULL));
+                          i < LAUNCHERS    ? work_on
+                          : i == LAUNCHERS ? talk
+                                           : capture,
+                          NULL));
     for (int i = 0; i < LAUNCHERS + 2; i++)
         OK(pthread_join(thread[i], NULL));
     expect_number("calls", LAUNCHERS * (4 * rounds + 1) + 3 * rounds + 3 + 3 * (rounds / 10));

@@ -36,7 +36,8 @@ static void each_launch(void *stream)
 #endif
 #ifdef SIM_HIP
     OK(hipModuleLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
-    OK(hipExtModuleLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL, NULL, NULL, 0));
+    OK(hipExtModuleLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL, NULL, NULL,
+                                0));
     expect_work("launch", 0, 0, length_ns);
     expect_work("launch", 0, 0, length_ns);
 #elif defined(SIM_MACA)
@@ -52,19 +53,21 @@ static void products(void *stream)
     sim_set_length(SIM_LENGTH_PRODUCT, length_ns);
     OK(BLAS_V2(Create)(&handle));
     OK(BLAS_V2(SetStream)(handle, stream));
-    OK(BLAS_V2(Sgemm)(handle, OP_N, OP_N, 256, 128, 64, NULL, NULL, 256, NULL, 64, NULL, NULL, 256));
+    OK(BLAS_V2(Sgemm)(handle, OP_N, OP_N, 256, 128, 64, NULL, NULL, 256, NULL, 64, NULL, NULL,
+                      256));
     expect_work("sgemm", 4 * (256 * 64 + 64 * 128 + 256 * 128), 2 * 256 * 128 * 64, length_ns);
     OK(BLAS_V2(Dgemm)(handle, OP_T, OP_N, 100, 50, 30, NULL, NULL, 30, NULL, 30, NULL, NULL, 100));
     expect_work("dgemm", 8 * (100 * 30 + 30 * 50 + 100 * 50), 2 * 100 * 50 * 30, length_ns);
-    OK(BLAS(SgemmStridedBatched)(handle, OP_N, OP_N, 32, 16, 8, NULL, NULL, 32, 256, NULL, 8, 128, NULL,
-                                 NULL, 32, 512, 7));
+    OK(BLAS(SgemmStridedBatched)(handle, OP_N, OP_N, 32, 16, 8, NULL, NULL, 32, 256, NULL, 8, 128,
+                                 NULL, NULL, 32, 512, 7));
     expect_work("sgemm_batch", 7 * 4 * (32 * 8 + 8 * 16 + 32 * 16), 7 * 2 * 32 * 16 * 8, length_ns);
-    OK(BLAS(GemmEx)(handle, OP_N, OP_N, 512, 256, 1024, NULL, NULL, BLAS_R_16BF, 512, NULL, BLAS_R_16BF,
-                    1024, NULL, NULL, BLAS_R_32F, 512, 68, -1));
+    OK(BLAS(GemmEx)(handle, OP_N, OP_N, 512, 256, 1024, NULL, NULL, BLAS_R_16BF, 512, NULL,
+                    BLAS_R_16BF, 1024, NULL, NULL, BLAS_R_32F, 512, 68, -1));
     expect_work("gemm", 2 * (512 * 1024 + 1024 * 256) + 4 * 512 * 256,
                 UINT64_C(2) * 512 * 256 * 1024, length_ns);
-    OK(BLAS(GemmStridedBatchedEx)(handle, OP_N, OP_N, 64, 64, 64, NULL, NULL, BLAS_R_16F, 64, 4096, NULL,
-                                  BLAS_R_16F, 64, 4096, NULL, NULL, BLAS_R_16F, 64, 4096, 3, 68, -1));
+    OK(BLAS(GemmStridedBatchedEx)(handle, OP_N, OP_N, 64, 64, 64, NULL, NULL, BLAS_R_16F, 64, 4096,
+                                  NULL, BLAS_R_16F, 64, 4096, NULL, NULL, BLAS_R_16F, 64, 4096, 3,
+                                  68, -1));
     expect_work("gemm_strided_batch", 3 * 2 * 3 * 64 * 64, 3 * 2 * 64 * 64 * 64, length_ns);
     OK(BLAS_V2(Destroy)(handle));
 }
@@ -82,8 +85,8 @@ static void matmul(void *stream)
     OK(BLASLT(MatrixLayoutCreate)(&b, BLAS_R_16BF, k, n, (int64_t)k));
     OK(BLASLT(MatrixLayoutCreate)(&d, BLAS_R_16BF, m, n, (int64_t)m));
     OK(BLASLT(MatrixLayoutSetAttribute)(d, LT_BATCH, &batch, sizeof batch));
-    OK(BLASLT(Matmul)(handle, description, NULL, NULL, a, NULL, b, NULL, NULL, d, NULL, d, NULL, NULL,
-                      0, stream));
+    OK(BLASLT(Matmul)(handle, description, NULL, NULL, a, NULL, b, NULL, NULL, d, NULL, d, NULL,
+                      NULL, 0, stream));
     expect_work("matmul", 2 * 2 * (m * k + k * n + m * n), 2 * 2 * m * n * k, 4 * MS);
     OK(BLASLT(MatrixLayoutDestroy)(a));
     OK(BLASLT(MatrixLayoutDestroy)(b));

@@ -119,8 +119,8 @@ static void drop(struct sim_op *op)
 /* One rank has nobody to meet. */
 static bool is_over_at_once(void *stream, const struct sim_item *items, uint32_t count)
 {
-    return count == 1 && items->comm->size == 1 && items->kind == SIM_COLLECTIVE && sim_length(SIM_LENGTH_TRANSFER) == 0 &&
-           sim_is_idle(stream);
+    return count == 1 && items->comm->size == 1 && items->kind == SIM_COLLECTIVE &&
+           sim_length(SIM_LENGTH_TRANSFER) == 0 && sim_is_idle(stream);
 }
 
 int sim_batch_enqueue(void *stream, const struct sim_item *items, uint32_t count)

@@ -57,8 +57,8 @@ int BLAS_V2(Sgemm)(void *handle, int ta, int tb, int m, int n, int k, const floa
 }
 
 int BLAS_V2(Dgemm)(void *handle, int ta, int tb, int m, int n, int k, const double *alpha,
-                   const double *a, int lda, const double *b, int ldb, const double *beta, double *c,
-                   int ldc)
+                   const double *a, int lda, const double *b, int ldb, const double *beta,
+                   double *c, int ldc)
 {
     (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)lda, (void)b;
     (void)ldb, (void)beta, (void)c, (void)ldc;
@@ -76,9 +76,9 @@ int BLAS(SgemmStridedBatched)(void *handle, int ta, int tb, int m, int n, int k,
     return product(handle, "sgemm_batch");
 }
 
-int BLAS(GemmEx)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,
-                 int type_a, int lda, const void *b, int type_b, int ldb, const void *beta, void *c,
-                 int type_c, int ldc, int compute, int algorithm)
+int BLAS(GemmEx)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
+                 const void *a, int type_a, int lda, const void *b, int type_b, int ldb,
+                 const void *beta, void *c, int type_c, int ldc, int compute, int algorithm)
 {
     (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)lda, (void)b;
     (void)ldb, (void)beta, (void)c, (void)ldc, (void)type_a, (void)type_b, (void)type_c;
@@ -87,10 +87,10 @@ int BLAS(GemmEx)(void *handle, int ta, int tb, int m, int n, int k, const void *
 }
 
 int BLAS(GemmStridedBatchedEx)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
-                               const void *a, int type_a, int lda, long long stride_a, const void *b,
-                               int type_b, int ldb, long long stride_b, const void *beta, void *c,
-                               int type_c, int ldc, long long stride_c, int count, int compute,
-                               int algorithm)
+                               const void *a, int type_a, int lda, long long stride_a,
+                               const void *b, int type_b, int ldb, long long stride_b,
+                               const void *beta, void *c, int type_c, int ldc, long long stride_c,
+                               int count, int compute, int algorithm)
 {
     (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)lda, (void)b;
     (void)ldb, (void)beta, (void)c, (void)ldc, (void)type_a, (void)type_b, (void)type_c;

@@ -18,24 +18,25 @@ int BLAS_V2(Sgemm)(void *handle, int ta, int tb, int m, int n, int k, const floa
                    const float *a, int lda, const float *b, int ldb, const float *beta, float *c,
                    int ldc);
 int BLAS_V2(Dgemm)(void *handle, int ta, int tb, int m, int n, int k, const double *alpha,
-                   const double *a, int lda, const double *b, int ldb, const double *beta, double *c,
-                   int ldc);
+                   const double *a, int lda, const double *b, int ldb, const double *beta,
+                   double *c, int ldc);
 int BLAS(SgemmStridedBatched)(void *handle, int ta, int tb, int m, int n, int k, const float *alpha,
                               const float *a, int lda, long long stride_a, const float *b, int ldb,
                               long long stride_b, const float *beta, float *c, int ldc,
                               long long stride_c, int count);
-int BLAS(GemmEx)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,
-                 int type_a, int lda, const void *b, int type_b, int ldb, const void *beta, void *c,
-                 int type_c, int ldc, int compute, int algorithm);
+int BLAS(GemmEx)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
+                 const void *a, int type_a, int lda, const void *b, int type_b, int ldb,
+                 const void *beta, void *c, int type_c, int ldc, int compute, int algorithm);
 int BLAS(GemmStridedBatchedEx)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha,
-                               const void *a, int type_a, int lda, long long stride_a, const void *b,
-                               int type_b, int ldb, long long stride_b, const void *beta, void *c,
-                               int type_c, int ldc, long long stride_c, int count, int compute,
-                               int algorithm);
+                               const void *a, int type_a, int lda, long long stride_a,
+                               const void *b, int type_b, int ldb, long long stride_b,
+                               const void *beta, void *c, int type_c, int ldc, long long stride_c,
+                               int count, int compute, int algorithm);
 
 int BLASLT(Create)(void **handle);
 int BLASLT(Destroy)(void *handle);
-int BLASLT(MatrixLayoutCreate)(void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld);
+int BLASLT(MatrixLayoutCreate)(void **layout, int type, uint64_t rows, uint64_t columns,
+                               int64_t ld);
 int BLASLT(MatrixLayoutDestroy)(void *layout);
 int BLASLT(MatrixLayoutSetAttribute)(void *layout, int attribute, const void *value, size_t bytes);
 int BLASLT(MatrixLayoutGetAttribute)(void *layout, int attribute, void *value, size_t bytes,
@@ -46,9 +47,9 @@ int BLASLT(MatmulDescSetAttribute)(void *description, int attribute, const void 
                                    size_t bytes);
 int BLASLT(MatmulDescGetAttribute)(void *description, int attribute, void *value, size_t bytes,
                                    size_t *written);
-int BLASLT(Matmul)(void *handle, void *description, const void *alpha, const void *a, void *layout_a,
-                   const void *b, void *layout_b, const void *beta, const void *c, void *layout_c,
-                   void *d, void *layout_d, const void *algorithm, void *workspace, size_t bytes,
-                   void *stream);
+int BLASLT(Matmul)(void *handle, void *description, const void *alpha, const void *a,
+                   void *layout_a, const void *b, void *layout_b, const void *beta, const void *c,
+                   void *layout_c, void *d, void *layout_d, const void *algorithm, void *workspace,
+                   size_t bytes, void *stream);
 
 #endif

@@ -110,7 +110,8 @@ int BLASLT(MatmulDescDestroy)(void *description)
     return SIM_OK;
 }
 
-int BLASLT(MatmulDescSetAttribute)(void *description, int attribute, const void *value, size_t bytes)
+int BLASLT(MatmulDescSetAttribute)(void *description, int attribute, const void *value,
+                                   size_t bytes)
 {
     if (attribute != LT_TRANSPOSE_A || bytes != sizeof(int32_t))
         return 7;
@@ -129,10 +130,10 @@ int BLASLT(MatmulDescGetAttribute)(void *description, int attribute, void *value
     return SIM_OK;
 }
 
-int BLASLT(Matmul)(void *handle, void *description, const void *alpha, const void *a, void *layout_a,
-                   const void *b, void *layout_b, const void *beta, const void *c, void *layout_c,
-                   void *d, void *layout_d, const void *algorithm, void *workspace, size_t bytes,
-                   void *stream)
+int BLASLT(Matmul)(void *handle, void *description, const void *alpha, const void *a,
+                   void *layout_a, const void *b, void *layout_b, const void *beta, const void *c,
+                   void *layout_c, void *d, void *layout_d, const void *algorithm, void *workspace,
+                   size_t bytes, void *stream)
 {
     (void)handle, (void)description, (void)alpha, (void)a, (void)layout_a, (void)b, (void)layout_b;
     (void)beta, (void)c, (void)layout_c, (void)d, (void)layout_d, (void)algorithm, (void)workspace;

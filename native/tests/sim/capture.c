@@ -87,7 +87,8 @@ int sim_capture_status(void *handle, int *status)
     struct sim_stream *stream = sim_stream_of(handle);
     if (stream == NULL)
         return SIM_BAD_HANDLE;
-    struct sim_graph *graph = atomic_load_explicit(sim_stream_capture(stream), memory_order_acquire);
+    struct sim_graph *graph =
+        atomic_load_explicit(sim_stream_capture(stream), memory_order_acquire);
     if (sim_stream_is_default(stream) && atomic_load(&forbidding) != 0)
         return SIM_CAPTURE_IMPLICIT;
     *status = graph != NULL ? (int)atomic_load(&graph->state) : 0;
@@ -117,9 +118,8 @@ static void replay(struct sim_stream *stream, struct sim_op *op)
 
 int sim_graph_launch(struct sim_graph *graph, void *stream)
 {
-    return sim_enqueue(stream, &(struct sim_op){.body = replay,
-                                                .label = "graph_launch",
-                                                .object = graph});
+    return sim_enqueue(stream,
+                       &(struct sim_op){.body = replay, .label = "graph_launch", .object = graph});
 }
 
 uint32_t sim_graph_events(const struct sim_graph *graph)

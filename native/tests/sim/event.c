@@ -11,16 +11,18 @@ enum { MAGIC = 0x544e5645, DEAD = 0x44414544 };
 struct sim_event {
     _Atomic uint32_t magic;
     uint32_t epoch;
-    _Atomic uint64_t recorded, passed; /* numbers of the newest record, and of the newest that passed */
+    _Atomic uint64_t recorded,
+        passed; /* numbers of the newest record, and of the newest that passed */
     _Atomic uint64_t time_ns;
     _Atomic(struct sim_graph *) capture; /* recorded into this capture */
-    struct sim_event *next;  /* among the spare ones */
-    struct sim_event *older; /* of all that were made */
+    struct sim_event *next;              /* among the spare ones */
+    struct sim_event *older;             /* of all that were made */
 };
 
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_event *spare;
-static _Atomic(struct sim_event *) newest; /* so that whoever forgets an event has not lost memory */
+static _Atomic(struct sim_event *)
+    newest; /* so that whoever forgets an event has not lost memory */
 
 static struct sim_event *event_of(void *handle)
 {
@@ -137,8 +139,7 @@ int sim_event_elapsed(float *milliseconds, void *from, void *to)
     if (atomic_load(&first->passed) < atomic_load(&first->recorded) ||
         atomic_load(&second->passed) < atomic_load(&second->recorded))
         return SIM_NOT_READY;
-    int64_t difference =
-        (int64_t)(atomic_load(&second->time_ns) - atomic_load(&first->time_ns));
+    int64_t difference = (int64_t)(atomic_load(&second->time_ns) - atomic_load(&first->time_ns));
     *milliseconds = (float)((double)difference / 1e6);
     return SIM_OK;
 }

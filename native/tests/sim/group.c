@@ -73,7 +73,8 @@ bool sim_comm_join(struct sim_comm *comm)
 {
     atomic_fetch_add(&comm->pending, 1);
     atomic_fetch_add(&comm->shared->joined, 1);
-    while (atomic_load(&comm->shared->joined) < (uint32_t)comm->size && !atomic_load(&comm->aborted))
+    while (atomic_load(&comm->shared->joined) < (uint32_t)comm->size &&
+           !atomic_load(&comm->aborted))
         sim_pause();
     atomic_store(&comm->ready, true);
     bool joined = !atomic_load(&comm->aborted);

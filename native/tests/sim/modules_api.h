@@ -5,14 +5,17 @@
 #include <stddef.h>
 
 #ifdef SIM_HIP
-int hipModuleLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                          unsigned bz, unsigned shared, void *stream, void **parameters, void **extra);
+int hipModuleLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                          unsigned by, unsigned bz, unsigned shared, void *stream,
+                          void **parameters, void **extra);
 int hipExtModuleLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                             unsigned by, unsigned bz, size_t shared, void *stream, void **parameters,
-                             void **extra, void *start, void *stop, unsigned flags);
+                             unsigned by, unsigned bz, size_t shared, void *stream,
+                             void **parameters, void **extra, void *start, void *stop,
+                             unsigned flags);
 #else
-int mcModuleLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                         unsigned bz, unsigned shared, void *stream, void **parameters, void **extra);
+int mcModuleLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                         unsigned by, unsigned bz, unsigned shared, void *stream, void **parameters,
+                         void **extra);
 #endif
 
 #endif

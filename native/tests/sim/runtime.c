@@ -36,8 +36,8 @@ static int launch(const void *kernel, void **arguments, void *stream)
 }
 
 #ifndef SIM_WITHOUT_LAUNCH
-int RT(LaunchKernel)(const void *kernel, struct rt_dim3 grid, struct rt_dim3 block, void **arguments,
-                     size_t shared, void *stream)
+int RT(LaunchKernel)(const void *kernel, struct rt_dim3 grid, struct rt_dim3 block,
+                     void **arguments, size_t shared, void *stream)
 {
     (void)grid, (void)block, (void)shared;
     return launch(kernel, arguments, stream);

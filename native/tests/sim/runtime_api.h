@@ -20,9 +20,10 @@ struct rt_launch_config {
 };
 
 /* The first argument of every simulated kernel points to its length, a uint64_t of ns. */
-int RT(LaunchKernel)(const void *kernel, struct rt_dim3 grid, struct rt_dim3 block, void **arguments,
-                     size_t shared, void *stream);
-int RT(LaunchKernelExC)(const struct rt_launch_config *config, const void *kernel, void **arguments);
+int RT(LaunchKernel)(const void *kernel, struct rt_dim3 grid, struct rt_dim3 block,
+                     void **arguments, size_t shared, void *stream);
+int RT(LaunchKernelExC)(const struct rt_launch_config *config, const void *kernel,
+                        void **arguments);
 int RT(LaunchCooperativeKernel)(const void *kernel, struct rt_dim3 grid, struct rt_dim3 block,
                                 void **arguments, size_t shared, void *stream);
 #ifdef RT_PER_THREAD

@@ -73,7 +73,9 @@ int sim_stream_create(struct sim_stream **stream)
 struct sim_stream *sim_stream_next(struct sim_stream *after)
 {
     pthread_mutex_lock(&all_lock);
-    struct sim_stream *next = after == NULL ? &default_stream : after == &default_stream ? all : after->next;
+    struct sim_stream *next = after == NULL              ? &default_stream
+                              : after == &default_stream ? all
+                                                         : after->next;
     pthread_mutex_unlock(&all_lock);
     return next;
 }
@@ -181,8 +183,7 @@ int sim_enqueue(void *handle, const struct sim_op *op)
 bool sim_is_idle(void *handle)
 {
     struct sim_stream *stream = sim_stream_of(handle);
-    return stream != NULL &&
-           atomic_load_explicit(&stream->capture, memory_order_relaxed) == NULL &&
+    return stream != NULL && atomic_load_explicit(&stream->capture, memory_order_relaxed) == NULL &&
            atomic_load_explicit(&stream->done, memory_order_acquire) ==
                atomic_load_explicit(&stream->put, memory_order_acquire);
 }
