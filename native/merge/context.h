@@ -90,11 +90,4 @@ struct merge_context {
     size_t file_capacity;
 };
 
-/* Parse one file's bytes and count its rank; on any error the tallies stay as they were. */
-enum merge_status dump_read(struct merge_context *context, const uint8_t *data, size_t size,
-                            const char *name, struct merge_head *head);
-
-/* Count the parsed threads, state and notes of one rank. False where memory runs out. */
-bool dump_count(struct merge_context *context, int32_t rank, int32_t pid, uint32_t state);
-
 #endif

@@ -1,8 +1,8 @@
 /* Counting one rank: which native stack goes with which Python stack, and who has the pair. */
+#include "count.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "context.h"
 
 static uint8_t role_of(const struct dump_thread *thread, int32_t pid)
 {

@@ -1,7 +1,9 @@
 /* One dump file's bytes: its threads, who it is, and what relkit noted in it. */
+#include "dump.h"
+
 #include <string.h>
 
-#include "context.h"
+#include "count.h"
 #include "thread.h"
 #include "wire.h"
 

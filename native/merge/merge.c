@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dump.h"
+
 /* Tails save time only, so they may take this part of the budget. */
 enum { TAIL_SHARE = 4 };
 

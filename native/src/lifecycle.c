@@ -8,18 +8,18 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "capture.h"
 #include "core/recorder.h"
 #include "device/timing.h"
-#include "hooks/hook_rows.h"
-#include "hooks/transfers.h"
-#include "platforms.h"
-#include "release.h"
-#include "resolve.h"
+#include "loader/platforms.h"
+#include "loader/resolve.h"
+#include "requests/capture.h"
+#include "requests/release.h"
+#include "table/hook_rows.h"
+#include "transfers/transfer_groups.h"
 
 enum { WAIT_STEP_NS = 50000, WAIT_STEPS = 200 };
 
-_Atomic int rk_awake;
+_Atomic int rk_progress;
 
 static int32_t number_from(const char *variable, int32_t otherwise)
 {
@@ -40,7 +40,7 @@ static void after_fork_in_child(void)
     rk_release_after_fork();
     rk_transfers_after_fork();
     rk_device_after_fork();
-    atomic_store(&rk_awake, RK_ASLEEP);
+    atomic_store(&rk_progress, RK_NOT_STARTED);
 }
 
 static void let_the_launcher_look(void)
@@ -83,17 +83,17 @@ static void start(void)
 static void wait_a_little(void)
 {
     struct timespec pause = {0, WAIT_STEP_NS};
-    for (int i = 0; i < WAIT_STEPS && atomic_load(&rk_awake) == RK_WAKING; i++)
+    for (int i = 0; i < WAIT_STEPS && atomic_load(&rk_progress) == RK_STARTING; i++)
         nanosleep(&pause, NULL);
 }
 
-void rk_wake_slowly(void)
+void rk_initialise_slowly(void)
 {
     int saved = errno;
-    int asleep = RK_ASLEEP;
-    if (atomic_compare_exchange_strong(&rk_awake, &asleep, RK_WAKING)) {
+    int not_started = RK_NOT_STARTED;
+    if (atomic_compare_exchange_strong(&rk_progress, &not_started, RK_STARTING)) {
         start();
-        atomic_store_explicit(&rk_awake, RK_AWAKE, memory_order_release);
+        atomic_store_explicit(&rk_progress, RK_STARTED, memory_order_release);
     } else {
         wait_a_little();
     }

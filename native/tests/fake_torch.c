@@ -1,7 +1,7 @@
 /* A stand-in for libtorch_cpu.so: the hooked symbols with bodies that do what a test asks, called
  * through the PLT as PyTorch's own calls are. Compiled as libtorch_cpu.so by the tests. */
 #define _GNU_SOURCE
-#include "../src/hooks/table.h"
+#include "../src/table/table.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -7,12 +7,12 @@ from relkit.hook import request
 from relkit.hook.threads import thread_statuses
 
 
-def ask_one_thread(pid: int, number: int, kind: int, value: int, what: str) -> None:
+def ask_one_thread(pid: int, number: int, kind: int, generation: int, what: str) -> None:
     """Send the request to the first thread that neither blocks the signal nor is stopped.
 
     Args:
         pid: process; number: the hook's signal, which the process is known to handle.
-        kind: layout.REQUEST_...; value: the request's generation, or what it has in its place.
+        kind: layout.REQUEST_...; generation: of the request.
         what: the request in words, for the error.
 
     Raises:
@@ -25,7 +25,7 @@ def ask_one_thread(pid: int, number: int, kind: int, value: int, what: str) -> N
     for thread in threads:
         if thread.state not in "DTtZX" and not thread.blocks(number):
             try:
-                request.send(pid, thread.os_thread_id, number, kind, value)
+                request.send(pid, thread.os_thread_id, number, kind, generation)
             except OSError:
                 continue
             return

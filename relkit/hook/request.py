@@ -38,7 +38,7 @@ def send(pid: int, tid: int, signal_number: int, kind: int, generation: int) -> 
     Args:
         pid: process; tid: one of its threads.
         signal_number: the hook's signal, from the header.
-        kind: layout.REQUEST_CAPTURE, REQUEST_RELEASE or REQUEST_TIME_STEPS.
+        kind: layout.REQUEST_CAPTURE or REQUEST_RELEASE.
         generation: from new_generation.
 
     Raises:

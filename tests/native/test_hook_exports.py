@@ -20,7 +20,7 @@ def _lines(*command: str) -> list[str]:
 
 def _table() -> set[str]:
     macro = "#define X(id, platform, kind, name, required) SYMBOL RK_SYMBOL_##id\nRELKIT_HOOKS(X)\n"
-    source = f'#define RELKIT_SYMBOLS_ONLY\n#include "{NATIVE}/src/hooks/table.h"\n{macro}'
+    source = f'#define RELKIT_SYMBOLS_ONLY\n#include "{NATIVE}/src/table/table.h"\n{macro}'
     done = subprocess.run(
         ["cc", "-E", "-P", "-x", "c", "-"],
         input=source,

@@ -37,7 +37,6 @@ CONSTANTS = {
     "RK_REQUEST_MAGIC": layout.REQUEST_MAGIC,
     "RK_REQUEST_CAPTURE": layout.REQUEST_CAPTURE,
     "RK_REQUEST_RELEASE": layout.REQUEST_RELEASE,
-    "RK_REQUEST_TIME_STEPS": layout.REQUEST_TIME_STEPS,
     **{f"RK_{kind.name}": int(kind) for kind in OpKind},
 }
 

@@ -25,9 +25,9 @@ enum {
     RK_EVENT_COUNT = 4096,
 };
 
-/* Same numbers as relkit.hook.model.OpKind; PLUMBING rows are hooked but are no operations. */
+/* Same numbers as relkit.hook.model.OpKind; INTERNAL rows are hooked but are no operations. */
 enum rk_kind {
-    RK_PLUMBING = 0,
+    RK_INTERNAL = 0,
     RK_COLLECTIVE = 1,
     RK_P2P = 2,
     RK_GEMM = 3,
@@ -86,7 +86,7 @@ typedef struct {
     _Atomic uint64_t word[RK_OP_WORDS];
 } rk_op_words;
 
-/* One row per hooked symbol, so that a reader needs no copy of native/src/hooks/table.h. */
+/* One row per hooked symbol, so that a reader needs no copy of native/src/table/table.h. */
 struct rk_hook {
     uint32_t kind;     /* rk_kind */
     uint32_t required; /* 1 = every supported PyTorch has it */
@@ -186,9 +186,7 @@ struct rk_header {
 /* What a request carries in the signal's value: kind and magic above the generation, so that a
  * stray signal of the same number does nothing. */
 #define RK_REQUEST_MAGIC 0x524bu
-/* TIME_STEPS has a number of steps in place of the generation: all launches of the next so many
- * steps are timed. */
-enum rk_request { RK_REQUEST_CAPTURE = 1, RK_REQUEST_RELEASE = 2, RK_REQUEST_TIME_STEPS = 3 };
+enum rk_request { RK_REQUEST_CAPTURE = 1, RK_REQUEST_RELEASE = 2 };
 
 _Static_assert(sizeof(struct rk_op) == RK_OP_WORDS * 8, "an operation is stored as whole words");
 _Static_assert(sizeof(struct rk_hook) == 256, "hook rows");

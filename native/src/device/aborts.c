@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "../core/recorder.h"
+#include "core/recorder.h"
 
 enum { TABLE = 512 };
 

@@ -1,32 +1,32 @@
 /* A reference event on a stream of our own passes at once, because nothing else is on that stream,
  * so the host's clock before and after bound when it did. Other events are placed by the device's own
  * elapsed time from it. That time comes as a 32-bit float of milliseconds, and the two clocks drift
- * apart by some parts in a million: hence a new reading a second. */
+ * apart by some functions in a million: hence a new reading a second. */
 #define _GNU_SOURCE
 #include "device_clock.h"
 
 #include <stddef.h>
 
-#include "../core/clock.h"
+#include "core/clock.h"
 
 enum { READ_AGAIN_NS = 1000000000, GOOD_NS = 20000, PATIENCE_NS = 200000, TRIES = 3 };
 
-double rk_device_span(struct rk_place *place, void *from, void *to)
+double rk_device_span(struct rk_context *context, void *from, void *to)
 {
     float milliseconds = 0;
-    if (place->api->event_elapsed(&milliseconds, from, to) != 0)
+    if (context->api->event_elapsed(&milliseconds, from, to) != 0)
         return -1;
     return (double)milliseconds * 1e6;
 }
 
 /* Whether the reference event passed, and when; the width of the bounds in *width_ns. */
-static bool read_once(struct rk_place *place, uint64_t *at_ns, uint64_t *width_ns)
+static bool read_once(struct rk_context *context, uint64_t *at_ns, uint64_t *width_ns)
 {
     uint64_t before = rk_clock_ns(CLOCK_MONOTONIC);
-    if (place->api->event_record(place->clock_event, place->clock_stream) != 0)
+    if (context->api->event_record(context->clock_event, context->clock_stream) != 0)
         return false;
     for (;;) {
-        int state = place->api->event_query(place->clock_event);
+        int state = context->api->event_query(context->clock_event);
         uint64_t after = rk_clock_ns(CLOCK_MONOTONIC);
         if (state == RK_DEVICE_DONE) {
             *at_ns = before + (after - before) / 2;
@@ -38,45 +38,45 @@ static bool read_once(struct rk_place *place, uint64_t *at_ns, uint64_t *width_n
     }
 }
 
-static bool have_clock(struct rk_place *place)
+static bool have_clock(struct rk_context *context)
 {
-    struct rk_device_api *api = place->api;
-    if (place->clock_event != NULL)
+    struct rk_device_api *api = context->api;
+    if (context->clock_event != NULL)
         return true;
-    if (place->clock_broken)
+    if (context->clock_broken)
         return false;
-    if (api->stream_create(&place->clock_stream, api->stream_flags) != 0)
-        place->clock_stream = NULL;
-    else if (api->event_create(&place->clock_event, api->event_flags) != 0)
-        place->clock_event = NULL;
-    place->clock_broken = place->clock_event == NULL;
-    return !place->clock_broken;
+    if (api->stream_create(&context->clock_stream, api->stream_flags) != 0)
+        context->clock_stream = NULL;
+    else if (api->event_create(&context->clock_event, api->event_flags) != 0)
+        context->clock_event = NULL;
+    context->clock_broken = context->clock_event == NULL;
+    return !context->clock_broken;
 }
 
-void rk_device_clock_refresh(struct rk_place *place)
+void rk_device_clock_refresh(struct rk_context *context)
 {
     uint64_t now = rk_clock_ns(CLOCK_MONOTONIC);
-    if (now - place->tried_ns < READ_AGAIN_NS || !have_clock(place))
+    if (now - context->tried_ns < READ_AGAIN_NS || !have_clock(context))
         return;
-    place->tried_ns = now;
-    place->clock_ns = 0;
+    context->tried_ns = now;
+    context->clock_ns = 0;
     uint64_t width = UINT64_MAX;
     for (int i = 0; i < TRIES && width > GOOD_NS; i++)
-        if (!read_once(place, &place->clock_ns, &width))
-            place->clock_ns = 0;
+        if (!read_once(context, &context->clock_ns, &width))
+            context->clock_ns = 0;
 }
 
-uint64_t rk_device_time(struct rk_place *place, void *event)
+uint64_t rk_device_time(struct rk_context *context, void *event)
 {
     float milliseconds = 0;
-    if (place->clock_ns == 0)
+    if (context->clock_ns == 0)
         return 0;
     /* The event may lie before the reference. CUDA then answers with a negative time; where a vendor
      * refuses, the question is put the other way round. */
-    if (place->api->event_elapsed(&milliseconds, place->clock_event, event) != 0) {
-        if (place->api->event_elapsed(&milliseconds, event, place->clock_event) != 0)
+    if (context->api->event_elapsed(&milliseconds, context->clock_event, event) != 0) {
+        if (context->api->event_elapsed(&milliseconds, event, context->clock_event) != 0)
             return 0;
         milliseconds = -milliseconds;
     }
-    return place->clock_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
+    return context->clock_ns + (uint64_t)(int64_t)((double)milliseconds * 1e6);
 }

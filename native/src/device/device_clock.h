@@ -5,12 +5,12 @@
 #include "events.h"
 
 /* When this event, which has passed, passed; 0 where the device gives no answer. */
-uint64_t rk_device_time(struct rk_place *place, void *event);
+uint64_t rk_device_time(struct rk_context *context, void *event);
 
 /* Takes a new reading of both clocks where the last is older than a second. */
-void rk_device_clock_refresh(struct rk_place *place);
+void rk_device_clock_refresh(struct rk_context *context);
 
 /* Nanoseconds between two events that have passed; negative where the device does not say. */
-double rk_device_span(struct rk_place *place, void *from, void *to);
+double rk_device_span(struct rk_context *context, void *from, void *to);
 
 #endif

@@ -5,18 +5,18 @@
 #include "stack.h"
 #include "vendor.h"
 
-enum { RK_EVENT_PAIRS = 1024, RK_PLACES = 32, RK_NO_PAIR = -1 };
+enum { RK_EVENT_PAIRS = 1024, RK_CONTEXTS = 32, RK_NO_PAIR = -1 };
 
 struct rk_pair {
     void *start, *end;
     _Atomic uint32_t users; /* operations that this pair times */
     _Atomic uint32_t next;
-    int32_t place;
+    int32_t context;
 };
 
 /* A context or device, with the clock that maps its time to ours. Only the poller's thread uses
  * what stands below `free`. */
-struct rk_place {
+struct rk_context {
     struct rk_device_api *api;
     void *key;
     enum rk_platform vendor;
@@ -30,13 +30,13 @@ struct rk_place {
 };
 
 extern struct rk_pair rk_pairs[RK_EVENT_PAIRS];
-extern struct rk_place rk_places[RK_PLACES];
+extern struct rk_context rk_contexts[RK_CONTEXTS];
 
-/* The place of work on this stream, entered where it is new; -1 where there is none. */
-int rk_place_index(struct rk_device_api *api, enum rk_platform vendor, void *stream);
+/* The context of work on this stream, entered where it is new; -1 where there is none. */
+int rk_context_index(struct rk_device_api *api, enum rk_platform vendor, void *stream);
 
 /* A pair for one operation; RK_NO_PAIR where the budget is used up or the device refuses. */
-int rk_pair_take(int place);
+int rk_pair_take(int context);
 
 /* One operation no longer needs it. */
 void rk_pair_drop(int pair);

@@ -2,7 +2,7 @@
 #ifndef RELKIT_DEVICE_PENDING_H
 #define RELKIT_DEVICE_PENDING_H
 
-#include "../core/recorder.h"
+#include "core/recorder.h"
 #include "events.h"
 
 enum { RK_PENDING = 2048 };

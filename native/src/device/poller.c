@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../core/clock.h"
 #include "aborts.h"
+#include "core/clock.h"
 #include "events.h"
-#include "lanes.h"
 #include "pending.h"
+#include "stream_queues.h"
 
 enum { NEVER, STARTING, RUNNING, FAILED };
 enum { AWAKE, NAPPING, ASLEEP };
@@ -89,7 +89,7 @@ static void end_work(void)
     atomic_flag_clear_explicit(&working, memory_order_release);
 }
 
-static uint64_t next_period(uint64_t period_ns, struct rk_lanes_pass pass)
+static uint64_t next_period(uint64_t period_ns, struct rk_stream_queues_pass pass)
 {
     if (rk_pending_load() > CROWD)
         return SHORTEST_NS;
@@ -152,10 +152,10 @@ static void *poll_for_ever(void *unused)
     prctl(PR_SET_NAME, (unsigned long)"relkit-device", 0, 0, 0);
     uint64_t period_ns = SHORTEST_NS, idle_since = rk_clock_ns(CLOCK_MONOTONIC);
     while (!atomic_load(&leaving)) {
-        struct rk_lanes_pass pass = {0, 0};
+        struct rk_stream_queues_pass pass = {0, 0};
         relax();
         if (begin_work(0)) {
-            pass = rk_lanes_poll();
+            pass = rk_stream_queues_poll();
             end_work();
         }
         serve_requests();
@@ -181,9 +181,9 @@ static void at_exit(void)
 {
     if (atomic_load(&state) != RUNNING || !begin_work(EXIT_PATIENCE_NS))
         return;
-    struct rk_places_before before = rk_places_remember();
-    rk_lanes_poll();
-    rk_places_restore(&before);
+    struct rk_saved_contexts before = rk_contexts_save();
+    rk_stream_queues_poll();
+    rk_contexts_restore(&before);
     atomic_store(&leaving, true);
 }
 
@@ -215,11 +215,11 @@ void rk_poller_forget(enum rk_platform vendor)
         rk_device_give_up(vendor);
         return;
     }
-    struct rk_places_before before = rk_places_remember();
-    rk_lanes_poll();
-    rk_lanes_abandon(vendor);
+    struct rk_saved_contexts before = rk_contexts_save();
+    rk_stream_queues_poll();
+    rk_stream_queues_abandon(vendor);
     rk_events_destroy(vendor);
-    rk_places_restore(&before);
+    rk_contexts_restore(&before);
     end_work();
 }
 

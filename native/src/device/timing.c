@@ -3,20 +3,17 @@
 
 #include <stdlib.h>
 
-#include "../core/clock.h"
 #include "aborts.h"
+#include "core/clock.h"
 #include "events.h"
-#include "lanes.h"
 #include "pending.h"
 #include "poller.h"
+#include "stream_queues.h"
 
-enum { SAMPLE_DEFAULT = 64, SAMPLE_MAX = 1 << 30, STEPS_MAX = 1000 };
+enum { SAMPLE_DEFAULT = 64, SAMPLE_MAX = 1 << 30 };
 
 /* The device cannot be used after a fork that comes after its first use. */
 static _Atomic bool forked;
-
-static _Atomic uint32_t usual = SAMPLE_DEFAULT;
-static _Atomic uint32_t steps_wanted;
 
 static enum rk_timing_result give_up(struct rk_device_api *api)
 {
@@ -36,10 +33,10 @@ static enum rk_timing_result begin(struct rk_timing *timing, enum rk_platform ve
         return RK_TIMING_OFF;
     if (rk_stream_captures(api, timing->stream))
         return RK_TIMING_CAPTURED;
-    int place = rk_place_index(api, vendor, timing->stream);
-    if (place < 0 || !rk_poller_runs())
+    int context = rk_context_index(api, vendor, timing->stream);
+    if (context < 0 || !rk_poller_runs())
         return RK_TIMING_OFF;
-    int pair = rk_pair_take(place);
+    int pair = rk_pair_take(context);
     if (pair == RK_NO_PAIR)
         return RK_TIMING_OFF;
     timing->api = api;
@@ -100,37 +97,18 @@ static uint32_t sample_from_environment(void)
 
 void rk_timing_configure(void)
 {
-    uint32_t every = sample_from_environment();
-    atomic_store(&usual, every);
-    atomic_store(&rk_sample_every, every);
-}
-
-void rk_timing_request_steps(uint32_t steps)
-{
-    atomic_store(&steps_wanted, steps < STEPS_MAX ? steps : STEPS_MAX);
-}
-
-void rk_timing_step(void)
-{
-    uint32_t left = atomic_load_explicit(&steps_wanted, memory_order_relaxed);
-    if (left != 0) {
-        atomic_fetch_sub(&steps_wanted, 1);
-        atomic_store(&rk_sample_every, 1);
-    } else if (atomic_load_explicit(&rk_sample_every, memory_order_relaxed) !=
-               atomic_load(&usual)) {
-        atomic_store(&rk_sample_every, atomic_load(&usual));
-    }
+    atomic_store(&rk_sample_every, sample_from_environment());
 }
 
 void rk_device_after_fork(void)
 {
     /* Nothing of the parent's is touched: its events are handles in a driver that is not ours. */
-    if (atomic_load(&rk_places[0].ready))
+    if (atomic_load(&rk_contexts[0].ready))
         atomic_store(&forked, true);
     rk_vendor_after_fork();
     rk_events_after_fork();
     rk_pending_after_fork();
-    rk_lanes_after_fork();
+    rk_stream_queues_after_fork();
     rk_aborts_after_fork();
     rk_poller_after_fork();
 }

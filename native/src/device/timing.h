@@ -2,7 +2,7 @@
 #ifndef RELKIT_DEVICE_TIMING_H
 #define RELKIT_DEVICE_TIMING_H
 
-#include "../core/recorder.h"
+#include "core/recorder.h"
 #include "vendor.h"
 
 enum rk_timing_result {
@@ -34,12 +34,6 @@ void rk_timing_close(struct rk_timing *timing);
 
 /* How many launches one is timed of, per kind; 0 = none. From RELKIT_HOOK_SAMPLE. */
 void rk_timing_configure(void);
-
-/* Times all launches from the next step mark for so many steps. Async-signal-safe. */
-void rk_timing_request_steps(uint32_t steps);
-
-/* A step begins. */
-void rk_timing_step(void);
 
 void rk_device_after_fork(void);
 

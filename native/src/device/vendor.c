@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "../loaded.h"
+#include "loader/loaded.h"
 
 /* Public constants: a stream that does not wait for the legacy default stream; Ascend's events that
  * carry a time; thread capture mode "relaxed"; and so on. */
@@ -18,63 +18,63 @@ static struct rk_device_api apis[RK_PLATFORM_COUNT];
 static _Atomic int states[RK_PLATFORM_COUNT];
 
 /* One row per function: where its address goes, its name, and whether there is no doing without. */
-struct part {
+struct api_function {
     size_t at;
     const char *name;
     bool needed;
 };
 
-#define PART(field, symbol, needed_) {offsetof(struct rk_device_api, field), symbol, needed_}
+#define FUNCTION(field, symbol, needed_) {offsetof(struct rk_device_api, field), symbol, needed_}
 
-static const struct part driver_parts[] = {
-    PART(event_create, "cuEventCreate", true),
-    PART(event_destroy, "cuEventDestroy_v2", true),
-    PART(event_record, "cuEventRecord", true),
-    PART(event_query, "cuEventQuery", true),
-    PART(event_elapsed, "cuEventElapsedTime", true),
-    PART(stream_create, "cuStreamCreate", true),
-    PART(stream_destroy, "cuStreamDestroy_v2", false),
-    PART(is_capturing, "cuStreamIsCapturing", false),
-    PART(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", false),
-    PART(place.driver.get, "cuCtxGetCurrent", true),
-    PART(place.driver.set, "cuCtxSetCurrent", true),
-    PART(place.driver.of_stream, "cuStreamGetCtx", false),
-    PART(place.driver.push, "cuCtxPushCurrent_v2", true),
-    PART(place.driver.pop, "cuCtxPopCurrent_v2", true),
+static const struct api_function driver_functions[] = {
+    FUNCTION(event_create, "cuEventCreate", true),
+    FUNCTION(event_destroy, "cuEventDestroy_v2", true),
+    FUNCTION(event_record, "cuEventRecord", true),
+    FUNCTION(event_query, "cuEventQuery", true),
+    FUNCTION(event_elapsed, "cuEventElapsedTime", true),
+    FUNCTION(stream_create, "cuStreamCreate", true),
+    FUNCTION(stream_destroy, "cuStreamDestroy_v2", false),
+    FUNCTION(is_capturing, "cuStreamIsCapturing", false),
+    FUNCTION(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", false),
+    FUNCTION(context.driver.get, "cuCtxGetCurrent", true),
+    FUNCTION(context.driver.set, "cuCtxSetCurrent", true),
+    FUNCTION(context.driver.of_stream, "cuStreamGetCtx", false),
+    FUNCTION(context.driver.push, "cuCtxPushCurrent_v2", true),
+    FUNCTION(context.driver.pop, "cuCtxPopCurrent_v2", true),
     {0, NULL, false},
 };
 
-#define RUNTIME_PARTS(prefix)                                                                      \
+#define RUNTIME_FUNCTIONS(prefix)                                                                  \
     {                                                                                              \
-        PART(event_create, prefix "EventCreateWithFlags", true),                                   \
-        PART(event_destroy, prefix "EventDestroy", true),                                          \
-        PART(event_record, prefix "EventRecord", true),                                            \
-        PART(event_query, prefix "EventQuery", true),                                              \
-        PART(event_elapsed, prefix "EventElapsedTime", true),                                      \
-        PART(stream_create, prefix "StreamCreateWithFlags", true),                                 \
-        PART(stream_destroy, prefix "StreamDestroy", false),                                       \
-        PART(is_capturing, prefix "StreamIsCapturing", false),                                     \
-        PART(exchange_capture_mode, prefix "ThreadExchangeStreamCaptureMode", false),              \
-        PART(peek_error, prefix "PeekAtLastError", true),                                          \
-        PART(take_error, prefix "GetLastError", true),                                             \
-        PART(place.runtime.get, prefix "GetDevice", true),                                         \
-        PART(place.runtime.set, prefix "SetDevice", true),                                         \
+        FUNCTION(event_create, prefix "EventCreateWithFlags", true),                               \
+        FUNCTION(event_destroy, prefix "EventDestroy", true),                                      \
+        FUNCTION(event_record, prefix "EventRecord", true),                                        \
+        FUNCTION(event_query, prefix "EventQuery", true),                                          \
+        FUNCTION(event_elapsed, prefix "EventElapsedTime", true),                                  \
+        FUNCTION(stream_create, prefix "StreamCreateWithFlags", true),                             \
+        FUNCTION(stream_destroy, prefix "StreamDestroy", false),                                   \
+        FUNCTION(is_capturing, prefix "StreamIsCapturing", false),                                 \
+        FUNCTION(exchange_capture_mode, prefix "ThreadExchangeStreamCaptureMode", false),          \
+        FUNCTION(peek_error, prefix "PeekAtLastError", true),                                      \
+        FUNCTION(take_error, prefix "GetLastError", true),                                         \
+        FUNCTION(context.runtime.get, prefix "GetDevice", true),                                   \
+        FUNCTION(context.runtime.set, prefix "SetDevice", true),                                   \
         {0, NULL, false},                                                                          \
     }
 
-static const struct part cuda_parts[] = RUNTIME_PARTS("cuda");
-static const struct part maca_parts[] = RUNTIME_PARTS("mc");
-static const struct part hip_parts[] = RUNTIME_PARTS("hip");
+static const struct api_function cuda_functions[] = RUNTIME_FUNCTIONS("cuda");
+static const struct api_function maca_functions[] = RUNTIME_FUNCTIONS("mc");
+static const struct api_function hip_functions[] = RUNTIME_FUNCTIONS("hip");
 
-static const struct part ascend_parts[] = {
-    PART(event_create, "aclrtCreateEventWithFlag", true),
-    PART(event_destroy, "aclrtDestroyEvent", true),
-    PART(event_record, "aclrtRecordEvent", true),
-    PART(event_elapsed, "aclrtEventElapsedTime", true),
-    PART(stream_create, "aclrtCreateStream", true),
-    PART(stream_destroy, "aclrtDestroyStream", false),
-    PART(place.driver.get, "aclrtGetCurrentContext", true),
-    PART(place.driver.set, "aclrtSetCurrentContext", true),
+static const struct api_function ascend_functions[] = {
+    FUNCTION(event_create, "aclrtCreateEventWithFlag", true),
+    FUNCTION(event_destroy, "aclrtDestroyEvent", true),
+    FUNCTION(event_record, "aclrtRecordEvent", true),
+    FUNCTION(event_elapsed, "aclrtEventElapsedTime", true),
+    FUNCTION(stream_create, "aclrtCreateStream", true),
+    FUNCTION(stream_destroy, "aclrtDestroyStream", false),
+    FUNCTION(context.driver.get, "aclrtGetCurrentContext", true),
+    FUNCTION(context.driver.set, "aclrtSetCurrentContext", true),
     {0, NULL, false},
 };
 
@@ -94,23 +94,24 @@ static int ascend_is_capturing(void *stream, int *status)
     return ascend_capture_info(stream, status, &model);
 }
 
-static bool assemble(struct rk_device_api *api, const struct part *parts, void *library)
+static bool assemble(struct rk_device_api *api, const struct api_function *functions, void *library)
 {
     memset(api, 0, sizeof *api);
     if (library == NULL)
         return false;
-    for (const struct part *part = parts; part->name != NULL; part++) {
-        void *function = rk_dlsym(library, part->name);
-        if (function == NULL && part->needed)
+    for (const struct api_function *row = functions; row->name != NULL; row++) {
+        void *function = rk_dlsym(library, row->name);
+        if (function == NULL && row->needed)
             return false;
-        memcpy((char *)api + part->at, &function, sizeof function);
+        memcpy((char *)api + row->at, &function, sizeof function);
     }
     return true;
 }
 
-static bool seek_runtime(struct rk_device_api *api, const struct part *parts, const char *library)
+static bool seek_runtime(struct rk_device_api *api, const struct api_function *functions,
+                         const char *library)
 {
-    if (!assemble(api, parts, rk_loaded_library(library)))
+    if (!assemble(api, functions, rk_loaded_library(library)))
         return false;
     api->kind = RK_RUNTIME_API;
     api->stream_flags = STREAM_NON_BLOCKING;
@@ -120,7 +121,7 @@ static bool seek_runtime(struct rk_device_api *api, const struct part *parts, co
 /* Streams and events of the CUDA runtime are those of the driver (its documentation says so). */
 static bool seek_driver(struct rk_device_api *api)
 {
-    if (!assemble(api, driver_parts, rk_loaded_library("libcuda")))
+    if (!assemble(api, driver_functions, rk_loaded_library("libcuda")))
         return false;
     api->kind = RK_DRIVER_API;
     api->stream_flags = STREAM_NON_BLOCKING;
@@ -130,7 +131,7 @@ static bool seek_driver(struct rk_device_api *api)
 static bool seek_ascend(struct rk_device_api *api)
 {
     void *library = rk_loaded_library("libascendcl");
-    if (!assemble(api, ascend_parts, library))
+    if (!assemble(api, ascend_functions, library))
         return false;
     void *query = rk_dlsym(library, "aclrtQueryEventStatus");
     void *info = rk_dlsym(library, "aclmdlRICaptureGetInfo");
@@ -150,11 +151,11 @@ static bool seek(enum rk_platform vendor)
     struct rk_device_api *api = &apis[vendor];
     switch (vendor) {
     case RK_PLATFORM_CUDA:
-        return seek_driver(api) || seek_runtime(api, cuda_parts, "libcudart");
+        return seek_driver(api) || seek_runtime(api, cuda_functions, "libcudart");
     case RK_PLATFORM_MACA:
-        return seek_runtime(api, maca_parts, "libmcruntime");
+        return seek_runtime(api, maca_functions, "libmcruntime");
     case RK_PLATFORM_HIP:
-        return seek_runtime(api, hip_parts, "libamdhip64");
+        return seek_runtime(api, hip_functions, "libamdhip64");
     case RK_PLATFORM_ASCEND:
         return seek_ascend(api);
     case RK_PLATFORM_CPU:
@@ -191,53 +192,55 @@ void rk_device_give_up(enum rk_platform vendor)
     atomic_store(&apis[vendor].faults, TOO_MANY_FAULTS);
 }
 
-void *rk_place_of(struct rk_device_api *api, void *stream)
+void *rk_context_of(struct rk_device_api *api, void *stream)
 {
     void *context = NULL;
     int device = -1;
     switch (api->kind) {
     case RK_DRIVER_API:
         /* 0, 1 and 2 are the default streams of the context that is current. */
-        if (api->place.driver.of_stream != NULL && (uintptr_t)stream > 2 &&
-            api->place.driver.of_stream(stream, &context) == 0)
+        if (api->context.driver.of_stream != NULL && (uintptr_t)stream > 2 &&
+            api->context.driver.of_stream(stream, &context) == 0)
             return context;
-        return api->place.driver.get(&context) == 0 ? context : NULL;
+        return api->context.driver.get(&context) == 0 ? context : NULL;
     case RK_CONTEXT_API:
-        return api->place.driver.get(&context) == 0 ? context : NULL;
+        return api->context.driver.get(&context) == 0 ? context : NULL;
     case RK_RUNTIME_API:
-        return api->place.runtime.get(&device) == 0 && device >= 0 ? (void *)((uintptr_t)device + 1)
-                                                                   : NULL;
+        return api->context.runtime.get(&device) == 0 && device >= 0
+                   ? (void *)((uintptr_t)device + 1)
+                   : NULL;
     case RK_NO_API:
         break;
     }
     return NULL;
 }
 
-bool rk_place_use(struct rk_device_api *api, void *place)
+bool rk_context_use(struct rk_device_api *api, void *context)
 {
-    return api->kind == RK_RUNTIME_API ? api->place.runtime.set((int)((uintptr_t)place - 1)) == 0
-                                       : api->place.driver.set(place) == 0;
+    return api->kind == RK_RUNTIME_API
+               ? api->context.runtime.set((int)((uintptr_t)context - 1)) == 0
+               : api->context.driver.set(context) == 0;
 }
 
-struct rk_places_before rk_places_remember(void)
+struct rk_saved_contexts rk_contexts_save(void)
 {
-    struct rk_places_before before;
+    struct rk_saved_contexts before;
     for (int i = 0; i < RK_PLATFORM_COUNT; i++) {
         struct rk_device_api *api = rk_device_known((enum rk_platform)i);
-        before.place[i] = api != NULL ? rk_place_of(api, NULL) : NULL;
+        before.context[i] = api != NULL ? rk_context_of(api, NULL) : NULL;
         before.clean[i] = api != NULL && api->peek_error != NULL && api->peek_error() == 0;
     }
     return before;
 }
 
-void rk_places_restore(const struct rk_places_before *before)
+void rk_contexts_restore(const struct rk_saved_contexts *before)
 {
     for (int i = 0; i < RK_PLATFORM_COUNT; i++) {
         struct rk_device_api *api = rk_device_known((enum rk_platform)i);
         if (api == NULL)
             continue;
-        if (before->place[i] != NULL || api->kind == RK_DRIVER_API)
-            rk_place_use(api, before->place[i]);
+        if (before->context[i] != NULL || api->kind == RK_DRIVER_API)
+            rk_context_use(api, before->context[i]);
         if (before->clean[i])
             api->take_error();
     }

@@ -41,7 +41,7 @@ struct rk_device_api {
             int (*get)(int *device);
             int (*set)(int device);
         } runtime;
-    } place;
+    } context;
     _Atomic uint32_t faults; /* calls in a row that failed */
 };
 
@@ -56,20 +56,20 @@ void rk_device_give_up(enum rk_platform vendor);
 
 /* The context (driver) or device number + 1 (runtime) that work on `stream` belongs to; NULL where
  * there is none. */
-void *rk_place_of(struct rk_device_api *api, void *stream);
+void *rk_context_of(struct rk_device_api *api, void *stream);
 
 /* Makes this thread work there. */
-bool rk_place_use(struct rk_device_api *api, void *place);
+bool rk_context_use(struct rk_device_api *api, void *context);
 
 /* What a thread of the program has current, and whether an error waits for it, around work that we
  * do on it. */
-struct rk_places_before {
-    void *place[RK_PLATFORM_COUNT];
+struct rk_saved_contexts {
+    void *context[RK_PLATFORM_COUNT];
     bool clean[RK_PLATFORM_COUNT];
 };
 
-struct rk_places_before rk_places_remember(void);
-void rk_places_restore(const struct rk_places_before *before);
+struct rk_saved_contexts rk_contexts_save(void);
+void rk_contexts_restore(const struct rk_saved_contexts *before);
 
 /* Stream is being captured into a graph (or that cannot be told). */
 bool rk_stream_captures(struct rk_device_api *api, void *stream);

@@ -1,6 +1,6 @@
 /* Ascend's runtime. Operators of CANN's own libraries (aclnn...) reach the device below this interface
  * and are not seen one by one. */
-#include "../device/poller.h"
+#include "device/poller.h"
 #include "device_hook.h"
 
 #define VENDOR RK_PLATFORM_ASCEND

@@ -1,6 +1,6 @@
 /* The driver: what Triton and the runtimes of other languages call, and below the CUDA runtime, where
  * that is linked statically. */
-#include "../device/poller.h"
+#include "device/poller.h"
 #include "device_hook.h"
 #include "symbol_lookup.h"
 

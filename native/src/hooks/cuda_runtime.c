@@ -1,12 +1,13 @@
-#include "../device/poller.h"
+#include "device/poller.h"
 #include "device_hook.h"
 
 #define VENDOR RK_PLATFORM_CUDA
 #define ROWS CUDA
 #define ABSENT 100 /* no device */
 
-#include "per_thread_hooks.h"
 #include "runtime_hooks.h"
+
+#include "per_thread_hooks.h"
 
 ENQUEUE(MALLOC_ASYNC_PT, RK_SERIES_MEMORY, (void **memory, size_t bytes, void *stream),
         (memory, bytes, stream), PER_THREAD(stream), bytes, 0)

@@ -8,9 +8,9 @@
 #ifndef RELKIT_DEVICE_HOOK_H
 #define RELKIT_DEVICE_HOOK_H
 
-#include "../platforms.h"
 #include "hook.h"
 #include "launch.h"
+#include "loader/platforms.h"
 
 #define RK_JOIN_(a, b) a##b
 #define RK_JOIN(a, b) RK_JOIN_(a, b)

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "../loaded.h"
+#include "loader/loaded.h"
 
 /* "Not transposed", of cuBLAS and of hipBLAS. */
 enum { OPERATION_NONE = 0, OPERATION_NONE_HIP = 111 };

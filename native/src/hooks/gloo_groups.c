@@ -10,7 +10,7 @@
  * is which. */
 #include <string.h>
 
-#include "../core/communicators.h"
+#include "core/communicators.h"
 #include "hook.h"
 
 #define HELPER_SUFFIX "/checks"

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "../core/communicators.h"
-#include "../safe_read.h"
+#include "core/communicators.h"
+#include "core/safe_read.h"
 
 enum { TRIALS = 4, OPTIONS_MAX = 160, NONE = 0 };
 enum { BUFFER_LENGTH_AT = 16, BUFFER_BYTES = 24 };

@@ -2,8 +2,8 @@
 #ifndef RELKIT_GLOO_OPTIONS_H
 #define RELKIT_GLOO_OPTIONS_H
 
-#include "../core/recorder.h"
-#include "table.h"
+#include "core/recorder.h"
+#include "table/table.h"
 
 /* Fills communicator, seq, size_bytes and peer of scope->op from the options of a collective. */
 void rk_gloo_describe(struct rk_scope *scope, enum rk_hook_id hook, const void *options);

@@ -1,6 +1,6 @@
 /* Every TCP socket of gloo, connected or accepted, passes through one constructor. */
-#include "../release.h"
 #include "hook.h"
+#include "requests/release.h"
 
 typedef void (*socket_constructor)(void *, int);
 

@@ -1,5 +1,7 @@
+#include "device/aborts.h"
 #include "device_hook.h"
-#include "transfers.h"
+#include "transfers/transfer_groups.h"
+#include "transfers/transfers.h"
 
 /* There is no public call that ends what hangs on a communicator and leaves the rest alone. */
 static struct rk_transfer_library hccl = {
@@ -85,7 +87,7 @@ TRANSFER(BATCH, RK_TRANSFER_P2P, (void *items, uint32_t count, void *communicato
          (items, count, communicator, stream), 0, 0, -1, false)
 
 /* A call that all ranks of a group make together, timed by the host, with what comes after it. */
-#define TOGETHER(row, parameters, arguments, after)                                                \
+#define ON_ALL_RANKS(row, parameters, arguments, after)                                            \
     WRAP(row, parameters)                                                                          \
     {                                                                                              \
         FIND_ORIGINAL(row);                                                                        \
@@ -102,31 +104,33 @@ TRANSFER(BATCH, RK_TRANSFER_P2P, (void *items, uint32_t count, void *communicato
         return result;                                                                             \
     }
 
-#define BORN(where_, rank_, size_, name_)                                                          \
-    rk_birth_note(&(struct rk_birth){.where = where_,                                              \
-                                     .library = &hccl,                                             \
-                                     .original = (uintptr_t)original,                              \
-                                     .rank = rank_,                                                \
-                                     .size = size_,                                                \
-                                     .name = name_},                                               \
-                  result)
+#define CREATED(where_, rank_, size_, name_)                                                       \
+    rk_communicator_created(&(struct rk_new_communicator){.where = where_,                         \
+                                                          .library = &hccl,                        \
+                                                          .original = (uintptr_t)original,         \
+                                                          .rank = rank_,                           \
+                                                          .size = size_,                           \
+                                                          .name = name_},                          \
+                            result)
 #define NAME_BY(info) rk_hash(RK_HASH_START, info, ROOT_INFO_BYTES)
 
-TOGETHER(INIT_RANK, (uint32_t ranks, const void *info, uint32_t rank, void **communicator),
-         (ranks, info, rank, communicator),
-         BORN(communicator, (int32_t)rank, (int32_t)ranks, NAME_BY(info)))
-TOGETHER(INIT_RANK_CONFIG,
-         (uint32_t ranks, const void *info, uint32_t rank, const void *config, void **communicator),
-         (ranks, info, rank, config, communicator),
-         BORN(communicator, (int32_t)rank, (int32_t)ranks, NAME_BY(info)))
-TOGETHER(INIT_CLUSTER, (const char *file, uint32_t rank, void **communicator),
-         (file, rank, communicator), BORN(communicator, (int32_t)rank, -1, 0))
-TOGETHER(INIT_CLUSTER_CONFIG, (const char *file, uint32_t rank, void *config, void **communicator),
-         (file, rank, config, communicator), BORN(communicator, (int32_t)rank, -1, 0))
-TOGETHER(INIT_ALL, (uint32_t devices, int32_t *list, void **communicators),
-         (devices, list, communicators),
-         for (uint32_t i = 0; i < devices; i++)
-             BORN(&communicators[i], (int32_t)i, (int32_t)devices, 0))
+ON_ALL_RANKS(INIT_RANK, (uint32_t ranks, const void *info, uint32_t rank, void **communicator),
+             (ranks, info, rank, communicator),
+             CREATED(communicator, (int32_t)rank, (int32_t)ranks, NAME_BY(info)))
+ON_ALL_RANKS(INIT_RANK_CONFIG,
+             (uint32_t ranks, const void *info, uint32_t rank, const void *config,
+              void **communicator),
+             (ranks, info, rank, config, communicator),
+             CREATED(communicator, (int32_t)rank, (int32_t)ranks, NAME_BY(info)))
+ON_ALL_RANKS(INIT_CLUSTER, (const char *file, uint32_t rank, void **communicator),
+             (file, rank, communicator), CREATED(communicator, (int32_t)rank, -1, 0))
+ON_ALL_RANKS(INIT_CLUSTER_CONFIG,
+             (const char *file, uint32_t rank, void *config, void **communicator),
+             (file, rank, config, communicator), CREATED(communicator, (int32_t)rank, -1, 0))
+ON_ALL_RANKS(INIT_ALL, (uint32_t devices, int32_t *list, void **communicators),
+             (devices, list, communicators),
+             for (uint32_t i = 0; i < devices; i++)
+                 CREATED(&communicators[i], (int32_t)i, (int32_t)devices, 0))
 
 /* The program gives the child a number that is the same on every rank. */
 static uint64_t child_name(void **parent, uint64_t number)
@@ -135,11 +139,11 @@ static uint64_t child_name(void **parent, uint64_t number)
     return name != 0 ? rk_hash(name, &number, sizeof number) : 0;
 }
 
-TOGETHER(SUBGROUP,
-         (void **parent, uint32_t ranks, uint32_t *list, uint64_t number, uint32_t rank,
-          void *config, void **communicator),
-         (parent, ranks, list, number, rank, config, communicator),
-         BORN(communicator, (int32_t)rank, (int32_t)ranks, child_name(parent, number)))
+ON_ALL_RANKS(SUBGROUP,
+             (void **parent, uint32_t ranks, uint32_t *list, uint64_t number, uint32_t rank,
+              void *config, void **communicator),
+             (parent, ranks, list, number, rank, config, communicator),
+             CREATED(communicator, (int32_t)rank, (int32_t)ranks, child_name(parent, number)))
 
 WRAP(DESTROY, (void *communicator))
 {

@@ -1,13 +1,14 @@
-#include "../device/poller.h"
+#include "device/poller.h"
 #include "device_hook.h"
 
 #define VENDOR RK_PLATFORM_HIP
 #define ROWS HIP
 #define ABSENT 100 /* no device */
 
+#include "runtime_hooks.h"
+
 #include "module_hooks.h"
 #include "per_thread_hooks.h"
-#include "runtime_hooks.h"
 
 /* How rocBLAS and its like launch. Sizes are in threads, and there are two events at the end. */
 ENQUEUE(EXT_MODULE_LAUNCH, RK_SERIES_KERNEL,

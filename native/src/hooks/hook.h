@@ -9,10 +9,10 @@
 
 #include <stddef.h>
 
-#include "../core/recorder.h"
-#include "../lifecycle.h"
-#include "../resolve.h"
-#include "hook_rows.h"
+#include "core/recorder.h"
+#include "lifecycle.h"
+#include "loader/resolve.h"
+#include "table/hook_rows.h"
 
 /* Defines `result function arguments` under the row's symbol, exported. */
 #define HOOK(id, result, function, arguments)                                                      \
@@ -22,6 +22,6 @@
 /* NULL only where the program could not have made this call without the hook: it then does
  * nothing, and is counted in the header. */
 #define ORIGINAL(id, type)                                                                         \
-    (rk_wake(), (type)rk_original_of(RK_HOOK_##id, __builtin_return_address(0)))
+    (rk_initialise(), (type)rk_original_of(RK_HOOK_##id, __builtin_return_address(0)))
 
 #endif

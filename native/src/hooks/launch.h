@@ -2,8 +2,8 @@
 #ifndef RELKIT_HOOKS_LAUNCH_H
 #define RELKIT_HOOKS_LAUNCH_H
 
-#include "../device/timing.h"
-#include "table.h"
+#include "device/timing.h"
+#include "table/table.h"
 
 struct rk_launch {
     struct rk_timing timing;

@@ -1,9 +1,10 @@
-#include "../device/poller.h"
+#include "device/poller.h"
 #include "device_hook.h"
 
 #define VENDOR RK_PLATFORM_MACA
 #define ROWS MACA
 #define ABSENT 100 /* no device */
 
-#include "module_hooks.h"
 #include "runtime_hooks.h"
+
+#include "module_hooks.h"

@@ -1,13 +1,12 @@
 /* What a training loop says of itself: a step begins; a stretch of time went into waiting for input
  * or into garbage collection. Nothing is passed on: these functions are the hook's own. */
 #define _GNU_SOURCE
-#include "../core/clock.h"
-#include "../device/timing.h"
+#include "core/clock.h"
 #include "hook.h"
 
 static void mark(enum rk_hook_id hook, int64_t seq, uint64_t start_ns, uint64_t end_ns)
 {
-    rk_wake();
+    rk_initialise();
     struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
     if (header == NULL || end_ns < start_ns)
         return;
@@ -25,7 +24,6 @@ HOOK(MARK_STEP, void, hook_mark_step, (uint64_t number))
 {
     uint64_t now = rk_clock_ns(CLOCK_MONOTONIC);
     mark(RK_HOOK_MARK_STEP, (int64_t)number, now, now);
-    rk_timing_step();
 }
 
 HOOK(MARK_INPUT, void, hook_mark_input, (uint64_t start_ns, uint64_t end_ns))

@@ -1,5 +1,7 @@
+#include "device/aborts.h"
 #include "device_hook.h"
-#include "transfers.h"
+#include "transfers/transfer_groups.h"
+#include "transfers/transfers.h"
 
 static struct rk_transfer_library nccl = {.count = "ncclCommCount",
                                           .rank = "ncclCommUserRank",

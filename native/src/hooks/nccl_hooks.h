@@ -99,7 +99,7 @@ WRAP(GROUP_END, (void))
 }
 
 /* A call that all ranks of a group make together, timed by the host, with what comes after it. */
-#define TOGETHER(row, parameters, arguments, after)                                                \
+#define ON_ALL_RANKS(row, parameters, arguments, after)                                            \
     WRAP(row, parameters)                                                                          \
     {                                                                                              \
         FIND_ORIGINAL(row);                                                                        \
@@ -116,14 +116,14 @@ WRAP(GROUP_END, (void))
         return result;                                                                             \
     }
 
-#define BORN(where_, rank_, size_, name_)                                                          \
-    rk_birth_note(&(struct rk_birth){.where = where_,                                              \
-                                     .library = &LIBRARY,                                          \
-                                     .original = (uintptr_t)original,                              \
-                                     .rank = rank_,                                                \
-                                     .size = size_,                                                \
-                                     .name = name_},                                               \
-                  result)
+#define CREATED(where_, rank_, size_, name_)                                                       \
+    rk_communicator_created(&(struct rk_new_communicator){.where = where_,                         \
+                                                          .library = &LIBRARY,                     \
+                                                          .original = (uintptr_t)original,         \
+                                                          .rank = rank_,                           \
+                                                          .size = size_,                           \
+                                                          .name = name_},                          \
+                            result)
 
 struct WRAPPER(UNIQUE_ID) {
     char bytes[128];
@@ -131,17 +131,19 @@ struct WRAPPER(UNIQUE_ID) {
 #define UNIQUE_ID struct WRAPPER(UNIQUE_ID)
 #define NAME_BY(id) rk_hash(RK_HASH_START, (id), sizeof(UNIQUE_ID))
 
-TOGETHER(INIT_RANK, (void **communicator, int ranks, UNIQUE_ID id, int rank),
-         (communicator, ranks, id, rank), BORN(communicator, rank, ranks, NAME_BY(&id)))
-TOGETHER(INIT_RANK_CONFIG, (void **communicator, int ranks, UNIQUE_ID id, int rank, void *config),
-         (communicator, ranks, id, rank, config), BORN(communicator, rank, ranks, NAME_BY(&id)))
-TOGETHER(INIT_RANK_SCALABLE,
-         (void **communicator, int ranks, int rank, int ids, const UNIQUE_ID *id, void *config),
-         (communicator, ranks, rank, ids, id, config),
-         BORN(communicator, rank, ranks, ids > 0 ? NAME_BY(id) : 0))
-TOGETHER(INIT_ALL, (void **communicators, int devices, const int *list),
-         (communicators, devices, list),
-         for (int i = 0; i < devices; i++) BORN(&communicators[i], i, devices, 0))
+ON_ALL_RANKS(INIT_RANK, (void **communicator, int ranks, UNIQUE_ID id, int rank),
+             (communicator, ranks, id, rank), CREATED(communicator, rank, ranks, NAME_BY(&id)))
+ON_ALL_RANKS(INIT_RANK_CONFIG,
+             (void **communicator, int ranks, UNIQUE_ID id, int rank, void *config),
+             (communicator, ranks, id, rank, config),
+             CREATED(communicator, rank, ranks, NAME_BY(&id)))
+ON_ALL_RANKS(INIT_RANK_SCALABLE,
+             (void **communicator, int ranks, int rank, int ids, const UNIQUE_ID *id, void *config),
+             (communicator, ranks, rank, ids, id, config),
+             CREATED(communicator, rank, ranks, ids > 0 ? NAME_BY(id) : 0))
+ON_ALL_RANKS(INIT_ALL, (void **communicators, int devices, const int *list),
+             (communicators, devices, list),
+             for (int i = 0; i < devices; i++) CREATED(&communicators[i], i, devices, 0))
 
 WRAP(SPLIT, (void *communicator, int color, int key, void **child, void *config))
 {
@@ -159,7 +161,7 @@ WRAP(SPLIT, (void *communicator, int color, int key, void **child, void *config)
     int result = original(communicator, color, key, child, config);
     scope.returned = result == 0 || result == LIBRARY.in_progress;
     if (scope.slot != NULL)
-        BORN(child, -1, -1, name);
+        CREATED(child, -1, -1, name);
     return result;
 }
 
@@ -177,7 +179,7 @@ WRAP(SHRINK, (void *communicator, int *gone, int gone_count, void **child, void 
     int result = original(communicator, gone, gone_count, child, config, flags);
     scope.returned = result == 0 || result == LIBRARY.in_progress;
     if (scope.slot != NULL)
-        BORN(child, -1, -1, name);
+        CREATED(child, -1, -1, name);
     return result;
 }
 

@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "../loaded.h"
-#include "../platforms.h"
-#include "../resolve.h"
-#include "hook_rows.h"
+#include "loader/loaded.h"
+#include "loader/platforms.h"
+#include "loader/resolve.h"
+#include "table/hook_rows.h"
 
 enum { FIRST_DEVICE_ROW = RK_HOOK_CUDA_LAUNCH, PER_THREAD_FLAG = 2, VERSION_12 = 12000 };
 
@@ -103,9 +103,6 @@ static char *const wrappers[RK_HOOK_COUNT] = {
 #undef WRAPPER_OF
 };
 
-/* What was found behind each wrapper that was handed out. */
-static _Atomic uintptr_t given[RK_HOOK_COUNT];
-
 static RK_PLAIN int same(const char *a, const char *b)
 {
     while (*a != '\0' && *a == *b) {
@@ -143,19 +140,13 @@ static RK_PLAIN int row_named(const char *name)
     return -1;
 }
 
-uintptr_t rk_given_original(enum rk_hook_id hook)
-{
-    return atomic_load_explicit(&given[hook], memory_order_acquire);
-}
-
 /* One wrapper leads to one function. Who asks for the same name in a second library gets that
  * library's function as it is, unhooked. */
 static bool stands_for(int row, uintptr_t function)
 {
-    uintptr_t known = 0;
-    if (atomic_compare_exchange_strong(&given[row], &known, function) || known == function)
+    if (rk_hand_out((enum rk_hook_id)row, function))
         return true;
-    rk_note(RK_NOTE_SECOND_RUNTIME);
+    rk_add_note(RK_NOTE_SECOND_RUNTIME);
     return false;
 }
 
@@ -196,7 +187,7 @@ RK_PLAIN uintptr_t rk_filter_symbol(void *handle, const char *name, uintptr_t ca
     if (switched_off())
         return function;
     if (own != 0 && own != function) {
-        rk_note(RK_NOTE_SECOND_RUNTIME);
+        rk_add_note(RK_NOTE_SECOND_RUNTIME);
         return function;
     }
     return stands_for(row, function) ? wrapper : function;

@@ -41,8 +41,8 @@
     X(NCCL_SCATTER, cuda, COLLECTIVE, "scatter", 0)                                                \
     X(NCCL_SEND, cuda, P2P, "send", 0)                                                             \
     X(NCCL_RECV, cuda, P2P, "recv", 0)                                                             \
-    X(NCCL_GROUP_START, cuda, PLUMBING, "group_start", 0)                                          \
-    X(NCCL_GROUP_END, cuda, PLUMBING, "group_end", 0)                                              \
+    X(NCCL_GROUP_START, cuda, INTERNAL, "group_start", 0)                                          \
+    X(NCCL_GROUP_END, cuda, INTERNAL, "group_end", 0)                                              \
     X(NCCL_INIT_RANK, cuda, COLLECTIVE, "comm_init", 0)                                            \
     X(NCCL_INIT_RANK_CONFIG, cuda, COLLECTIVE, "comm_init", 0)                                     \
     X(NCCL_INIT_RANK_SCALABLE, cuda, COLLECTIVE, "comm_init", 0)                                   \
@@ -52,7 +52,7 @@
     X(NCCL_FINALIZE, cuda, COLLECTIVE, "comm_finalize", 0)                                         \
     X(NCCL_DESTROY, cuda, COLLECTIVE, "comm_destroy", 0)                                           \
     X(NCCL_ABORT, cuda, WAIT, "comm_abort", 0)                                                     \
-    X(NCCL_ASYNC_ERROR, cuda, PLUMBING, "async_error", 0)
+    X(NCCL_ASYNC_ERROR, cuda, INTERNAL, "async_error", 0)
 
 #define RELKIT_RCCL_HOOKS(X)                                                                       \
     X(RCCL_ALLTOALL, hip, COLLECTIVE, "alltoall", 0)                                               \

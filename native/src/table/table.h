@@ -85,12 +85,12 @@
     X(GLOO_CONNECT, cpu, COLLECTIVE, "connect", 0)                                                 \
     X(GLOO_WAIT_RECV, cpu, P2P, "recv", 1)                                                         \
     X(GLOO_WAIT_SEND, cpu, P2P, "send", 1)                                                         \
-    X(GLOO_POST_RECV, cpu, PLUMBING, "post_recv", 0)                                               \
-    X(GLOO_POST_SEND, cpu, PLUMBING, "post_send", 0)                                               \
-    X(GLOO_SOCKET, cpu, PLUMBING, "socket", 0)                                                     \
-    X(C10D_GLOO_GROUP, cpu, PLUMBING, "group", 0)                                                  \
-    X(C10D_CHECKED_GROUP, cpu, PLUMBING, "checked_group", 0)                                       \
-    X(C10D_GROUP_NAME, cpu, PLUMBING, "group_name", 0)                                             \
+    X(GLOO_POST_RECV, cpu, INTERNAL, "post_recv", 0)                                               \
+    X(GLOO_POST_SEND, cpu, INTERNAL, "post_send", 0)                                               \
+    X(GLOO_SOCKET, cpu, INTERNAL, "socket", 0)                                                     \
+    X(C10D_GLOO_GROUP, cpu, INTERNAL, "group", 0)                                                  \
+    X(C10D_CHECKED_GROUP, cpu, INTERNAL, "checked_group", 0)                                       \
+    X(C10D_GROUP_NAME, cpu, INTERNAL, "group_name", 0)                                             \
     X(MKL_SGEMM, cpu, GEMM, "sgemm", 1)                                                            \
     X(MKL_DGEMM, cpu, GEMM, "dgemm", 1)                                                            \
     X(MKL_CGEMM, cpu, GEMM, "cgemm", 0)                                                            \
@@ -107,7 +107,7 @@
 /* dlsym, where symbol_lookup.c has an entry for the machine. */
 #define RK_SYMBOL_SYMBOL_LOOKUP "dlsym"
 #if defined(__x86_64__) || defined(__aarch64__)
-#define RELKIT_LOOKUP_HOOKS(X) X(SYMBOL_LOOKUP, relkit, PLUMBING, "dlsym", 0)
+#define RELKIT_LOOKUP_HOOKS(X) X(SYMBOL_LOOKUP, relkit, INTERNAL, "dlsym", 0)
 #else
 #define RELKIT_LOOKUP_HOOKS(X)
 #endif

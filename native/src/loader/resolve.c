@@ -11,9 +11,10 @@
 #include <string.h>
 
 #include "core/recorder.h"
-#include "hooks/hook_rows.h"
 #include "loaded.h"
+#include "own_symbols.h"
 #include "platforms.h"
+#include "table/hook_rows.h"
 
 #define TORCH_LIBRARY "libtorch_cpu"
 
@@ -61,26 +62,6 @@ static void remember_site(uintptr_t key, uintptr_t function)
             return;
         }
     }
-}
-
-static uintptr_t own_wrapper(enum rk_hook_id hook)
-{
-    static _Atomic(void *) own;
-    void *handle = atomic_load(&own);
-    if (handle == NULL) {
-        Dl_info info;
-        if (dladdr(rk_originals, &info) != 0)
-            handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        atomic_store(&own, handle);
-    }
-    return handle != NULL ? (uintptr_t)rk_dlsym(handle, rk_hook_rows[hook].symbol) : 0;
-}
-
-uintptr_t rk_look_in(void *handle, enum rk_hook_id hook)
-{
-    uintptr_t function =
-        handle != NULL ? (uintptr_t)rk_dlsym(handle, rk_hook_rows[hook].symbol) : 0;
-    return function == own_wrapper(hook) ? 0 : function;
 }
 
 static void *torch_handle(void)
@@ -145,10 +126,19 @@ uintptr_t rk_peek_original(enum rk_hook_id hook, uintptr_t caller)
     return function;
 }
 
+/* What was found behind each wrapper that was handed out. */
+static _Atomic uintptr_t handed_out[RK_HOOK_COUNT];
+
+bool rk_hand_out(enum rk_hook_id hook, uintptr_t function)
+{
+    uintptr_t known = 0;
+    return atomic_compare_exchange_strong(&handed_out[hook], &known, function) || known == function;
+}
+
 /* Who calls through a pointer that somebody else looked up finds nothing by itself. */
 static uintptr_t find_elsewhere(enum rk_hook_id hook)
 {
-    uintptr_t function = rk_given_original(hook);
+    uintptr_t function = atomic_load_explicit(&handed_out[hook], memory_order_acquire);
     if (function == 0)
         function = rk_look_in(torch_handle(), hook);
     if (function == 0)

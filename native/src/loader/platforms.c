@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "core/recorder.h"
-#include "hooks/hook_rows.h"
 #include "loaded.h"
-#include "resolve.h"
+#include "own_symbols.h"
+#include "table/hook_rows.h"
 
 /* Rows that one library has; the names are those under which it is known to be loaded. */
 static const struct group {
@@ -92,17 +92,17 @@ void rk_platforms_publish(struct rk_header *header)
         atomic_fetch_or(&header->missing[i], atomic_load(&missing[i]));
 }
 
-static void tell(void)
+static void publish(void)
 {
     struct rk_header *header = atomic_load(&rk_state);
     if (header != NULL)
         rk_platforms_publish(header);
 }
 
-void rk_note(uint32_t bit)
+void rk_add_note(uint32_t bit)
 {
     atomic_fetch_or(&notes, bit);
-    tell();
+    publish();
 }
 
 static int group_of(enum rk_hook_id hook)
@@ -149,7 +149,7 @@ static void examine(int at, enum rk_hook_id hook, uintptr_t function)
     note_missing(group, &object);
     struct rk_object runtime;
     if (group->first == RK_HOOK_CU_FIRST && !rk_object_named("libcudart", &runtime))
-        rk_note(RK_NOTE_STATIC_CUDART);
+        rk_add_note(RK_NOTE_STATIC_CUDART);
 }
 
 void rk_platform_seen(enum rk_hook_id hook, uintptr_t function)
@@ -159,5 +159,5 @@ void rk_platform_seen(enum rk_hook_id hook, uintptr_t function)
         examine(at, hook, function);
     if (at >= 0 || rk_platform_of_row(hook) == RK_PLATFORM_CPU)
         atomic_fetch_or(&seen, 1u << rk_platform_of_call(hook));
-    tell();
+    publish();
 }

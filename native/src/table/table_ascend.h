@@ -60,8 +60,8 @@
     X(ACL_STREAM_SYNC_LIMIT, ascend, WAIT, "stream_sync", 0)                                       \
     X(ACL_EVENT_SYNC, ascend, WAIT, "event_sync", 0)                                               \
     X(ACL_DEVICE_SYNC, ascend, WAIT, "device_sync", 0)                                             \
-    X(ACL_DEVICE_RESET, ascend, PLUMBING, "device_reset", 0)                                       \
-    X(ACL_FINALIZE, ascend, PLUMBING, "finalize", 0)
+    X(ACL_DEVICE_RESET, ascend, INTERNAL, "device_reset", 0)                                       \
+    X(ACL_FINALIZE, ascend, INTERNAL, "finalize", 0)
 
 #define RELKIT_HCCL_HOOKS(X)                                                                       \
     X(HCCL_ALLREDUCE, ascend, COLLECTIVE, "allreduce", 0)                                          \

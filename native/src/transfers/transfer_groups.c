@@ -1,23 +1,25 @@
 #define _GNU_SOURCE
+#include "transfer_groups.h"
+
 #include <stddef.h>
 #include <string.h>
 
-#include "../core/clock.h"
-#include "transfers.h"
+#include "core/clock.h"
+#include "device/timing.h"
 
 /* What goes beyond is only counted: an all-to-all by send and receive has two a rank. */
-enum { GROUPS = 32, GROUP_OPS = 128, GROUP_BIRTHS = 16, GROUP_STREAMS = 16 };
+enum { GROUPS = 32, GROUP_OPS = 128, GROUP_COMMUNICATORS = 16, GROUP_STREAMS = 16 };
 
 struct rk_group {
     _Atomic uint32_t taken;
-    uint32_t count, births, streams;
+    uint32_t count, created_count, streams;
     struct {
         struct rk_op op;
         uint32_t stream;
     } ops[GROUP_OPS];
     struct rk_timing timing[GROUP_STREAMS];
     enum rk_platform vendor[GROUP_STREAMS];
-    struct rk_birth birth[GROUP_BIRTHS];
+    struct rk_new_communicator created[GROUP_COMMUNICATORS];
 };
 
 static struct rk_group groups[GROUPS];
@@ -32,7 +34,7 @@ static struct rk_group *take_group(void)
     for (int i = 0; i < GROUPS; i++) {
         uint32_t taken = 0;
         if (atomic_compare_exchange_strong(&groups[i].taken, &taken, 1)) {
-            groups[i].count = groups[i].births = groups[i].streams = 0;
+            groups[i].count = groups[i].created_count = groups[i].streams = 0;
             return &groups[i];
         }
     }
@@ -78,15 +80,15 @@ bool rk_group_add(const struct rk_op *op, enum rk_platform vendor, void *stream)
     return true;
 }
 
-void rk_birth_note(const struct rk_birth *birth, int result)
+void rk_communicator_created(const struct rk_new_communicator *created, int result)
 {
-    if (result != 0 && result != birth->library->in_progress)
+    if (result != 0 && result != created->library->in_progress)
         return;
     struct rk_group *group = open_group.group;
     if (open_group.depth == 0)
-        rk_birth(birth);
-    else if (group != NULL && group->births < GROUP_BIRTHS)
-        group->birth[group->births++] = *birth;
+        rk_communicator_enter(created);
+    else if (group != NULL && group->created_count < GROUP_COMMUNICATORS)
+        group->created[group->created_count++] = *created;
 }
 
 void rk_group_end_begin(struct rk_group_end *end)
@@ -148,8 +150,8 @@ void rk_group_end_finish(struct rk_group_end *end, struct rk_transfer_library *l
     struct rk_group *group = end->group;
     bool good = result == 0 || result == library->in_progress;
     if (group != NULL) {
-        for (uint32_t i = 0; good && i < group->births; i++)
-            rk_birth(&group->birth[i]);
+        for (uint32_t i = 0; good && i < group->created_count; i++)
+            rk_communicator_enter(&group->created[i]);
         if (end->scope.begun)
             record(group, &end->scope, good, result == 0);
         atomic_store(&group->taken, 0);

@@ -2,7 +2,8 @@
 
 #include <stddef.h>
 
-#include "../core/communicators.h"
+#include "core/communicators.h"
+#include "transfer_groups.h"
 
 static void add_dropped(struct rk_header *header)
 {

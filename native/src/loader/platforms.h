@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/vendor.h"
-#include "hooks/table.h"
+#include "relkit/state_layout.h"
+#include "table/table.h"
 
 /* From RELKIT_HOOK_PLATFORMS, a comma-separated list; all where it is not set. */
 void rk_platforms_configure(void);
@@ -31,7 +31,7 @@ void rk_platform_seen(enum rk_hook_id hook, uintptr_t function);
 void *rk_platform_library(enum rk_hook_id hook);
 
 /* Sets a bit of header.hook_notes, also before there is a header. */
-void rk_note(uint32_t bit);
+void rk_add_note(uint32_t bit);
 
 /* Tells a new header what this process, or the one that it was forked from, has found. */
 void rk_platforms_publish(struct rk_header *header);

@@ -11,7 +11,6 @@
 #include "core/clock.h"
 #include "core/recorder.h"
 #include "device/poller.h"
-#include "device/timing.h"
 #include "release.h"
 #include "unwinder.h"
 
@@ -82,9 +81,6 @@ static void on_request(int signal, siginfo_t *info, void *context)
             /* Communicators are aborted by a thread of ours, which then says so. */
             if (!rk_poller_release(generation))
                 atomic_store(&header->released_generation, generation);
-            break;
-        case RK_REQUEST_TIME_STEPS:
-            rk_timing_request_steps(generation);
             break;
         default:
             break;

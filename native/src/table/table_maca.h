@@ -82,9 +82,9 @@
     X(MACA_STREAM_SYNC, maca, WAIT, "stream_sync", 0)                                              \
     X(MACA_EVENT_SYNC, maca, WAIT, "event_sync", 0)                                                \
     X(MACA_DEVICE_SYNC, maca, WAIT, "device_sync", 0)                                              \
-    X(MACA_CAPTURE_BEGIN, maca, PLUMBING, "capture_begin", 0)                                      \
-    X(MACA_CAPTURE_END, maca, PLUMBING, "capture_end", 0)                                          \
-    X(MACA_DEVICE_RESET, maca, PLUMBING, "device_reset", 0)                                        \
+    X(MACA_CAPTURE_BEGIN, maca, INTERNAL, "capture_begin", 0)                                      \
+    X(MACA_CAPTURE_END, maca, INTERNAL, "capture_end", 0)                                          \
+    X(MACA_DEVICE_RESET, maca, INTERNAL, "device_reset", 0)                                        \
     X(MACA_MODULE_LAUNCH, maca, KERNEL, "launch", 0)                                               \
     X(MACA_MODULE_LAUNCH_EX, maca, KERNEL, "launch_ex", 0)                                         \
     X(MACA_MODULE_LAUNCH_COOPERATIVE, maca, KERNEL, "launch_cooperative", 0)
@@ -112,8 +112,8 @@
     X(MCCL_SCATTER, maca, COLLECTIVE, "scatter", 0)                                                \
     X(MCCL_SEND, maca, P2P, "send", 0)                                                             \
     X(MCCL_RECV, maca, P2P, "recv", 0)                                                             \
-    X(MCCL_GROUP_START, maca, PLUMBING, "group_start", 0)                                          \
-    X(MCCL_GROUP_END, maca, PLUMBING, "group_end", 0)                                              \
+    X(MCCL_GROUP_START, maca, INTERNAL, "group_start", 0)                                          \
+    X(MCCL_GROUP_END, maca, INTERNAL, "group_end", 0)                                              \
     X(MCCL_INIT_RANK, maca, COLLECTIVE, "comm_init", 0)                                            \
     X(MCCL_INIT_RANK_CONFIG, maca, COLLECTIVE, "comm_init", 0)                                     \
     X(MCCL_INIT_RANK_SCALABLE, maca, COLLECTIVE, "comm_init", 0)                                   \
@@ -123,7 +123,7 @@
     X(MCCL_FINALIZE, maca, COLLECTIVE, "comm_finalize", 0)                                         \
     X(MCCL_DESTROY, maca, COLLECTIVE, "comm_destroy", 0)                                           \
     X(MCCL_ABORT, maca, WAIT, "comm_abort", 0)                                                     \
-    X(MCCL_ASYNC_ERROR, maca, PLUMBING, "async_error", 0)
+    X(MCCL_ASYNC_ERROR, maca, INTERNAL, "async_error", 0)
 
 /* First and last row of each library, for platforms.c. */
 #ifndef RELKIT_SYMBOLS_ONLY

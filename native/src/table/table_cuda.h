@@ -78,9 +78,9 @@
     X(CUDA_STREAM_SYNC, cuda, WAIT, "stream_sync", 0)                                              \
     X(CUDA_EVENT_SYNC, cuda, WAIT, "event_sync", 0)                                                \
     X(CUDA_DEVICE_SYNC, cuda, WAIT, "device_sync", 0)                                              \
-    X(CUDA_CAPTURE_BEGIN, cuda, PLUMBING, "capture_begin", 0)                                      \
-    X(CUDA_CAPTURE_END, cuda, PLUMBING, "capture_end", 0)                                          \
-    X(CUDA_DEVICE_RESET, cuda, PLUMBING, "device_reset", 0)                                        \
+    X(CUDA_CAPTURE_BEGIN, cuda, INTERNAL, "capture_begin", 0)                                      \
+    X(CUDA_CAPTURE_END, cuda, INTERNAL, "capture_end", 0)                                          \
+    X(CUDA_DEVICE_RESET, cuda, INTERNAL, "device_reset", 0)                                        \
     X(CUDA_LAUNCH_PT, cuda, KERNEL, "launch", 0)                                                   \
     X(CUDA_LAUNCH_EX_PT, cuda, KERNEL, "launch_ex", 0)                                             \
     X(CUDA_LAUNCH_COOPERATIVE_PT, cuda, KERNEL, "launch_cooperative", 0)                           \
@@ -101,10 +101,10 @@
     X(CU_MODULE_LAUNCH_EX_PT, cuda, KERNEL, "launch_ex", 0)                                        \
     X(CU_MODULE_LAUNCH_COOPERATIVE_PT, cuda, KERNEL, "launch_cooperative", 0)                      \
     X(CU_GRAPH_LAUNCH_PT, cuda, KERNEL, "graph_launch", 0)                                         \
-    X(CU_CONTEXT_DESTROY, cuda, PLUMBING, "context_destroy", 0)                                    \
-    X(CU_PRIMARY_RESET, cuda, PLUMBING, "primary_reset", 0)                                        \
-    X(CU_GET_ADDRESS, cuda, PLUMBING, "get_address", 0)                                            \
-    X(CU_GET_ADDRESS_V2, cuda, PLUMBING, "get_address", 0)
+    X(CU_CONTEXT_DESTROY, cuda, INTERNAL, "context_destroy", 0)                                    \
+    X(CU_PRIMARY_RESET, cuda, INTERNAL, "primary_reset", 0)                                        \
+    X(CU_GET_ADDRESS, cuda, INTERNAL, "get_address", 0)                                            \
+    X(CU_GET_ADDRESS_V2, cuda, INTERNAL, "get_address", 0)
 
 #define RELKIT_CUBLAS_HOOKS(X)                                                                     \
     X(CUBLAS_SGEMM, cuda, GEMM, "sgemm", 0)                                                        \

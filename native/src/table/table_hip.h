@@ -67,9 +67,9 @@
     X(HIP_STREAM_SYNC, hip, WAIT, "stream_sync", 0)                                                \
     X(HIP_EVENT_SYNC, hip, WAIT, "event_sync", 0)                                                  \
     X(HIP_DEVICE_SYNC, hip, WAIT, "device_sync", 0)                                                \
-    X(HIP_CAPTURE_BEGIN, hip, PLUMBING, "capture_begin", 0)                                        \
-    X(HIP_CAPTURE_END, hip, PLUMBING, "capture_end", 0)                                            \
-    X(HIP_DEVICE_RESET, hip, PLUMBING, "device_reset", 0)                                          \
+    X(HIP_CAPTURE_BEGIN, hip, INTERNAL, "capture_begin", 0)                                        \
+    X(HIP_CAPTURE_END, hip, INTERNAL, "capture_end", 0)                                            \
+    X(HIP_DEVICE_RESET, hip, INTERNAL, "device_reset", 0)                                          \
     X(HIP_LAUNCH_PT, hip, KERNEL, "launch", 0)                                                     \
     X(HIP_LAUNCH_EX_PT, hip, KERNEL, "launch_ex", 0)                                               \
     X(HIP_LAUNCH_COOPERATIVE_PT, hip, KERNEL, "launch_cooperative", 0)                             \

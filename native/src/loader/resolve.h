@@ -3,9 +3,10 @@
 #define RELKIT_RESOLVE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "hooks/table.h"
+#include "table/table.h"
 
 enum { RK_KNOWN_CALLERS = 4 };
 
@@ -21,11 +22,9 @@ uintptr_t rk_find_original(enum rk_hook_id hook, uintptr_t caller);
 /* The same without falling back on what others have looked up, and without remembering. */
 uintptr_t rk_peek_original(enum rk_hook_id hook, uintptr_t caller);
 
-/* The row's symbol in this library, unless that is our wrapper; 0 where it is not. */
-uintptr_t rk_look_in(void *handle, enum rk_hook_id hook);
-
-/* What a program looked up by name and was given our wrapper for (hooks/symbol_lookup.c). */
-uintptr_t rk_given_original(enum rk_hook_id hook);
+/* A program that looked this function up by name is given our wrapper for it. False where the
+ * wrapper stands for another function already. */
+bool rk_hand_out(enum rk_hook_id hook, uintptr_t function);
 
 void rk_resolve_after_fork(void);
 

@@ -1,11 +1,13 @@
 /* Which communicator is which group of ranks, on every rank by the same name. */
-#include <stddef.h>
-
-#include "../core/communicators.h"
-#include "../loaded.h"
-#include "transfers.h"
+#include "transfer_communicators.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
+
+#include "core/communicators.h"
+#include "core/recorder.h"
+#include "device/aborts.h"
+#include "loader/loaded.h"
 
 typedef int (*number_query)(void *communicator, int32_t *number);
 
@@ -65,21 +67,21 @@ static void offer_abort(struct rk_transfer_library *library, void *communicator,
         rk_aborts_add(communicator, abort);
 }
 
-void rk_birth(const struct rk_birth *birth)
+void rk_communicator_enter(const struct rk_new_communicator *created)
 {
-    void *communicator = *birth->where;
+    void *communicator = *created->where;
     struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
     if (communicator == NULL || header == NULL)
         return;
     /* An address that comes round again is another group. */
     rk_communicator_retire(header, (uint64_t)(uintptr_t)communicator);
-    int index =
-        enter(header, birth->library, communicator, birth->original, birth->rank, birth->size);
-    if (index >= 0 && birth->name != 0)
-        name_it(header, index, birth->name);
+    int index = enter(header, created->library, communicator, created->original, created->rank,
+                      created->size);
+    if (index >= 0 && created->name != 0)
+        name_it(header, index, created->name);
     if (index >= 0)
         atomic_store(&splits[index], 0);
-    offer_abort(birth->library, communicator, birth->original);
+    offer_abort(created->library, communicator, created->original);
 }
 
 int rk_transfer_communicator(struct rk_header *header, struct rk_transfer_library *library,
