@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
+from relkit.cli import CommandGroup
 from relkit.commands._options import finish, report_options
 from relkit.output import as_text, table, use_colour
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ckpt() -> None:
     """Look into the trainer's checkpoints, and hold them against their checksums.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from relkit.cli import CommandGroup
 from relkit.commands._data_pairs import inspect, merge, verify
 from relkit.commands._data_preprocess import preprocess
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def data() -> None:
     """Make token data sets from text; inspect, merge and verify them.
 

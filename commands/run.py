@@ -13,7 +13,7 @@ from relkit.job_id import safe_job_id
 from relkit.launch.job.settings import OnHang, Settings
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @shared.hang_timeout("RUN")
 @shared.timeline_path("RUN")
 @shared.on_hang((OnHang.REPORT, OnHang.ABORT), OnHang.REPORT)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from relkit.cli import CommandGroup
 from relkit.commands._stacks_dump import dump
 from relkit.commands._stacks_merge import merge
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def stacks() -> None:
     """Capture the stacks of all ranks, and merge them into flame SVGs.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
+
+from relkit.cli import LazyGroup
 
 # name -> (module:attribute, help line). Each part is imported only when it runs.
 PARTS = {
@@ -27,26 +27,7 @@ PARTS = {
 }
 
 
-class _LazyParts(click.Group):
-    """The parts in the order in which they are used, loaded by name."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(PARTS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in PARTS:
-            return None
-        module_name, attribute = PARTS[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module_name), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, PARTS[name][1]) for name in self.list_commands(ctx)])
-
-
-@click.group(cls=_LazyParts)
+@click.group(cls=LazyGroup, table=PARTS)
 def straggler() -> None:
     """Find the slow rank, device, host or link, before a job and while it runs.
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 
+from relkit.cli import CommandGroup
 from relkit.commands._options import finish, report_options
 from relkit.errors import UsageProblem
 from relkit.output import as_text, use_colour, write_atomic
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topology() -> None:
     """Order nodes so that neighbours in the network are neighbours in rank.
 

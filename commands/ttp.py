@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from relkit import procfs
+from relkit.cli import CommandGroup
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
 from relkit.output import table
@@ -20,7 +21,7 @@ from relkit.ttp.outcome import EXIT_DUMPED
 _POLL_S = 0.05
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ttp() -> None:
     """Look at a job under try-to-persist on this host, or have it saved and ended.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from relkit import __version__
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
+from relkit.nearest import no_such
 
 # name -> (module:attribute, help line). The help lines live here so that `relkit --help`
 # imports no command at all; a test holds them against each command's own first line.
@@ -71,26 +72,73 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
-    """A Click group whose commands are loaded by name, on demand."""
+class CommandGroup(click.Group):
+    """A Click group that names the nearest command for an unknown one.
+
+    Args:
+        renamed: old name of a command -> its name now. Old names work and warn, and are listed
+            nowhere. The other arguments are click.Group's.
+    """
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401
+        renamed: Mapping[str, str] | None = None,
+        **attrs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(*args, **attrs)
+        self.renamed = renamed or {}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names, by its name now or by an old one."""
+        typed = args[0]
+        name = self.renamed.get(typed, typed)
+        if name != typed and not ctx.resilient_parsing:
+            group = ctx.command_path
+            click.echo(f"relkit: `{group} {typed}` is now `{group} {name}`", err=True)
+        is_unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
+        # What begins with a dash is an option out of place: Click knows what to say of that.
+        if is_unknown and not name.startswith("-"):
+            ctx.fail(no_such("command", name, self.list_commands(ctx)))
+        return super().resolve_command(ctx, [name, *args[1:]])
+
+
+class LazyGroup(CommandGroup):
+    """A group whose commands are loaded by name, on demand.
+
+    Args:
+        table: name -> (module:attribute, help line), in the order of --help. The other arguments
+            are CommandGroup's.
+    """
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401
+        table: Mapping[str, tuple[str, str]],
+        **attrs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(*args, **attrs)
+        self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All command names, without importing one."""
-        return sorted(COMMANDS)
+        return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command; None for an unknown name."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self._table:
             return None
-        module_name, attribute = COMMANDS[cmd_name][0].split(":")
+        module_name, attribute = self._table[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module_name), attribute)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command list from the table above: --help stays fast."""
+        """The command list from the table: --help stays fast."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+            formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -104,6 +152,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 @click.group(
     cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"auto_envvar_prefix": "RELKIT", "help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 nothing wrong, 1 problem found, 2 usage, 3 could not tell, "
     "124 own timeout, 130 interrupted.  Shell completion: "
@@ -144,7 +193,7 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except click.UsageError as error:
-        error.show()
+        _with_nearest(error).show()
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -161,3 +210,16 @@ def run(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return result if isinstance(result, int) else 0
+
+
+def _with_nearest(error: click.UsageError) -> click.UsageError:
+    """An unknown option in the same words as an unknown command, whatever Click's version says."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error
+    listed = [
+        flag
+        for param in error.ctx.command.get_params(error.ctx)
+        if isinstance(param, click.Option) and not param.hidden
+        for flag in (*param.opts, *param.secondary_opts)
+    ]
+    return click.UsageError(no_such("option", error.option_name, listed), ctx=error.ctx)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from relkit.errors import MissingExtra, UsageProblem
+from relkit.nearest import no_such
 
 _PREFIX = "relkit_"
 
@@ -27,11 +28,13 @@ class OwnOption:
         flags: spellings, the first is the one that is passed on.
         takes_value: False for a switch.
         repeatable: it may be given several times.
+        hidden: an old spelling, which works and is not named to anybody.
     """
 
     flags: tuple[str, ...]
     takes_value: bool = True
     repeatable: bool = False
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,15 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
         else:
             parser.add_argument(*option.flags, dest=dest, action="store_true")
     try:
-        found = parser.parse_args(list(argv))
+        found, unknown = parser.parse_known_args(list(argv))
     except _HelpAsked:
         return Split((), argparse.Namespace(), wants_help=True)
+    if unknown:
+        old = {flag for option in own if option.hidden for flag in option.flags}
+        flags = [f for action in parser._actions for f in action.option_strings if f not in old]
+        raise UsageProblem(
+            no_such("option", unknown[0], flags), next_step="See relkit launch --help."
+        )
     tokens: list[str] = []
     for option in own:
         flag = option.flags[0]

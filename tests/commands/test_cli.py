@@ -75,6 +75,48 @@ def test_unknown_command_is_usage_and_names_the_fault() -> None:
     assert child.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ("lanch", "No such command 'lanch'. Did you mean 'launch'?"),
+        ("stacks merg", "No such command 'merg'. Did you mean 'merge'?"),
+        ("straggler prefligt", "No such command 'prefligt'. Did you mean 'preflight'?"),
+        ("data verfy", "No such command 'verfy'. Did you mean 'verify'?"),
+        ("ttp statsu", "No such command 'statsu'. Did you mean 'status'?"),
+        ("ckpt inspct", "No such command 'inspct'. Did you mean 'inspect'?"),
+        ("topology srot", "No such command 'srot'. Did you mean 'sort'?"),
+        ("xyzzy", "No such command 'xyzzy'."),
+        ("--versoin", "No such option '--versoin'. Did you mean '--version'?"),
+        ("netcheck --slwo 3", "No such option '--slwo'. Did you mean '--slow'?"),
+        ("stacks merge --jobid=x", "No such option '--jobid'. Did you mean '--job-id'?"),
+        ("straggler watch --xyzzy", "No such option '--xyzzy'."),
+        (
+            "run --hang-timout 5 -- true",
+            "No such option '--hang-timout'. Did you mean '--hang-timeout'?",
+        ),
+    ],
+)
+def test_an_unknown_name_is_usage_and_names_the_nearest(
+    typed: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(typed.split()) == 2
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1] == f"Error: {sentence}"
+    assert said.out == ""
+
+
+def test_a_typing_error_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom relkit.cli import run\ncode = run(['lanch'])\n"
+        "heavy = {'torch', 'numpy', 'rich', 'jinja2', 'psutil'} & set(sys.modules)\n"
+        "print(code, sorted(heavy))"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert child.stdout.strip() == "2 []"
+
+
 def test_version_names_the_hook_layout() -> None:
     result = CliRunner().invoke(cli, ["--version"])
     assert result.exit_code == 0

@@ -10,7 +10,7 @@ from torch.distributed.run import get_args_parser
 
 from relkit.commands.launch import _OWN
 from relkit.errors import UsageProblem
-from relkit.launch.options import check, check_script, split
+from relkit.launch.options import OwnOption, check, check_script, split
 
 TORCHRUN_LINES = [
     ["train.py"],
@@ -166,3 +166,29 @@ def test_a_master_from_the_environment_is_a_host(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PET_MASTER_ADDR", "h")
     line = ["--nnodes", "2", "t.py"]
     check(split(line, _OWN).torchrun, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (["--hang-timout=5", "t.py"], "'--hang-timout'. Did you mean '--hang-timeout'?"),
+        (["--hang-timout", "5", "t.py"], "'--hang-timout'. Did you mean '--hang-timeout'?"),
+        (["--rdzv_endpont=h:1", "t.py"], "'--rdzv_endpont'. Did you mean '--rdzv-endpoint'?"),
+        (["--nnodse", "2", "t.py"], "'--nnodse'. Did you mean '--nnodes'?"),
+        (["--xyzzy", "t.py"], "'--xyzzy'."),
+        (["--old-nmae=1", "t.py"], "'--old-nmae'."),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_of_relkits_and_torchruns(
+    line: list[str], sentence: str
+) -> None:
+    own = (*_OWN, OwnOption(("--old-name",), hidden=True))
+    with pytest.raises(UsageProblem) as refused:
+        split(line, own)
+    assert str(refused.value) == f"No such option {sentence}"
+
+
+def test_what_looks_like_a_typing_error_behind_the_script_is_the_scripts() -> None:
+    assert split(["t.py", "--hang-timout=5"], _OWN).torchrun.training_script_args == [
+        "--hang-timout=5"
+    ]
