@@ -109,7 +109,12 @@ class RenamedOption(click.Option):
     def _in_new_unit(self, typed: str, ctx: click.Context) -> str | float:
         if self.old.convert is None:
             return typed
-        return self.old.convert(click.FLOAT.convert(typed, self, ctx))
+        try:
+            return self.old.convert(float(typed))
+        except ValueError as error:
+            raise click.BadParameter(
+                f"{typed!r} is not a number.", ctx, param_hint=self.old.flags[0]
+            ) from error
 
     def _from_old_variable(self, ctx: click.Context) -> str | None:
         if not ctx.auto_envvar_prefix:
