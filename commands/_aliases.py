@@ -16,7 +16,7 @@ A renamed value of an option:
 
     @click.option("--on-hang", type=RenamedChoice(["report", "save"], {"dump": "save"}))
 
-A renamed command of a group (it is relkit.cli's class that does it):
+A renamed command of a group (the class is relkit.command_group's):
 
     @click.group(cls=CommandGroup, renamed={"dump": "save"})
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from relkit.cli import CommandGroup
+from relkit.command_group import CommandGroup
 from relkit.commands._options import finish, report_options
 from relkit.output import as_text, table, use_colour
 

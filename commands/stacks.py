@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from relkit.cli import CommandGroup
+from relkit.command_group import CommandGroup
 from relkit.commands._stacks_dump import dump
 from relkit.commands._stacks_merge import merge
 

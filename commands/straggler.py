@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from relkit.cli import LazyGroup
+from relkit.command_group import LazyGroup
 
 # name -> (module:attribute, help line). Each part is imported only when it runs.
 PARTS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.cli import CommandGroup
+from relkit.command_group import CommandGroup
 from relkit.commands._options import finish, report_options
 from relkit.errors import UsageProblem
 from relkit.output import as_text, use_colour, write_atomic

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from relkit import procfs
-from relkit.cli import CommandGroup
+from relkit.command_group import CommandGroup
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
 from relkit.output import table

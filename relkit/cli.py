@@ -1,16 +1,16 @@
-"""The lazy Click group: a command's module is imported only when that command runs."""
+"""The command line: the table of commands, and the exit code of whatever goes wrong in one."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from relkit import __version__
+from relkit.command_group import LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
 from relkit.nearest import no_such
 
@@ -70,75 +70,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Look at a job under try-to-persist on this host, or have it saved and ended.",
     ),
 }
-
-
-class CommandGroup(click.Group):
-    """A Click group that names the nearest command for an unknown one.
-
-    Args:
-        renamed: old name of a command -> its name now. Old names work and warn, and are listed
-            nowhere. The other arguments are click.Group's.
-    """
-
-    def __init__(
-        self,
-        *args: Any,  # noqa: ANN401
-        renamed: Mapping[str, str] | None = None,
-        **attrs: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(*args, **attrs)
-        self.renamed = renamed or {}
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names, by its name now or by an old one."""
-        typed = args[0]
-        name = self.renamed.get(typed, typed)
-        if name != typed and not ctx.resilient_parsing:
-            group = ctx.command_path
-            click.echo(f"relkit: `{group} {typed}` is now `{group} {name}`", err=True)
-        is_unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
-        # What begins with a dash is an option out of place: Click knows what to say of that.
-        if is_unknown and not name.startswith("-"):
-            ctx.fail(no_such("command", name, self.list_commands(ctx)))
-        return super().resolve_command(ctx, [name, *args[1:]])
-
-
-class LazyGroup(CommandGroup):
-    """A group whose commands are loaded by name, on demand.
-
-    Args:
-        table: name -> (module:attribute, help line), in the order of --help. The other arguments
-            are CommandGroup's.
-    """
-
-    def __init__(
-        self,
-        *args: Any,  # noqa: ANN401
-        table: Mapping[str, tuple[str, str]],
-        **attrs: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(*args, **attrs)
-        self._table = table
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All command names, without importing one."""
-        return list(self._table)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command; None for an unknown name."""
-        if cmd_name not in self._table:
-            return None
-        module_name, attribute = self._table[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module_name), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command list from the table: --help stays fast."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from relkit.cli import CommandGroup
+from relkit.command_group import CommandGroup
 from relkit.commands._aliases import OldSpelling, RenamedChoice, gbps_of_mb_s, renamed_option
 
 
