@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check fresh-check explore format stress gpu-check clean
+.PHONY: demo test check fresh-check explore format stress gpu-check docs docs-serve clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -44,6 +44,16 @@ fresh-check:
 gpu-check:
 	PYTHON="$(PYTHON)" tools/gpu_check.sh $(GPU_CHECK_ARGS)
 
+# The site in build/site; open index.html, no server is needed. The reference pages are made anew.
+docs: $(VENV)/.develop
+	$(BIN)/python -m tools.docs_reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
+	@echo "build/site/index.html"
+
+docs-serve: $(VENV)/.develop
+	$(BIN)/python -m tools.docs_reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve -a 127.0.0.1:8000
+
 $(BIN)/pip:
 	tools/make_venv.sh "$(PYTHON)" $(VENV)
 
@@ -53,7 +63,7 @@ $(VENV)/.runtime: $(BIN)/pip pyproject.toml constraints.txt CMakeLists.txt $(NAT
 	touch $@
 
 $(VENV)/.develop: $(VENV)/.runtime
-	$(BIN)/pip install -q -c constraints.txt --group test --group lint
+	$(BIN)/pip install -q -c constraints.txt --group test --group lint --group docs
 	touch $@
 
 clean:

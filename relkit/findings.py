@@ -27,7 +27,39 @@ class Status(str, Enum):
         return self.value
 
 
+DOCS_VARIABLE = "RELKIT_DOCS_URL"
+# RK-FAMILY-NNN -> docs/findings/PAGE.md
+DOCS_PAGES = {
+    "CKPT": "ckpt",
+    "DATA": "data",
+    "DEMO": "doctor",
+    "DOC": "doctor",
+    "HANG": "hang",
+    "LNK": "linkcheck",
+    "NET": "netcheck",
+    "STK": "stacks",
+    "STRAG": "straggler",
+    "TOP": "topology",
+    "TTP": "ttp",
+}
+
 _ORDER = (Status.SKIP, Status.OK, Status.WARN, Status.UNKNOWN, Status.FAIL)
+
+
+def docs_of(finding_id: str) -> str:
+    """Where the documentation explains a finding id; "" for an id of no known family.
+
+    Returns:
+        The section's address on the site that RELKIT_DOCS_URL names (http, https or file), else
+        its place in relkit's repository: docs/findings/hang.md#rk-hang-001.
+    """
+    page = DOCS_PAGES.get(finding_id.removeprefix("RK-").rpartition("-")[0])
+    if page is None:
+        return ""
+    site = os.environ.get(DOCS_VARIABLE, "").rstrip("/")
+    if site.startswith(("https://", "http://", "file:///")):
+        return f"{site}/findings/{page}.html#{finding_id.lower()}"
+    return f"docs/findings/{page}.md#{finding_id.lower()}"
 
 
 def worst(statuses: Iterable[Status]) -> Status:
@@ -83,6 +115,7 @@ class Finding:
         """The finding as plain JSON types."""
         plain = asdict(self)
         plain["status"] = self.status.value
+        plain["docs"] = docs_of(self.id)
         return plain
 
 

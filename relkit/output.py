@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from relkit.errors import UnwritablePath, UsageProblem
-from relkit.findings import Finding, Report, Status
+from relkit.findings import Finding, Report, Status, docs_of
 
 _COLOURS = {
     Status.OK: "32",
@@ -55,6 +55,10 @@ def _finding_text(finding: Finding, colour: bool) -> list[str]:
         lines.append(f"    {item.name}: {item.value}{unit}{bound}{how}")
     if finding.advice:
         lines.append(f"    do: {finding.advice}")
+    link = docs_of(finding.id)
+    # A file of relkit's repository is no help at a terminal; a site that somebody serves is.
+    if "://" in link and finding.status is not Status.OK:
+        lines.append(f"    see: {link}")
     return lines
 
 

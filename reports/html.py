@@ -10,7 +10,7 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from relkit.findings import Evidence, Report, Status
+from relkit.findings import Evidence, Report, Status, docs_of
 from relkit.reports.flame_svg import script_block, style_block
 from relkit.reports.markup import middle_cut, shown
 
@@ -40,6 +40,7 @@ def environment() -> Environment:
     )
     environment.filters["plain"] = _plain
     environment.filters["prose"] = _prose
+    environment.filters["finding_id"] = _finding_id
     environment.filters["heading"] = _heading
     environment.filters["measure"] = _measure
     environment.filters["bound"] = _bound
@@ -189,6 +190,14 @@ def _prose(value: object) -> Markup:
         return Markup("`").join(Markup(part) for part in parts)  # noqa: S704
     marked = [f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)]
     return Markup("".join(marked))  # noqa: S704
+
+
+def _finding_id(value: str) -> Markup:
+    """A finding's id: a link where RELKIT_DOCS_URL names a site, else its place is a tooltip."""
+    name, place = _plain(value), docs_of(value)
+    if "://" in place:
+        return Markup('<a href="{}"><code>{}</code></a>').format(place, name)
+    return Markup('<code title="{}">{}</code>').format(place, name)
 
 
 def _measure(item: Evidence) -> str:

@@ -1,0 +1,1 @@
+"""The documentation is held against the code."""

@@ -1,0 +1,89 @@
+"""The environment variables that no command-line option names: what each does, for the docs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable.
+
+    Args:
+        default: what holds where it is not set, as Markdown.
+        meaning: one or two sentences, as Markdown.
+    """
+
+    default: str
+    meaning: str
+
+
+# Read by relkit; a person may set them.
+OWN: dict[str, Variable] = {
+    "ENABLE_TTP": Variable(
+        "`True`",
+        "`False` or `0` leaves [try-to-persist](../ttp.md) out, as in MindIO TTP.",
+    ),
+    "FORCE_COLOR": Variable("", "Colour even where the output is no terminal."),
+    "NO_COLOR": Variable("", "No colour, whatever the output is. Wins over `FORCE_COLOR`."),
+    "NODE_NAME": Variable(
+        "", "This node's name for `--on-bad-node`, after `RELKIT_NODE_NAME` and `SLURMD_NODENAME`."
+    ),
+    "RELKIT_BOOTSTRAP": Variable(
+        "`1`",
+        "`0` keeps relkit's `sitecustomize` out of the workers. Garbage collections and waits for "
+        "a `DataLoader` are then not seen. [How steps are seen](../straggler-steps.md)",
+    ),
+    "RELKIT_DEBUG": Variable(
+        "", "`1` shows a traceback where relkit would print an expected error in two lines."
+    ),
+    "RELKIT_DOCS_URL": Variable(
+        "",
+        "Where this site is served, for example `https://docs.example/relkit`. Reports then link "
+        "each finding to its section. [Findings](../findings.md#from-a-report-to-this-page)",
+    ),
+    "RELKIT_HOOK_DIR": Variable(
+        "set by `relkit launch` and `relkit run`",
+        "Absolute folder of the recorder files. Where it is not set the hook does nothing.",
+    ),
+    "RELKIT_HOOK_DISABLE": Variable("", "`1` switches the hook off, whatever else is set."),
+    "RELKIT_HOOK_LIBRARY": Variable(
+        "the installed one", "Another `librelkit_hook.so` to preload. For work on relkit itself."
+    ),
+    "RELKIT_HOOK_PLATFORMS": Variable(
+        "all",
+        "Comma-separated list of the platforms that may be watched: `cpu`, `cuda`, `maca`, `hip`, "
+        "`ascend`. `cpu` is always watched. [Platforms](../platforms.md)",
+    ),
+    "RELKIT_HOOK_SAMPLE": Variable(
+        "`64`",
+        "One kernel launch in so many is [timed](../platforms.md#timing); `0` none, `1` all.",
+    ),
+    "RELKIT_INJECT": Variable(
+        "", "Faults to inject into a script that calls `relkit.faults`; `--inject` sets it."
+    ),
+    "RELKIT_MERGE_LIBRARY": Variable(
+        "the installed one", "Another `librelkit_merge.so`. For work on relkit itself."
+    ),
+    "RELKIT_NODE_NAME": Variable(
+        "`SLURMD_NODENAME`, `NODE_NAME`, else the host name",
+        "This node's name for `--on-bad-node`, and one more name by which `--topology` finds it.",
+    ),
+    "RELKIT_TTP_INJECT": Variable(
+        "",
+        "Kills ranks under try-to-persist [on purpose](../trainer.md#faults-on-purpose).",
+    ),
+}
+
+# Set by relkit for its own processes.
+INTERNAL: dict[str, Variable] = {
+    "RELKIT_BOOTSTRAP_PID": Variable("", "The worker that relkit's `sitecustomize` runs in."),
+    "RELKIT_TRACER_PID": Variable(
+        "", "The launcher, which may read the workers' stacks under yama `ptrace_scope` 1."
+    ),
+    "RELKIT_TTP_CONTROLLERS": Variable("", "Where the ranks find the launchers' controllers."),
+    "RELKIT_TTP_FOLDER": Variable("", "Folder of the job's try-to-persist files on this host."),
+    "RELKIT_TTP_HEARTBEAT": Variable("", "Seconds between two heartbeats of a rank."),
+    "RELKIT_TTP_INCARNATION": Variable("", "Which start of the job this is, from 0."),
+    "RELKIT_TTP_SECRET": Variable("", "Proves that a rank belongs to the job."),
+}
