@@ -115,19 +115,22 @@ def test_the_theme_switch_takes_the_flame_picture_along(
     site: Path, driver: webdriver.Chrome
 ) -> None:
     driver.get((site / "first-hang.html").as_uri())
-    seen = []
-    for scheme in ("default", "slate"):
-        driver.execute_script(
-            "document.querySelector(`input[data-md-color-scheme=${arguments[0]}]`).click()", scheme
-        )
-        WebDriverWait(driver, 20).until(
-            lambda d, s=scheme: d.execute_script("return document.body.dataset.mdColorScheme") == s
-        )
-        frame = driver.find_element(By.CSS_SELECTOR, ".flame iframe")
-        driver.execute_script("arguments[0].scrollIntoView()", frame)
-        driver.switch_to.frame(frame)
-        paper = "return getComputedStyle(document.querySelector('.rk-paper')).fill"
-        WebDriverWait(driver, 20).until(lambda d: d.find_elements(By.CSS_SELECTOR, ".rk-paper"))
-        seen.append(driver.execute_script(paper))
-        driver.switch_to.default_content()
-    assert seen[0] != seen[1]
+    assert paper(driver, "default") != paper(driver, "slate")
+
+
+def paper(driver: webdriver.Chrome, scheme: str) -> str:
+    """The colour behind the flame picture, once the page has switched to a colour scheme."""
+    driver.execute_script(
+        "document.querySelector(`input[data-md-color-scheme=${arguments[0]}]`).click()", scheme
+    )
+    wait = WebDriverWait(driver, 20)
+    wait.until(lambda d: d.execute_script("return document.body.dataset.mdColorScheme") == scheme)
+    frame = driver.find_element(By.CSS_SELECTOR, ".flame iframe")
+    driver.execute_script("arguments[0].scrollIntoView()", frame)
+    driver.switch_to.frame(frame)
+    wait.until(lambda d: d.find_elements(By.CSS_SELECTOR, ".rk-paper"))
+    fill = driver.execute_script(
+        "return getComputedStyle(document.querySelector('.rk-paper')).fill"
+    )
+    driver.switch_to.default_content()
+    return str(fill)
