@@ -36,7 +36,7 @@ def tune(job: str, mode: str | None, slowdown: float | None) -> int:
     """
     if mode is None and slowdown is None:
         raise UsageProblem("nothing to change", next_step="Add --mode or --slowdown.")
-    folder = next((folder for folder in job_folders(job) if folder.is_dir()), None)
+    folder = next(iter(job_folders(job)), None)
     if folder is None:
         raise UsageProblem(
             f"no job {job!r} runs on this host",

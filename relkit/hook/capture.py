@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def capture_native(path: Path, state: HookState, deadline_s: float) -> NativeCap
 
 def _signal_to_send(file: StateFile, state: HookState) -> int:
     number = int(file.header["capture_signal"])
-    if number <= 0 or number > 64:
+    if not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
         note = layout.CAPTURE_NOTES.get(int(file.header["capture_note"]), "")
         raise CaptureFailed(
             f"the hook in process {state.pid} cannot capture: {note or 'no signal'}"

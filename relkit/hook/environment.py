@@ -13,6 +13,7 @@ from pathlib import Path
 
 from relkit.errors import HookUnavailable, UnwritablePath, UsageProblem
 from relkit.hook.locate import hook_library
+from relkit.private_file import is_private_folder
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SHARED_MEMORY = Path("/dev/shm")
@@ -33,6 +34,30 @@ def job_dir(job_id: str) -> Path:
     return _folder(_SHARED_MEMORY, job_id)
 
 
+def job_folders(job_id: str) -> tuple[Path, ...]:
+    """The folders of a job that are on this host and that this user alone can have filled.
+
+    Shared memory first, then the temporary folder (see `prepare_job_dir`).
+
+    Raises:
+        UsageProblem: the job id cannot be a folder name.
+    """
+    folders = (_folder(root, job_id) for root in _roots())
+    return tuple(f for f in folders if is_private_folder(f.parent) and is_private_folder(f))
+
+
+def all_job_folders() -> tuple[Path, ...]:
+    """The folders of all of this user's jobs on this host, as `job_folders`."""
+    parents = {_folder(root, "any").parent for root in _roots()}
+    return tuple(
+        folder
+        for parent in sorted(parents)
+        if is_private_folder(parent)
+        for folder in sorted(parent.iterdir())
+        if is_private_folder(folder)
+    )
+
+
 def prepare_job_dir(job_id: str, processes: int) -> Path:
     """Make the job's folder, where there is really room for all its processes.
 
@@ -47,7 +72,7 @@ def prepare_job_dir(job_id: str, processes: int) -> Path:
         UsageProblem: the job id cannot be a folder name.
     """
     reasons = []
-    for root in (_SHARED_MEMORY, Path(tempfile.gettempdir())):
+    for root in _roots():
         folder = _folder(root, job_id)
         try:
             _private(folder.parent)
@@ -103,13 +128,17 @@ def worker_environment(job_dir: Path, tracer_pid: int, base: Mapping[str, str]) 
     }
 
 
+def _roots() -> tuple[Path, Path]:
+    return _SHARED_MEMORY, Path(tempfile.gettempdir())
+
+
 def _folder(root: Path, job_id: str) -> Path:
     if not _JOB_ID.fullmatch(job_id):
         raise UsageProblem(
             f"job id {job_id!r} cannot be a folder name",
             next_step="Use letters, digits, '_', '-' and '.', at most 100 of them.",
         )
-    return root / f"relkit-{os.getuid()}" / job_id
+    return root / f"relkit-{os.geteuid()}" / job_id
 
 
 def _private(folder: Path) -> None:
@@ -117,7 +146,7 @@ def _private(folder: Path) -> None:
     # alone is refused, as another user could read stacks from it or plant files in it.
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(13, "belongs to someone else")
     if status.st_mode & 0o077:
         folder.chmod(0o700)

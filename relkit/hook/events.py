@@ -13,6 +13,7 @@ from relkit.hook import layout
 from relkit.hook.model import Communicator
 from relkit.hook.reader import communicators_of, hooks_of
 from relkit.hook.state_file import Rows, StateFile, check, read_header
+from relkit.private_file import open_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,7 @@ class EventReader:
     def __init__(self, path: Path) -> None:
         self._name = path.name
         try:
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            self._descriptor = os.open(path, flags)
+            self._descriptor = open_private(path)
         except OSError as error:
             raise BadDump(f"{path.name}: {error.strerror}") from error
         try:

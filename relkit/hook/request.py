@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import secrets
+import signal
 
 from relkit.hook import layout
 
@@ -43,8 +45,11 @@ def send(pid: int, tid: int, signal_number: int, kind: int, generation: int) -> 
 
     Raises:
         ProcessLookupError: the thread is gone.
-        OSError: not permitted, or too many signals are queued.
+        OSError: not a real-time signal, not permitted, or too many signals are queued.
     """
+    if not signal.SIGRTMIN <= signal_number <= signal.SIGRTMAX:
+        # A number below would end the process, or be taken for something else.
+        raise OSError(errno.EINVAL, f"{signal_number} is no real-time signal")
     call = _CALL_NUMBERS.get(platform.machine())
     if call is None:
         raise OSError(38, f"no signal with a value on {platform.machine()}")

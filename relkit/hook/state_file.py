@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from relkit.errors import BadDump
 from relkit.hook import layout
+from relkit.private_file import open_private
 
 Rows = npt.NDArray[Any]
 
@@ -108,7 +109,7 @@ def open_state_file(path: Path) -> Iterator[StateFile]:
         BadDump: not a recorder file, or truncated, or of another version, or unreadable.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_private(path)
     except OSError as error:
         raise BadDump(f"{path.name}: {error.strerror}") from error
     try:

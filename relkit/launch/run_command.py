@@ -21,6 +21,7 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.watch import Site
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.settings import End, OnHang, Say
+from relkit.private_file import open_private
 
 POLL_S = 0.1
 DISCOVER_S = 1.0
@@ -56,7 +57,7 @@ class Leadership:
         """True when this process leads, now or since earlier."""
         if self._handle is not None or self._folder is None:
             return self._handle is not None
-        handle = os.open(self._folder / "leader.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = open_private(self._folder / "leader.lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

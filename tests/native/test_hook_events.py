@@ -155,6 +155,7 @@ def a_file(path: Path, begun: int, written: int) -> None:
     for ticket in range(max(0, written - layout.EVENT_COUNT), written):
         rows[ticket % layout.EVENT_COUNT]["ticket"] = ticket + 1
     path.write_bytes(header.tobytes().ljust(at, b"\0") + rows.tobytes())
+    path.chmod(0o600)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,7 @@ def test_what_is_overwritten_or_torn_is_counted(
 def test_a_file_that_is_no_recorder_or_shrinks_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "7.rkhook"
     path.write_bytes(os.urandom(9000))
+    path.chmod(0o600)
     with pytest.raises(BadDump):
         EventReader(path)
     with pytest.raises(BadDump):

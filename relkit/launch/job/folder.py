@@ -14,6 +14,7 @@ from relkit.hook.compatible import program_of, why_not_preloadable
 from relkit.hook.locate import hook_library
 from relkit.job_id import safe_job_id
 from relkit.launch.job.settings import Say
+from relkit.private_file import is_private_folder, open_private
 
 LOCK = "launcher.lock"
 _RECORDERS = "*.rkhook"
@@ -90,7 +91,7 @@ def _hold(folder: Path, how: int) -> int | None:
     Raises:
         OSError: the folder is gone, or not ours.
     """
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    handle = open_private(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -120,7 +121,7 @@ def sweep(parent: Path) -> None:
     Only folders with a lock file are looked at: others were not made here.
     """
     for folder in parent.iterdir():
-        if (folder / LOCK).is_file():
+        if is_private_folder(folder) and (folder / LOCK).is_file():
             _remove_if_left(folder)
 
 

@@ -22,11 +22,15 @@ from relkit.errors import RelkitError
 from relkit.hook import environment
 from relkit.job_id import safe_job_id
 from relkit.output import write_atomic
+from relkit.private_file import is_private_folder, read_private
 from relkit.ttp.environment import MARKS
 
 PREFIX = "ttp-"
 STATUS = "status.json"
 REQUEST = "request-"
+
+# 16,384 ranks at some hundred bytes each.
+_MAX_STATUS_BYTES = 16 << 20
 
 
 class PersistFolder:
@@ -100,11 +104,10 @@ def launchers_of(job_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     Raises:
         UsageProblem: the job id cannot be a folder name.
     """
-    shared = environment.job_dir(job_id)
-    for parent in (shared, Path(tempfile.gettempdir()) / shared.parent.name / shared.name):
-        for folder in sorted(parent.glob(f"{PREFIX}*")):
+    for parent in environment.job_folders(job_id):
+        for folder in filter(is_private_folder, sorted(parent.glob(f"{PREFIX}*"))):
             try:
-                status = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+                status = json.loads(read_private(folder / STATUS, _MAX_STATUS_BYTES))
                 pid, ticks = int(status["pid"]), int(status["start_ticks"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from relkit import procfs
 from relkit.errors import NoSuchProcess, RelkitError
-from relkit.hook.environment import job_dir
+from relkit.hook.environment import all_job_folders, job_folders
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
 from relkit.stacks.engines.base import Target
@@ -19,22 +18,16 @@ def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isdigit() else -1
 
 
-def _job_folders(job_id: str) -> tuple[Path, ...]:
-    """Where the launcher may have put a job's recorder files: shared memory, else temporary."""
-    shared = job_dir(job_id)
-    return shared, Path(tempfile.gettempdir()) / shared.parent.name / job_id
-
-
 def _hook_file(pid: int) -> Path | None:
     """The recorder's file of a process, whichever job it belongs to."""
-    for folder in _job_folders("any"):
-        for path in sorted(folder.parent.glob(f"*/{pid}.rkhook")):
-            try:
-                state = read_state(path)
-            except RelkitError:
-                continue
-            if procfs.is_same_process(pid, state.start_ticks):
-                return path
+    for folder in all_job_folders():
+        path = folder / f"{pid}.rkhook"
+        try:
+            state = read_state(path)
+        except RelkitError:
+            continue
+        if procfs.is_same_process(pid, state.start_ticks):
+            return path
     return None
 
 
@@ -80,7 +73,7 @@ def targets_of_job(job_id: str) -> tuple[Target, ...]:
         NoSuchProcess: no rank of that job has left a recorder's file here.
     """
     states: list[tuple[HookState, Path]] = []
-    files = [p for f in _job_folders(job_id) if f.is_dir() for p in state_files(f)]
+    files = [path for folder in job_folders(job_id) for path in state_files(folder)]
     for path in files:
         try:
             states.append((read_state(path), path))

@@ -11,6 +11,7 @@ from typing import Any
 
 from relkit.errors import BadInputFile
 from relkit.output import write_atomic
+from relkit.private_file import read_private
 
 FILE = "straggler-control.json"
 _LIMIT_BYTES = 4096
@@ -106,15 +107,12 @@ def read(folder: Path, otherwise: Control) -> Control:
 
 def _asked(path: Path) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_LIMIT_BYTES + 1)
+        data = read_private(path, _LIMIT_BYTES)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
     try:
-        if len(data) > _LIMIT_BYTES:
-            raise ValueError("larger than any settings")
         plain = json.loads(data)
         from_json(plain, Control())
     except (ValueError, RecursionError) as error:

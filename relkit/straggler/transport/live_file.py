@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
+
+from relkit.private_file import open_private
 
 FILE = "straggler.npz"
 _ASKED = "straggler.asked"
@@ -22,7 +25,11 @@ def ask(folder: Path) -> None:
         folder: the job's shared-memory folder.
     """
     with contextlib.suppress(OSError):
-        (folder / _ASKED).touch(mode=0o600)
+        descriptor = open_private(folder / _ASKED, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.utime(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def is_asked(folder: Path) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from relkit import procfs
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
-from relkit.hook.environment import job_dir
+from relkit.hook import environment
 from relkit.job_id import safe_job_id
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, load
@@ -20,26 +19,21 @@ _TIMELINE_VARIABLES = ("RELKIT_LAUNCH_TIMELINE_PATH", "XPU_TIMER_TIMELINE_PATH")
 
 
 def job_folders(job_id: str) -> tuple[Path, ...]:
-    """Where a running job's files may be on this host, whether they are there or not.
-
-    Raises:
-        UsageProblem: the job id cannot be a folder name.
-    """
-    shared = job_dir(safe_job_id(job_id))
-    return shared, Path(tempfile.gettempdir()) / shared.parent.name / shared.name
+    """Where a running job's files are on this host."""
+    return environment.job_folders(safe_job_id(job_id))
 
 
 def jobs_here() -> tuple[str, ...]:
     """Ids of the jobs on this host that run and have a history, the one written last first."""
     found = []
-    for parent in {folder.parent for folder in job_folders("any")}:
-        for path in parent.glob(f"*/{LIVE_FILE}"):
-            if not records(path.parent):
-                continue
-            try:
-                found.append((-path.stat().st_mtime_ns, path.parent.name))
-            except OSError:
-                continue
+    for folder in environment.all_job_folders():
+        path = folder / LIVE_FILE
+        if not path.exists() or not records(folder):
+            continue
+        try:
+            found.append((-path.stat().st_mtime_ns, folder.name))
+        except OSError:
+            continue
     return tuple(name for _, name in sorted(found))
 
 

@@ -26,7 +26,7 @@ class Follower:
     """
 
     def __init__(self, job_id: str) -> None:
-        folders = [folder for folder in job_folders(job_id) if folder.is_dir()]
+        folders = job_folders(job_id)
         if not folders:
             others = ", ".join(jobs_here()) or "none"
             raise NoSuchProcess(
@@ -43,7 +43,7 @@ class Follower:
         self.over = False
 
     @staticmethod
-    def _choose(folders: list[Path]) -> Path:
+    def _choose(folders: tuple[Path, ...]) -> Path:
         written = [folder for folder in folders if (folder / LIVE_FILE).exists()]
         return (written or folders)[0] / LIVE_FILE
 

@@ -76,6 +76,7 @@ def slot(numbers: range, flight: int = 0, flight_seq: int = 2, hook: int = 0) ->
 def read(tmp_path: Path, data: bytes | bytearray) -> HookState:
     path = tmp_path / "77.rkhook"
     path.write_bytes(data)
+    path.chmod(0o600)
     return read_state(path)
 
 

@@ -71,8 +71,8 @@ def test_files_of_an_earlier_incarnation_are_dropped(said: list[str]) -> None:
 
 
 def test_leftovers_are_swept_and_others_are_not(said: list[str], tmp_path: Path) -> None:
-    (tmp_path / "left").mkdir()
-    (tmp_path / "left" / LOCK).write_text("")
+    (tmp_path / "left").mkdir(mode=0o700)
+    (tmp_path / "left" / LOCK).touch(mode=0o600)
     (tmp_path / "foreign").mkdir()
     held = JobFolder(True, said.append)
     held.prepare("held", 1)
