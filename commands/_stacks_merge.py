@@ -8,11 +8,18 @@ from pathlib import Path
 
 import click
 
+from relkit.errors import UsageProblem
 from relkit.output import emit
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("dumps", metavar="PATH", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--path",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The same as PATH, as xpu_timer's viewer spells it.",
+)
 @click.option("--job-id", help="Merge the files of this job.  [default: the one captured last]")
 @click.option(
     "--output",
@@ -23,7 +30,13 @@ from relkit.output import emit
 )
 @click.option("--jsonl", "fmt", flag_value="jsonl", help="One finding a line, as JSON.")
 @click.option("--json", "fmt", flag_value="json", default=None, help="One JSON document.")
-def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) -> int:
+def merge(
+    dumps: Path | None,
+    path: Path | None,
+    job_id: str | None,
+    folder: Path | None,
+    fmt: str | None,
+) -> int:
     """Merge the .stacktrace files in PATH, relkit's or xpu_timer's, into one picture.
 
     Writes py_stack, cpp_stack and mixed_stack as folded text and as SVG, and stack_graph as DOT (a
@@ -34,7 +47,9 @@ def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) 
     Examples:
       relkit stacks merge /root/timeline
       relkit stacks merge /shared/dumps --job-id my-run -o merged --json
+      relkit stacks merge --path /root/timeline
     """
+    source = _one_of(dumps, path)
     from rich.console import Console
     from rich.progress import Progress
 
@@ -48,15 +63,15 @@ def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) 
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("reading", total=None)
         merged = merge_folder(
-            path,
+            source,
             job_id=job_id,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
-        target = output_folder(folder or path)
+        results = output_folder(folder or source)
         progress.update(task, description="drawing")
         svgs = draw(merged, f"job {merged.job_id}" if merged.job_id else "")
         progress.update(task, description="writing")
-        written = write_each(target, writers(merged, svgs, graph_timeout_s=10.0))
+        written = write_each(results, writers(merged, svgs, graph_timeout_s=10.0))
     report = merge_report(
         merged, written, argv=sys.argv, started=started, duration_s=time.time() - started
     )
@@ -65,3 +80,18 @@ def merge(path: Path, job_id: str | None, folder: Path | None, fmt: str | None) 
         for name in written:
             click.echo(name)
     return report.exit_code
+
+
+def _one_of(dumps: Path | None, path: Path | None) -> Path:
+    """PATH or --path; both only where they are the same folder."""
+    if dumps is not None and path is not None and dumps.resolve() != path.resolve():
+        raise UsageProblem(
+            f"PATH is {dumps} and --path is {path}", next_step="Name one folder to merge."
+        )
+    given = dumps or path
+    if given is None:
+        raise UsageProblem(
+            "no folder of .stacktrace files was named",
+            next_step="Write: relkit stacks merge /root/timeline",
+        )
+    return given

@@ -1,4 +1,4 @@
-"""Where each box of a stack picture goes. templates/flame.js does the same after a zoom."""
+"""Where each box of a stack picture goes. templates/flame_place.js does the same after a zoom."""
 
 from __future__ import annotations
 

@@ -21,7 +21,21 @@ MARGIN = 16
 HEAD = 118
 ABSENT_ROW = 32
 FOOT = 24
-_SCRIPTS = ("flame_text.js", "flame_widths.js", "flame_find.js", "flame.js")
+# In this order inside one function: flame.js starts what the others define.
+_SCRIPTS = (
+    "flame_text.js",
+    "flame_widths.js",
+    "flame_find.js",
+    "flame_picture.js",
+    "flame_place.js",
+    "flame_mark.js",
+    "flame_detail.js",
+    "flame_address.js",
+    "flame_tools.js",
+    "flame_pointer.js",
+    "flame_keys.js",
+    "flame.js",
+)
 
 
 @lru_cache

@@ -29,7 +29,7 @@ _KINDS = {"frame": "", "fold": " rk-fold", "inner": " rk-inner", "more": " rk-mo
 
 
 def box_markup(box: Box, spot: Place, table: SetTable, present: int) -> str:
-    """One `<g>`: title, rectangle, text, and the data that flame.js needs to draw it anew."""
+    """One `<g>`: title, rectangle, text, and the data from which the script draws it anew."""
     func, source, name, extra = _names(box)
     ranks = table.text(box.ranks)
     label = f"{func}@{source}@{ranks.label}"
@@ -118,7 +118,7 @@ def _text(name: str, extra: str, mark: str, short: str, width: float, kind: str)
 
 
 def fit(name: str, extra: str, mark: str, short: str, width: float) -> tuple[str, str, str]:
-    """What of (name, place, ranks) fits into a box this wide; flame.js has the same rules."""
+    """What of (name, place, ranks) fits into a box this wide; flame_text.js has the same rules."""
     room = width - 1 - 2 * PAD
     need = max(1, cells(name))
     # Whole names go before long rank lists, and a cut name still goes with its ranks.

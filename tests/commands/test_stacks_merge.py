@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relkit.commands._stacks_merge import merge
-from relkit.errors import BadDump, UnwritablePath
+from relkit.errors import BadDump, UnwritablePath, UsageProblem
 from relkit.stacks.dumpfile import write_dump
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
@@ -53,6 +53,23 @@ def test_private_files_beside_the_dumps(folder: Path) -> None:
         ours = sorted((folder / name).read_text().splitlines())
         assert ours == sorted((GOLD / name).read_text().splitlines())
     assert (folder / "mixed_stack.svg").read_text().lstrip().startswith("<")
+
+
+def test_the_original_viewers_spelling_is_the_same(folder: Path, tmp_path: Path) -> None:
+    plain, path, both = (tmp_path / name for name in ("plain", "path", "both"))
+    run(folder, "-o", plain)
+    assert run("--path", folder, "-o", path).return_value == 0
+    assert run(folder, "--path", f"{folder}/.", "-o", both).return_value == 0
+    for name in RESULTS:
+        assert (plain / name).read_bytes() == (path / name).read_bytes()
+        assert (plain / name).read_bytes() == (both / name).read_bytes()
+
+
+def test_two_folders_or_none_are_a_usage_error(folder: Path) -> None:
+    two = run(folder, "--path", folder / "other").exception
+    assert isinstance(two, UsageProblem)
+    assert str(two) == f"PATH is {folder} and --path is {folder / 'other'}"
+    assert isinstance(run().exception, UsageProblem)
 
 
 def test_merging_again_gives_the_same_bytes(folder: Path) -> None:
