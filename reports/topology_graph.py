@@ -7,15 +7,11 @@ from typing import Any
 
 import graphviz
 
+from relkit.reports.fleet_faults import FleetFaults, Selection, nodes_of, read_faults, select
 from relkit.reports.markup import middle_cut, shown
 
-MAX_ALIKE, MAX_ALIKE_BEHIND = 12, 2
-"""Nodes without a fault that are drawn one by one, in all and behind a switch; more are a box."""
-
-MAX_TOLD = 200
-"""Nodes with a fault that are drawn; a layout of more takes too long and shows nothing."""
-
 _NAME_CHARS = 40
+_RED = "#b3261e"
 
 
 def graph(facts: Mapping[str, Any]) -> str:
@@ -24,31 +20,21 @@ def graph(facts: Mapping[str, Any]) -> str:
     Args:
         facts: `nodes`, `convictions`, `undecided` and `unknown` are read; each may be missing.
     """
-    rows = [row for row in _list(facts.get("nodes")) if isinstance(row, Mapping)]
-    names = [str(row.get("node", "")) for row in rows]
-    convicted = [c for c in _list(facts.get("convictions")) if isinstance(c, Mapping)]
-    undecided = [u for u in _list(facts.get("undecided")) if isinstance(u, Mapping)]
-    unknown = {str(name) for name in _list(facts.get("unknown"))}
-    switches = {str(row.get("node", "")): str(row.get("switch") or "") for row in rows}
-    faults = {_nodes(c)[0]: c for c in convicted if c.get("kind") == "node" and _nodes(c)}
-    slow_groups = {str(c.get("name", "")): c for c in convicted if c.get("kind") == "group"}
-    links = [c for c in convicted if c.get("kind") == "link" and len(_nodes(c)) == 2]
-    doubtful = {name for u in undecided for name in _nodes(u)}
-    told = {*faults, *unknown, *doubtful, *(n for c in links for n in _nodes(c))}
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        if name not in told:
-            alike.setdefault(switches[name], []).append(name)
-    most = {switch: MAX_ALIKE_BEHIND if switch else MAX_ALIKE for switch in alike}
-    single = {name for switch, few in alike.items() if len(few) <= most[switch] for name in few}
-    shown_told = {name for name in names if name in told}
-    if len(shown_told) > MAX_TOLD:
-        shown_told = set(sorted(shown_told)[:MAX_TOLD])
-    drawn = [name for name in names if name in single or name in shown_told]
+    fleet = read_faults(facts)
+    selection = select(fleet)
+    dot = _empty(with_switches=any(fleet.switches.values()))
+    ids = {name: f"n{i}" for i, name in enumerate(fleet.switches)}
+    hubs = _hubs(dot, list(fleet.switches.values()), fleet.groups, len(fleet.switches))
+    _draw_nodes(dot, fleet, selection, ids, hubs)
+    _draw_rest(dot, fleet, selection, hubs)
+    _draw_links(dot, fleet, selection, ids)
+    return str(dot.source)
 
-    dot = graphviz.Graph(
+
+def _empty(*, with_switches: bool) -> graphviz.Graph:
+    return graphviz.Graph(
         "fleet",
-        graph_attr={"layout": "dot" if any(switches.values()) else "neato",
+        graph_attr={"layout": "dot" if with_switches else "neato",
                     "fontname": "sans-serif", "overlap": "false", "splines": "true",
                     "bgcolor": "transparent", "ranksep": "0.8", "sep": "+12"},
         node_attr={"shape": "box", "style": "filled,rounded", "fontname": "sans-serif",
@@ -57,31 +43,48 @@ def graph(facts: Mapping[str, Any]) -> str:
         edge_attr={"color": "#c3c9d2", "class": "wire", "fontname": "sans-serif",
                    "fontsize": "10"},
     )  # fmt: skip
-    ids = {name: f"n{i}" for i, name in enumerate(names)}
-    hubs = _hubs(dot, list(switches.values()), slow_groups, len(names))
-    for name in drawn:
-        look, words = _look(name, faults, unknown, doubtful)
+
+
+def _draw_nodes(
+    dot: graphviz.Graph,
+    fleet: FleetFaults,
+    selection: Selection,
+    ids: Mapping[str, str],
+    hubs: Mapping[str, str],
+) -> None:
+    for name in selection.nodes:
+        look, words = _look(name, fleet)
         dot.node(ids[name], graphviz.escape(_text(name) + words), **look)
-        hub = hubs[switches[name]]
-        dot.edge(hub, ids[name], **({"class": "wire bad", "color": "#b3261e", "penwidth": "2"}
-                                    if name in faults else {}))  # fmt: skip
-    for i, (switch, many) in enumerate(alike.items()):
-        if len(many) > most[switch]:
-            text = f"{len(many):,} nodes\nwithout a fault"
+        wire = {"class": "wire bad", "color": _RED, "penwidth": "2"} if name in fleet.nodes else {}
+        dot.edge(hubs[fleet.switches[name]], ids[name], **wire)
+
+
+def _draw_rest(
+    dot: graphviz.Graph, fleet: FleetFaults, selection: Selection, hubs: Mapping[str, str]
+) -> None:
+    """The nodes that are only counted: healthy ones behind each switch, and faults without room."""
+    named = fleet.named
+    healthy = dict.fromkeys(switch for name, switch in fleet.switches.items() if name not in named)
+    for i, switch in enumerate(healthy):
+        if switch in selection.alike:
+            text = f"{selection.alike[switch]:,} nodes\nwithout a fault"
             dot.node(f"rest{i}", text, **{"class": "good", "style": "filled,rounded,dashed"})
             dot.edge(hubs[switch], f"rest{i}")
-    if len(shown_told) < len(told & set(names)):
-        dot.node("more", f"{len(told & set(names)) - len(shown_told):,} more with a fault",
-                 **{"class": "bad"})  # fmt: skip
+    if selection.left_out:
+        dot.node("more", f"{selection.left_out:,} more with a fault", **{"class": "bad"})
         dot.edge("core", "more")
-    for link in links:
-        first, second = _nodes(link)
-        if first in ids and second in ids and {first, second} <= set(drawn):
+
+
+def _draw_links(
+    dot: graphviz.Graph, fleet: FleetFaults, selection: Selection, ids: Mapping[str, str]
+) -> None:
+    for link in fleet.links:
+        if set(nodes_of(link)) <= set(selection.nodes):
+            first, second = nodes_of(link)
             dot.edge(ids[first], ids[second], label=graphviz.escape(_fault(link)),
-                     **{"class": "link bad", "color": "#b3261e", "fontcolor": "#b3261e",
+                     **{"class": "link bad", "color": _RED, "fontcolor": _RED,
                         "penwidth": "2.5", "constraint": "false",
                         "style": "dashed" if link.get("fault") == "dead" else "solid"})  # fmt: skip
-    return str(dot.source)
 
 
 def _hubs(
@@ -100,12 +103,12 @@ def _hubs(
         bad = next((c for key, c in slow.items() if _group_key(key, switches) == name), None)
         words = f"\n{_fault(bad)}" if bad else ""
         look = (
-            {"class": "hub bad", "fillcolor": "#fdecea", "color": "#b3261e", "penwidth": "2"}
+            {"class": "hub bad", "fillcolor": "#fdecea", "color": _RED, "penwidth": "2"}
             if bad
             else {"class": "hub", "fillcolor": "#ffffff"}
         )
         dot.node(hubs[name], graphviz.escape(_text(name) + words), shape="box3d", **look)
-        wire = {"class": "wire bad", "color": "#b3261e", "penwidth": "3"} if bad else {}
+        wire = {"class": "wire bad", "color": _RED, "penwidth": "3"} if bad else {}
         dot.edge("core", hubs[name], **wire)
     return hubs
 
@@ -118,20 +121,16 @@ def _group_key(name: str, switches: Sequence[str]) -> str:
     return last if last in switches else name
 
 
-def _look(
-    name: str,
-    faults: Mapping[str, Mapping[str, Any]],
-    unknown: set[str],
-    doubtful: set[str],
-) -> tuple[dict[str, str], str]:
-    if name in faults:
-        look = {"class": "bad", "fillcolor": "#fdecea", "color": "#b3261e", "penwidth": "2"}
-        return look, f"\n{_fault(faults[name])}"
-    if name in unknown:
+def _look(name: str, fleet: FleetFaults) -> tuple[dict[str, str], str]:
+    """How a node's box looks, and what stands below its name."""
+    if name in fleet.nodes:
+        look = {"class": "bad", "fillcolor": "#fdecea", "color": _RED, "penwidth": "2"}
+        return look, f"\n{_fault(fleet.nodes[name])}"
+    if name in fleet.silent:
         look = {"class": "unknown", "fillcolor": "#f3ebfd", "color": "#6b3fa0",
                 "style": "filled,rounded,dashed"}  # fmt: skip
         return look, "\nno answer"
-    if name in doubtful:
+    if name in fleet.inconclusive:
         look = {"class": "unknown", "fillcolor": "#f3ebfd", "color": "#6b3fa0"}
         return look, "\nundecided"
     return {}, ""
@@ -147,11 +146,3 @@ def _fault(conviction: Mapping[str, Any] | None) -> str:
 
 def _text(name: str) -> str:
     return middle_cut(shown(name), _NAME_CHARS)
-
-
-def _list(value: object) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else []
-
-
-def _nodes(item: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name in _list(item.get("nodes"))]
