@@ -167,18 +167,22 @@ def test_all_ends_with_who_started_it(how: signal.Signals) -> None:
     try:
         assert starter.stdout is not None
         assert starter.stdout.readline() == "up\n"
-        assert _running(mark)
+        _until_running(mark, True)
         starter.send_signal(how)
         starter.wait(30)
     finally:
         limit.cancel()
         starter.kill()
         starter.communicate()
-    deadline = time.monotonic() + 10
-    while _running(mark) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _running(mark)
+    _until_running(mark, False)
     assert "/mnt" not in [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+
+
+def _until_running(word: str, wanted: bool) -> None:
+    deadline = time.monotonic() + 10
+    while _running(word) is not wanted:
+        assert time.monotonic() < deadline, f"a process with {word} runs: {not wanted}"
+        time.sleep(0.02)
 
 
 def _running(word: str) -> bool:
