@@ -8,14 +8,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check fresh-check explore format stress gpu-check docs docs-serve clean
+.PHONY: demo test check fresh-check explore format stress gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
 
 test: $(VENV)/.develop
 	tools/debian_packages.sh
-	tools/run_tests.sh $(TESTS)
+	$(BIN)/python -m tools.run_tests $(TESTS)
 
 check: $(VENV)/.develop
 	$(BIN)/ruff format --check -q .
@@ -57,7 +57,12 @@ docs-serve: $(VENV)/.develop
 $(BIN)/pip:
 	tools/make_venv.sh "$(PYTHON)" $(VENV)
 
-$(VENV)/.runtime: $(BIN)/pip pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
+# An editable install knows its modules by name: it is made anew when one comes, goes or moves.
+$(VENV)/.modules: $(BIN)/pip FORCE
+	@find relkit commands reports -name '*.py' | LC_ALL=C sort >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+$(VENV)/.runtime: $(BIN)/pip $(VENV)/.modules pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	tools/check_compiler.sh
 	$(BIN)/pip install -q -c constraints.txt -e '.[torch]'
 	touch $@

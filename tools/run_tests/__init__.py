@@ -1,0 +1,1 @@
+"""`make test`: ruff and mypy, then all tests in two lanes, then those that need a quiet machine."""

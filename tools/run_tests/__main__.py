@@ -1,0 +1,81 @@
+"""All checks and tests: ruff, mypy, and every test in two lanes side by side.
+
+    make test                           (everything, as CI does)
+    make test TESTS="tests/native"      (pytest's arguments: only these)
+
+Most tests wait for something, so two lanes take no longer than the longer of them. Tests that
+judge the speed of ranks run after all others. A marker whose tools are missing is left out, with a
+note; as root or with CI=true that is a failure, as is a test that was skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tools.run_tests.lanes import Rules, Runner, Screen
+from tools.run_tests.left_out import is_strict, markers_left_out
+from tools.run_tests.results import Problem
+from tools.run_tests.summary import summary
+from tools.run_tests.units import Plan, Unit, plan
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LANES = ("lane 1", "lane 2")
+
+
+def main() -> int:
+    """Run what is asked for; the exit code says whether all of it passed."""
+    parser = argparse.ArgumentParser(prog="run_tests", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("tests", nargs="*", help="files, folders or test ids; all if left out")
+    options = parser.parse_args()
+    os.chdir(_ROOT)
+    is_root = os.geteuid() == 0
+    strict = is_strict(os.environ, is_root)
+    left = markers_left_out(is_root)
+    work = Path(tempfile.mkdtemp(prefix="relkit-tests-"))
+    selection = " and ".join(f"not {marker}" for marker in left)
+    screen = Screen()
+    runner = Runner(Rules(selection, strict, work), screen)
+    for marker, reason in left.items():
+        what = f"left out: tests marked {marker!r} ({reason})"
+        screen.lines("markers", [what])
+        if strict:
+            runner.others.append(Problem(what, "markers", "markers", is_test=False))
+    began = time.monotonic()
+    interrupted = False
+    try:
+        _run(runner, screen, options.tests)
+    except KeyboardInterrupt:
+        interrupted = True
+        runner.others.append(Problem("interrupted", "all", "all", is_test=False))
+    took_s = time.monotonic() - began
+    print("\n".join(summary(runner.results, runner.lane_s, runner.others, took_s)), flush=True)
+    shutil.rmtree(work, ignore_errors=True)
+    if interrupted:
+        return 130
+    return 1 if runner.others or any(result.problems for result in runner.results) else 0
+
+
+def _run(runner: Runner, screen: Screen, tests: list[str]) -> None:
+    folder = Path(sys.executable).parent
+    for words in (("format", "--check", "-q", "."), ("check", "-q", ".")):
+        done = subprocess.run([folder / "ruff", *words], check=False, timeout=300)
+        if done.returncode != 0:
+            what = f"ruff {words[0]}: exit code {done.returncode}"
+            runner.others.append(Problem(what, "ruff", "ruff", is_test=False))
+            return
+    mypy = Unit("mypy", argv=(str(folder / "mypy"),))
+    todo = Plan((Unit("tests", tuple(tests)),), ()) if tests else plan(_ROOT)
+    screen.lines("tests", [f"{len(todo.shared)} units in two lanes, then {len(todo.alone)} alone"])
+    runner.run(_LANES, (mypy, *todo.shared))
+    runner.run(("alone",), todo.alone)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

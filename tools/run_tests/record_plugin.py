@@ -1,0 +1,51 @@
+"""A pytest plugin that writes what happens to each test, a JSON line each, as it happens.
+
+What a process that dies has left in the file says which test it died in.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--record FILE."""
+    parser.addoption("--record", type=Path, default=None, help="write results as JSON lines")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record only where asked to."""
+    path = config.getoption("--record")
+    if path is not None:
+        config.pluginmanager.register(_Recorder(path))
+
+
+class _Recorder:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8", buffering=1)
+
+    def _write(self, **fields: object) -> None:
+        self._file.write(json.dumps(fields) + "\n")
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._write(event="collected", count=len(session.items))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.outcome != "passed":
+            self._outcome(report.nodeid, report.outcome, 0.0, report.longrepr)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._write(event="started", test=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._outcome(report.nodeid, report.outcome, report.duration, report.longrepr)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._write(event="finished", test=nodeid)
+
+    def _outcome(self, test: str, outcome: str, seconds: float, longrepr: object) -> None:
+        reason = str(longrepr[-1]) if isinstance(longrepr, tuple) and longrepr else ""
+        self._write(event="outcome", test=test, outcome=outcome, seconds=seconds, reason=reason)

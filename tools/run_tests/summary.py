@@ -1,0 +1,54 @@
+"""The end of `make test`: times, the slowest tests, what failed, and one closing line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tools.run_tests.results import Problem, UnitResult
+
+_SLOWEST = 10
+
+
+def summary(
+    results: Sequence[UnitResult],
+    lanes: dict[str, float],
+    others: Sequence[Problem],
+    seconds: float,
+) -> list[str]:
+    """All lines of it.
+
+    Args:
+        results: every unit that ran, in the order in which they ended.
+        lanes: each lane's name and wall seconds.
+        others: problems that belong to no unit's tests.
+        seconds: of the whole run.
+    """
+    lines = ["", "time of each lane:"]
+    for lane, took in lanes.items():
+        units = [f"{r.unit} {r.seconds:.0f} s" for r in results if r.lane == lane]
+        lines.append(f"  {lane:7} {took / 60:5.1f} min: {', '.join(units)}")
+    durations = [(took, test) for r in results for test, took in r.durations.items()]
+    if durations:
+        lines += ["", f"{min(_SLOWEST, len(durations))} slowest tests:"]
+        lines += [
+            f"  {took:6.1f} s  {test}" for took, test in sorted(durations)[: -_SLOWEST - 1 : -1]
+        ]
+    problems = [*(p for r in results for p in r.problems), *others]
+    if problems:
+        lines += ["", "failed:", *(f"  [{p.lane}] {p.what}" for p in problems)]
+    return [*lines, "", closing_line(results, problems, seconds)]
+
+
+def closing_line(results: Sequence[UnitResult], problems: Sequence[Problem], seconds: float) -> str:
+    """As `pytest -q` ends."""
+    tests = {p.what.split(" (")[0] for p in problems if p.is_test}
+    counts = {
+        "failed": len(tests),
+        "passed": sum(r.count("passed") for r in results),
+        "skipped": sum(r.count("skipped") for r in results if not r.problems),
+        "error": sum(1 for p in problems if not p.is_test),
+    }
+    if counts["error"] > 1:
+        counts["errors"] = counts.pop("error")
+    parts = [f"{count} {word}" for word, count in counts.items() if count]
+    return f"{', '.join(parts) or 'no tests ran'} in {seconds:.2f}s"

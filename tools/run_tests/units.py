@@ -1,0 +1,74 @@
+"""How the tests are cut into units, each run by a pytest of its own, and in which order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# Folders whose tests judge the speed of ranks: they have the machine to themselves.
+_ALONE = ("tests/straggler",)
+# The longest first, so that both lanes end together. A folder that is not here comes after, by its
+# number of files; one that has gone does no harm.
+_LONGEST_FIRST = ("tests/cluster", "tests/ttp", "tests/native", "tests/trainer/core")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one process runs.
+
+    Args:
+        name: shown in front of its lines.
+        paths: pytest's arguments.
+        argv: another command than pytest.
+    """
+
+    name: str
+    paths: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Units that two lanes take one after the other, and those that run after all others."""
+
+    shared: tuple[Unit, ...]
+    alone: tuple[Unit, ...]
+
+
+def plan(root: Path) -> Plan:
+    """Every folder below tests/ that holds test files is a unit of these files.
+
+    Args:
+        root: the checkout.
+    """
+    files = [str(path.relative_to(root)) for path in sorted(root.glob("tests/**/test_*.py"))]
+    return arrange(files)
+
+
+def arrange(files: Iterable[str]) -> Plan:
+    """Cut a list of test files, with forward slashes and relative to the checkout."""
+    folders: dict[str, list[str]] = {}
+    for file in files:
+        folders.setdefault(os.path.dirname(file), []).append(file)  # noqa: PTH120
+    order = sorted(folders, key=lambda folder: (_place(folder), -len(folders[folder]), folder))
+    units = {
+        folder: Unit(folder.removeprefix("tests/"), tuple(folders[folder])) for folder in order
+    }
+    alone = [folder for folder in order if _is_below(folder, _ALONE)]
+    return Plan(
+        tuple(units[folder] for folder in order if folder not in alone),
+        tuple(units[folder] for folder in alone),
+    )
+
+
+def _place(folder: str) -> int:
+    for place, first in enumerate(_LONGEST_FIRST):
+        if _is_below(folder, (first,)):
+            return place
+    return len(_LONGEST_FIRST)
+
+
+def _is_below(folder: str, tops: Sequence[str]) -> bool:
+    return any(folder == top or folder.startswith(f"{top}/") for top in tops)
