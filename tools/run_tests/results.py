@@ -91,15 +91,16 @@ class UnitResult:
             some_left_out: tests were left out by marker, so there may be none.
             stalled: it was killed, as nothing had happened for too long.
         """
+        if self.running:
+            self.outcomes[self.running] = "failed"
         for test, outcome in self.outcomes.items():
-            if outcome == "failed":
+            if test == self.running:
+                self._problem(f"{test} (was running when the process ended)")
+            elif outcome == "failed":
                 self._problem(test)
             elif outcome == "skipped" and strict:
                 self._problem(f"{test} (skipped: {self.reasons.get(test, 'no reason')})")
-        if self.running and self.outcomes.get(self.running) != "failed":
-            self._problem(f"{self.running} (was running when the process ended)")
-        done = len(self.outcomes)
-        missing = (self.collected or 0) - done
+        missing = (self.collected or 0) - len(self.outcomes)
         ended = f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
         if stalled:
             ended = "killed: no test ended for too long"
