@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from types import FrameType
 
 from tools.run_tests.lanes import Rules, Runner, Screen
 from tools.run_tests.left_out import is_strict, markers_left_out
@@ -47,6 +49,9 @@ def main() -> int:
         screen.lines("markers", [what])
         if strict:
             runner.others.append(Problem(what, "markers", "markers", is_test=False))
+    # Also where it was started in the background of a shell, which lets SIGINT be ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     began = time.monotonic()
     interrupted = False
     try:
@@ -64,17 +69,24 @@ def main() -> int:
 
 def _run(runner: Runner, screen: Screen, tests: list[str]) -> None:
     folder = Path(sys.executable).parent
-    for words in (("format", "--check", "-q", "."), ("check", "-q", ".")):
-        done = subprocess.run([folder / "ruff", *words], check=False, timeout=300)
+    ruff = str(folder / "ruff")
+    for words in (
+        (ruff, "format", "--check", "-q", "."), (ruff, "check", "-q", "."), ("tools/c_format.sh",)
+    ):  # fmt: skip
+        done = subprocess.run(words, check=False, timeout=300, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
-            what = f"ruff {words[0]}: exit code {done.returncode}"
-            runner.others.append(Problem(what, "ruff", "ruff", is_test=False))
+            what = f"{' '.join((Path(words[0]).name, *words[1:]))}: exit code {done.returncode}"
+            runner.others.append(Problem(what, "lint", "lint", is_test=False))
             return
     mypy = Unit("mypy", argv=(str(folder / "mypy"),))
     todo = Plan((Unit("tests", tuple(tests)),), ()) if tests else plan(_ROOT)
     screen.lines("tests", [f"{len(todo.shared)} units in two lanes, then {len(todo.alone)} alone"])
     runner.run(_LANES, (mypy, *todo.shared))
     runner.run(("alone",), todo.alone)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

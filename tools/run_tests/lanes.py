@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import signal
 import subprocess
@@ -21,6 +22,8 @@ _POLL_S = 0.5
 _QUIET_S = 60.0  # a lane that has said nothing for this long says what it is at
 # pytest-timeout ends a test; this ends a process in which not even that works.
 _STALLED_S = 1200.0
+_CLEAN_UP_S = 60.0
+_TRACEBACK_S = 15.0
 _LAST_LINES = 60
 
 
@@ -128,7 +131,7 @@ class Runner:
         with log.open("w", encoding="utf-8") as output, record.open(encoding="utf-8") as lines:
             process = subprocess.Popen(
                 [*argv, *unit.paths], stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:
                 stalled = self._follow(process, result, lines)
@@ -169,9 +172,12 @@ class Runner:
                 at = result.running or "collecting"
                 self._screen.lines(result.unit, [f"{now - moved:.0f} s at {at}"])
                 spoke = now
-            if self._stop.is_set() or now - moved > _STALLED_S:
-                stalled = not self._stop.is_set()
-                _end(process)
+            if self._stop.is_set():
+                _end(process, signal.SIGINT, _CLEAN_UP_S)
+            elif now - moved > _STALLED_S:
+                stalled = True
+                # faulthandler writes where it was.
+                _end(process, signal.SIGABRT, _TRACEBACK_S)
             else:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_S)
@@ -214,13 +220,13 @@ class _Files:
         return True
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it so that faulthandler writes where it was."""
-    process.send_signal(signal.SIGABRT)
+def _end(process: subprocess.Popen[bytes], number: signal.Signals, grace_s: float) -> None:
+    """Ask it to end; then end it with all that is in its session's process group."""
+    process.send_signal(number)
     try:
-        process.wait(15)
+        process.wait(grace_s)
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
