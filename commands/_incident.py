@@ -11,7 +11,7 @@ import click
 
 from relkit.errors import RelkitError
 from relkit.findings import Report
-from relkit.hang.model import JobView, Verdict
+from relkit.hang.model import HangVerdict, JobView
 from relkit.launch.hang import timeline
 from relkit.output import as_text, use_colour
 from relkit.reports import timeline_folder
@@ -19,7 +19,7 @@ from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import RankDump
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     """One line to the person at the terminal, apart from the job's own output."""
     click.echo(f"relkit: {line}", err=True)
 
@@ -35,7 +35,7 @@ class Publisher:
     folder: Path
 
     def publish(
-        self, job: JobView, verdict: Verdict, report: Report, dumps: Sequence[RankDump]
+        self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
     ) -> None:
         """The verdict on stderr at once; then the dumps, stacks, SVGs and reports."""
         # One write: the job's own lines must not land inside the verdict.
@@ -48,15 +48,15 @@ class Publisher:
             written = timeline_folder.write(self.folder, report, merged)
         except (RelkitError, OSError) as error:
             # The verdict has been shown; a full disk must not take the monitor down with it.
-            say(f"the timeline folder could not be written: {error}")
+            log(f"the timeline folder could not be written: {error}")
             return
         if moved:
-            say(f"the earlier incident's files are in {moved}")
-        say(f"{len(dumps)} of {job.world_size} ranks captured; see:")
+            log(f"the earlier incident's files are in {moved}")
+        log(f"{len(dumps)} of {job.world_size} ranks captured; see:")
         for path in written:
             click.echo(f"  {path}", err=True)
 
-    def keep(self, dumps: Sequence[RankDump]) -> None:
+    def write_dumps(self, dumps: Sequence[RankDump]) -> None:
         """A following node's own dumps."""
         timeline.write_dumps(self.folder, dumps)
 
@@ -65,5 +65,5 @@ def choose_timeline(asked: Path | None) -> Path:
     """The timeline folder to use; says so where it is not the one that was asked for."""
     folder, note = timeline.choose_folder(asked or timeline.default_folder())
     if note:
-        say(note)
+        log(note)
     return folder

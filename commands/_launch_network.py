@@ -97,7 +97,7 @@ def check_network_options(ctx: click.Context) -> None:
     _links(asked)
 
 
-def order_ranks(ctx: click.Context, options: Namespace, say: Callable[[str], None]) -> None:
+def order_ranks(ctx: click.Context, options: Namespace, log: Callable[[str], None]) -> None:
     """Set torchrun's --node-rank from the topology file, where one is given.
 
     Raises:
@@ -121,27 +121,27 @@ def order_ranks(ctx: click.Context, options: Namespace, say: Callable[[str], Non
     master = options.rdzv_endpoint.rpartition(":")[0] or options.rdzv_endpoint
     order = order_nodes(topology, int(low), master or options.master_addr)
     options.node_rank = number_in(order, own_names())
-    say(f"this is node {options.node_rank} of {low}, by {file}")
+    log(f"this is node {options.node_rank} of {low}, by {file}")
     if options.node_rank == 0:
         for warning in topology.warnings:
-            say(f"{file}: {warning}")
+            log(f"{file}: {warning}")
         before, after = order.before, order.after
-        say(f"order of nodes: {' '.join(order.nodes)}")
-        say(
+        log(f"order of nodes: {' '.join(order.nodes)}")
+        log(
             f"switch crossings between neighbours: {after.asw} (file's order: {before.asw}), "
             f"of them between upper switches: {after.psw} (file's order: {before.psw})"
         )
 
 
 def network_check(
-    ctx: click.Context, options: Namespace, folder: Path, say: Callable[[str], None]
+    ctx: click.Context, options: Namespace, folder: Path, log: Callable[[str], None]
 ) -> NetworkCheck | None:
     """The check that was asked for; None for none.
 
     Args:
         options: torchrun's.
         folder: the timeline folder, for netcheck.json on the node that leads.
-        say: one line to the terminal.
+        log: writes one line to the terminal.
     """
     asked = ctx.meta[_KEPT]
     if not asked["network_check"]:
@@ -155,7 +155,7 @@ def network_check(
         min_nodes=int(options.nnodes.partition(":")[0]),
         argv=tuple(sys.argv),
     )
-    return NetworkCheck(settings, say, partial(_show, folder, say))
+    return NetworkCheck(settings, log, partial(_show, folder, log))
 
 
 def _hook(asked: dict[str, Any]) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
     return partial(linkcheck, pairs, min_bandwidth_mb_s=least, min_channels=channels, tool=tool)
 
 
-def _show(folder: Path, say: Callable[[str], None], report: Report) -> None:
+def _show(folder: Path, log: Callable[[str], None], report: Report) -> None:
     """A report on stderr, and as a file of its own in the timeline folder."""
     from relkit.output import as_json, as_text, use_colour, write_atomic
 
@@ -195,6 +195,6 @@ def _show(folder: Path, say: Callable[[str], None], report: Report) -> None:
     try:
         write_atomic(path, as_json(report))
     except UnwritablePath as error:
-        say(str(error))
+        log(str(error))
         return
-    say(f"the {report.command} report is in {path}")
+    log(f"the {report.command} report is in {path}")

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from relkit.commands._incident import say
+from relkit.commands._incident import log
 from relkit.errors import RelkitError
 from relkit.launch.job.exit_status import end_of_child
 from relkit.launch.recovery.persist_host import PersistHost
@@ -38,6 +38,6 @@ def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
             text = json.dumps(report.to_json(), indent=1) + "\n"
             write_atomic(folder / "ttp.json", text)
         except (RelkitError, OSError) as error:
-            say(f"the timeline folder could not be written: {error}")
+            log(f"the timeline folder could not be written: {error}")
 
-    return PersistHost(limits, say, end_of_child, ended)
+    return PersistHost(limits, log, end_of_child, ended)

@@ -16,23 +16,23 @@ from relkit.faults import FAULTS
 from relkit.findings import Evidence, Finding, Report, Status
 
 
-def _report(demo: demonstration.Demo, outcome: demonstration.Outcome) -> Report:
-    named = "nobody" if not outcome.culprits else f"rank {outcome.culprits[0]}"
+def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Report:
+    named = "nobody" if not result.culprits else f"rank {result.culprits[0]}"
     if demo.guilty is None:
         title = "the healthy run ended well, without an alarm"
-        if not outcome.right:
+        if not result.right:
             title = f"the healthy run went wrong: the verdict names {named}"
-    elif outcome.right:
+    elif result.right:
         title = f"the verdict names rank {demo.guilty}, where the fault was injected"
     else:
         title = f"the fault was injected into rank {demo.guilty}, the verdict names {named}"
     finding = Finding(
         id="RK-DEMO-001",
-        status=Status.OK if outcome.right else Status.FAIL,
+        status=Status.OK if result.right else Status.FAIL,
         title=title,
         ranks="" if demo.guilty is None else str(demo.guilty),
-        evidence=(Evidence("whole run", round(outcome.duration_s, 1), "s"),),
-        advice="" if outcome.right else "Run `relkit doctor`, and look at the report above.",
+        evidence=(Evidence("whole run", round(result.duration_s, 1), "s"),),
+        advice="" if result.right else "Run `relkit doctor`, and look at the report above.",
     )
     return Report(
         "demo",
@@ -40,11 +40,11 @@ def _report(demo: demonstration.Demo, outcome: demonstration.Outcome) -> Report:
         facts={
             "fault": demo.fault,
             "injected": demo.guilty,
-            "culprits": list(outcome.culprits or ()),
-            "exit_code": outcome.exit_code,
-            "files": [str(path) for path in outcome.files],
+            "culprits": list(result.culprits or ()),
+            "exit_code": result.exit_code,
+            "files": [str(path) for path in result.files],
         },
-        duration_s=outcome.duration_s,
+        duration_s=result.duration_s,
         argv=tuple(sys.argv),
     )
 
@@ -101,9 +101,9 @@ def demo(
     demonstration.check(wanted)
     click.echo(f"$ relkit {shlex.join(demonstration.command_line(wanted)[3:])}", err=True)
     # The job's output is not this command's data: stdout holds the report alone.
-    outcome = demonstration.run(wanted, environ=os.environ, output=sys.stderr.fileno())
-    code = finish(_report(wanted, outcome), fmt, output, force)
-    pictures = [path for path in outcome.files if path.suffix in (".svg", ".html")]
+    result = demonstration.run(wanted, environ=os.environ, output=sys.stderr.fileno())
+    code = finish(_report(wanted, result), fmt, output, force)
+    pictures = [path for path in result.files if path.suffix in (".svg", ".html")]
     if wanted.guilty is not None and pictures and fmt is None:
         click.echo("\nOpen in a browser:")
         for path in pictures:

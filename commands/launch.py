@@ -22,7 +22,7 @@ from relkit.commands._launch_network import (
     order_ranks,
 )
 from relkit.errors import MissingExtra, UsageProblem
-from relkit.launch.job.settings import OnHang, Settings
+from relkit.launch.job.settings import MonitorSettings, OnHang
 from relkit.launch.options import (
     OwnOption,
     check,
@@ -190,33 +190,33 @@ def launch(
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
-    from relkit.commands._incident import Publisher, choose_timeline, say
+    from relkit.commands._incident import Publisher, choose_timeline, log
     from relkit.commands._persist import persist_host
     from relkit.launch.hang.monitor import Monitor
     from relkit.launch.job.folder import JobFolder
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
 
-    order_ranks(ctx, options, say)
+    order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
     publisher = Publisher(folder)
     monitor = Monitor(
-        Settings(hang_timeout, action, tuple(sys.argv)),
+        MonitorSettings(hang_timeout, action, tuple(sys.argv)),
         publish=publisher.publish,
-        keep=publisher.keep,
-        say=say,
+        write_dumps=publisher.write_dumps,
+        log=log,
     )
-    recorders = JobFolder(not no_hook, say, program(options))
-    say(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
+    recorders = JobFolder(not no_hook, log, program(options))
+    log(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
-        network = network_check(ctx, options, folder, say)
+        network = network_check(ctx, options, folder, log)
         persist = persist_host(Limits(overall_s=ttp_timeout, heartbeat_s=ttp_heartbeat), folder)
         stragglers = Stragglers(
             Control(Mode(straggler), straggler_slowdown),
             folder,
-            say,
+            log,
             least_nodes=int(options.nnodes.partition(":")[0]),
         )
-        return run_job(options, monitor, recorders.prepare, say, network, persist, stragglers)
+        return run_job(options, monitor, recorders.prepare, log, network, persist, stragglers)
     finally:
         recorders.remove()

@@ -10,7 +10,7 @@ import click
 
 from relkit.commands import _launch_options as shared
 from relkit.job_id import safe_job_id
-from relkit.launch.job.settings import OnHang, Settings
+from relkit.launch.job.settings import MonitorSettings, OnHang
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -43,7 +43,7 @@ def run(
       relkit run --hang-timeout 120 -- mpirun -n 8 python train.py
       srun relkit run -- python train.py
     """
-    from relkit.commands._incident import Publisher, choose_timeline, say
+    from relkit.commands._incident import Publisher, choose_timeline, log
     from relkit.launch import run_command
     from relkit.launch.hang.monitor import Monitor
     from relkit.launch.job.folder import JobFolder
@@ -52,12 +52,12 @@ def run(
     name = safe_job_id(job_id or run_command.job_id_of(os.environ))
     publisher = Publisher(choose_timeline(timeline_path))
     monitor = Monitor(
-        Settings(hang_timeout, action, tuple(sys.argv)),
+        MonitorSettings(hang_timeout, action, tuple(sys.argv)),
         publish=publisher.publish,
-        keep=publisher.keep,
-        say=say,
+        write_dumps=publisher.write_dumps,
+        log=log,
     )
-    recorders = JobFolder(not no_hook, say, command[0])
+    recorders = JobFolder(not no_hook, log, command[0])
     job_dir, extra = recorders.prepare(name, os.cpu_count() or 1)
     try:
         return run_command.run_command(
@@ -67,7 +67,7 @@ def run(
             job_dir=job_dir,
             monitor=monitor,
             on_hang=action,
-            say=say,
+            log=log,
         )
     finally:
         recorders.remove()

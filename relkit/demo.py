@@ -52,7 +52,7 @@ class Demo:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoResult:
     """What came of a demo.
 
     Args:
@@ -122,7 +122,7 @@ def command_line(demo: Demo) -> list[str]:
     return [*line, str(example()), "--steps", str(steps)]
 
 
-def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) -> Outcome:
+def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) -> DemoResult:
     """Run it to its end; the job's output goes where this process's goes.
 
     Args:
@@ -140,7 +140,7 @@ def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) ->
     # A report of an earlier run in the same folder is not this run's verdict.
     fresh = _identity(demo.timeline) != before
     culprits = _culprits(demo.timeline) if fresh else None
-    return Outcome(demo.guilty, culprits, exit_code, duration_s, files)
+    return DemoResult(demo.guilty, culprits, exit_code, duration_s, files)
 
 
 def _run(

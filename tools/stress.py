@@ -30,7 +30,7 @@ class Run:
     fault: str
     number: int
     folder: Path
-    outcome: demo.Outcome
+    outcome: demo.DemoResult
 
 
 def plan(faults: list[str], runs: int, kinds: bool) -> Iterator[tuple[str, str, int]]:

@@ -57,7 +57,7 @@ Handler = Callable[[Request], Iterable[Mapping[str, Any]]]
 """Yields the replies to one request; "node", "id" and (where absent) "op" are added to each."""
 
 
-class _Mouth:
+class _LineWriter:
     """Writes whole lines from many threads to one stream."""
 
     def __init__(self, node: str, stream: BinaryIO, part_bytes: int) -> None:
@@ -66,7 +66,7 @@ class _Mouth:
         self._part_bytes = part_bytes
         self._lock = threading.Lock()
 
-    def say(self, message: Mapping[str, Any]) -> None:
+    def write(self, message: Mapping[str, Any]) -> None:
         """One message; silence when nobody listens any more (stdin tells of that, too)."""
         try:
             line = wire.encode({"node": self._node, **message})
@@ -102,8 +102,8 @@ def serve(
         0 after end of file, 1 when the controller was lost or sent a line without end.
     """
     stopping = threading.Event()
-    mouth = _Mouth(name, stdout, part_bytes)
-    mouth.say(_hello())
+    writer = _LineWriter(name, stdout, part_bytes)
+    writer.write(_hello())
     buffer = bytearray()
     try:
         while True:
@@ -117,39 +117,39 @@ def serve(
             *lines, rest = buffer.split(b"\n")
             buffer = bytearray(rest)
             for line in lines:
-                _act(name, bytes(line), handlers, mouth, stopping)
+                _dispatch(name, bytes(line), handlers, writer, stopping)
             if len(buffer) > wire.MAX_LINE_BYTES:
-                mouth.say({"op": "error", "detail": "a line without end"})
+                writer.write({"op": "error", "detail": "a line without end"})
                 return 1
     finally:
         stopping.set()
 
 
-def _act(
+def _dispatch(
     name: str,
     line: bytes,
     handlers: Mapping[str, Handler],
-    mouth: _Mouth,
+    writer: _LineWriter,
     stopping: threading.Event,
 ) -> None:
     try:
         message = wire.decode(line)
         request = _request(name, message, stopping)
     except wire.BadLine as error:
-        mouth.say({"op": "error", "detail": str(error)})
+        writer.write({"op": "error", "detail": str(error)})
         return
     if request is None:
         return
     if request.op == "ping":
-        mouth.say({"op": "pong", "id": request.id, "unix_s": time.time()})
+        writer.write({"op": "pong", "id": request.id, "unix_s": time.time()})
         return
     handler = handlers.get(request.op)
     if handler is None:
         detail = f"relkit {__version__} knows no {request.op!r}"
-        mouth.say({"op": "error", "id": request.id, "request": request.op, "detail": detail})
+        writer.write({"op": "error", "id": request.id, "request": request.op, "detail": detail})
         return
     threading.Thread(
-        target=_answer, args=(handler, request, mouth), name=request.op, daemon=True
+        target=_answer, args=(handler, request, writer), name=request.op, daemon=True
     ).start()
 
 
@@ -169,13 +169,13 @@ def _request(name: str, message: dict[str, Any], stopping: threading.Event) -> R
     return Request(name, op, number, {**common, **mine}, stopping)
 
 
-def _answer(handler: Handler, request: Request, mouth: _Mouth) -> None:
+def _answer(handler: Handler, request: Request, writer: _LineWriter) -> None:
     try:
         for reply in handler(request):
-            mouth.say({"op": request.op, **reply, "id": request.id})
+            writer.write({"op": request.op, **reply, "id": request.id})
     except _EXPECTED as error:
         detail = f"{type(error).__name__}: {error}"
-        mouth.say({"op": "error", "id": request.id, "request": request.op, "detail": detail})
+        writer.write({"op": "error", "id": request.id, "request": request.op, "detail": detail})
 
 
 def _hello() -> dict[str, Any]:

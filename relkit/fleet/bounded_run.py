@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 
 from relkit.errors import RelkitError, ToolMissing
-from relkit.fleet.words import how_it_ended
+from relkit.fleet.exit_reason import how_it_ended
 
 
 class HelperFailed(RelkitError):

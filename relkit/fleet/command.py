@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 
 from relkit.errors import UsageProblem
+from relkit.fleet.exit_reason import ExitReason, how_it_ended
 from relkit.fleet.remote_command import NOT_THERE, local_words
-from relkit.fleet.words import Ending, how_it_ended
 from relkit.hosts import NodeSpec
 
 
@@ -45,9 +45,9 @@ class CommandCarrier:
         ]
         return [*prefix, *self._words, "agent", f"--name={node.name}"]
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
         """Its exit code, and what it said last."""
         ended = f"the command for it {how_it_ended(code, complaint)}"
         if code == NOT_THERE:
             ended += " (is relkit there? name it with --relkit PATH)"
-        return Ending(ended)
+        return ExitReason(ended)

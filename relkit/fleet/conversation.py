@@ -9,7 +9,7 @@ from typing import Any
 
 from relkit.fleet import wire
 from relkit.fleet.channel import Answer
-from relkit.fleet.io_multiplexer import Event, Pump, allow_files
+from relkit.fleet.io_multiplexer import Event, IoMultiplexer, allow_files
 from relkit.fleet.roster import CLOCK_ID, Roster
 from relkit.hosts import NodeSpec
 
@@ -26,7 +26,7 @@ class Conversation(ABC):
     """
 
     def __init__(self) -> None:
-        self._pump = Pump()
+        self._multiplexer = IoMultiplexer()
         self._roster = Roster(())
         self._nodes: dict[str, NodeSpec] = {}
         self._spoke = 0.0
@@ -46,8 +46,8 @@ class Conversation(ABC):
     def send(self, message: Mapping[str, Any]) -> None:
         """Send; see Channel.send."""
         self._broadcast(message)
-        for key in self._pump.flush(SEND_LIMIT_S):
-            self._stuck(key, f"took no message for {SEND_LIMIT_S:g} s")
+        for key in self._multiplexer.flush(SEND_LIMIT_S):
+            self._fail_stuck(key, f"took no message for {SEND_LIMIT_S:g} s")
 
     def receive(self, timeout_s: float) -> tuple[str, dict[str, Any]] | None:
         """The next message; see Channel.receive."""
@@ -62,7 +62,7 @@ class Conversation(ABC):
         """End all agents; see Channel.close."""
         if not self._closed:
             self._closed = True
-            self._pump.close(deadline_s)
+            self._multiplexer.close(deadline_s)
 
     @abstractmethod
     def _bring_up(self, end: float, deadline_s: float) -> None:
@@ -73,11 +73,11 @@ class Conversation(ABC):
         """The streams that a broadcast goes to."""
 
     @abstractmethod
-    def _heard(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         """A line, a complaint, or an end."""
 
     @abstractmethod
-    def _stuck(self, key: str, why: str) -> None:
+    def _fail_stuck(self, key: str, why: str) -> None:
         """This stream takes no more messages."""
 
     def _lines(self, message: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
@@ -89,16 +89,16 @@ class Conversation(ABC):
     def _broadcast(self, message: Mapping[str, Any]) -> None:
         self._spoke = time.monotonic()
         for key, line in self._lines(message):
-            self._pump.feed(key, line)
+            self._multiplexer.feed(key, line)
 
     def _step(self, timeout_s: float) -> bool:
         """Handle one event; False when none came in time."""
         if time.monotonic() - self._spoke > ALIVE_S:
             self._broadcast({"op": "alive"})
-        event = self._pump.poll(max(0.0, min(timeout_s, ALIVE_S)))
+        event = self._multiplexer.poll(max(0.0, min(timeout_s, ALIVE_S)))
         if event is None:
             return False
-        self._heard(event)
+        self._handle(event)
         return True
 
     def _compare_clocks(self, end: float) -> None:

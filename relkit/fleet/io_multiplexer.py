@@ -14,9 +14,9 @@ from relkit.fleet.stream import MAX_UNSENT_BYTES, Stream
 from relkit.fleet.wire import BadLine
 
 _LOOK_S = 0.25
-_LAST_WORDS_S = 2.0
+_DRAIN_S = 2.0
 # While a send is stuck, nothing more than this is read ahead of the receiver.
-_MOST_QUEUED_BYTES = 64 << 20
+_MAX_QUEUED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Event:
     complaint: str = ""
 
 
-class Pump:
+class IoMultiplexer:
     """Streams by key, and what they have said so far."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Pump:
         end = time.monotonic() + timeout_s
         while not self._events:
             left = end - time.monotonic()
-            self._turn(max(0.0, min(left, 0.02 if self._ending else _LOOK_S)))
+            self._select_once(max(0.0, min(left, 0.02 if self._ending else _LOOK_S)))
             if left <= 0:
                 break
         if not self._events:
@@ -96,23 +96,23 @@ class Pump:
         """Send all that is queued, reading meanwhile; the keys of those that did not take it."""
         end = time.monotonic() + timeout_s
         while self.unsent() and (left := end - time.monotonic()) > 0:
-            self._turn(min(left, _LOOK_S))
+            self._select_once(min(left, _LOOK_S))
         return self.unsent()
 
     def end(self, key: str, why: str) -> None:
         """Kill one stream; its "end" event carries the reason."""
         stream = self._streams.get(key)
         if stream is not None:
-            self._gone(stream, why)
+            self._retire(stream, why)
 
     def close(self, deadline_s: float) -> None:
         """End of file to all, then SIGTERM to those that stay, then SIGKILL."""
         for stream in self._streams.values():
-            self._forget(stream)
+            self._unregister(stream)
             stream.hang_up()
         began = time.monotonic()
         for share, number in ((0.6, signal.SIGTERM), (1.0, signal.SIGKILL)):
-            self._await_ends(began + share * deadline_s)
+            self._wait_until_ended(began + share * deadline_s)
             for stream in self._streams.values():
                 stream.signal(number)
         for stream in self._streams.values():
@@ -120,7 +120,7 @@ class Pump:
         self._streams.clear()
         self._selector.close()
 
-    def _await_ends(self, end: float) -> None:
+    def _wait_until_ended(self, end: float) -> None:
         while time.monotonic() < end:
             for key, stream in list(self._streams.items()):
                 # A pipe that nobody reads must not keep a child from ending.
@@ -134,7 +134,7 @@ class Pump:
                 return
             time.sleep(0.01)
 
-    def _turn(self, timeout_s: float) -> None:
+    def _select_once(self, timeout_s: float) -> None:
         for chosen, _ in self._selector.select(timeout_s):
             stream, which = chosen.data
             if stream.key not in self._streams:
@@ -143,27 +143,27 @@ class Pump:
                 if not stream.write() or not stream.unsent:
                     self._selector.unregister(stream.stdin)
             elif which == "out":
-                if self._queued_bytes < _MOST_QUEUED_BYTES:
+                if self._queued_bytes < _MAX_QUEUED_BYTES:
                     self._read(stream)
             else:
                 lines, more = stream.read_errors()
                 self._events.extend(Event(stream.key, "complaint", text=line) for line in lines)
                 if not more:
                     self._selector.unregister(stream.stderr)
-        self._look_for_ends()
+        self._reap_ended()
 
     def _read(self, stream: Stream) -> None:
         try:
             lines = stream.read_lines()
         except BadLine as error:
-            self._gone(stream, f"sent {error}")
+            self._retire(stream, f"sent {error}")
             return
         self._queue(stream, lines)
         if not stream.out_open:
             self._selector.unregister(stream.stdout)
-            self._ending[stream.key] = time.monotonic() + _LAST_WORDS_S
+            self._ending[stream.key] = time.monotonic() + _DRAIN_S
 
-    def _look_for_ends(self) -> None:
+    def _reap_ended(self) -> None:
         """Reap what has ended: told by end of file, or found when a grandchild keeps the pipe."""
         now = time.monotonic()
         if now >= self._next_look:
@@ -175,7 +175,7 @@ class Pump:
         for key, limit in list(self._ending.items()):
             stream = self._streams[key]
             if stream.has_ended() or now >= limit:
-                self._gone(stream, "")
+                self._retire(stream, "")
 
     def _read_rest(self, stream: Stream) -> None:
         with contextlib.suppress(BadLine):
@@ -186,8 +186,8 @@ class Pump:
         self._events.extend(Event(stream.key, "line", data=line) for line in lines)
         self._queued_bytes += sum(map(len, lines))
 
-    def _gone(self, stream: Stream, why: str) -> None:
-        self._forget(stream)
+    def _retire(self, stream: Stream, why: str) -> None:
+        self._unregister(stream)
         self._ending.pop(stream.key, None)
         del self._streams[stream.key]
         with contextlib.suppress(OSError):
@@ -197,7 +197,7 @@ class Pump:
             Event(stream.key, "end", text=why, code=code, complaint=stream.complaint)
         )
 
-    def _forget(self, stream: Stream) -> None:
+    def _unregister(self, stream: Stream) -> None:
         for pipe in (stream.stdin, stream.stdout, stream.stderr):
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(pipe)

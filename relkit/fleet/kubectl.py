@@ -13,8 +13,8 @@ from typing import Any
 
 from relkit.errors import UsageProblem
 from relkit.fleet.bounded_run import HelperFailed, output_of
+from relkit.fleet.exit_reason import ExitReason, how_it_ended
 from relkit.fleet.remote_command import MISSING, missing, remote_words
-from relkit.fleet.words import Ending, how_it_ended
 from relkit.hosts import NodeSpec
 
 _LIST_LIMIT_S = 30.0
@@ -45,14 +45,14 @@ class KubectlCarrier:
         words = remote_words(self._relkit, ["agent", f"--name={node.name}"])
         return ["kubectl", "exec", "-i", *self._options, node.name, "--", *words]
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
         """What kubectl's last words mean."""
         if missing(complaint, code):
-            return Ending(MISSING)
+            return ExitReason(MISSING)
         ended = how_it_ended(code, complaint)
         if "NotFound" in complaint or "not found" in complaint:
-            return Ending(f"there is no such pod, or no such container: {ended}")
-        return Ending(f"kubectl exec {ended}")
+            return ExitReason(f"there is no such pod, or no such container: {ended}")
+        return ExitReason(f"kubectl exec {ended}")
 
 
 def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:

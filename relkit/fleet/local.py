@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relkit.fleet.exit_reason import ExitReason, how_it_ended
 from relkit.fleet.remote_command import local_words
-from relkit.fleet.words import Ending, how_it_ended
 from relkit.hosts import NodeSpec
 
 
@@ -25,6 +25,6 @@ class LocalCarrier:
         """The agent itself."""
         return [*self._words, "agent", f"--name={node.name}"]
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
         """Its exit code, and what it said last."""
-        return Ending(f"its agent {how_it_ended(code, complaint)}")
+        return ExitReason(f"its agent {how_it_ended(code, complaint)}")

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from relkit.errors import ToolMissing
 from relkit.fleet import wire
 from relkit.fleet.conversation import Conversation
+from relkit.fleet.exit_reason import ExitReason
 from relkit.fleet.io_multiplexer import Event
 from relkit.fleet.stream import Stream
 from relkit.fleet.wire import BadLine
-from relkit.fleet.words import Ending
 from relkit.hosts import NodeSpec
 
 
@@ -26,7 +26,7 @@ class Carrier(Protocol):
         """The command whose stdin and stdout are the agent's."""
         ...
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
         """Why that command ended; code is -n for signal n."""
         ...
 
@@ -71,7 +71,7 @@ class ProcessChannel(Conversation):
 
     def _launch(self, name: str) -> bool:
         try:
-            self._pump.add(Stream(name, self._carrier.argv(self._nodes[name])))
+            self._multiplexer.add(Stream(name, self._carrier.argv(self._nodes[name])))
         except ToolMissing as error:
             self._roster.fail(name, str(error))
             return False
@@ -90,26 +90,26 @@ class ProcessChannel(Conversation):
             if name in to:
                 yield name, wire.encode({**message, "to": {name: to[name]}})
 
-    def _heard(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         name = event.key
         if event.kind == "end":
             node = self._nodes[name]
             ended = self._carrier.explain(node, event.code, event.complaint)
             if event.text:
-                ended = Ending(event.text)
+                ended = ExitReason(event.text)
             self._roster.fail(name, ended.detail, host_down=ended.host_down)
         elif event.kind == "line" and name not in self._roster.ended:
             try:
-                self._roster.hear(event.data, name)
+                self._roster.accept(event.data, name)
             except BadLine as error:
                 self._drop(name, f"sent {error}")
             else:
                 if name in self._roster.ended:
-                    self._pump.end(name, "")
+                    self._multiplexer.end(name, "")
 
     def _drop(self, name: str, why: str) -> None:
         self._roster.fail(name, why)
-        self._pump.end(name, why)
+        self._multiplexer.end(name, why)
 
-    def _stuck(self, key: str, why: str) -> None:
+    def _fail_stuck(self, key: str, why: str) -> None:
         self._drop(key, why)

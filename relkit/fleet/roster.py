@@ -11,11 +11,11 @@ from typing import Any
 
 from relkit import __version__
 from relkit.fleet.channel import GONE, Answer
-from relkit.fleet.wire import PROTOCOL, BadLine, Joiner, decode, printable
+from relkit.fleet.wire import PROTOCOL, BadLine, Reassembler, decode, printable
 
 # What login shells print before the agent runs: tolerated, kept for the explanation, bounded.
-_MOST_NOISE = 100
-_MOST_UNREAD_BYTES = 16 << 20
+_MAX_NOISE_LINES = 100
+_MAX_UNREAD_BYTES = 16 << 20
 CLOCK_ID = -1
 """The id of the ping that compares clocks; its answer is not for the channel's user."""
 
@@ -34,7 +34,7 @@ class Roster:
         self._inbox: deque[tuple[str, dict[str, Any], int]] = deque()
         self._unread_bytes: dict[str, int] = {}
         self._noise: dict[str, list[str]] = {}
-        self._joiner = Joiner()
+        self._reassembler = Reassembler()
         self._skews_s: dict[str, float] = {}
         self.ping_sent_s = 0.0
 
@@ -74,7 +74,7 @@ class Roster:
         self._unread_bytes[node] = self._unread_bytes.get(node, 0) - size_bytes
         return node, message
 
-    def hear(self, line: bytes, sender: str = "") -> str:
+    def accept(self, line: bytes, sender: str = "") -> str:
         """Sort one line in.
 
         Args:
@@ -106,7 +106,7 @@ class Roster:
             return ""
         if sender and node != sender:
             raise BadLine(f"a message tagged as another node's: {printable(node.encode())!r}")
-        whole = self._joiner.feed(message)
+        whole = self._reassembler.feed(message)
         if whole is not None:
             self._sort_in(node, whole, len(line))
         return node
@@ -146,8 +146,8 @@ class Roster:
 
     def _keep(self, node: str, message: dict[str, Any], size_bytes: int) -> None:
         unread = self._unread_bytes.get(node, 0) + size_bytes
-        if unread > _MOST_UNREAD_BYTES:
-            raise BadLine(f"more than {_MOST_UNREAD_BYTES} bytes that nobody asked for", node)
+        if unread > _MAX_UNREAD_BYTES:
+            raise BadLine(f"more than {_MAX_UNREAD_BYTES} bytes that nobody asked for", node)
         self._unread_bytes[node] = unread
         self._inbox.append((node, message, size_bytes))
 
@@ -155,8 +155,8 @@ class Roster:
         noise = self._noise.setdefault(sender, [])
         if line.strip():
             noise.append(printable(line))
-        if len(noise) > _MOST_NOISE:
-            raise BadLine(f"{_MOST_NOISE} lines that are no message, such as {noise[-1]!r}")
+        if len(noise) > _MAX_NOISE_LINES:
+            raise BadLine(f"{_MAX_NOISE_LINES} lines that are no message, such as {noise[-1]!r}")
 
 
 def _judge(node: str, hello: dict[str, Any]) -> Answer:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from relkit.errors import RelkitError, ToolMissing, UsageProblem
 from relkit.fleet.bounded_run import output_of
 from relkit.fleet.conversation import Conversation
+from relkit.fleet.exit_reason import how_it_ended, last_line
 from relkit.fleet.io_multiplexer import Event
 from relkit.fleet.remote_command import MISSING, missing, remote_words
 from relkit.fleet.stream import Stream
 from relkit.fleet.wire import BadLine
-from relkit.fleet.words import how_it_ended, last_line
 
 # slurmstepd passes output on in messages of 1024 bytes; a longer line may be torn apart by others.
 _PART_BYTES = 1000
@@ -90,7 +90,7 @@ class SlurmChannel(Conversation):
             names = self._roster.silent
             if not names:
                 return
-            self._pump.add(Stream(_KEY, self.argv(names, end - time.monotonic())))
+            self._multiplexer.add(Stream(_KEY, self.argv(names, end - time.monotonic())))
         except ToolMissing:
             raise
         except RelkitError as error:
@@ -120,10 +120,10 @@ class SlurmChannel(Conversation):
     def _keys(self) -> Iterable[str]:
         return [_KEY]
 
-    def _heard(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if event.kind == "line":
             try:
-                self._roster.hear(event.data)
+                self._roster.accept(event.data)
             except BadLine as error:
                 # The stream is everybody's: only this node's word counts no more.
                 self._roster.fail(error.node, f"sent {error}")
@@ -149,7 +149,7 @@ class SlurmChannel(Conversation):
         for name in self._roster.silent:
             self._roster.fail(name, why)
 
-    def _stuck(self, key: str, why: str) -> None:
+    def _fail_stuck(self, key: str, why: str) -> None:
         # srun is not killed for it: an srun that is killed leaves its job to Slurm's own timeouts.
         for name in self._nodes:
             self._roster.fail(name, f"srun {why}")

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 
 from relkit.errors import UsageProblem
+from relkit.fleet.exit_reason import ExitReason, how_it_ended, last_line
 from relkit.fleet.remote_command import MISSING, missing, remote_words
-from relkit.fleet.words import Ending, how_it_ended, last_line
 from relkit.hosts import NodeSpec
 
 _TRANSPORT = 255
@@ -82,19 +82,19 @@ class SshCarrier:
         # The login shell may be csh or fish: single quotes and `exec` mean the same in all.
         return ["ssh", *where, *self._options, "--", node.target, "exec " + shlex.join(words)]
 
-    def explain(self, node: NodeSpec, code: int, complaint: str) -> Ending:
+    def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
         """What ssh's exit code and complaint mean."""
         if code != _TRANSPORT:
-            return Ending(
+            return ExitReason(
                 MISSING
                 if missing(complaint, code)
                 else f"its agent {how_it_ended(code, complaint)}"
             )
         for text, meaning in _COMPLAINTS:
             if text in complaint:
-                return Ending(meaning, text in _HOST_IS_DOWN)
+                return ExitReason(meaning, text in _HOST_IS_DOWN)
         said = last_line(complaint)
         # ssh gives 255 without a word where a signal ended the command there.
-        return Ending(
+        return ExitReason(
             f"ssh failed: {said}" if said else "its agent was killed, or the connection broke"
         )

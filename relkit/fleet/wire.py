@@ -80,7 +80,7 @@ def printable(raw: bytes, limit: int = 100) -> str:
     return f"{shown}..." if len(raw) > limit else shown
 
 
-class Joiner:
+class Reassembler:
     """Puts the parts of long messages together again; holds one message a node, bounded."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Doing(str, Enum):
+class ThreadState(str, Enum):
     """One category a main thread falls into."""
 
     COLLECTIVE = "collective"
@@ -38,33 +38,43 @@ class Doing(str, Enum):
 
 
 PHRASES = {
-    Doing.COLLECTIVE: "waiting in a collective",
-    Doing.P2P: "waiting in a point-to-point transfer",
-    Doing.SETUP: "setting up a process group",
-    Doing.STREAM: "waiting for the accelerator",
-    Doing.LOCK: "waiting on a lock",
-    Doing.CONDITION: "waiting for an event",
-    Doing.QUEUE: "waiting on a queue",
-    Doing.DATA: "loading data",
-    Doing.FILE: "reading or writing a file",
-    Doing.SOCKET: "waiting on the network",
-    Doing.DESCRIPTOR: "waiting for input",
-    Doing.CHILD: "waiting for a child process",
-    Doing.THREAD: "waiting for a thread to end",
-    Doing.SLEEP: "sleeping",
-    Doing.CHECKPOINT: "saving or loading a checkpoint",
-    Doing.COMPILE: "compiling",
-    Doing.GC: "collecting garbage",
-    Doing.GIL: "waiting for the interpreter lock",
-    Doing.EXCEPTION: "handling an exception",
-    Doing.EXIT: "shutting down",
-    Doing.COMPUTE: "computing",
-    Doing.RUNNING: "running",
-    Doing.UNKNOWN: "doing something relkit cannot name",
+    ThreadState.COLLECTIVE: "waiting in a collective",
+    ThreadState.P2P: "waiting in a point-to-point transfer",
+    ThreadState.SETUP: "setting up a process group",
+    ThreadState.STREAM: "waiting for the accelerator",
+    ThreadState.LOCK: "waiting on a lock",
+    ThreadState.CONDITION: "waiting for an event",
+    ThreadState.QUEUE: "waiting on a queue",
+    ThreadState.DATA: "loading data",
+    ThreadState.FILE: "reading or writing a file",
+    ThreadState.SOCKET: "waiting on the network",
+    ThreadState.DESCRIPTOR: "waiting for input",
+    ThreadState.CHILD: "waiting for a child process",
+    ThreadState.THREAD: "waiting for a thread to end",
+    ThreadState.SLEEP: "sleeping",
+    ThreadState.CHECKPOINT: "saving or loading a checkpoint",
+    ThreadState.COMPILE: "compiling",
+    ThreadState.GC: "collecting garbage",
+    ThreadState.GIL: "waiting for the interpreter lock",
+    ThreadState.EXCEPTION: "handling an exception",
+    ThreadState.EXIT: "shutting down",
+    ThreadState.COMPUTE: "computing",
+    ThreadState.RUNNING: "running",
+    ThreadState.UNKNOWN: "doing something relkit cannot name",
 }
 
-_FOR_PEERS = frozenset({Doing.COLLECTIVE, Doing.P2P, Doing.SETUP, Doing.STREAM})
-_BUSY = frozenset({Doing.RUNNING, Doing.COMPUTE, Doing.COMPILE, Doing.GC, Doing.UNKNOWN})
+_FOR_PEERS = frozenset(
+    {ThreadState.COLLECTIVE, ThreadState.P2P, ThreadState.SETUP, ThreadState.STREAM}
+)
+_BUSY = frozenset(
+    {
+        ThreadState.RUNNING,
+        ThreadState.COMPUTE,
+        ThreadState.COMPILE,
+        ThreadState.GC,
+        ThreadState.UNKNOWN,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,7 @@ class Activity:
         others: other threads of the process that hold user code, in words.
     """
 
-    doing: Doing
+    thread_state: ThreadState
     place: str = ""
     leaf: str = ""
     kernel: str = ""
@@ -90,22 +100,22 @@ class Activity:
     @property
     def phrase(self) -> str:
         """What it does, as the middle of a sentence."""
-        return PHRASES[self.doing]
+        return PHRASES[self.thread_state]
 
     @property
     def waits_for_peers(self) -> bool:
         """It stands in communication code, so that another rank may be what it waits for."""
-        return self.doing in _FOR_PEERS
+        return self.thread_state in _FOR_PEERS
 
     @property
     def may_be_busy(self) -> bool:
         """Nothing in its stack says that it waits."""
-        return self.doing in _BUSY
+        return self.thread_state in _BUSY
 
     @property
     def known(self) -> bool:
         """Its stack was read and says something."""
-        return self.doing is not Doing.UNKNOWN or bool(self.place)
+        return self.thread_state is not ThreadState.UNKNOWN or bool(self.place)
 
     def sentence(self) -> str:
         """`in examples/train.py:88 next_batch, waiting on a lock`."""

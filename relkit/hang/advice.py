@@ -74,7 +74,7 @@ ENTRIES = {
         "That rank has done fewer steps than the others: look at the length of its data shard "
         "and at its conditions for leaving the loop.",
     ),
-    Category.UNDECIDED: Entry(
+    Category.INCONCLUSIVE: Entry(
         "RK-HANG-010",
         "Read the merged stacks: the ranks that stand apart come first. To tell more, keep "
         "the hook loaded on every rank (relkit doctor), and check the network between the hosts.",

@@ -20,7 +20,7 @@ _COLLATERAL = re.compile(
     re.IGNORECASE,
 )
 _BY_LAUNCHER = (-signal.SIGTERM, -signal.SIGKILL)
-_TALK = (OpKind.COLLECTIVE, OpKind.P2P)
+_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
 
 
 def died(view: RankView) -> bool:
@@ -33,12 +33,12 @@ def left(view: RankView) -> bool:
     return not view.alive and not view.absent_reason and view.exit_code == 0
 
 
-def last_talk(view: RankView) -> Op | None:
+def last_communication(view: RankView) -> Op | None:
     """Its newest communication: one in flight, else the one that ended last."""
     if view.hook is None:
         return None
-    open_ = [op for op in view.hook.in_flight if op.kind in _TALK]
-    done = [op for op in view.hook.recent if op.kind in _TALK]
+    open_ = [op for op in view.hook.in_flight if op.kind in _COMMUNICATION]
+    done = [op for op in view.hook.recent if op.kind in _COMMUNICATION]
     if open_:
         return max(open_, key=lambda op: op.start_ns)
     return max(done, key=lambda op: op.end_ns, default=None)
@@ -48,7 +48,7 @@ def collateral(view: RankView) -> bool:
     """It failed because of a peer: its error, or the end of its last communication, says so."""
     if _COLLATERAL.search(view.error):
         return True
-    last = last_talk(view)
+    last = last_communication(view)
     return last is not None and last.failed
 
 
@@ -64,7 +64,7 @@ def consequence(view: RankView) -> str:
 
 
 def _in_communication(view: RankView) -> bool:
-    last = last_talk(view)
+    last = last_communication(view)
     return last is not None and (last.end_ns == 0 or last.failed)
 
 

@@ -13,9 +13,9 @@ from relkit.hang.words import of_ranks, operation
 from relkit.hook.model import HookState, Op
 from relkit.ranks import RankSet
 
-_LEAST_SUSPECT_S = 3.0
+_MIN_SUSPECT_S = 3.0
 _SUSPECT_FACTOR = 10.0
-_LEAST_JUMP_S = 5.0
+_MIN_JUMP_S = 5.0
 _JUMP_FACTOR = 5.0
 _ENOUGH_GAPS = 5
 _STOPPED = ("T", "t")
@@ -24,7 +24,7 @@ _Process = tuple[str, int]
 _Flight = tuple[int, int, str]
 
 
-class Kind(str, Enum):
+class JobHealth(str, Enum):
     """How the job looks at one moment."""
 
     HEALTHY = "healthy"
@@ -40,14 +40,14 @@ class Detection:
     """What one look at the job says.
 
     Args:
-        kind: healthy, suspect or hung.
+        health: healthy, suspect or hung.
         ranks: those with an operation in flight for too long; all live ones where nobody is in
             an operation; empty while healthy.
         sentence: why, for a person; never empty.
         fresh: this is the first look that finds this hang: act now, and only now.
     """
 
-    kind: Kind
+    health: JobHealth
     ranks: RankSet
     sentence: str
     fresh: bool = False
@@ -66,7 +66,7 @@ class _Clock:
         gap_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
         self._last_s = now_s
         usual_s = median(self._usual) if self._usual else gap_s
-        if gap_s > max(_LEAST_JUMP_S, _JUMP_FACTOR * usual_s):
+        if gap_s > max(_MIN_JUMP_S, _JUMP_FACTOR * usual_s):
             gap_s = usual_s
         elif gap_s > 0:
             self._usual.append(gap_s)
@@ -115,7 +115,7 @@ class HangDetector:
             learned = self.hang_timeout_s / 2
         else:
             learned = _SUSPECT_FACTOR * median(self._gaps)
-        return min(max(_LEAST_SUSPECT_S, learned), self.hang_timeout_s)
+        return min(max(_MIN_SUSPECT_S, learned), self.hang_timeout_s)
 
     def update(self, now_s: float, ranks: Sequence[RankView]) -> Detection:
         """Take one look.
@@ -133,40 +133,40 @@ class HangDetector:
         flights = self._note_flights(known)
         if paused:
             return self._calm(
-                Kind.SUSPECT, RankSet.of(v.rank for v in live),
+                JobHealth.SUSPECT, RankSet.of(v.rank for v in live),
                 f"all {len(live)} ranks are stopped by a signal: the job is paused",
             )  # fmt: skip
         if not live:
-            return self._calm(Kind.HEALTHY, RankSet(), "no rank is running")
+            return self._calm(JobHealth.HEALTHY, RankSet(), "no rank is running")
         if self._progress_s is None:
-            return self._calm(Kind.HEALTHY, RankSet(), "starting: no operation yet")
+            return self._calm(JobHealth.HEALTHY, RankSet(), "starting: no operation yet")
         idle_s = self._clock.time_s - self._progress_s
-        for kind, limit_s in (
-            (Kind.HUNG, self.hang_timeout_s),
-            (Kind.SUSPECT, self.suspect_after_s),
+        for health, limit_s in (
+            (JobHealth.HUNG, self.hang_timeout_s),
+            (JobHealth.SUSPECT, self.suspect_after_s),
         ):
             overdue = [flight for flight in flights if flight[0] > limit_s]
             if overdue:
                 found = RankSet.of(rank for _, rank, _, _ in overdue)
-                return self._found(kind, found, _overdue_sentence(overdue, limit_s))
+                return self._found(health, found, _overdue_sentence(overdue, limit_s))
             if idle_s > limit_s:
                 found = RankSet.of(view.rank for view in live)
                 return self._found(
-                    kind,
+                    health,
                     found,
                     f"no rank has finished an operation for {idle_s:.1f} s (limit {limit_s:g} s)",
                 )
-        return self._calm(Kind.HEALTHY, RankSet(), "operations are finishing")
+        return self._calm(JobHealth.HEALTHY, RankSet(), "operations are finishing")
 
-    def _found(self, kind: Kind, ranks: RankSet, sentence: str) -> Detection:
-        if kind is not Kind.HUNG:
-            return self._calm(kind, ranks, sentence)
+    def _found(self, health: JobHealth, ranks: RankSet, sentence: str) -> Detection:
+        if health is not JobHealth.HUNG:
+            return self._calm(health, ranks, sentence)
         fresh, self._hung = not self._hung, True
-        return Detection(kind, ranks, sentence, fresh)
+        return Detection(health, ranks, sentence, fresh)
 
-    def _calm(self, kind: Kind, ranks: RankSet, sentence: str) -> Detection:
+    def _calm(self, health: JobHealth, ranks: RankSet, sentence: str) -> Detection:
         self._hung = False
-        return Detection(kind, ranks, sentence)
+        return Detection(health, ranks, sentence)
 
     def _restarted(self, live: Sequence[RankView]) -> None:
         """New processes under known ranks: a new incarnation, of which nothing is known yet."""

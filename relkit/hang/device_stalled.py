@@ -10,11 +10,11 @@ from relkit.hang.waits import Wait
 from relkit.hang.words import for_seconds
 from relkit.hook.model import HookState, Op, OpKind
 
-_TALK = (OpKind.COLLECTIVE, OpKind.P2P)
+_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DeviceStall:
     """One rank whose device is held up.
 
     Args:
@@ -40,22 +40,22 @@ class Held:
         return f"its device has not begun {self.wait.what}{ago}: {cause}"
 
 
-def held_on_device(waits: Sequence[Wait], views: Mapping[int, RankView]) -> tuple[Held, ...]:
+def device_stalls(waits: Sequence[Wait], views: Mapping[int, RankView]) -> tuple[DeviceStall, ...]:
     """Ranks that have called a collective which no rank is late to call, and whose device has not
     begun it while another rank's has.
 
     A rank whose device is in another transfer meanwhile waits there for its peers, and is left
     out.
     """
-    found: dict[int, Held] = {}
+    found: dict[int, DeviceStall] = {}
     for wait in waits:
         if wait.exact and not wait.missing and wait.group is not None:
-            for held in _of_one(wait, views):
-                found.setdefault(held.rank, held)
+            for stall in _of_one(wait, views):
+                found.setdefault(stall.rank, stall)
     return tuple(found[rank] for rank in sorted(found))
 
 
-def _of_one(wait: Wait, views: Mapping[int, RankView]) -> Iterator[Held]:
+def _of_one(wait: Wait, views: Mapping[int, RankView]) -> Iterator[DeviceStall]:
     assert wait.group is not None
     members = wait.group.members
     if all(members[rank].ops[wait.seq].queued for rank in wait.waiters):
@@ -66,12 +66,12 @@ def _of_one(wait: Wait, views: Mapping[int, RankView]) -> Iterator[Held]:
         if view.hook is None or not view.alive:
             continue
         begun = _begun(view.hook)
-        if any(other.kind in _TALK for other in begun):
+        if any(other.kind in _COMMUNICATION for other in begun):
             continue
         # What is queued behind work that has begun is not shown.
         unseen = op is None and bool(begun) and member.newest >= wait.seq
         if unseen or (op is not None and op.queued and op.end_ns == 0):
-            yield Held(rank, wait, op, begun)
+            yield DeviceStall(rank, wait, op, begun)
 
 
 def _begun(hook: HookState) -> tuple[Op, ...]:

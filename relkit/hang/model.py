@@ -74,7 +74,7 @@ class Category(str, Enum):
     BLOCKED = "blocked-on-host"
     DEVICE = "stuck-on-device"
     LEFT = "finished-early"
-    UNDECIDED = "undecided"
+    INCONCLUSIVE = "inconclusive"
 
     def __str__(self) -> str:
         return self.value
@@ -116,15 +116,15 @@ class Victims:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HangVerdict:
     """Who is at fault (most likely first), and who only waits.
 
     Args:
         culprits: ranks held to be at fault; empty where that cannot be told.
         victims: the others.
-        undecided: with no culprit, what is known and why it names nobody; else "".
+        inconclusive: with no culprit, what is known and why it names nobody; else "".
     """
 
     culprits: tuple[Culprit, ...]
     victims: tuple[Victims, ...]
-    undecided: str = ""
+    inconclusive: str = ""

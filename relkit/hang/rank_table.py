@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relkit.hang.accuse import cpu_share, idle_s
+from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
 from relkit.hang.model import JobView, RankView
 from relkit.hang.stackclass import classify
 from relkit.hang.words import exit_words, operation
 from relkit.hook.model import Op, OpKind
 
-_TALK = (OpKind.COLLECTIVE, OpKind.P2P)
+_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
 
 
 def oldest_in_flight(view: RankView) -> tuple[Op, float] | None:
     """The operation that has been in flight longest and its age, s; communication first."""
     if view.hook is None or not view.hook.in_flight:
         return None
-    talk = [op for op in view.hook.in_flight if op.kind in _TALK]
-    op = min(talk or view.hook.in_flight, key=lambda op: op.start_ns)
+    communication = [op for op in view.hook.in_flight if op.kind in _COMMUNICATION]
+    op = min(communication or view.hook.in_flight, key=lambda op: op.start_ns)
     return op, max(0, view.hook.now_ns - op.start_ns) / 1e9
 
 

@@ -10,16 +10,16 @@ from typing import Any
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.hang.accuse import cpu_share, idle_s
 from relkit.hang.advice import ENTRIES, NO_STACK, advice_for
+from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
-from relkit.hang.model import Category, Culprit, JobView, RankView, Verdict
+from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.rank_table import oldest_in_flight, rank_rows
 from relkit.hang.words import of_ranks, operation
 from relkit.ranks import RankSet
 
 _DURATION = re.compile(r" for \d+\.\d s")
-_MOST_VICTIMS = 2
+_MAX_VICTIMS = 2
 
 
 def fold_hosts(hosts: Iterable[str]) -> str:
@@ -33,7 +33,7 @@ def fold_hosts(hosts: Iterable[str]) -> str:
 
 def hang_report(
     job: JobView,
-    verdict: Verdict,
+    verdict: HangVerdict,
     *,
     argv: Sequence[str] = (),
     started: float | None = None,
@@ -50,7 +50,7 @@ def hang_report(
     views = {view.rank: view for view in job.ranks}
     findings = [_finding(group, job, verdict, views) for group in _alike(verdict.culprits)]
     if not findings:
-        findings = [_undecided(job, verdict)]
+        findings = [_inconclusive(job, verdict)]
     findings += _unread(job)
     return Report(
         command="hang",
@@ -62,19 +62,19 @@ def hang_report(
     )
 
 
-def headline(verdict: Verdict) -> str:
+def headline(verdict: HangVerdict) -> str:
     """The verdict in one line: the first culprit and who waits for it; for logs and titles."""
     if not verdict.culprits:
-        return verdict.undecided or "no rank is at fault"
+        return verdict.inconclusive or "no rank is at fault"
     title = _title(_alike(verdict.culprits)[0])
     rest = len({c.rank for c in verdict.culprits}) - len(_alike(verdict.culprits)[0])
     more = f" (and {rest} more)" if rest > 0 else ""
     return "; ".join([title + more, *_victim_parts(verdict)])
 
 
-def _victim_parts(verdict: Verdict) -> list[str]:
-    parts = [f"{of_ranks(_unfold(v.ranks))} {v.sentence}" for v in verdict.victims[:_MOST_VICTIMS]]
-    others = sum(len(_unfold(v.ranks)) for v in verdict.victims[_MOST_VICTIMS:])
+def _victim_parts(verdict: HangVerdict) -> list[str]:
+    parts = [f"{of_ranks(_unfold(v.ranks))} {v.sentence}" for v in verdict.victims[:_MAX_VICTIMS]]
+    others = sum(len(_unfold(v.ranks)) for v in verdict.victims[_MAX_VICTIMS:])
     if others:
         parts.append(f"{others} more {'rank stands' if others == 1 else 'ranks stand'} elsewhere")
     return parts
@@ -108,7 +108,7 @@ def _title(group: Sequence[Culprit]) -> str:
 
 
 def _finding(
-    group: Sequence[Culprit], job: JobView, verdict: Verdict, views: Mapping[int, RankView]
+    group: Sequence[Culprit], job: JobView, verdict: HangVerdict, views: Mapping[int, RankView]
 ) -> Finding:
     first = group[0]
     view = views.get(first.rank)
@@ -144,7 +144,7 @@ def _evidence_of(view: RankView | None) -> tuple[Evidence, ...]:
     return tuple(found)
 
 
-def _longest_wait(job: JobView, verdict: Verdict) -> tuple[Evidence, ...]:
+def _longest_wait(job: JobView, verdict: HangVerdict) -> tuple[Evidence, ...]:
     """The longest time that a rank other than the culprits has been in one operation."""
     culprits = {c.rank for c in verdict.culprits}
     longest: tuple[float, str] | None = None
@@ -166,12 +166,12 @@ def _longest_wait(job: JobView, verdict: Verdict) -> tuple[Evidence, ...]:
     )
 
 
-def _undecided(job: JobView, verdict: Verdict) -> Finding:
-    entry = ENTRIES[Category.UNDECIDED]
+def _inconclusive(job: JobView, verdict: HangVerdict) -> Finding:
+    entry = ENTRIES[Category.INCONCLUSIVE]
     return Finding(
         id=entry.id,
         status=Status.UNKNOWN,
-        title="; ".join([verdict.undecided or "no rank is at fault", *_victim_parts(verdict)]),
+        title="; ".join([verdict.inconclusive or "no rank is at fault", *_victim_parts(verdict)]),
         ranks="",
         nodes=fold_hosts(view.host for view in job.ranks),
         evidence=_longest_wait(job, verdict),
@@ -202,7 +202,7 @@ def _unread(job: JobView) -> list[Finding]:
     ]
 
 
-def _facts(job: JobView, verdict: Verdict) -> dict[str, Any]:
+def _facts(job: JobView, verdict: HangVerdict) -> dict[str, Any]:
     known = RankSet.of(view.rank for view in job.ranks if not view.absent_reason)
     return {
         "job_id": job.job_id,

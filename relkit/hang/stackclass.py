@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relkit.hang.activity import Activity, Doing
+from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.frames import is_user_code, place, user_depth
 from relkit.hang.stackrules import by_kernel, by_native, by_python
 from relkit.hook.model import Op, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
-_MOST_OTHERS = 3
+_MAX_OTHERS = 3
 
 
 def main_thread(threads: Sequence[ThreadStack], pid: int) -> ThreadStack | None:
@@ -33,11 +33,11 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
     """
     waits = _by_recorder(in_flight)
     if dump is None:
-        return Activity(waits or Doing.UNKNOWN)
+        return Activity(waits or ThreadState.UNKNOWN)
     python, native = main_thread(dump.python, dump.pid), main_thread(dump.native, dump.pid)
     either = python or native
     if either is None:
-        return Activity(waits or Doing.UNKNOWN)
+        return Activity(waits or ThreadState.UNKNOWN)
     frames = python.frames if python else ()
     depth = user_depth(frames)
     library = frames if depth is None else frames[:depth]
@@ -57,14 +57,14 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
 _SETUP = ("connect", "comm_init", "comm_split")
 
 
-def _by_recorder(in_flight: Sequence[Op]) -> Doing | None:
+def _by_recorder(in_flight: Sequence[Op]) -> ThreadState | None:
     kinds = {op.kind for op in in_flight}
     if OpKind.P2P in kinds:
-        return Doing.P2P
+        return ThreadState.P2P
     if OpKind.COLLECTIVE in kinds:
         setup = all(op.name in _SETUP for op in in_flight if op.kind is OpKind.COLLECTIVE)
-        return Doing.SETUP if setup else Doing.COLLECTIVE
-    return Doing.COMPUTE if OpKind.GEMM in kinds or OpKind.KERNEL in kinds else None
+        return ThreadState.SETUP if setup else ThreadState.COLLECTIVE
+    return ThreadState.COMPUTE if OpKind.GEMM in kinds or OpKind.KERNEL in kinds else None
 
 
 def _decide(
@@ -73,24 +73,24 @@ def _decide(
     native: ThreadStack | None,
     kernel: str,
     state: str,
-    recorded: Doing | None,
-) -> Doing:
+    recorded: ThreadState | None,
+) -> ThreadState:
     found = by_python(library)
     below = by_native(native.frames) if native else None
-    if found in (Doing.COLLECTIVE, Doing.SETUP) and state == "R" and recorded is None:
+    if found in (ThreadState.COLLECTIVE, ThreadState.SETUP) and state == "R" and recorded is None:
         # torch.distributed code that runs is work on the way to a collective, not a wait.
-        found = Doing.RUNNING
-    if found is None and by_python(frames[len(library) :]) is Doing.DATA:
-        found = Doing.DATA  # a data set's own code, called by the loader
+        found = ThreadState.RUNNING
+    if found is None and by_python(frames[len(library) :]) is ThreadState.DATA:
+        found = ThreadState.DATA  # a data set's own code, called by the loader
     if found is not None:
         return found
-    if below is not None and not (below is Doing.LOCK and recorded is Doing.SETUP):
+    if below is not None and not (below is ThreadState.LOCK and recorded is ThreadState.SETUP):
         return below
     if state == "R":
-        return recorded if recorded is Doing.COMPUTE else Doing.RUNNING
+        return recorded if recorded is ThreadState.COMPUTE else ThreadState.RUNNING
     if recorded is not None:
         return recorded
-    return by_kernel(kernel) or Doing.UNKNOWN
+    return by_kernel(kernel) or ThreadState.UNKNOWN
 
 
 def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
@@ -105,10 +105,10 @@ def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
             continue
         frame = thread.frames[0 if depth is None else depth]
         inner = thread.frames if depth is None else thread.frames[:depth]
-        doing = by_python(inner) or by_kernel(thread.kernel)
-        what = f", {Activity(doing).phrase}" if doing else ""
+        thread_state = by_python(inner) or by_kernel(thread.kernel)
+        what = f", {Activity(thread_state).phrase}" if thread_state else ""
         found.append(f"{thread.name or 'a thread'} in {place(frame)}{what}")
-    return tuple(found[:_MOST_OTHERS])
+    return tuple(found[:_MAX_OTHERS])
 
 
 __all__ = ["classify", "is_user_code", "main_thread"]

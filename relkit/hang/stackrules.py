@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from relkit.hang.activity import Doing
+from relkit.hang.activity import ThreadState
 from relkit.hang.frames import split_source
 from relkit.stacks.model import Frame
 
@@ -18,88 +18,93 @@ _SETUP_CALLS = (
 # (path, function, category), tried in order on every library frame between the leaf and the
 # user's code. The first row that fits any of them wins: `queue` calls `threading`, the data
 # loader calls `queue`, and the outermost of these says most.
-_PYTHON: tuple[tuple[str, str, Doing], ...] = (
-    (r"torch/utils/data/", r".*", Doing.DATA),
-    (r"torch/(_dynamo|_inductor|_functorch|fx)/|/triton/", r".*", Doing.COMPILE),
-    (r"torch/(serialization\.py|distributed/checkpoint/)", r".*", Doing.CHECKPOINT),
-    (r"torch/distributed/elastic/multiprocessing/errors/", r".*record_exception", Doing.EXCEPTION),
-    (r"torch/distributed/", rf"(.*\.)?{_SETUP_CALLS}", Doing.SETUP),
-    (r"torch/distributed/", rf"(.*\.)?{_P2P_CALLS}", Doing.P2P),
-    (r"torch/(distributed/(?!elastic)|nn/parallel/distributed\.py)", r".*", Doing.COLLECTIVE),
-    (r"torch/(cuda|mps|xpu|npu|musa)/", r".*synchronize", Doing.STREAM),
-    (r"/subprocess\.py$", r".*", Doing.CHILD),
-    (r"/multiprocessing/(popen|process)", r".*(join|wait|poll)", Doing.CHILD),
-    (r"/(queue|multiprocessing/queues)\.py$", r".*(get|put|join)", Doing.QUEUE),
-    (r"/concurrent/futures/", r".*", Doing.CONDITION),
-    (r"/(socket|ssl|http/client|socketserver)\.py$", r".*", Doing.SOCKET),
-    (r"/(traceback|linecache)\.py$", r".*", Doing.EXCEPTION),
-    (r"/threading\.py$", r"_shutdown|.*_python_exit", Doing.EXIT),
-    (r"/threading\.py$", r".*(join|_wait_for_tstate_lock)", Doing.THREAD),
-    (r"/threading\.py$", r".*(wait|wait_for)", Doing.CONDITION),
-    (r"/threading\.py$", r".*(acquire|__enter__)", Doing.LOCK),
-    (r"/(selectors|multiprocessing/connection)\.py$", r".*", Doing.DESCRIPTOR),
-    (r"/(shutil|tarfile|zipfile|gzip|pickle)\.py$", r".*", Doing.FILE),
+_PYTHON: tuple[tuple[str, str, ThreadState], ...] = (
+    (r"torch/utils/data/", r".*", ThreadState.DATA),
+    (r"torch/(_dynamo|_inductor|_functorch|fx)/|/triton/", r".*", ThreadState.COMPILE),
+    (r"torch/(serialization\.py|distributed/checkpoint/)", r".*", ThreadState.CHECKPOINT),
+    (
+        r"torch/distributed/elastic/multiprocessing/errors/",
+        r".*record_exception",
+        ThreadState.EXCEPTION,
+    ),
+    (r"torch/distributed/", rf"(.*\.)?{_SETUP_CALLS}", ThreadState.SETUP),
+    (r"torch/distributed/", rf"(.*\.)?{_P2P_CALLS}", ThreadState.P2P),
+    (r"torch/(distributed/(?!elastic)|nn/parallel/distributed\.py)", r".*", ThreadState.COLLECTIVE),
+    (r"torch/(cuda|mps|xpu|npu|musa)/", r".*synchronize", ThreadState.STREAM),
+    (r"/subprocess\.py$", r".*", ThreadState.CHILD),
+    (r"/multiprocessing/(popen|process)", r".*(join|wait|poll)", ThreadState.CHILD),
+    (r"/(queue|multiprocessing/queues)\.py$", r".*(get|put|join)", ThreadState.QUEUE),
+    (r"/concurrent/futures/", r".*", ThreadState.CONDITION),
+    (r"/(socket|ssl|http/client|socketserver)\.py$", r".*", ThreadState.SOCKET),
+    (r"/(traceback|linecache)\.py$", r".*", ThreadState.EXCEPTION),
+    (r"/threading\.py$", r"_shutdown|.*_python_exit", ThreadState.EXIT),
+    (r"/threading\.py$", r".*(join|_wait_for_tstate_lock)", ThreadState.THREAD),
+    (r"/threading\.py$", r".*(wait|wait_for)", ThreadState.CONDITION),
+    (r"/threading\.py$", r".*(acquire|__enter__)", ThreadState.LOCK),
+    (r"/(selectors|multiprocessing/connection)\.py$", r".*", ThreadState.DESCRIPTOR),
+    (r"/(shutil|tarfile|zipfile|gzip|pickle)\.py$", r".*", ThreadState.FILE),
 )
 _PYTHON_COMPILED = tuple(
-    (re.compile(path), re.compile(function), doing) for path, function, doing in _PYTHON
+    (re.compile(path), re.compile(function), thread_state)
+    for path, function, thread_state in _PYTHON
 )
 
 _FINALIZE = re.compile(r"Py_Finalize|finalize_modules|__run_exit_handlers")
 # Native functions, tried innermost first.
-_NATIVE: tuple[tuple[re.Pattern[str], Doing], ...] = tuple(
-    (re.compile(pattern), doing)
-    for pattern, doing in (
-        (r"take_gil|PyEval_(Acquire|Restore)Thread", Doing.GIL),
-        (r"gc_collect|deduce_unreachable|visit_decref", Doing.GC),
-        (r"(Send|Recv)Work::|UnboundBuffer::wait", Doing.P2P),
-        (r"c10d::|gloo::|ProcessGroup|n?ccl[A-Z]\w+|Hccl", Doing.COLLECTIVE),
-        (r"(cuda|cu|hip|mc|acl\w*)(Stream|Device|Event|Ctx)Synchronize", Doing.STREAM),
-        (r"PyThread_acquire_lock|acquire_timed|rlock_acquire", Doing.LOCK),
-        (r"\bpysleep|time_sleep|clock_nanosleep", Doing.SLEEP),
-        (r"[sdcz]gemm|mkl_|cblas_|dnnl|gemm_", Doing.COMPUTE),
-        (r"\b(__)?(wait4|waitpid|waitid)\b", Doing.CHILD),
-        (r"\b(__)?(fsync|fdatasync|flock|p?read64|p?write64|openat64)\b", Doing.FILE),
+_NATIVE: tuple[tuple[re.Pattern[str], ThreadState], ...] = tuple(
+    (re.compile(pattern), thread_state)
+    for pattern, thread_state in (
+        (r"take_gil|PyEval_(Acquire|Restore)Thread", ThreadState.GIL),
+        (r"gc_collect|deduce_unreachable|visit_decref", ThreadState.GC),
+        (r"(Send|Recv)Work::|UnboundBuffer::wait", ThreadState.P2P),
+        (r"c10d::|gloo::|ProcessGroup|n?ccl[A-Z]\w+|Hccl", ThreadState.COLLECTIVE),
+        (r"(cuda|cu|hip|mc|acl\w*)(Stream|Device|Event|Ctx)Synchronize", ThreadState.STREAM),
+        (r"PyThread_acquire_lock|acquire_timed|rlock_acquire", ThreadState.LOCK),
+        (r"\bpysleep|time_sleep|clock_nanosleep", ThreadState.SLEEP),
+        (r"[sdcz]gemm|mkl_|cblas_|dnnl|gemm_", ThreadState.COMPUTE),
+        (r"\b(__)?(wait4|waitpid|waitid)\b", ThreadState.CHILD),
+        (r"\b(__)?(fsync|fdatasync|flock|p?read64|p?write64|openat64)\b", ThreadState.FILE),
     )
 )
 
 # Where the main thread sleeps in the kernel; decides only where the stack's functions do not.
-_KERNEL: tuple[tuple[re.Pattern[str], Doing], ...] = tuple(
-    (re.compile(pattern), doing)
-    for pattern, doing in (
-        (r"nanosleep", Doing.SLEEP),
-        (r"futex", Doing.LOCK),
+_KERNEL: tuple[tuple[re.Pattern[str], ThreadState], ...] = tuple(
+    (re.compile(pattern), thread_state)
+    for pattern, thread_state in (
+        (r"nanosleep", ThreadState.SLEEP),
+        (r"futex", ThreadState.LOCK),
         (r"pipe_(read|write|wait)|n_tty_read|eventfd|ep_poll|epoll_wait|poll_schedule|do_select",
-         Doing.DESCRIPTOR),
-        (r"sk_wait|tcp_|unix_stream|inet_|wait_woken|skb_wait", Doing.SOCKET),
-        (r"^do_wait|kernel_waitid", Doing.CHILD),
+         ThreadState.DESCRIPTOR),
+        (r"sk_wait|tcp_|unix_stream|inet_|wait_woken|skb_wait", ThreadState.SOCKET),
+        (r"^do_wait|kernel_waitid", ThreadState.CHILD),
         (r"io_schedule|folio_|nfs|rpc_|ext4|xfs|jbd2|fuse|ceph|lustre|locks_lock|flock|d_alloc",
-         Doing.FILE),
-        (r"^pipe_|do_sys_poll", Doing.DESCRIPTOR),
+         ThreadState.FILE),
+        (r"^pipe_|do_sys_poll", ThreadState.DESCRIPTOR),
     )
 )  # fmt: skip
 
 
-def by_python(frames: Iterable[Frame]) -> Doing | None:
+def by_python(frames: Iterable[Frame]) -> ThreadState | None:
     """What library frames say, or None."""
     seen = [(split_source(frame.source)[0], frame.func) for frame in frames]
-    for path, function, doing in _PYTHON_COMPILED:
+    for path, function, thread_state in _PYTHON_COMPILED:
         if any(path.search(p) and function.fullmatch(f) for p, f in seen):
-            return doing
+            return thread_state
     return None
 
 
-def by_native(frames: Sequence[Frame]) -> Doing | None:
+def by_native(frames: Sequence[Frame]) -> ThreadState | None:
     """What native functions say, the innermost that says anything."""
     # On its way out an interpreter collects garbage, joins threads and more.
     if any(_FINALIZE.search(frame.func) for frame in frames):
-        return Doing.EXIT
+        return ThreadState.EXIT
     for frame in frames:
-        for pattern, doing in _NATIVE:
+        for pattern, thread_state in _NATIVE:
             if pattern.search(frame.func):
-                return doing
+                return thread_state
     return None
 
 
-def by_kernel(wchan: str) -> Doing | None:
+def by_kernel(wchan: str) -> ThreadState | None:
     """What the kernel function that a thread sleeps in says."""
-    return next((doing for pattern, doing in _KERNEL if pattern.search(wchan)), None)
+    return next((thread_state for pattern, thread_state in _KERNEL if pattern.search(wchan)), None)

@@ -21,12 +21,12 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from relkit import procfs
 from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
+from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.watch import Site
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
-from relkit.launch.job.settings import End, JobAborted, LocalRank, OnHang, Say
+from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
 from relkit.launch.netcheck.node_info import listens_on, node_name, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import Lead, signal_group
 from relkit.launch.recovery.persist_host import Crowd, PersistHost
@@ -47,13 +47,13 @@ Prepare = Callable[[str, int], tuple[Path | None, dict[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class AgentServices:
     """What an agent works with.
 
     Args:
         monitor: watches the workers.
         prepare: see Prepare.
-        say: one line to the terminal.
+        log: writes one line to the terminal.
         network: checks the nodes before workers start; None where that is not asked for.
         persist: leads workers under try-to-persist to a saved step after a fault; None: none.
         stragglers: looks for slow ranks; None where nobody does.
@@ -61,7 +61,7 @@ class Crew:
 
     monitor: Monitor
     prepare: Prepare
-    say: Say
+    log: Log
     network: NetworkCheck | None = None
     persist: PersistHost | None = None
     stragglers: Stragglers | None = None
@@ -86,11 +86,11 @@ class MonitoredAgent(LocalElasticAgent):
     is restarted or ended where --on-hang says so.
     """
 
-    crew: Crew
-    _ends: Mapping[int, End] = MappingProxyType({})
+    services: AgentServices
+    _exit_statuses: Mapping[int, ExitStatus] = MappingProxyType({})
     _seen_alive_unix_s: dict[int, float]
     _hung = False
-    _lead: Lead | None = None
+    _recovery: Lead | None = None
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
@@ -100,21 +100,23 @@ class MonitoredAgent(LocalElasticAgent):
             if hasattr(worker_group.spec.rdzv_handler, name):
                 setattr(worker_group.spec.rdzv_handler, name, None)
         super()._rendezvous(worker_group)
-        if self.crew.network is not None and not self._passed(self.crew.network, worker_group):
+        if self.services.network is not None and not self._passed(
+            self.services.network, worker_group
+        ):
             self._rendezvous(worker_group)
 
     def _passed(self, network: NetworkCheck, worker_group: WorkerGroup) -> bool:
         """The network check of this meeting; False where nodes leave, and the rest meets again."""
         # Only here: a job without the check loads nothing of it.
-        from relkit.launch.netcheck.network_check import Convicted, Meeting
+        from relkit.launch.netcheck.network_check import NodeFailedCheck, Rendezvous
 
         spec = worker_group.spec
         mailbox = self._mailbox(worker_group, "netcheck-")
         static = spec.rdzv_handler.get_backend() == "static"
-        meeting = Meeting(mailbox, worker_group.store, spec.local_addr or "", not static)
+        rendezvous = Rendezvous(mailbox, worker_group.store, spec.local_addr or "", not static)
         try:
-            return network.passed(meeting)
-        except Convicted as why:
+            return network.passed(rendezvous)
+        except NodeFailedCheck as why:
             raise self._leaving(worker_group, why) from why
 
     def _leaving(self, worker_group: WorkerGroup, why: RelkitError) -> LeavesJob:
@@ -131,12 +133,12 @@ class MonitoredAgent(LocalElasticAgent):
         if job_id == "none":
             # torchrun's default id: every such job has it, and their files must not mix.
             job_id = f"none-{os.getpid()}"
-        job_dir, extra = self.crew.prepare(job_id, spec.local_world_size)
-        self._ends, self._seen_alive_unix_s, self._hung = {}, {}, False
-        persist = self.crew.persist
+        job_dir, extra = self.services.prepare(job_id, spec.local_world_size)
+        self._exit_statuses, self._seen_alive_unix_s, self._hung = {}, {}, False
+        persist = self.services.persist
         if persist is not None:
             extra = {**extra, **persist.begin(self._crowd(worker_group, job_id))}
-        stragglers = self.crew.stragglers
+        stragglers = self.services.stragglers
         if stragglers is not None and job_dir is not None:
             extra = {**extra, **bootstrap_environment(os.environ)}
         with _environment(extra):
@@ -146,19 +148,19 @@ class MonitoredAgent(LocalElasticAgent):
             for worker in worker_group.workers
         )
         if persist is not None:
-            self._lead = Lead(persist, {each.rank: each.pid for each in ranks})
-        self.crew.say(
+            self._recovery = Lead(persist, {each.rank: each.pid for each in ranks})
+        self.services.log(
             f"job {job_id}: watching rank {RankSet.of(r.rank for r in ranks).fold()}"
             f" of {worker_group.workers[0].world_size} on {socket.gethostname()}"
         )
-        self.crew.monitor.begin(
-            Site(
+        self.services.monitor.begin(
+            WatchedAttempt(
                 job_id=job_id,
                 world_size=worker_group.workers[0].world_size,
                 observer=Observer(job_dir),
                 mailbox=self._mailbox(worker_group),
                 ranks=lambda: ranks,
-                ends=lambda: self._ends,
+                exit_statuses=lambda: self._exit_statuses,
             )
         )
         if stragglers is not None:
@@ -199,7 +201,7 @@ class MonitoredAgent(LocalElasticAgent):
             prefix = purpose + (str(restarts) if static else "round")
             return StoreMailbox(store, node, nodes, prefix)
         except ExchangeBroken as error:
-            self.crew.say(f"{error}; this node judges only its own ranks")
+            self.services.log(f"{error}; this node judges only its own ranks")
             return MemoryMailbox()
 
     def _crowd(self, worker_group: WorkerGroup, job_id: str) -> Crowd:
@@ -214,28 +216,30 @@ class MonitoredAgent(LocalElasticAgent):
         return Crowd(mailbox, world_size, restarts, address, job_id)
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        failure = self._look_for_ends(worker_group)
-        lead = self._lead
+        failure = self._poll_exits(worker_group)
+        lead = self._recovery
         # Not left in between: torch restarts the workers when it sees another node come back.
-        while lead is not None and lead.holds(self._ends, failure, self.crew.monitor.action()):
+        while lead is not None and lead.holds(
+            self._exit_statuses, failure, self.services.monitor.action()
+        ):
             time.sleep(min(worker_group.spec.monitor_interval, 0.1))
-            self._look_for_ends(worker_group)
+            self._poll_exits(worker_group)
         if lead is not None and lead.began:
-            if self.crew.monitor.action() is OnHang.ABORT:
+            if self.services.monitor.action() is OnHang.ABORT:
                 raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
-            led: RunResult = super()._monitor_workers(worker_group)
-            return led
-        stragglers = self.crew.stragglers
+            recovered: RunResult = super()._monitor_workers(worker_group)
+            return recovered
+        stragglers = self.services.stragglers
         why = stragglers.leaves() if stragglers is not None else ""
         if why:
             raise self._leaving(worker_group, Excluded(f"this node leaves the job: {why}"))
         if failure:  # here, before torch sees it: it stops the other workers in the same call
             self._failed(failure)
-        action = self.crew.monitor.action()
+        action = self.services.monitor.action()
         if action is OnHang.DUMP:
             action = None  # not under try-to-persist: there is nothing that could save it
         if action is OnHang.RESTART and self._remaining_restarts > 0:
-            self.crew.say("restarting the workers")
+            self.services.log("restarting the workers")
             return RunResult(state=WorkerState.UNHEALTHY)
         if action is not None:
             left = "; no restart is left" if action is OnHang.RESTART else ""
@@ -249,54 +253,59 @@ class MonitoredAgent(LocalElasticAgent):
     def _take_failures(self, result: RunResult) -> None:
         first = min(result.failures, key=lambda rank: result.failures[rank].timestamp)
         for rank, failure in result.failures.items():
-            self._ends = {**self._ends, rank: self._end(failure.local_rank, rank, failure.exitcode)}
+            self._exit_statuses = {
+                **self._exit_statuses,
+                rank: self._exit_status(failure.local_rank, rank, failure.exitcode),
+            }
         failure = result.failures[first]
         self._failed(f"rank {first} (pid {failure.pid}) {how_it_ended(failure.exitcode)}")
 
     def _failed(self, sentence: str) -> None:
         """A worker failed; its peers are read before they are stopped, if that is of interest."""
-        stragglers = self.crew.stragglers
+        stragglers = self.services.stragglers
         why = stragglers.other_leaves() if stragglers is not None else ""
         if why:
-            self.crew.say(f"{sentence}, as was to be expected: {why}")
+            self.services.log(f"{sentence}, as was to be expected: {why}")
             return
-        self.crew.monitor.failed(sentence)
+        self.services.monitor.failed(sentence)
 
-    def _look_for_ends(self, worker_group: WorkerGroup) -> str:
+    def _poll_exits(self, worker_group: WorkerGroup) -> str:
         """Note which workers have ended; a sentence if one of them just failed."""
-        ends = dict(self._ends)
+        exit_statuses = dict(self._exit_statuses)
         now = time.time()
         sentence = ""
         for worker in worker_group.workers:
             rank, pid = worker.global_rank, int(worker.id)
-            if rank in ends:
+            if rank in exit_statuses:
                 continue
             exit_code = peek_exit(pid)
             if exit_code is None:
                 self._seen_alive_unix_s[rank] = now
                 continue
-            ends[rank] = self._end(worker.local_rank, rank, exit_code)
+            exit_statuses[rank] = self._exit_status(worker.local_rank, rank, exit_code)
             if exit_code:
                 what = f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
                 sentence = sentence or what
-            if self.crew.persist is not None:
-                self.crew.persist.lost(rank, f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}")
-        self._ends = ends
+            if self.services.persist is not None:
+                self.services.persist.lost(
+                    rank, f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
+                )
+        self._exit_statuses = exit_statuses
         return sentence
 
-    def _end(self, local_rank: int, rank: int, exit_code: int) -> End:
+    def _exit_status(self, local_rank: int, rank: int, exit_code: int) -> ExitStatus:
         if exit_code == 0:
-            return End(0)
+            return ExitStatus(0)
         error, failed_unix_s = "", self._seen_alive_unix_s.get(rank, time.time())
         error_files = self._pcontext.error_files if self._pcontext else {}
-        told = Path(error_files.get(local_rank, ""))
+        error_file = Path(error_files.get(local_rank, ""))
         try:
-            if told.is_file():
-                failed_unix_s = told.stat().st_mtime
-                error = first_line(json.loads(told.read_text(encoding="utf-8")))
+            if error_file.is_file():
+                failed_unix_s = error_file.stat().st_mtime
+                error = first_line(json.loads(error_file.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             error = ""
-        return End(exit_code, failed_unix_s, error)
+        return ExitStatus(exit_code, failed_unix_s, error)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         self._leave()
@@ -316,16 +325,16 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _save_first(self, why: signal.Signals) -> None:
         """Asked to end (a preemption, a Ctrl-C): what is committed is saved first."""
-        if self._lead is not None:
-            self._lead.save_first(signal.Signals(why).name)
-            self._look_for_ends(self._worker_group)
+        if self._recovery is not None:
+            self._recovery.save_first(signal.Signals(why).name)
+            self._poll_exits(self._worker_group)
 
     def _leave(self) -> None:
         """Stop watching workers that are about to be stopped."""
-        self._hung = self._hung or self.crew.monitor.hung
-        self.crew.monitor.pause()
-        if self.crew.stragglers is not None:
-            self.crew.stragglers.pause()
+        self._hung = self._hung or self.services.monitor.hung
+        self.services.monitor.pause()
+        if self.services.stragglers is not None:
+            self.services.stragglers.pause()
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.run import run as torchrun
 
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
-from relkit.launch.agent import Crew, LeavesJob, MonitoredAgent, Prepare
+from relkit.launch.agent import AgentServices, LeavesJob, MonitoredAgent, Prepare
 from relkit.launch.hang.monitor import Monitor
-from relkit.launch.job.settings import Say
+from relkit.launch.job.settings import Log
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.straggler_thread import Stragglers
@@ -56,7 +56,7 @@ def run_job(
     options: argparse.Namespace,
     monitor: Monitor,
     prepare: Prepare,
-    say: Say,
+    log: Log,
     network: NetworkCheck | None = None,
     persist: PersistHost | None = None,
     stragglers: Stragglers | None = None,
@@ -66,7 +66,7 @@ def run_job(
     Args:
         options: what torchrun's parser returned.
         prepare: see Prepare.
-        say: one line to the terminal.
+        log: writes one line to the terminal.
         network, persist, stragglers: see Crew.
 
     Returns:
@@ -76,7 +76,7 @@ def run_job(
 
     Raises:
         JobAborted: the job hung, and --on-hang asked for its end.
-        Convicted, TooFewNodes: the network check ended the job on this node.
+        NodeFailedCheck, TooFewNodes: the network check ended the job on this node.
         UsageProblem: torch does not accept an option's value.
         RendezvousFailed: the nodes did not find each other.
     """
@@ -85,7 +85,7 @@ def run_job(
     class JobAgent(MonitoredAgent):
         """The agent of this job: torch makes it, so that its crew comes with the class."""
 
-        crew = Crew(monitor, prepare, say, network, persist, stragglers)
+        services = AgentServices(monitor, prepare, log, network, persist, stragglers)
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)
@@ -121,5 +121,5 @@ def run_job(
 
 def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:
     """The exit code by which try-to-persist ended; 0 where there was nothing for it to do."""
-    ends = {rank: end for agent in made for rank, end in agent._ends.items()}
-    return 0 if persist is None else exit_code(persist, ends)
+    exit_statuses = {rank: end for agent in made for rank, end in agent._exit_statuses.items()}
+    return 0 if persist is None else exit_code(persist, exit_statuses)

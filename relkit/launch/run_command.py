@@ -16,11 +16,11 @@ from types import FrameType
 
 from relkit import procfs
 from relkit.errors import EXIT_PROBLEM, UsageProblem
+from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.watch import Site
 from relkit.launch.job.exchange import MemoryMailbox
-from relkit.launch.job.settings import End, OnHang, Say
+from relkit.launch.job.settings import ExitStatus, Log, OnHang
 from relkit.private_file import open_private
 
 POLL_S = 0.1
@@ -73,7 +73,7 @@ class Leadership:
             self._handle = None
 
 
-class Deaths:
+class DeathTracker:
     """Notes which rank's process went first: all that can be known of somebody else's children.
 
     Args:
@@ -83,17 +83,17 @@ class Deaths:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._seen: dict[int, tuple[int, float]] = {}
-        self._ends: dict[int, End] = {}
+        self._exit_statuses: dict[int, ExitStatus] = {}
         self._next_discovery_s = 0.0
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """All ranks that were ever seen."""
-        return tuple(sorted({*self._seen, *self._ends}))
+        return tuple(sorted({*self._seen, *self._exit_statuses}))
 
-    def ends(self) -> Mapping[int, End]:
+    def exit_statuses(self) -> Mapping[int, ExitStatus]:
         """How the ranks ended, as far as that is known."""
-        return self._ends
+        return self._exit_statuses
 
     def look(self, returncode: int | None = None) -> None:
         """Look which ranks still live.
@@ -109,13 +109,13 @@ class Deaths:
                 known = self._seen.get(rank.rank)
                 if known is None or known[0] != rank.pid:
                     self._seen[rank.rank] = (rank.pid, time.time())
-                    self._ends.pop(rank.rank, None)
+                    self._exit_statuses.pop(rank.rank, None)
         code = returncode if len(self._seen) == 1 else None
         for number, (pid, alive_unix_s) in self._seen.items():
             if procfs.is_same_process(pid, 0):
                 self._seen[number] = (pid, time.time())
-            elif number not in self._ends or returncode is not None:
-                self._ends[number] = End(code, alive_unix_s)
+            elif number not in self._exit_statuses or returncode is not None:
+                self._exit_statuses[number] = ExitStatus(code, alive_unix_s)
 
 
 @contextmanager
@@ -210,7 +210,7 @@ def run_command(
     job_dir: Path | None,
     monitor: Monitor,
     on_hang: OnHang,
-    say: Say,
+    log: Log,
 ) -> int:
     """Run a command to its end, with its ranks watched.
 
@@ -227,14 +227,14 @@ def run_command(
     """
     observer = Observer(job_dir)
     leadership = Leadership(job_dir)
-    deaths = Deaths(observer)
-    site = Site(
+    deaths = DeathTracker(observer)
+    attempt = WatchedAttempt(
         job_id=job_id,
         world_size=0,
         observer=observer,
         mailbox=MemoryMailbox(),
         ranks=observer.discover,
-        ends=deaths.ends,
+        exit_statuses=deaths.exit_statuses,
     )
     child = start(command, environ)
     watching = False
@@ -243,11 +243,11 @@ def run_command(
             while child.poll() is None:
                 if not watching and leadership.take():
                     watching = True
-                    monitor.begin(site)
+                    monitor.begin(attempt)
                 if watching:
                     deaths.look()
                 if monitor.action() is not None:
-                    say("ending the job, because it hangs (--on-hang abort)")
+                    log("ending the job, because it hangs (--on-hang abort)")
                     end_tree(child, [rank.pid for rank in observer.discover()])
                     return EXIT_PROBLEM
                 time.sleep(POLL_S)

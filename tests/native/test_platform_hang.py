@@ -10,7 +10,7 @@ import pytest
 
 from relkit.errors import CaptureFailed
 from relkit.hang.attribute import attribute
-from relkit.hang.detect import Detection, HangDetector, Kind
+from relkit.hang.detect import Detection, HangDetector, JobHealth
 from relkit.hang.model import Category, JobView, RankView
 from relkit.hook.capture import capture_native
 from relkit.hook.model import OpKind
@@ -61,7 +61,7 @@ def _watch(pair: list[Client]) -> list[Look]:
     detector = HangDetector(TIMEOUT_S)
     looks: list[Look] = []
     end = time.monotonic() + 40
-    while not looks or looks[-1].detection.kind is not Kind.HUNG:
+    while not looks or looks[-1].detection.health is not JobHealth.HUNG:
         assert time.monotonic() < end, "never called hung"
         views = _views(pair)
         at_s = time.monotonic()
@@ -81,7 +81,7 @@ def _called_hung_within_one_poll(looks: list[Look]) -> None:
 def _verdict(pair: list[Client]) -> tuple[list[tuple[int, Category]], str]:
     views = _views(pair)
     verdict = attribute(JobView("simulated", 2, views, TIMEOUT_S, "a test"))
-    return [(c.rank, c.category) for c in verdict.culprits], verdict.undecided
+    return [(c.rank, c.category) for c in verdict.culprits], verdict.inconclusive
 
 
 def _go_and_watch(pair: list[Client]) -> None:

@@ -10,12 +10,12 @@ from relkit import procfs
 from relkit.errors import BadDump
 from relkit.findings import Report
 from relkit.hang.attribute import attribute
-from relkit.hang.model import JobView, RankView, Verdict
+from relkit.hang.model import HangVerdict, JobView, RankView
 from relkit.hang.report import hang_report
 from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MESSAGE_BYTES, ExchangeBroken, Mailbox
-from relkit.launch.job.settings import Settings
+from relkit.launch.job.settings import MonitorSettings
 from relkit.ranks import RankSet
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.engines.base import Target
@@ -29,11 +29,11 @@ GATHER_MARGIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class IncidentResult:
     """What one incident came to."""
 
     job: JobView
-    verdict: Verdict
+    verdict: HangVerdict
     report: Report
     dumps: tuple[RankDump, ...]
 
@@ -142,10 +142,10 @@ def judge(
     job_id: str,
     world_size: int,
     trigger: str,
-    settings: Settings,
+    settings: MonitorSettings,
     started: float,
     absent: Mapping[int, str],
-) -> Judged:
+) -> IncidentResult:
     """Who is at fault, given everything that could be had.
 
     Args:
@@ -174,4 +174,4 @@ def judge(
         started=started,
         duration_s=max(0.0, time.time() - started),
     )
-    return Judged(job, verdict, report, tuple(dumps))
+    return IncidentResult(job, verdict, report, tuple(dumps))

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from relkit.errors import RelkitError
-from relkit.launch.hang.watch import Site, Watch
-from relkit.launch.job.settings import OnHang, Publish, Say, Settings
+from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.watch import Watch
+from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
 from relkit.stacks.model import RankDump
 
 # Longest time that a failing job waits for its post-mortem: capture, plus the other nodes.
@@ -34,22 +35,33 @@ class Monitor:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: MonitorSettings,
         *,
         publish: Publish,
-        keep: Callable[[Sequence[RankDump]], None],
-        say: Say,
+        write_dumps: Callable[[Sequence[RankDump]], None],
+        log: Log,
     ) -> None:
-        self._settings, self._publish, self._keep, self._say = settings, publish, keep, say
+        self._settings, self._publish, self._write_dumps, self._log = (
+            settings,
+            publish,
+            write_dumps,
+            log,
+        )
         self._watch: Watch | None = None
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relkit-monitor", daemon=True)
 
-    def begin(self, site: Site) -> None:
+    def begin(self, attempt: WatchedAttempt) -> None:
         """Watch a new incarnation of the job."""
-        watch = Watch(site, self._settings, publish=self._publish, keep=self._keep, say=self._say)
+        watch = Watch(
+            attempt,
+            self._settings,
+            publish=self._publish,
+            write_dumps=self._write_dumps,
+            log=self._log,
+        )
         with self._lock:
             self._watch = watch
         if not self._thread.is_alive() and not self._closing:
@@ -63,15 +75,15 @@ class Monitor:
     def action(self) -> OnHang | None:
         """What to do with the job now; None to go on. REPORT is done already: never returned."""
         watch = self._watch
-        if watch is None or watch.action is OnHang.REPORT:
+        if watch is None or watch.state.action is OnHang.REPORT:
             return None
-        return watch.action
+        return watch.state.action
 
     @property
     def hung(self) -> bool:
         """The present incarnation was found hung and has not moved since."""
         watch = self._watch
-        return watch is not None and watch.hung
+        return watch is not None and watch.state.hung
 
     def failed(self, sentence: str, timeout_s: float = POST_MORTEM_S) -> None:
         """A worker failed: have its peers read before they are stopped.
@@ -85,10 +97,10 @@ class Monitor:
             return
         watch.fail(sentence)
         self._wake.set()
-        watch.captured.wait(timeout_s)
+        watch.state.captured.wait(timeout_s)
         if not watch.leads:
             # So that this node's log, too, says who was at fault.
-            watch.judged.wait(JUDGEMENT_S)
+            watch.state.judged.wait(JUDGEMENT_S)
 
     def close(self) -> None:
         """End the thread; waits for a report that is being written."""
@@ -109,6 +121,6 @@ class Monitor:
                     # A monitor that cannot look must not end the job; it says so once.
                     if str(error) != complained:
                         complained = str(error)
-                        self._say(f"monitoring hit a problem: {error}")
+                        self._log(f"monitoring hit a problem: {error}")
             self._wake.wait(interval_s)
             self._wake.clear()

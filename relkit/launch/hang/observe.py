@@ -13,7 +13,7 @@ from relkit.errors import RelkitError
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
-from relkit.launch.job.settings import End, LocalRank
+from relkit.launch.job.settings import ExitStatus, LocalRank
 
 # CPU use is judged over this long: short enough to tell a spin at once, long enough that the
 # kernel's 10 ms ticks do not matter.
@@ -77,7 +77,7 @@ class Observer:
     def views(
         self,
         ranks: Sequence[LocalRank],
-        ends: Mapping[int, End] | None = None,
+        exit_statuses: Mapping[int, ExitStatus] | None = None,
         *,
         recent: bool = True,
     ) -> tuple[RankView, ...]:
@@ -90,13 +90,15 @@ class Observer:
         """
         # Of more processes than ranks, what they did last says which ones are the ranks.
         states = self.states(0 if recent else len(ranks))
-        views = tuple(self._view(rank, states, (ends or {}).get(rank.rank)) for rank in ranks)
+        views = tuple(
+            self._view(rank, states, (exit_statuses or {}).get(rank.rank)) for rank in ranks
+        )
         seen = {view.pid for view in views}
         self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
         return views
 
     def _view(
-        self, local: LocalRank, states: Mapping[int, tuple[Path, HookState]], end: End | None
+        self, local: LocalRank, states: Mapping[int, tuple[Path, HookState]], end: ExitStatus | None
     ) -> RankView:
         state: HookState | None = None
         if local.pid in states:

@@ -13,7 +13,7 @@ from relkit.hook import environment
 from relkit.hook.compatible import program_of, why_not_preloadable
 from relkit.hook.locate import hook_library
 from relkit.job_id import safe_job_id
-from relkit.launch.job.settings import Say
+from relkit.launch.job.settings import Log
 from relkit.private_file import is_private_folder, open_private
 
 LOCK = "launcher.lock"
@@ -28,12 +28,12 @@ class JobFolder:
 
     Args:
         use_hook: False for --no-hook.
-        say: one line to the terminal.
+        log: writes one line to the terminal.
         program: the command that will be preloaded.
     """
 
-    def __init__(self, use_hook: bool, say: Say, program: str = sys.executable) -> None:
-        self._use_hook, self._say, self._program = use_hook, say, program
+    def __init__(self, use_hook: bool, log: Log, program: str = sys.executable) -> None:
+        self._use_hook, self._log, self._program = use_hook, log, program
         self._folder: Path | None = None
         self._lock: int | None = None
 
@@ -45,19 +45,19 @@ class JobFolder:
             processes: ranks on this node.
         """
         if not self._use_hook or os.environ.get("RELKIT_HOOK_DISABLE") == "1":
-            self._say("the hook is off: no hang detection, a failure is still explained")
+            self._log("the hook is off: no hang detection, a failure is still explained")
             return None, {}
         try:
             why = why_not_preloadable(program_of(self._program), hook_library())
             if why:
-                self._say(f"the hook cannot be used, so a hang would not be seen: {why}")
+                self._log(f"the hook cannot be used, so a hang would not be seen: {why}")
                 return None, {}
             folder = self._claim(safe_job_id(job_id), processes)
             extra = environment.worker_environment(folder, os.getpid(), os.environ)
             sweep(folder.parent)
             _drop_ended(folder)
         except (RelkitError, OSError) as error:
-            self._say(f"the hook cannot be used, so a hang would not be seen: {error}")
+            self._log(f"the hook cannot be used, so a hang would not be seen: {error}")
             return None, {}
         return folder, dict(extra)
 

@@ -8,14 +8,14 @@ from enum import Enum
 
 from relkit.errors import EXIT_PROBLEM, RelkitError
 from relkit.findings import Report
-from relkit.hang.model import JobView, Verdict
+from relkit.hang.model import HangVerdict, JobView
 from relkit.stacks.model import RankDump
 
 # Called with what an incident found, once it is known: show it, write it down.
-Publish = Callable[[JobView, Verdict, Report, Sequence[RankDump]], None]
+Publish = Callable[[JobView, HangVerdict, Report, Sequence[RankDump]], None]
 
 # Called with one line for the person at the terminal.
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class OnHang(str, Enum):
@@ -42,7 +42,7 @@ class JobAborted(RelkitError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MonitorSettings:
     """What the monitor is to do.
 
     Args:
@@ -70,7 +70,7 @@ class LocalRank:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ExitStatus:
     """How a rank's process ended.
 
     Args:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 
 from relkit.errors import UsageProblem
-from relkit.launch.job.settings import Say
+from relkit.launch.job.settings import Log
 
 HOOK_S = 30.0
 # What names of nodes are made of; anything else could be an option or a path to a command.
@@ -41,22 +41,22 @@ def hook_argv(words: tuple[str, ...], node: str) -> list[str]:
     return [word.replace("{node}", node) for word in words]
 
 
-def act(words: tuple[str, ...], node: str, say: Say, timeout_s: float = HOOK_S) -> None:
+def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) -> None:
     """Run the site's command on this node, or print what it could be; never raises.
 
     Args:
         words: of parse_hook; empty for the dry run.
         node: this node's name for the scheduler.
-        say: one line to the terminal.
+        log: writes one line to the terminal.
         timeout_s: the command is ended after that.
     """
     if not _NAME.fullmatch(node):
-        say(f"this node's name {node!r} is not safe to pass to a command; nothing was run")
+        log(f"this node's name {node!r} is not safe to pass to a command; nothing was run")
         return
     if not words:
-        say("dry run: nothing was marked; --on-bad-node can run one of these, or your own:")
+        log("dry run: nothing was marked; --on-bad-node can run one of these, or your own:")
         for recipe in _RECIPES:
-            say(f"  {recipe.replace('{node}', node)}")
+            log(f"  {recipe.replace('{node}', node)}")
         return
     argv = hook_argv(words, node)
     shown = shlex.join(argv)
@@ -64,7 +64,7 @@ def act(words: tuple[str, ...], node: str, say: Say, timeout_s: float = HOOK_S) 
         # Its output goes to our stderr: a pipe could be kept open by what it leaves behind.
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
     except OSError as error:
-        say(f"--on-bad-node: cannot run {argv[0]!r}: {error.strerror}")
+        log(f"--on-bad-node: cannot run {argv[0]!r}: {error.strerror}")
         return
     try:
         code = child.wait(timeout_s)
@@ -72,6 +72,6 @@ def act(words: tuple[str, ...], node: str, say: Say, timeout_s: float = HOOK_S) 
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-        say(f"--on-bad-node: `{shown}` took longer than {timeout_s:g} s and was ended")
+        log(f"--on-bad-node: `{shown}` took longer than {timeout_s:g} s and was ended")
         return
-    say(f"--on-bad-node: `{shown}` " + ("ran" if code == 0 else f"ended with code {code}"))
+    log(f"--on-bad-node: `{shown}` " + ("ran" if code == 0 else f"ended with code {code}"))

@@ -16,11 +16,11 @@ from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
 from relkit.findings import Report, Status
 from relkit.hosts import NodeSpec, fold
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
-from relkit.launch.job.settings import Say
+from relkit.launch.job.settings import Log
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
-    Place,
-    decode_place,
+    NodeInfo,
+    decode_node_info,
     is_loopback,
     listens_on,
     node_name,
@@ -38,7 +38,7 @@ from relkit.netcheck.report.report import net_report
 from relkit.netcheck.solve.outcome import judge
 
 # How long node 0 waits for all nodes to say where they are; more where links are measured first.
-PLACES_S = 30.0
+NODE_INFO_S = 30.0
 LINKS_S = 600.0
 # How long the node with the store stays, so that all can read the verdict.
 READ_S = 10.0
@@ -46,7 +46,7 @@ _NO_OPTIC_LINK = "MCCL_DISABLE_OPTIC_LINK"
 _OPTIONS = CheckOptions(start_s=20.0, timeout_s=15.0, duration_s=0.3)
 
 
-class Convicted(RelkitError):
+class NodeFailedCheck(RelkitError):
     """This node was convicted, and leaves the job."""
 
     exit_code = EXIT_CONVICTED
@@ -80,7 +80,7 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Rendezvous:
     """One completed rendezvous, as one node sees it.
 
     Args:
@@ -101,72 +101,72 @@ class NetworkCheck:
 
     Args:
         settings: see CheckSettings.
-        say: one line to the terminal; show: a report, on the node that made it.
+        log: writes one line to the terminal; show: a report, on the node that made it.
     """
 
-    def __init__(self, settings: CheckSettings, say: Say, show: Callable[[Report], None]) -> None:
-        self._settings, self._say, self._show = settings, say, show
-        self._vouched = ""
+    def __init__(self, settings: CheckSettings, log: Log, show: Callable[[Report], None]) -> None:
+        self._settings, self._log, self._show = settings, log, show
+        self._passed_check_id = ""
         self._bad_links: str | None = None
 
-    def passed(self, meeting: Meeting) -> bool:
+    def passed(self, rendezvous: Rendezvous) -> bool:
         """Check this meeting's nodes together with all its other nodes.
 
         Returns:
             True to go on and start workers; False where nodes leave, and the rest meets again.
 
         Raises:
-            Convicted: this node is to leave.
+            NodeFailedCheck: this node is to leave.
             TooFewNodes: others are, and the job cannot go on without them.
         """
         bad_links = self._check_links()
-        if meeting.mailbox.nodes == 1:
-            self._say("network check: one node, nothing to measure between nodes")
+        if rendezvous.mailbox.nodes == 1:
+            self._log("network check: one node, nothing to measure between nodes")
             if bad_links:
                 self._leave(bad_links)
             return True
         try:
             with _optic_links_off(self._settings.links is not None):
-                return self._together(meeting, bad_links)
+                return self._check_all(rendezvous, bad_links)
         except ExchangeBroken as error:
-            self._say(f"network check: left out, because {error}")
+            self._log(f"network check: left out, because {error}")
             return True
 
-    def _together(self, meeting: Meeting, bad_links: str) -> bool:
-        mailbox = meeting.mailbox
-        self._tell_place(meeting, bad_links)
+    def _check_all(self, rendezvous: Rendezvous, bad_links: str) -> bool:
+        mailbox = rendezvous.mailbox
+        self._publish_node_info(rendezvous, bad_links)
         if mailbox.node == 0:
-            told: Mapping[str, Any] = {"lines": ["node 0 could not lead it"]}
+            verdict: Mapping[str, Any] = {"lines": ["node 0 could not lead it"]}
             try:
-                told = self._lead(meeting)
+                verdict = self._lead_check(rendezvous)
             finally:
                 # Whatever ends node 0 here, the others must not wait for it.
-                mailbox.put("verdict", json.dumps(told).encode())
+                mailbox.put("verdict", json.dumps(verdict).encode())
         else:
-            told = self._serve(mailbox)
-        return self._follow(meeting, told)
+            verdict = self._serve(mailbox)
+        return self._follow(rendezvous, verdict)
 
-    def _follow(self, meeting: Meeting, told: Mapping[str, Any]) -> bool:
+    def _follow(self, rendezvous: Rendezvous, verdict: Mapping[str, Any]) -> bool:
         """Do what the verdict says for this node."""
-        mailbox = meeting.mailbox
-        leaving: dict[str, str] = told.get("leave") or {}
+        mailbox = rendezvous.mailbox
+        leaving: dict[str, str] = verdict.get("leave") or {}
         mailbox.put(f"read/{mailbox.node}", b"1")
-        for line in told.get("lines", ()):
-            self._say(f"network check: {line}")
-        if leaving and _holds_store(meeting):
+        for line in verdict.get("lines", ()):
+            self._log(f"network check: {line}")
+        if leaving and _holds_store(rendezvous):
             everyone = [f"read/{number}" for number in range(mailbox.nodes)]
             _collect(mailbox, everyone, READ_S)
         why = leaving.get(str(mailbox.node))
         if why is not None:
             self._leave(why)
-        if told.get("end"):
-            raise TooFewNodes(f"the network check convicted {told['names']}: {told['end']}")
-        self._vouched = str(told.get("id", ""))
+        if verdict.get("end"):
+            raise TooFewNodes(f"the network check convicted {verdict['names']}: {verdict['end']}")
+        self._passed_check_id = str(verdict.get("id", ""))
         return not leaving
 
     def _leave(self, why: str) -> None:
-        bad_node.act(self._settings.hook, node_name(), self._say)
-        raise Convicted(f"this node ({node_name()}) was convicted, and leaves the job: {why}")
+        bad_node.act(self._settings.hook, node_name(), self._log)
+        raise NodeFailedCheck(f"this node ({node_name()}) was convicted, and leaves the job: {why}")
 
     def _check_links(self) -> str:
         """Why this host's own links failed; "" where they did not. Measured once."""
@@ -177,94 +177,104 @@ class NetworkCheck:
             try:
                 report = self._settings.links()
             except RelkitError as error:
-                self._say(f"switchbox check: could not tell ({error})")
+                self._log(f"switchbox check: could not tell ({error})")
                 return ""
             if report.status is Status.UNKNOWN:
-                self._say(f"switchbox check: could not tell ({report.findings[0].title})")
+                self._log(f"switchbox check: could not tell ({report.findings[0].title})")
             elif report.status is not Status.OK:
                 self._show(report)
             if report.status is Status.FAIL:
                 self._bad_links = f"its link check failed: {report.findings[0].title}"
         return self._bad_links
 
-    def _tell_place(self, meeting: Meeting, bad_links: str) -> None:
-        mailbox = meeting.mailbox
-        host, _ = store_endpoint(meeting.store)
-        address = meeting.local_addr or own_address(host or "127.0.0.1")
+    def _publish_node_info(self, rendezvous: Rendezvous, bad_links: str) -> None:
+        mailbox = rendezvous.mailbox
+        host, _ = store_endpoint(rendezvous.store)
+        address = rendezvous.local_addr or own_address(host or "127.0.0.1")
         mailbox.put(f"first/{mailbox.node}", address.encode())
         if is_loopback(address):
             # This node has the store; the way to the others tells by which address they know it.
             others = [f"first/{n}" for n in range(mailbox.nodes) if n != mailbox.node]
-            found = _collect(mailbox, others, PLACES_S).values()
+            found = _collect(mailbox, others, NODE_INFO_S).values()
             away = [text for text in (note.decode() for note in found) if not is_loopback(text)]
             address = (own_address(away[0]) if away else "") or address
-        place = Place(
+        node_info = NodeInfo(
             number=mailbox.node,
             name=node_name(),
             address=address,
-            vouched=self._vouched,
-            holds_store=_holds_store(meeting),
+            passed_check_id=self._passed_check_id,
+            holds_store=_holds_store(rendezvous),
             bad_links=bad_links,
         )
-        mailbox.put(f"place/{mailbox.node}", place.encode())
+        mailbox.put(f"node-info/{mailbox.node}", node_info.encode())
 
     def _serve(self, mailbox: Mailbox) -> Mapping[str, Any]:
         """All nodes but node 0: do what node 0 asks for, until it has a verdict."""
-        limit_s = self._places_s() + PLACES_S
+        limit_s = self._node_info_limit_s() + NODE_INFO_S
         found = _collect(mailbox, ["names", "verdict"], limit_s, enough=1)
         if not found:
             raise ExchangeBroken(f"node 0 said nothing for {limit_s:.0f} s")
         with _agent(mailbox, found.get("names", b"{}")):
             found = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
         try:
-            told = json.loads(found.get("verdict", b""))
+            verdict = json.loads(found.get("verdict", b""))
         except ValueError as error:
             raise ExchangeBroken("node 0 gave no verdict") from error
-        return told if isinstance(told, dict) else {}
+        return verdict if isinstance(verdict, dict) else {}
 
-    def _places_s(self) -> float:
+    def _node_info_limit_s(self) -> float:
         # The second half is for the node that has to look for its own address first.
-        return 2 * PLACES_S + (LINKS_S if self._settings.links else 0.0)
+        return 2 * NODE_INFO_S + (LINKS_S if self._settings.links else 0.0)
 
-    def _lead(self, meeting: Meeting) -> dict[str, Any]:
+    def _lead_check(self, rendezvous: Rendezvous) -> dict[str, Any]:
         """Node 0: find out, measure, judge. What goes wrong here must not stop the job."""
-        mailbox = meeting.mailbox
-        keys = {f"place/{number}": number for number in range(mailbox.nodes)}
-        notes = _collect(mailbox, list(keys), self._places_s())
-        places = [found for key, note in notes.items() if (found := decode_place(note, keys[key]))]
-        places.sort(key=lambda place: place.number)
-        vouched = {place.vouched for place in places}
-        if len(places) == mailbox.nodes and len(vouched) == 1 and "" not in vouched:
-            return {"id": vouched.pop(), "lines": ["no node is new; not measured again"]}
+        mailbox = rendezvous.mailbox
+        keys = {f"node-info/{number}": number for number in range(mailbox.nodes)}
+        notes = _collect(mailbox, list(keys), self._node_info_limit_s())
+        node_infos = [
+            found for key, note in notes.items() if (found := decode_node_info(note, keys[key]))
+        ]
+        node_infos.sort(key=lambda node_info: node_info.number)
+        passed_check_id = {node_info.passed_check_id for node_info in node_infos}
+        if (
+            len(node_infos) == mailbox.nodes
+            and len(passed_check_id) == 1
+            and "" not in passed_check_id
+        ):
+            return {"id": passed_check_id.pop(), "lines": ["no node is new; not measured again"]}
         try:
-            return self._measure(meeting, places)
+            return self._measure(rendezvous, node_infos)
         except ExchangeBroken:
             raise
         except (RelkitError, OSError) as error:
             return {"lines": [f"could not be done: {error}"]}
 
-    def _measure(self, meeting: Meeting, places: Sequence[Place]) -> dict[str, Any]:
+    def _measure(self, rendezvous: Rendezvous, node_infos: Sequence[NodeInfo]) -> dict[str, Any]:
         started = time.time()
-        mailbox = meeting.mailbox
-        names = unique_names(places)
+        mailbox = rendezvous.mailbox
+        names = unique_names(node_infos)
         silent = sorted(set(range(mailbox.nodes)) - set(names))
-        bad_links = {names[place.number]: place.bad_links for place in places if place.bad_links}
+        bad_links = {
+            names[node_info.number]: node_info.bad_links
+            for node_info in node_infos
+            if node_info.bad_links
+        }
         nodes = [
-            NodeSpec(names[place.number], address=place.address)
-            for place in places
-            if not place.bad_links
+            NodeSpec(names[node_info.number], address=node_info.address)
+            for node_info in node_infos
+            if not node_info.bad_links
         ]
         verdict, lines = NetVerdict(), []
         if silent:
             lines.append(f"node {fold([str(n) for n in silent])} did not take part")
         if len(nodes) > 1:
-            self._say(f"network check: measuring {len(nodes)} nodes")
+            self._log(f"network check: measuring {len(nodes)} nodes")
             thresholds = Thresholds()
             note = json.dumps({str(number): name for number, name in names.items()}).encode()
             mailbox.put("names", note)
             with _agent(mailbox, note):
                 outcome = run_check(
-                    StoreChannel(mailbox, {names[p.number]: p.number for p in places}),
+                    StoreChannel(mailbox, {names[p.number]: p.number for p in node_infos}),
                     nodes,
                     partial(schedule.quick, thresholds=thresholds),
                     options=_OPTIONS,
@@ -287,8 +297,8 @@ class NetworkCheck:
                 mailbox.nodes,
                 len(leave),
                 min_nodes=self._settings.min_nodes,
-                can_meet_again=meeting.can_meet_again,
-                loses_store=any(p.holds_store and str(p.number) in leave for p in places),
+                can_meet_again=rendezvous.can_meet_again,
+                loses_store=any(p.holds_store and str(p.number) in leave for p in node_infos),
             )
         elif not lines:
             lines.append(f"{len(nodes)} nodes, nothing wrong")
@@ -308,8 +318,8 @@ def longest_s(nodes: int) -> float:
     return _OPTIONS.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
 
 
-def _holds_store(meeting: Meeting) -> bool:
-    _, port = store_endpoint(meeting.store)
+def _holds_store(rendezvous: Rendezvous) -> bool:
+    _, port = store_endpoint(rendezvous.store)
     return bool(port) and listens_on(port)
 
 

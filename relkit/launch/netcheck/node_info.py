@@ -21,7 +21,7 @@ _NAME_VARIABLES = ("RELKIT_NODE_NAME", "SLURMD_NODENAME", "NODE_NAME")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeInfo:
     """One node of the meeting.
 
     Args:
@@ -35,7 +35,7 @@ class Place:
     number: int
     name: str
     address: str = ""
-    vouched: str = ""
+    passed_check_id: str = ""
     holds_store: bool = False
     bad_links: str = ""
 
@@ -44,14 +44,14 @@ class Place:
         return json.dumps(asdict(self)).encode()
 
 
-def decode_place(note: bytes, number: int) -> Place | None:
+def decode_node_info(note: bytes, number: int) -> NodeInfo | None:
     """A node's note; None where it is none, or another node's."""
     try:
         plain = json.loads(note)
-        found = Place(**plain)
+        found = NodeInfo(**plain)
     except (ValueError, TypeError, RecursionError):
         return None
-    texts = (found.name, found.address, found.vouched, found.bad_links)
+    texts = (found.name, found.address, found.passed_check_id, found.bad_links)
     if not all(isinstance(text, str) for text in texts) or found.number != number:
         return None
     return found if _NAME.fullmatch(found.name) and isinstance(found.holds_store, bool) else None
@@ -66,12 +66,14 @@ def node_name(environ: Mapping[str, str] = os.environ) -> str:
     return host if _NAME.fullmatch(host) else "node"
 
 
-def unique_names(places: Sequence[Place]) -> dict[int, str]:
+def unique_names(node_infos: Sequence[NodeInfo]) -> dict[int, str]:
     """number -> name, with the number added where several nodes have one name."""
-    names = [place.name for place in places]
+    names = [node_info.name for node_info in node_infos]
     return {
-        place.number: place.name if names.count(place.name) == 1 else f"{place.name}-{place.number}"
-        for place in places
+        node_info.number: node_info.name
+        if names.count(node_info.name) == 1
+        else f"{node_info.name}-{node_info.number}"
+        for node_info in node_infos
     }
 
 

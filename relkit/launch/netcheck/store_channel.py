@@ -26,7 +26,7 @@ def poll_interval_s(nodes: int) -> float:
     return min(0.5, max(0.02, nodes / 2000))
 
 
-class _Row:
+class _NoteQueue:
     """Notes that one node leaves for one other, in order; reading never waits.
 
     Args:
@@ -62,8 +62,8 @@ class StoreChannel:
     name = "store"
 
     def __init__(self, mailbox: Mailbox, numbers: Mapping[str, int]) -> None:
-        self._inboxes = {n: _Row(mailbox, f"to/{i}") for n, i in numbers.items()}
-        self._outboxes = {n: _Row(mailbox, f"from/{i}") for n, i in numbers.items()}
+        self._inboxes = {n: _NoteQueue(mailbox, f"to/{i}") for n, i in numbers.items()}
+        self._outboxes = {n: _NoteQueue(mailbox, f"from/{i}") for n, i in numbers.items()}
         self._poll_s = poll_interval_s(len(numbers))
         self._roster = Roster(())
         self._closed = False
@@ -77,7 +77,7 @@ class StoreChannel:
         end = time.monotonic() + deadline_s
         self._roster = Roster(node.name for node in nodes)
         while self._roster.silent and time.monotonic() < end:
-            if not self._listen():
+            if not self._receive_notes():
                 time.sleep(self._poll_s)
         for name in self._roster.silent:
             self._roster.fail(name, f"its agent said nothing in the store for {deadline_s:g} s")
@@ -105,7 +105,7 @@ class StoreChannel:
         """
         end = time.monotonic() + timeout_s
         while (message := self._roster.take()) is None:
-            if self._listen():
+            if self._receive_notes():
                 continue
             if time.monotonic() >= end:
                 return None
@@ -127,24 +127,24 @@ class StoreChannel:
                 # The agents see the same broken store and end by themselves.
                 return
 
-    def _listen(self) -> bool:
+    def _receive_notes(self) -> bool:
         """Take at most one note of each node; False where there was none at all."""
-        heard = False
+        received = False
         for name, row in self._outboxes.items():
             if name in self._roster.ended:
                 continue
             note = row.take()
             if note is None:
                 continue
-            heard = True
+            received = True
             if note == _END:
                 self._roster.fail(name, "its agent ended")
                 continue
             try:
-                self._roster.hear(note, name)
+                self._roster.accept(note, name)
             except wire.BadLine as error:
                 self._roster.fail(name, f"its agent sent {error}")
-        return heard
+        return received
 
 
 class StoreAgent:
@@ -161,8 +161,8 @@ class StoreAgent:
     def __init__(
         self, mailbox: Mailbox, number: int, name: str, handlers: Mapping[str, Handler]
     ) -> None:
-        self._inbox = _Row(mailbox, f"to/{number}")
-        self._outbox = _Row(mailbox, f"from/{number}")
+        self._inbox = _NoteQueue(mailbox, f"to/{number}")
+        self._outbox = _NoteQueue(mailbox, f"from/{number}")
         self._poll_s = poll_interval_s(mailbox.nodes)
         self._name = name
         self._handlers = handlers
@@ -174,9 +174,9 @@ class StoreAgent:
         requests_out, requests_in = os.pipe()
         replies_out, replies_in = os.pipe()
         for run, ends in (
-            (self._hear, (requests_in,)),
+            (self._forward_requests, (requests_in,)),
             (self._serve, (requests_out, replies_in)),
-            (self._speak, (replies_out,)),
+            (self._forward_replies, (replies_out,)),
         ):
             thread = threading.Thread(
                 target=run, args=ends, name=f"relkit-netcheck{run.__name__}", daemon=True
@@ -195,7 +195,7 @@ class StoreAgent:
         with os.fdopen(requests, "rb", 0) as stdin, os.fdopen(replies, "wb") as stdout:
             serve(self._name, self._handlers, stdin, stdout)
 
-    def _hear(self, requests: int) -> None:
+    def _forward_requests(self, requests: int) -> None:
         """Hand notes on to the agent until the controller has said its last, or stop()."""
         with contextlib.suppress(ExchangeBroken, BrokenPipeError), os.fdopen(requests, "wb") as end:
             while not self._stopping.is_set():
@@ -208,7 +208,7 @@ class StoreAgent:
                 end.write(note)
                 end.flush()
 
-    def _speak(self, replies: int) -> None:
+    def _forward_replies(self, replies: int) -> None:
         """Put what the agent says into the store, to its end."""
         broken = False
         with os.fdopen(replies, "rb") as lines:

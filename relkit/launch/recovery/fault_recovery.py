@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from relkit.launch.job.exit_status import peek_exit
-from relkit.launch.job.settings import End, OnHang
+from relkit.launch.job.settings import ExitStatus, OnHang
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED
 
@@ -37,7 +37,7 @@ class Lead:
         """The workers are led, or have been."""
         return self._since_s is not None
 
-    def holds(self, ends: Mapping[int, End], failure: str, action: OnHang | None) -> bool:
+    def holds(self, ends: Mapping[int, ExitStatus], failure: str, action: OnHang | None) -> bool:
         """Whether the workers are led now; to be called until they are not.
 
         Args:
@@ -74,7 +74,7 @@ class Lead:
         while not self._all_gone() and time.monotonic() < until_s:
             time.sleep(0.02)
 
-    def _should_be_gone(self, ends: Mapping[int, End]) -> bool:
+    def _should_be_gone(self, ends: Mapping[int, ExitStatus]) -> bool:
         """Workers of this node that still run will not end by themselves any more."""
         now_s = time.monotonic()
         assert self._since_s is not None
@@ -86,7 +86,7 @@ class Lead:
             self._over_since_s = now_s
         return now_s - self._over_since_s > LEAVE_S
 
-    def _kill(self, ends: Mapping[int, End]) -> None:
+    def _kill(self, ends: Mapping[int, ExitStatus]) -> None:
         for rank, pid in self._pids.items():
             if rank not in ends:
                 signal_group(pid, signal.SIGKILL)
@@ -95,7 +95,7 @@ class Lead:
         return all(peek_exit(pid) is not None for pid in self._pids.values())
 
 
-def exit_code(persist: PersistHost, ends: Mapping[int, End]) -> int:
+def exit_code(persist: PersistHost, ends: Mapping[int, ExitStatus]) -> int:
     """The exit code by which a fault ended; 0 where there was none, or it has not."""
     if persist.outcome is not None:
         return persist.outcome.code

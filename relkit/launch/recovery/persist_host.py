@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from relkit.errors import RelkitError
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
-from relkit.launch.job.settings import Say
+from relkit.launch.job.settings import Log
 from relkit.launch.recovery.activity import Activity
 from relkit.launch.recovery.persist_folder import PersistFolder
 from relkit.ttp.actions import Limits
@@ -61,7 +61,7 @@ class PersistHost:
     def __init__(
         self,
         limits: Limits,
-        say: Say,
+        say: Log,
         how_it_ended: Callable[[int], str | None],
         ended: Callable[[Outcome, str], None],
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from relkit.launch.job.settings import LocalRank, Say
+from relkit.launch.job.settings import LocalRank, Log
 from relkit.straggler.collect.socket_rates import SocketRates
 from relkit.straggler.score.edge_rates import EdgeTraffic, by_host
 from relkit.straggler.sent import Sent
@@ -20,7 +20,7 @@ class EdgeLooker:
         say: one line to the terminal; rates: where the counters come from.
     """
 
-    def __init__(self, say: Say, rates: SocketRates | None = None) -> None:
+    def __init__(self, say: Log, rates: SocketRates | None = None) -> None:
         self._say, self._rates = say, rates or SocketRates()
         self._next_s = float("-inf")
         self._given_up = False

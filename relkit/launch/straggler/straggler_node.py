@@ -12,7 +12,7 @@ from typing import Protocol
 
 from relkit.errors import BadInputFile
 from relkit.launch.job.exchange import Mailbox
-from relkit.launch.job.settings import LocalRank, Say
+from relkit.launch.job.settings import LocalRank, Log
 from relkit.launch.straggler.edge_reports import EdgeLooker
 from relkit.launch.straggler.exclusion import Exclusion, Order, decode_order, spoken, who_is
 from relkit.launch.straggler.poll_interval import Pace
@@ -100,7 +100,7 @@ class StragglerNode:
         job_dir: Path,
         settings: Control,
         timeline: Path,
-        say: Say,
+        say: Log,
         *,
         least_nodes: int = 1,
         past: Sequence[RaisedVerdict] = (),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relkit.errors import RelkitError
-from relkit.launch.job.settings import Say
+from relkit.launch.job.settings import Log
 from relkit.launch.straggler.poll_interval import QUICK_S
 from relkit.launch.straggler.straggler_node import Scene, StragglerNode
 from relkit.straggler.history_types import RaisedVerdict
@@ -40,7 +40,7 @@ class Stragglers:
         self,
         settings: Control,
         timeline: Path,
-        say: Say,
+        say: Log,
         *,
         least_nodes: int = 1,
         clock: Callable[[], float] = time.monotonic,

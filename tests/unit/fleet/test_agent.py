@@ -32,16 +32,16 @@ class Talk:
 
         self._thread = threading.Thread(target=run)
         self._thread.start()
-        self.hello = self.hear()
+        self.hello = self.accept()
 
-    def say(self, *messages: object) -> None:
+    def write(self, *messages: object) -> None:
         """Messages, or raw bytes."""
         for message in messages:
             raw = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
             while raw:
                 raw = raw[os.write(self._to, raw) :]
 
-    def hear(self) -> dict[str, Any]:
+    def accept(self) -> dict[str, Any]:
         """The next reply."""
         plain = json.loads(self._from.readline())
         assert isinstance(plain, dict)
@@ -97,30 +97,30 @@ def test_hello_comes_first_and_says_who_speaks(talk: Talk) -> None:
 
 
 def test_replies_carry_node_op_and_id(talk: Talk) -> None:
-    talk.say({"op": "count", "id": 7, "all": {"to": 5}, "to": {"n1": {"to": 2}, "n2": {}}})
-    assert talk.hear() == {"node": "n1", "op": "count", "id": 7, "number": 0}
-    assert talk.hear()["number"] == 1
-    assert talk.hear() == {"node": "n1", "op": "counted", "id": 7}
+    talk.write({"op": "count", "id": 7, "all": {"to": 5}, "to": {"n1": {"to": 2}, "n2": {}}})
+    assert talk.accept() == {"node": "n1", "op": "count", "id": 7, "number": 0}
+    assert talk.accept()["number"] == 1
+    assert talk.accept() == {"node": "n1", "op": "counted", "id": 7}
 
 
 def test_others_mail_and_signs_of_life_are_not_answered(talk: Talk) -> None:
-    talk.say({"op": "count", "id": 1, "to": {"n2": {"to": 1}}}, {"op": "alive"})
-    talk.say({"op": "ping", "id": 2})
-    assert talk.hear()["op"] == "pong"
+    talk.write({"op": "count", "id": 1, "to": {"n2": {"to": 1}}}, {"op": "alive"})
+    talk.write({"op": "ping", "id": 2})
+    assert talk.accept()["op"] == "pong"
 
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_handler_that_fails_gives_an_error_after_its_words(talk: Talk, ours: bool) -> None:
-    talk.say({"op": "trouble", "id": 1, "all": {"ours": ours}})
-    assert talk.hear()["well"] == "so far"
-    error = talk.hear()
+    talk.write({"op": "trouble", "id": 1, "all": {"ours": ours}})
+    assert talk.accept()["well"] == "so far"
+    error = talk.accept()
     assert (error["op"], error["id"], error["request"]) == ("error", 1, "trouble")
     assert ("no such probe" if ours else "broken") in error["detail"]
 
 
 def test_a_reply_that_cannot_be_sent_is_an_error_too(talk: Talk) -> None:
-    talk.say({"op": "unsendable", "id": 3})
-    assert [talk.hear()["op"], talk.hear()["op"]] == ["error", "error"]
+    talk.write({"op": "unsendable", "id": 3})
+    assert [talk.accept()["op"], talk.accept()["op"]] == ["error", "error"]
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,15 @@ def test_a_reply_that_cannot_be_sent_is_an_error_too(talk: Talk) -> None:
     ],
 )
 def test_a_bad_line_is_an_error_and_the_agent_lives_on(talk: Talk, line: bytes) -> None:
-    talk.say(line)
-    assert talk.hear()["op"] == "error"
-    talk.say({"op": "ping", "id": 1})
-    assert talk.hear()["op"] == "pong"
+    talk.write(line)
+    assert talk.accept()["op"] == "error"
+    talk.write({"op": "ping", "id": 1})
+    assert talk.accept()["op"] == "pong"
 
 
 def test_a_line_without_end_ends_the_agent(talk: Talk) -> None:
-    talk.say(b"x" * (MAX_LINE_BYTES + 1))
-    assert "without end" in talk.hear()["detail"]
+    talk.write(b"x" * (MAX_LINE_BYTES + 1))
+    assert "without end" in talk.accept()["detail"]
     assert talk.hang_up() == 1
 
 
@@ -166,8 +166,8 @@ def test_handlers_learn_of_the_end() -> None:
             told.set()
 
     talk = Talk({"wait": wait})
-    talk.say({"op": "wait", "id": 1})
-    assert talk.hear()["waiting"]
+    talk.write({"op": "wait", "id": 1})
+    assert talk.accept()["waiting"]
     assert talk.hang_up() == 0
     assert told.wait(5)
 

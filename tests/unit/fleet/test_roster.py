@@ -39,11 +39,11 @@ ODD = st.one_of(
 @given(lines=st.lists(ODD, max_size=12))
 def test_no_line_does_more_than_end_its_node(sender: str, lines: list[bytes]) -> None:
     roster = Roster(["a", "b"])
-    roster.hear(hello("b"), "b")
+    roster.accept(hello("b"), "b")
     blamed = set()
     for item in lines:
         try:
-            roster.hear(item, sender)
+            roster.accept(item, sender)
         except BadLine as error:
             blamed.add(sender or error.node)
             roster.fail(sender or error.node, str(error))
@@ -56,26 +56,26 @@ def test_no_line_does_more_than_end_its_node(sender: str, lines: list[bytes]) ->
 
 def test_an_agent_that_floods_is_blamed() -> None:
     roster = Roster(["a", "b"])
-    roster.hear(hello("a"))
-    roster.hear(hello("b"))
+    roster.accept(hello("a"))
+    roster.accept(hello("b"))
     for _ in range(33):
-        roster.hear(line("a", "edge", text="x" * 500_000))
+        roster.accept(line("a", "edge", text="x" * 500_000))
     with pytest.raises(BadLine, match="nobody asked for") as caught:
-        roster.hear(line("a", "edge", text="x" * 500_000))
+        roster.accept(line("a", "edge", text="x" * 500_000))
     assert caught.value.node == "a"
     taken = roster.take()
     assert taken is not None
-    roster.hear(line("a", "edge", text="x" * 400_000))
+    roster.accept(line("a", "edge", text="x" * 400_000))
 
 
 def test_gone_is_told_once_and_nothing_after_it() -> None:
     roster = Roster(["a"])
-    roster.hear(hello("a"), "a")
-    roster.hear(line("a", "edge"), "a")
+    roster.accept(hello("a"), "a")
+    roster.accept(line("a", "edge"), "a")
     roster.fail("a", "first")
     roster.fail("a", "second")
     with contextlib.suppress(BadLine):
-        roster.hear(line("a", "edge"), "a")
+        roster.accept(line("a", "edge"), "a")
     taken = [roster.take(), roster.take(), roster.take()]
     assert [item[1]["op"] for item in taken if item] == ["edge", "gone"]
     assert taken[1] is not None

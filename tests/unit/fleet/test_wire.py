@@ -29,13 +29,13 @@ def test_what_is_encoded_is_one_line_and_decodes(message: dict[str, Any]) -> Non
 @given(st.text(min_size=1, max_size=3000), st.integers(300, 1100))
 def test_parts_are_short_and_join_to_the_whole(text: str, limit: int) -> None:
     message = {"node": "n1", "op": "facts", "text": text}
-    joiner = wire.Joiner()
+    reassembler = wire.Reassembler()
     whole = []
     for part in wire.in_parts(wire.encode(message), "n1", limit):
         assert len(part) <= limit
         # Another node's parts in between do no harm.
-        assert joiner.feed({"node": "n2", "part": "{", "last": False}) is None
-        whole.append(joiner.feed(wire.decode(part)))
+        assert reassembler.feed({"node": "n2", "part": "{", "last": False}) is None
+        whole.append(reassembler.feed(wire.decode(part)))
     assert whole[-1] == message
     assert all(item is None for item in whole[:-1])
 
@@ -54,12 +54,12 @@ def test_a_message_too_long_is_refused_by_its_sender() -> None:
 
 
 def test_endless_parts_are_refused_and_blamed() -> None:
-    joiner = wire.Joiner()
+    reassembler = wire.Reassembler()
     part = {"node": "n3", "part": "x" * 500_000, "last": False}
-    joiner.feed(part)
-    joiner.feed(part)
+    reassembler.feed(part)
+    reassembler.feed(part)
     with pytest.raises(wire.BadLine) as caught:
-        joiner.feed(part)
+        reassembler.feed(part)
     assert caught.value.node == "n3"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, JobView, RankView, Verdict
+from relkit.hang.model import Category, HangVerdict, JobView, RankView
 from relkit.hook.model import Communicator, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from tests.unit.hang.hang_builders import (
@@ -28,7 +28,7 @@ WORLD = 4
 BAD = 2
 
 
-def named(verdict: Verdict) -> list[tuple[int, Category]]:
+def named(verdict: HangVerdict) -> list[tuple[int, Category]]:
     return [(c.rank, c.category) for c in verdict.culprits]
 
 
@@ -343,7 +343,7 @@ def test_all_in_the_same_collective_names_nobody() -> None:
     ]
     verdict = attribute(job(views))
     assert verdict.culprits == ()
-    assert "all ranks have arrived in all_reduce #12 of the default group" in verdict.undecided
+    assert "all ranks have arrived in all_reduce #12 of the default group" in verdict.inconclusive
 
 
 def test_all_in_recv_names_nobody() -> None:
@@ -352,13 +352,13 @@ def test_all_in_recv_names_nobody() -> None:
         job([view(r, 2, stack="recv", hook=state(r, 2, steps(1), [recv])) for r in range(2)])
     )
     assert verdict.culprits == ()
-    assert "recv" in verdict.undecided
+    assert "recv" in verdict.inconclusive
 
 
 def test_nothing_known_names_nobody() -> None:
     verdict = attribute(job([], 4))
     assert verdict.culprits == ()
-    assert verdict.undecided
+    assert verdict.inconclusive
 
 
 def test_without_recorders_stacks_alone_decide() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relkit.hang.detect import Detection, HangDetector, Kind
+from relkit.hang.detect import Detection, HangDetector, JobHealth
 from relkit.hang.model import RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.ranks import RankSet
@@ -91,7 +91,7 @@ def watch(
 
 
 def hung(detections: Iterable[Detection]) -> list[Detection]:
-    return [d for d in detections if d.kind is Kind.HUNG]
+    return [d for d in detections if d.health is JobHealth.HUNG]
 
 
 def running(job: Job) -> Callable[[], None]:
@@ -100,7 +100,7 @@ def running(job: Job) -> Callable[[], None]:
 
 def test_nothing_can_be_said_before_the_first_operation() -> None:
     found = watch(HangDetector(TIMEOUT_S), Job(), 100)
-    assert {d.kind for d in found} == {Kind.HEALTHY}
+    assert {d.health for d in found} == {JobHealth.HEALTHY}
     assert found[-1].sentence == "starting: no operation yet"
 
 
@@ -116,7 +116,9 @@ def test_a_first_operation_that_never_ends_is_a_hang() -> None:
 
 def test_a_job_that_moves_is_healthy() -> None:
     job = Job()
-    assert {d.kind for d in watch(HangDetector(TIMEOUT_S), job, 60, running(job))} == {Kind.HEALTHY}
+    assert {d.health for d in watch(HangDetector(TIMEOUT_S), job, 60, running(job))} == {
+        JobHealth.HEALTHY
+    }
 
 
 def test_one_rank_in_flight_is_enough_and_the_hang_is_fresh_once() -> None:
@@ -181,7 +183,7 @@ def test_a_paused_job_is_not_hung_but_one_stopped_rank_is() -> None:
     job.begin([0, 1])
     job.letters = ["T"] * WORLD
     found = watch(detector, job, 60)
-    assert {d.kind for d in found} == {Kind.SUSPECT}
+    assert {d.health for d in found} == {JobHealth.SUSPECT}
     assert "the job is paused" in found[-1].sentence
     job.letters = ["S", "S", "T"]
     assert not hung(watch(detector, job, 9))
@@ -218,7 +220,7 @@ def test_suspicion_comes_early_and_adapts() -> None:
     watch(detector, job, 20, running(job))
     assert detector.suspect_after_s == pytest.approx(10)
     found = watch(detector, job, 12)
-    assert found[-1].kind is Kind.SUSPECT
+    assert found[-1].health is JobHealth.SUSPECT
     assert not found[-1].fresh
 
 
@@ -240,7 +242,7 @@ def test_it_never_fires_while_gaps_stay_below_the_timeout(
         due_s += gap_s
         while job.now_s + every_s < due_s:
             job.now_s += every_s
-            assert detector.update(job.now_s, job.views()).kind is not Kind.HUNG
+            assert detector.update(job.now_s, job.views()).health is not JobHealth.HUNG
         at_s, job.now_s = job.now_s, due_s
         job.finish(range(WORLD))
         job.begin([0])
@@ -261,12 +263,12 @@ def test_it_fires_within_the_timeout_and_one_look(
     for _ in range(moving_s):
         job.now_s += every_s
         job.finish(range(WORLD))
-        assert detector.update(job.now_s, job.views()).kind is not Kind.HUNG
+        assert detector.update(job.now_s, job.views()).health is not JobHealth.HUNG
     job.begin(in_flight)
     stuck_s = job.now_s
     while True:
         job.now_s += every_s
-        if detector.update(job.now_s, job.views()).kind is Kind.HUNG:
+        if detector.update(job.now_s, job.views()).health is JobHealth.HUNG:
             break
         assert job.now_s - stuck_s <= timeout_s + every_s + 1e-6
     assert job.now_s - stuck_s > timeout_s - 1e-6
@@ -288,5 +290,5 @@ def test_a_rank_without_a_recorder_is_no_obstacle() -> None:
         job.now_s += 1
         views = [*job.views(), replace(job.views()[0], rank=7, hook=None)]
         last = detector.update(job.now_s, views)
-    assert last.kind is Kind.HUNG
+    assert last.health is JobHealth.HUNG
     assert last.ranks == RankSet.of([0])

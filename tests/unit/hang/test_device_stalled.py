@@ -69,11 +69,11 @@ def test_a_device_in_another_transfer_waits_for_its_peers_there() -> None:
 def test_all_devices_in_it_name_nobody() -> None:
     verdict = attribute(seen(hook(CULPRIT, reduce())))
     assert verdict.culprits == ()
-    assert "points to the network" in verdict.undecided
+    assert "points to the network" in verdict.inconclusive
 
 
 def test_no_device_in_it_names_nobody() -> None:
     hooks = [hook(rank, reduce(queued=True)) for rank in range(WORLD)]
     verdict = attribute(job([view(rank, WORLD, hook=each) for rank, each in enumerate(hooks)]))
     assert verdict.culprits == ()
-    assert "no device has begun it" in verdict.undecided
+    assert "no device has begun it" in verdict.inconclusive

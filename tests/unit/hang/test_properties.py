@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, JobView, RankView, Verdict
+from relkit.hang.model import Category, HangVerdict, JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from tests.unit.hang.hang_builders import NOW, SECOND, dump, job, state, view
 
@@ -104,7 +104,7 @@ def as_job(states: list[HookState], late: dict[int, int]) -> JobView:
     )
 
 
-def named(verdict: Verdict) -> list[tuple[int, Category]]:
+def named(verdict: HangVerdict) -> list[tuple[int, Category]]:
     return [(c.rank, c.category) for c in verdict.culprits]
 
 

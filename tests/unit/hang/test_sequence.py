@@ -85,7 +85,7 @@ def test_two_ranks_with_no_past_are_not_judged() -> None:
     assert not found.odd
     verdict = attribute(job(views))
     assert verdict.culprits == ()
-    assert "neither side is in the majority" in verdict.undecided
+    assert "neither side is in the majority" in verdict.inconclusive
 
 
 def test_old_differences_that_did_no_harm_are_no_proof() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relkit.hang.activity import Activity, Doing
+from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.frames import is_user_code, place, printable, split_source
 from relkit.hang.stackclass import classify
 from relkit.hook.model import OpKind
@@ -38,83 +38,91 @@ def ranked(
 
 
 EXPECTED = {
-    "all_reduce": Doing.COLLECTIVE,
-    "recv": Doing.P2P,
-    "ddp": Doing.COLLECTIVE,
-    "lock": Doing.LOCK,
-    "queue": Doing.QUEUE,
-    "dataloader": Doing.DATA,
-    "sleep": Doing.SLEEP,
-    "spin": Doing.RUNNING,
-    "file": Doing.FILE,
+    "all_reduce": ThreadState.COLLECTIVE,
+    "recv": ThreadState.P2P,
+    "ddp": ThreadState.COLLECTIVE,
+    "lock": ThreadState.LOCK,
+    "queue": ThreadState.QUEUE,
+    "dataloader": ThreadState.DATA,
+    "sleep": ThreadState.SLEEP,
+    "spin": ThreadState.RUNNING,
+    "file": ThreadState.FILE,
 }
 
 
 @pytest.mark.parametrize("stack", EXPECTED)
 def test_stacks_of_real_jobs(stack: str) -> None:
-    assert classify(dump(0, 4, stack)).doing is EXPECTED[stack]
+    assert classify(dump(0, 4, stack)).thread_state is EXPECTED[stack]
 
+
+C10D = f"{SITE}/torch/distributed/distributed_c10d.py:1"
 
 PYTHON = {
-    "new_group": ("new_group", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.SETUP),
+    "new_group": ("new_group", C10D, ThreadState.SETUP),
     "init": (
-        "init_process_group", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.SETUP
+        "init_process_group", C10D, ThreadState.SETUP
     ),
-    "barrier": ("barrier", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.COLLECTIVE),
+    "barrier": ("barrier", C10D, ThreadState.COLLECTIVE),
     "batch": (
-        "batch_isend_irecv", f"{SITE}/torch/distributed/distributed_c10d.py:1", Doing.P2P
+        "batch_isend_irecv", C10D, ThreadState.P2P
     ),
-    "sync": ("synchronize", f"{SITE}/torch/cuda/__init__.py:1", Doing.STREAM),
-    "compile": ("compile_fx", f"{SITE}/torch/_inductor/compile_fx.py:1", Doing.COMPILE),
-    "save": ("save", f"{SITE}/torch/serialization.py:1", Doing.CHECKPOINT),
-    "popen": ("Popen.wait", f"{STDLIB}/subprocess.py:1", Doing.CHILD),
-    "join": ("Thread.join", f"{STDLIB}/threading.py:1", Doing.THREAD),
-    "event": ("Condition.wait", f"{STDLIB}/threading.py:1", Doing.CONDITION),
-    "socket": ("SocketIO.readinto", f"{STDLIB}/socket.py:1", Doing.SOCKET),
+    "sync": ("synchronize", f"{SITE}/torch/cuda/__init__.py:1", ThreadState.STREAM),
+    "compile": ("compile_fx", f"{SITE}/torch/_inductor/compile_fx.py:1", ThreadState.COMPILE),
+    "save": ("save", f"{SITE}/torch/serialization.py:1", ThreadState.CHECKPOINT),
+    "popen": ("Popen.wait", f"{STDLIB}/subprocess.py:1", ThreadState.CHILD),
+    "join": ("Thread.join", f"{STDLIB}/threading.py:1", ThreadState.THREAD),
+    "event": ("Condition.wait", f"{STDLIB}/threading.py:1", ThreadState.CONDITION),
+    "socket": ("SocketIO.readinto", f"{STDLIB}/socket.py:1", ThreadState.SOCKET),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", PYTHON)
 def test_library_frames_between_the_leaf_and_the_users_code_decide(case: str) -> None:
-    function, source, doing = PYTHON[case]
-    assert classify(ranked(frames((function, source), USER), kernel="futex")).doing is doing
+    function, source, thread_state = PYTHON[case]
+    assert (
+        classify(ranked(frames((function, source), USER), kernel="futex")).thread_state
+        is thread_state
+    )
 
 
 NATIVE = {
-    "c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration)": Doing.COLLECTIVE,
-    "gloo::transport::tcp::UnboundBuffer::waitRecv(int*)": Doing.P2P,
-    "take_gil": Doing.GIL,
-    "PyThread_acquire_lock_timed": Doing.LOCK,
-    "gc_collect_main": Doing.GC,
-    "cudaStreamSynchronize": Doing.STREAM,
-    "mkl_blas_avx2_sgemm_kernel": Doing.COMPUTE,
-    "pysleep": Doing.SLEEP,
-    "Py_FinalizeEx": Doing.EXIT,
+    "c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration)": ThreadState.COLLECTIVE,
+    "gloo::transport::tcp::UnboundBuffer::waitRecv(int*)": ThreadState.P2P,
+    "take_gil": ThreadState.GIL,
+    "PyThread_acquire_lock_timed": ThreadState.LOCK,
+    "gc_collect_main": ThreadState.GC,
+    "cudaStreamSynchronize": ThreadState.STREAM,
+    "mkl_blas_avx2_sgemm_kernel": ThreadState.COMPUTE,
+    "pysleep": ThreadState.SLEEP,
+    "Py_FinalizeEx": ThreadState.EXIT,
 }
 
 
 @pytest.mark.parametrize("function", NATIVE)
 def test_native_frames_settle_what_python_cannot_see_into(function: str) -> None:
     found = classify(ranked(frames(USER), native("__futex_wait", function, "main"), kernel="futex"))
-    assert found.doing is NATIVE[function]
+    assert found.thread_state is NATIVE[function]
 
 
 def test_the_recorder_settles_a_wait_that_no_frame_explains() -> None:
     opaque = ranked(frames(USER), kernel="futex_do_wait")
-    assert classify(opaque).doing is Doing.LOCK
-    assert classify(opaque, IN_FLIGHT).doing is Doing.COLLECTIVE
-    assert classify(opaque, RECEIVING).doing is Doing.P2P
-    assert classify(opaque, CONNECTING).doing is Doing.SETUP
+    assert classify(opaque).thread_state is ThreadState.LOCK
+    assert classify(opaque, IN_FLIGHT).thread_state is ThreadState.COLLECTIVE
+    assert classify(opaque, RECEIVING).thread_state is ThreadState.P2P
+    assert classify(opaque, CONNECTING).thread_state is ThreadState.SETUP
 
 
 def test_a_lock_seen_in_native_frames_outweighs_operations_that_run_behind_it() -> None:
     low = native("__futex_wait", "PyThread_acquire_lock_timed")
-    assert classify(ranked(frames(USER), low, kernel="futex"), IN_FLIGHT).doing is Doing.LOCK
+    assert (
+        classify(ranked(frames(USER), low, kernel="futex"), IN_FLIGHT).thread_state
+        is ThreadState.LOCK
+    )
 
 
 def test_a_thread_that_runs_is_not_waiting_whatever_the_kernel_said_before() -> None:
     found = classify(ranked(frames(USER), state="R", kernel="futex"))
-    assert found.doing is Doing.RUNNING
+    assert found.thread_state is ThreadState.RUNNING
     assert found.may_be_busy
     assert found.runs
 
@@ -126,20 +134,20 @@ def test_a_data_sets_own_code_counts_as_loading_data() -> None:
         USER,
     )
     found = classify(ranked(stack, kernel="futex"))
-    assert found.doing is Doing.DATA
+    assert found.thread_state is ThreadState.DATA
     assert found.place == "proj/corpus.py:31 Corpus.__getitem__"
 
 
 def test_no_stack_leaves_the_recorder_or_nothing() -> None:
-    assert classify(None) == Activity(Doing.UNKNOWN)
-    assert classify(None, IN_FLIGHT).doing is Doing.COLLECTIVE
-    assert classify(RankDump(0, 1, 5, "gone")) == Activity(Doing.UNKNOWN)
+    assert classify(None) == Activity(ThreadState.UNKNOWN)
+    assert classify(None, IN_FLIGHT).thread_state is ThreadState.COLLECTIVE
+    assert classify(RankDump(0, 1, 5, "gone")) == Activity(ThreadState.UNKNOWN)
     assert not classify(None).known
 
 
 def test_native_stacks_alone_are_enough() -> None:
     low = ThreadStack(5, "python", native("take_gil"), Role.MAIN, "S")
-    assert classify(RankDump(0, 1, 5, "S", native=(low,))).doing is Doing.GIL
+    assert classify(RankDump(0, 1, 5, "S", native=(low,))).thread_state is ThreadState.GIL
 
 
 def test_the_main_thread_is_found_by_id_before_name() -> None:
@@ -205,4 +213,4 @@ def test_every_stack_of_the_builders_has_user_code() -> None:
 def test_an_unnamed_state_falls_back_to_the_process() -> None:
     stack = replace(dump(0, 1, "lock"), process_state="R (running)")
     bare = replace(stack, python=(replace(stack.python[0], state="", kernel=""),))
-    assert classify(bare).doing is Doing.RUNNING
+    assert classify(bare).thread_state is ThreadState.RUNNING

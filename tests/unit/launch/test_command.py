@@ -143,7 +143,7 @@ def test_demos_that_cannot_be(
 def test_when_a_demo_is_right(
     guilty: int | None, culprits: tuple[int, ...] | None, code: int, right: bool
 ) -> None:
-    assert demonstration.Outcome(guilty, culprits, code, 1.0).right is right
+    assert demonstration.DemoResult(guilty, culprits, code, 1.0).right is right
 
 
 def test_a_demos_command_line_can_be_typed(tmp_path: Path) -> None:

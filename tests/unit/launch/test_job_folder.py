@@ -15,7 +15,7 @@ from relkit.launch.job.folder import LOCK, JobFolder
 
 
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Shared memory is the test's own folder; returns what is said."""
 
     def prepare(job_id: str, _processes: int) -> Path:
@@ -28,18 +28,18 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return []
 
 
-def test_made_and_removed(said: list[str], tmp_path: Path) -> None:
-    folder = JobFolder(True, said.append)
+def test_made_and_removed(logged: list[str], tmp_path: Path) -> None:
+    folder = JobFolder(True, logged.append)
     path, extra = folder.prepare("a", 2)
     assert path == tmp_path / "a"
     assert extra == {"LD_PRELOAD": "x"}
     folder.remove()
     assert not path.exists()
-    assert said == []
+    assert logged == []
 
 
-def test_goes_with_the_last_launcher(said: list[str]) -> None:
-    first, second = JobFolder(True, said.append), JobFolder(True, said.append)
+def test_goes_with_the_last_launcher(logged: list[str]) -> None:
+    first, second = JobFolder(True, logged.append), JobFolder(True, logged.append)
     path, _ = first.prepare("a", 1)
     second.prepare("a", 1)
     assert path is not None
@@ -49,8 +49,8 @@ def test_goes_with_the_last_launcher(said: list[str]) -> None:
     assert not path.exists()
 
 
-def test_a_live_recorder_keeps_it(said: list[str], tmp_path: Path) -> None:
-    folder = JobFolder(True, said.append)
+def test_a_live_recorder_keeps_it(logged: list[str], tmp_path: Path) -> None:
+    folder = JobFolder(True, logged.append)
     path, _ = folder.prepare("a", 1)
     assert path is not None
     (path / f"{os.getpid()}.rkhook").write_bytes(b"")
@@ -58,8 +58,8 @@ def test_a_live_recorder_keeps_it(said: list[str], tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_files_of_an_earlier_incarnation_are_dropped(said: list[str]) -> None:
-    folder = JobFolder(True, said.append)
+def test_files_of_an_earlier_incarnation_are_dropped(logged: list[str]) -> None:
+    folder = JobFolder(True, logged.append)
     path, _ = folder.prepare("a", 1)
     assert path is not None
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
@@ -70,39 +70,41 @@ def test_files_of_an_earlier_incarnation_are_dropped(said: list[str]) -> None:
     assert [each.stem for each in path.glob("*.rkhook")] == [str(os.getpid())]
 
 
-def test_leftovers_are_swept_and_others_are_not(said: list[str], tmp_path: Path) -> None:
+def test_leftovers_are_swept_and_others_are_not(logged: list[str], tmp_path: Path) -> None:
     (tmp_path / "left").mkdir(mode=0o700)
     (tmp_path / "left" / LOCK).touch(mode=0o600)
     (tmp_path / "foreign").mkdir()
-    held = JobFolder(True, said.append)
+    held = JobFolder(True, logged.append)
     held.prepare("held", 1)
-    JobFolder(True, said.append).prepare("new", 1)
+    JobFolder(True, logged.append).prepare("new", 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "held", "new"]
 
 
-def test_without_the_hook(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert JobFolder(False, said.append).prepare("a", 1) == (None, {})
+def test_without_the_hook(logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert JobFolder(False, logged.append).prepare("a", 1) == (None, {})
     monkeypatch.setenv("RELKIT_HOOK_DISABLE", "1")
-    assert JobFolder(True, said.append).prepare("a", 1) == (None, {})
-    assert len(said) == 2
+    assert JobFolder(True, logged.append).prepare("a", 1) == (None, {})
+    assert len(logged) == 2
 
 
 def test_no_room_is_said_and_no_reason_to_fail(
-    said: list[str], monkeypatch: pytest.MonkeyPatch
+    logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_job_id: str, _processes: int) -> Path:
         raise UnwritablePath("no room for the recorder's files")
 
     monkeypatch.setattr(environment, "prepare_job_dir", full)
-    folder = JobFolder(True, said.append)
+    folder = JobFolder(True, logged.append)
     assert folder.prepare("a", 1) == (None, {})
     folder.remove()
-    assert "a hang would not be seen" in said[0]
+    assert "a hang would not be seen" in logged[0]
 
 
-def test_a_static_program_is_run_without_the_hook_and_told(said: list[str], tmp_path: Path) -> None:
+def test_a_static_program_is_run_without_the_hook_and_told(
+    logged: list[str], tmp_path: Path
+) -> None:
     source, program = tmp_path / "p.c", tmp_path / "p"
     source.write_text("int main(void) { return 0; }\n")
     subprocess.run(["cc", "-static", "-o", str(program), str(source)], check=True, timeout=60)
-    assert JobFolder(True, said.append, str(program)).prepare("a", 1) == (None, {})
-    assert "linked statically" in said[0]
+    assert JobFolder(True, logged.append, str(program)).prepare("a", 1) == (None, {})
+    assert "linked statically" in logged[0]

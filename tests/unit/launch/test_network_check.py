@@ -22,9 +22,9 @@ from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox, StoreMailb
 from relkit.launch.netcheck import network_check as module
 from relkit.launch.netcheck.network_check import (
     CheckSettings,
-    Convicted,
-    Meeting,
     NetworkCheck,
+    NodeFailedCheck,
+    Rendezvous,
     TooFewNodes,
 )
 from relkit.launch.netcheck.node_info import listens_on, store_endpoint
@@ -108,10 +108,10 @@ def test_a_broken_store_ends_the_agent_and_lets_the_job_go_on() -> None:
     agent.start()
     agent.stop()
     assert not [t for t in threading.enumerate() if t.name.startswith("relkit-netcheck")]
-    said: list[str] = []
-    check = NetworkCheck(CheckSettings(), said.append, lambda _report: None)
-    assert check.passed(Meeting(BrokenMailbox(0, 2)))
-    assert "left out" in said[0]
+    logged: list[str] = []
+    check = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
+    assert check.passed(Rendezvous(BrokenMailbox(0, 2)))
+    assert "left out" in logged[0]
 
 
 def test_the_server_of_the_store_is_known(store: TCPStore) -> None:
@@ -125,11 +125,11 @@ class Job:
     """The nodes of a job as threads of this test, each with its own connection to the store."""
 
     def __init__(self, settings: list[CheckSettings]) -> None:
-        self.said: list[list[str]] = [[] for _ in settings]
+        self.logged: list[list[str]] = [[] for _ in settings]
         self.shown: list[Report] = []
         self.checks = [
-            NetworkCheck(one, said.append, self.shown.append)
-            for one, said in zip(settings, self.said, strict=True)
+            NetworkCheck(one, logged.append, self.shown.append)
+            for one, logged in zip(settings, self.logged, strict=True)
         ]
 
     def meet(self, store: TCPStore, round_name: str, can_meet_again: bool = True) -> list[object]:
@@ -141,7 +141,7 @@ class Job:
             try:
                 # The store itself is left out: in one process, all nodes would seem to serve it.
                 found[number] = self.checks[number].passed(
-                    Meeting(box, local_addr="127.0.0.1", can_meet_again=can_meet_again)
+                    Rendezvous(box, local_addr="127.0.0.1", can_meet_again=can_meet_again)
                 )
             except RelkitError as error:
                 found[number] = error
@@ -170,14 +170,14 @@ def test_a_failed_link_check_sends_one_node_away_and_the_rest_meets_again(
     found = job.meet(store, "0")
     assert found[0] is False
     assert found[2] is False
-    assert isinstance(found[1], Convicted)
+    assert isinstance(found[1], NodeFailedCheck)
     assert "a box is dark" in str(found[1])
-    assert any("h-1 leaves the job" in line for line in job.said[0])
+    assert any("h-1 leaves the job" in line for line in job.logged[0])
     # The link check's own report on its node, and the network's on node 0.
     assert sorted(report.command for report in job.shown) == ["linkcheck", "netcheck"]
     del job.checks[1]
     assert job.meet(store, "1") == [True, True]
-    assert "network check: no node is new; not measured again" in job.said[0]
+    assert "network check: no node is new; not measured again" in job.logged[0]
 
 
 @pytest.mark.parametrize("checked", [True, False])
@@ -203,7 +203,7 @@ def test_a_job_that_cannot_shrink_ends(store: TCPStore) -> None:
     bad = CheckSettings(links=links(Status.FAIL))
     found = Job([CheckSettings(min_nodes=2), bad]).meet(store, "0")
     assert isinstance(found[0], TooFewNodes)
-    assert isinstance(found[1], Convicted)
+    assert isinstance(found[1], NodeFailedCheck)
     found = Job([CheckSettings(), bad]).meet(store, "1", can_meet_again=False)
     assert isinstance(found[0], TooFewNodes)
     assert "static" in str(found[0])
@@ -212,7 +212,7 @@ def test_a_job_that_cannot_shrink_ends(store: TCPStore) -> None:
 def test_a_new_node_makes_all_be_measured_again(store: TCPStore) -> None:
     job = Job([CheckSettings(), CheckSettings()])
     assert job.meet(store, "0") == [True, True]
-    job.checks[1] = NetworkCheck(CheckSettings(), job.said[1].append, job.shown.append)
+    job.checks[1] = NetworkCheck(CheckSettings(), job.logged[1].append, job.shown.append)
     assert job.meet(store, "1") == [True, True]
     assert len(job.shown) == 2
 
@@ -220,12 +220,12 @@ def test_a_new_node_makes_all_be_measured_again(store: TCPStore) -> None:
 def test_a_node_that_takes_no_part_is_named(
     store: TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PLACES_S", 0.2)
-    said: list[str] = []
-    check = NetworkCheck(CheckSettings(), said.append, lambda _report: None)
+    monkeypatch.setattr(module, "NODE_INFO_S", 0.2)
+    logged: list[str] = []
+    check = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
     box = StoreMailbox(store, 0, 2, "0")
-    assert check.passed(Meeting(box, local_addr="127.0.0.1"))
-    assert "network check: node 1 did not take part" in said
+    assert check.passed(Rendezvous(box, local_addr="127.0.0.1"))
+    assert "network check: node 1 did not take part" in logged
 
 
 def test_whatever_ends_node_0_the_others_do_not_wait(
@@ -235,18 +235,19 @@ def test_whatever_ends_node_0_the_others_do_not_wait(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "run_check", interrupted)
-    said: list[str] = []
-    other = NetworkCheck(CheckSettings(), said.append, lambda _report: None)
+    logged: list[str] = []
+    other = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
     follower = threading.Thread(
-        target=other.passed, args=(Meeting(StoreMailbox(store, 1, 2, "0"), local_addr="127.0.0.1"),)
+        target=other.passed,
+        args=(Rendezvous(StoreMailbox(store, 1, 2, "0"), local_addr="127.0.0.1"),),
     )
     follower.start()
-    leader = NetworkCheck(CheckSettings(), said.append, lambda _report: None)
+    leader = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
     with pytest.raises(KeyboardInterrupt):
-        leader.passed(Meeting(StoreMailbox(store, 0, 2, "0"), local_addr="127.0.0.1"))
+        leader.passed(Rendezvous(StoreMailbox(store, 0, 2, "0"), local_addr="127.0.0.1"))
     follower.join(20)
     assert not follower.is_alive()
-    assert "network check: node 0 could not lead it" in said
+    assert "network check: node 0 could not lead it" in logged
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from relkit.errors import UsageProblem
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
-    Place,
-    decode_place,
+    NodeInfo,
+    decode_node_info,
     is_loopback,
     node_name,
     unique_names,
@@ -65,17 +65,17 @@ def test_a_failed_link_check_convicts_whatever_the_network_does() -> None:
 def test_when_a_job_goes_on(
     nodes: int, leaving: int, min_nodes: int, again: bool, loses: bool, words: str
 ) -> None:
-    said = how_to_go_on(
+    logged = how_to_go_on(
         nodes, leaving, min_nodes=min_nodes, can_meet_again=again, loses_store=loses
     )
-    assert words in said
-    assert bool(said) == bool(words)
+    assert words in logged
+    assert bool(logged) == bool(words)
 
 
 def test_places_survive_the_store_and_strange_notes_do_not() -> None:
-    place = Place(3, "n3", "10.0.0.3", "abc", True, "lost")
-    assert decode_place(place.encode(), 3) == place
-    assert decode_place(place.encode(), 2) is None
+    node_info = NodeInfo(3, "n3", "10.0.0.3", "abc", True, "lost")
+    assert decode_node_info(node_info.encode(), 3) == node_info
+    assert decode_node_info(node_info.encode(), 2) is None
     for note in (
         b"",
         b"[]",
@@ -84,12 +84,12 @@ def test_places_survive_the_store_and_strange_notes_do_not() -> None:
         b"\xff",
         b"[" * 9999,
     ):
-        assert decode_place(note, 3) is None
-    assert decode_place(Place(3, "a b").encode(), 3) is None
+        assert decode_node_info(note, 3) is None
+    assert decode_node_info(NodeInfo(3, "a b").encode(), 3) is None
 
 
 def test_names() -> None:
-    assert unique_names([Place(0, "h"), Place(1, "g"), Place(2, "h")]) == {
+    assert unique_names([NodeInfo(0, "h"), NodeInfo(1, "g"), NodeInfo(2, "h")]) == {
         0: "h-0",
         1: "g",
         2: "h-2",
@@ -108,31 +108,33 @@ def test_a_hook_that_is_none(text: str) -> None:
 
 
 def test_the_hook_gets_the_name_as_one_word_and_no_shell(tmp_path: Path) -> None:
-    said: list[str] = []
+    logged: list[str] = []
     words = bad_node.parse_hook(f"touch '{tmp_path}/{{node}} $(id)'")
-    bad_node.act(words, "n1", said.append)
+    bad_node.act(words, "n1", logged.append)
     assert [path.name for path in tmp_path.iterdir()] == ["n1 $(id)"]
-    assert said[-1].endswith("ran")
+    assert logged[-1].endswith("ran")
 
 
 def test_a_hook_that_fails_hangs_or_is_not_there() -> None:
-    said: list[str] = []
-    bad_node.act(("false",), "n1", said.append)
-    bad_node.act(("/no/such/hook",), "n1", said.append)
+    logged: list[str] = []
+    bad_node.act(("false",), "n1", logged.append)
+    bad_node.act(("/no/such/hook",), "n1", logged.append)
     began = time.monotonic()
     hang = (sys.executable, "-c", "import signal; signal.pause()")
-    bad_node.act(hang, "n1", said.append, timeout_s=0.3)
+    bad_node.act(hang, "n1", logged.append, timeout_s=0.3)
     assert time.monotonic() - began < 5.0
-    assert "ended with code 1" in said[0]
-    assert "cannot run '/no/such/hook'" in said[1]
-    assert "took longer than 0.3 s" in said[2]
+    assert "ended with code 1" in logged[0]
+    assert "cannot run '/no/such/hook'" in logged[1]
+    assert "took longer than 0.3 s" in logged[2]
 
 
 def test_without_a_hook_the_recipes_are_printed_and_nothing_runs() -> None:
-    said: list[str] = []
-    bad_node.act((), "n1", said.append)
-    assert any("kubectl taint nodes n1 " in line for line in said)
-    assert any("scontrol update NodeName=n1 State=DRAIN" in line for line in said)
-    said.clear()
-    bad_node.act(("touch", "{node}"), "--force", said.append)
-    assert said == ["this node's name '--force' is not safe to pass to a command; nothing was run"]
+    logged: list[str] = []
+    bad_node.act((), "n1", logged.append)
+    assert any("kubectl taint nodes n1 " in line for line in logged)
+    assert any("scontrol update NodeName=n1 State=DRAIN" in line for line in logged)
+    logged.clear()
+    bad_node.act(("touch", "{node}"), "--force", logged.append)
+    assert logged == [
+        "this node's name '--force' is not safe to pass to a command; nothing was run"
+    ]

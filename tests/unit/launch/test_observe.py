@@ -17,7 +17,7 @@ from relkit.hook.model import Communicator, HookState
 from relkit.job_id import safe_job_id
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
-from relkit.launch.job.settings import End, LocalRank
+from relkit.launch.job.settings import ExitStatus, LocalRank
 
 Child = subprocess.Popen[str]
 
@@ -111,8 +111,8 @@ def test_a_dead_rank_keeps_its_last_state(
     files[Path(f"{process.pid}.rkhook")] = state(process.pid, 0)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    ends = {0: End(-9, 12.5, "")}
-    (view,) = Observer(Path("job")).views([LocalRank(0, process.pid)], ends)
+    exit_statuses = {0: ExitStatus(-9, 12.5, "")}
+    (view,) = Observer(Path("job")).views([LocalRank(0, process.pid)], exit_statuses)
     assert not view.alive
     assert view.hook is not None
     assert (view.exit_code, view.failed_unix_s, view.process_state) == (-9, 12.5, "")

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from relkit.findings import Report
-from relkit.hang.model import JobView, RankView, Verdict
+from relkit.hang.model import HangVerdict, JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
-from relkit.launch.hang import incident, watch
+from relkit.launch.hang import follower, incident, leader
+from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.watch import Site, Watch
+from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox
-from relkit.launch.job.settings import LocalRank, OnHang, Settings
+from relkit.launch.job.settings import LocalRank, MonitorSettings, OnHang
 from relkit.stacks.model import RankDump
 
 SECOND = 10**9
@@ -67,11 +68,11 @@ class Job:
     stuck_at_s: float = 5.0
     resumes_at_s: float = 1e9
     full: list[bool] = field(default_factory=list)
-    published: list[tuple[JobView, Verdict, Report, tuple[RankDump, ...]]] = field(
+    published: list[tuple[JobView, HangVerdict, Report, tuple[RankDump, ...]]] = field(
         default_factory=list
     )
-    kept: list[tuple[int, ...]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    written: list[tuple[int, ...]] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
 
     def look(self, ranks: Sequence[int]) -> tuple[RankView, ...]:
         stuck = self.stuck_at_s <= self.now_s < self.resumes_at_s
@@ -89,30 +90,30 @@ class Job:
         )
 
     def publish(
-        self, job: JobView, verdict: Verdict, report: Report, dumps: Sequence[RankDump]
+        self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
     ) -> None:
         self.published.append((job, verdict, report, tuple(dumps)))
 
-    def keep(self, dumps: Sequence[RankDump]) -> None:
-        self.kept.append(tuple(dump.rank for dump in dumps))
+    def write_dumps(self, dumps: Sequence[RankDump]) -> None:
+        self.written.append(tuple(dump.rank for dump in dumps))
 
     def watch(
         self, mailbox: Mailbox, ranks: Sequence[int], on_hang: OnHang = OnHang.ABORT
     ) -> Watch:
-        site = Site(
+        attempt = WatchedAttempt(
             job_id="job",
             world_size=4,
             observer=FakeObserver(lambda: self.look(ranks), self.full),
             mailbox=mailbox,
             ranks=lambda: [LocalRank(rank, 1000 + rank) for rank in ranks],
-            ends=dict,
+            exit_statuses=dict,
         )
         return Watch(
-            site,
-            Settings(TIMEOUT_S, on_hang),
+            attempt,
+            MonitorSettings(TIMEOUT_S, on_hang),
             publish=self.publish,
-            keep=self.keep,
-            say=self.said.append,
+            write_dumps=self.write_dumps,
+            log=self.logged.append,
         )
 
     def run(self, until_s: float, *watches: Watch) -> None:
@@ -124,7 +125,7 @@ class Job:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "SEEN_S", 0.0)
+    monkeypatch.setattr(leader, "SEEN_S", 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +153,7 @@ def test_one_node_detects_once_and_acts() -> None:
     only = job.watch(MemoryMailbox(), [0, 1, 2, 3])
     job.run(14.5, only)
     assert job.published == []
-    assert not only.hung
+    assert not only.state.hung
     # What finished last is looked at for an incident only.
     assert not any(job.full)
     job.run(40, only)
@@ -163,8 +164,8 @@ def test_one_node_detects_once_and_acts() -> None:
     assert all(v.dump is not None for v in seen.ranks)
     assert verdict.culprits[0].rank == 3
     assert report.facts["culprits"] == [3]
-    assert only.action is OnHang.ABORT
-    assert only.hung
+    assert only.state.action is OnHang.ABORT
+    assert only.state.hung
 
 
 def test_a_second_hang_after_progress_is_reported_again() -> None:
@@ -172,7 +173,7 @@ def test_a_second_hang_after_progress_is_reported_again() -> None:
     only = job.watch(MemoryMailbox(), [0, 1, 2, 3], OnHang.REPORT)
     job.run(25, only)
     assert len(job.published) == 1
-    assert not only.hung
+    assert not only.state.hung
     job.stuck_at_s, job.resumes_at_s = 25.0, 1e9
     job.run(50, only)
     assert len(job.published) == 2
@@ -185,10 +186,10 @@ def test_a_report_that_fails_does_not_stop_the_action() -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    only._publish = fail
+    only._leader._publish = fail
     with pytest.raises(ZeroDivisionError):
         job.run(40, only)
-    assert only.action is OnHang.ABORT
+    assert only.state.action is OnHang.ABORT
 
 
 def two_nodes(job: Job) -> tuple[Watch, Watch]:
@@ -228,9 +229,9 @@ def test_two_nodes_capture_all_and_node_0_judges(monkeypatch: pytest.MonkeyPatch
     assert {dump.job_id for dump in dumps} == {"job"}
     assert verdict.culprits[0].rank == 3
     assert seen.ranks[3].host == "host1"
-    assert job.kept == [(2, 3)]
-    assert (first.action, second.action) == (OnHang.ABORT, OnHang.ABORT)
-    assert any(line.startswith("node 0 judged: rank 3 (host1") for line in job.said)
+    assert job.written == [(2, 3)]
+    assert (first.state.action, second.state.action) == (OnHang.ABORT, OnHang.ABORT)
+    assert any(line.startswith("node 0 judged: rank 3 (host1") for line in job.logged)
 
 
 def test_a_node_that_does_not_answer_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +253,7 @@ def test_a_node_that_does_not_answer_is_absent(monkeypatch: pytest.MonkeyPatch) 
     seen = job.published[0][0]
     assert [v.rank for v in seen.ranks] == [0, 1, 2, 3]
     assert all("not answer" in v.absent_reason for v in seen.ranks[2:])
-    assert any("node 1 did not answer" in line for line in job.said)
+    assert any("node 1 did not answer" in line for line in job.logged)
     assert set(job.published[0][2].facts["culprits"]) == {2, 3}
 
 
@@ -265,11 +266,11 @@ def test_a_failure_on_node_1_is_judged_by_node_0(monkeypatch: pytest.MonkeyPatch
     job.run(5, second, first)
     assert len(job.published) == 1
     assert job.published[0][0].trigger == "rank 3 (pid 1003) was killed by SIGSEGV"
-    assert second.captured.is_set()
+    assert second.state.captured.is_set()
     job.run(6, second, first)
-    assert second.judged.is_set()
+    assert second.state.judged.is_set()
     # A failure is torchrun's to act on.
-    assert first.action is second.action is None
+    assert first.state.action is second.state.action is None
 
 
 def test_a_failure_is_judged_once_even_if_every_node_reports_it() -> None:
@@ -281,7 +282,7 @@ def test_a_failure_is_judged_once_even_if_every_node_reports_it() -> None:
     only.fail("rank 2 exited with code 1")
     job.run(5, only)
     assert len(job.published) == 1
-    assert only.captured.is_set()
+    assert only.state.captured.is_set()
 
 
 def test_a_failing_job_that_hung_keeps_the_hangs_report() -> None:
@@ -292,7 +293,7 @@ def test_a_failing_job_that_hung_keeps_the_hangs_report() -> None:
     job.run(21, only)
     assert len(job.published) == 1
     assert "in flight" in job.published[0][0].trigger
-    assert only.captured.is_set()
+    assert only.state.captured.is_set()
 
 
 class BrokenMailbox(MemoryMailbox):
@@ -311,10 +312,29 @@ def test_without_the_store_a_node_judges_its_own_ranks() -> None:
     job.run(40, second)
     assert len(job.published) == 1
     assert job.published[0][1].culprits
-    complaints = [line for line in job.said if "judges only its own ranks" in line]
+    complaints = [line for line in job.logged if "judges only its own ranks" in line]
     assert len(complaints) == 1
     absent = [v for v in job.published[0][0].ranks if v.absent_reason]
     assert [v.rank for v in absent] == [0, 1]
+
+
+class BreakingMailbox(MemoryMailbox):
+    """A store that fails when an incident begins."""
+
+    def put(self, key: str, data: bytes) -> None:
+        if key.startswith("incident/"):
+            raise ExchangeBroken("the rendezvous store failed: gone")
+        super().put(key, data)
+
+
+def test_a_store_that_fails_at_a_hang_loses_neither_report_nor_action() -> None:
+    job = Job()
+    first = job.watch(BreakingMailbox(0, 2), [0, 1])
+    job.run(40, first)
+    assert len(job.published) == 1
+    assert [dump.rank for dump in job.published[0][3]] == [0, 1]
+    assert first.state.action is OnHang.ABORT
+    assert any("only this node's ranks are captured" in line for line in job.logged)
 
 
 def test_a_follower_gives_up_on_a_node_0_that_is_gone() -> None:
@@ -322,11 +342,11 @@ def test_a_follower_gives_up_on_a_node_0_that_is_gone() -> None:
     second = job.watch(MemoryMailbox(1, 2), [2, 3])
     job.run(2, second)
     second.fail("rank 2 (pid 1002) exited with code 1")
-    job.run(2 + watch.FAILURE_PATIENCE_S, second)
+    job.run(2 + follower.FAILURE_PATIENCE_S, second)
     assert job.published == []
-    job.run(4 + watch.FAILURE_PATIENCE_S, second)
+    job.run(4 + follower.FAILURE_PATIENCE_S, second)
     assert len(job.published) == 1
-    assert second.judged.is_set()
+    assert second.state.judged.is_set()
 
 
 def test_hostile_notes_are_passed_over() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relkit.hang.activity import Activity, Doing
-from relkit.hang.deaths import last_talk
+from relkit.hang.activity import Activity, ThreadState
+from relkit.hang.deaths import last_communication
 from relkit.hang.frames import printable
 from relkit.hang.groups import Group
 from relkit.hang.model import Category, Culprit, RankView
@@ -77,13 +77,13 @@ def host_category(view: RankView, activity: Activity) -> Category:
         return Category.STOPPED
     if is_uninterruptible(view):
         return Category.UNINTERRUPTIBLE
-    if activity.doing in (Doing.EXIT, Doing.EXCEPTION):
+    if activity.thread_state in (ThreadState.EXIT, ThreadState.EXCEPTION):
         return Category.DEAD
     return Category.SPINNING if spins(view, activity) else Category.BLOCKED
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FindingBuilder:
     """What is known of one accused rank.
 
     Args:
@@ -97,7 +97,7 @@ class Case:
     waits: tuple[Wait, ...]
     groups: tuple[Group, ...]
 
-    def verdict(
+    def culprit(
         self,
         category: Category,
         sentence: str = "",
@@ -161,7 +161,7 @@ class Case:
         view = self.view
         found = []
         if category is Category.DEAD:
-            last = last_talk(view)
+            last = last_communication(view)
             if view.alive:
                 found.append("its own last collective did not fail, so no peer takes it down")
             elif last is not None and last.end_ns and not last.failed:
@@ -198,21 +198,21 @@ class Case:
         if hook is None:
             return ["it has no recorder: either it made no hooked call yet, or the hook is off"]
         kinds = {op.kind for op in hook.in_flight}
-        talks = OpKind.COLLECTIVE in kinds or OpKind.P2P in kinds
-        return [] if talks else ["it has no collective in flight"]
+        communicates = OpKind.COLLECTIVE in kinds or OpKind.P2P in kinds
+        return [] if communicates else ["it has no collective in flight"]
 
     def _waited_for(self) -> tuple[str, ...]:
         rank = self.view.rank
         found = []
-        told: set[str] = set()
+        reported: set[str] = set()
         for wait in self.waits:
             waiters = wait.waiters - RankSet.of([rank])
             if not (wait.exact and waiters and rank in wait.missing and wait.group):
                 continue
             # Later operations of the same group wait behind the first, and prove no more.
-            if wait.group.title in told:
+            if wait.group.title in reported:
                 continue
-            told.add(wait.group.title)
+            reported.add(wait.group.title)
             member = wait.group.members.get(rank)
             verb = "waits" if len(waiters) == 1 else "wait"
             reached = ""
@@ -232,17 +232,17 @@ class Case:
         return max(calls)[1] if calls else ""
 
 
-def for_disagreement(case: Case, found: Disagreement) -> Culprit:
+def for_disagreement(builder: FindingBuilder, disagreement: Disagreement) -> Culprit:
     """A rank that made another call than its group."""
-    category = Category.SKIPPED if found.skipped else Category.MISMATCH
+    category = Category.SKIPPED if disagreement.skipped else Category.MISMATCH
     majority = (
-        f"{of_ranks(found.rest)} called {numbered(found.rest_op.name, found.seq)} "
-        f"of {found.group.title}"
+        f"{of_ranks(disagreement.rest)} called "
+        f"{numbered(disagreement.rest_op.name, disagreement.seq)} of {disagreement.group.title}"
     )
-    place = f", in {case.activity.place}" if case.activity.place else ""
+    place = f", in {builder.activity.place}" if builder.activity.place else ""
     reasons = [majority]
-    outvoted = len(found.rest) > len(found.odd)
+    outvoted = len(disagreement.rest) > len(disagreement.odd)
     if not outvoted:
         reasons.append("so did the whole group at the same place of earlier steps")
     weight = 1.0 if outvoted else 0.85
-    return case.verdict(category, found.sentence() + place, tuple(reasons), weight)
+    return builder.culprit(category, disagreement.sentence() + place, tuple(reasons), weight)

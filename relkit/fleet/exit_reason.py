@@ -9,7 +9,7 @@ from relkit.fleet.wire import printable
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ExitReason:
     """Why a node's process ended, or never ran.
 
     Args:

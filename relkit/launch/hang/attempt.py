@@ -1,0 +1,89 @@
+"""One attempt of the job on this node: what the watch looks at, and what came of watching it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from relkit.hang.model import RankView
+from relkit.launch.hang import incident
+from relkit.launch.hang.observe import Observer
+from relkit.launch.job.exchange import Mailbox
+from relkit.launch.job.settings import ExitStatus, LocalRank, OnHang
+from relkit.stacks.model import RankDump
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedAttempt:
+    """One attempt of the job (a start of all its workers) as this node sees it.
+
+    Args:
+        job_id: the run; goes into every dump.
+        world_size: ranks in the job; 0 = take it from the recorders.
+        observer: reads the recorders and /proc of this node.
+        mailbox: to the other nodes.
+        ranks: this node's ranks now.
+        exit_statuses: how this node's ranks ended, by rank, as far as the launcher knows.
+    """
+
+    job_id: str
+    world_size: int
+    observer: Observer
+    mailbox: Mailbox
+    ranks: Callable[[], Sequence[LocalRank]]
+    exit_statuses: Callable[[], Mapping[int, ExitStatus]]
+
+    def local_views(self, *, recent: bool) -> tuple[RankView, ...]:
+        """This node's ranks now.
+
+        Args:
+            recent: with the operations that each rank finished last.
+        """
+        return self.observer.views(self.ranks(), self.exit_statuses(), recent=recent)
+
+    def world_size_of(self, views: Sequence[RankView]) -> int:
+        """Ranks in the job; the best guess from these views where the launcher does not know."""
+        if self.world_size:
+            return self.world_size
+        highest_rank = max((view.rank for view in views), default=-1)
+        recorded = max((view.hook.world_size for view in views if view.hook), default=1)
+        return max(highest_rank + 1, recorded)
+
+    def capture(
+        self, views: Sequence[RankView], deadline_s: float, *, world_size: int, job_id: str
+    ) -> tuple[RankDump, ...]:
+        """The stacks of those of these local ranks that are alive.
+
+        Args:
+            deadline_s: the longest that it may take, s.
+            world_size, job_id: go into every dump.
+        """
+        return incident.capture_local(
+            views,
+            self.observer,
+            job_id=job_id,
+            world_size=world_size,
+            deadline_s=deadline_s,
+        )
+
+
+@dataclass(slots=True)
+class WatchState:
+    """What the launcher's thread tells the watch of an attempt, and what it reads from it.
+
+    Args:
+        failure: a worker of this node failed: what happened; "" for none.
+        failure_handled: that failure is part of an incident already.
+        action: what to do with the job; None to go on.
+        hung: the job hangs, and has not moved since.
+        captured: set once this node's ranks were captured after a failure.
+        judged: set once this node knows the verdict on a failure.
+    """
+
+    failure: str = ""
+    failure_handled: bool = False
+    action: OnHang | None = None
+    hung: bool = False
+    captured: threading.Event = field(default_factory=threading.Event)
+    judged: threading.Event = field(default_factory=threading.Event)

@@ -1,0 +1,142 @@
+"""Every node's own part in the watch: look at its ranks, share what it sees, capture on request.
+
+Node 0 asks for a capture through the mailbox:
+    node/<n>               node n -> node 0: summary of its ranks, once a second
+    failure/<n>            node n -> node 0: one of its workers failed
+    incident/<i>           node 0 -> all: capture your ranks
+    incident/<i>/node/<n>  node n -> node 0: views and stacks
+    incident/<i>/result    node 0 -> all: the verdict in one line, and what to do with the job
+    incident/<i>/seen/<n>  node n -> node 0: the result was read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relkit.hang.model import RankView
+from relkit.launch.hang import codec, incident
+from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.remote_views import SHARE_EVERY_S, summary_key
+from relkit.launch.job.settings import Log, OnHang
+from relkit.ranks import RankSet
+from relkit.stacks.model import RankDump
+
+# How long a node that reported a failure waits for node 0 to handle it.
+FAILURE_PATIENCE_S = 3.0
+# A rank without a recorder is reported after this time, or after the hang timeout if longer.
+MIN_UNSEEN_S = 60.0
+
+
+class WatchFollower:
+    """One node's part; called by the monitor's thread only.
+
+    Args:
+        attempt: what to look at.
+        state: shared with the launcher's thread.
+        write_dumps: writes this node's dumps to its own disk as well.
+        log: writes one line to the terminal.
+    """
+
+    def __init__(
+        self,
+        attempt: WatchedAttempt,
+        state: WatchState,
+        *,
+        write_dumps: Callable[[Sequence[RankDump]], None],
+        log: Log,
+    ) -> None:
+        self._attempt, self._state = attempt, state
+        self._write_dumps, self._log = write_dumps, log
+        self._incident = 0
+        self._answered_incident = -1
+        self._next_share_s = 0.0
+        self._failure_sent_s: float | None = None
+        self._began_s: float | None = None
+        self._unseen_reported = False
+
+    def report_unseen(self, now_s: float, local: Sequence[RankView], hang_timeout_s: float) -> None:
+        """Log once which ranks have no recorder although there was time enough for one.
+
+        Args:
+            now_s: monotonic time, s.
+            local: this node's ranks.
+            hang_timeout_s: the user's limit, s.
+        """
+        self._began_s = now_s if self._began_s is None else self._began_s
+        patience_s = max(MIN_UNSEEN_S, hang_timeout_s)
+        if self._unseen_reported or now_s - self._began_s < patience_s:
+            return
+        self._unseen_reported = True
+        unseen = RankSet.of(view.rank for view in local if view.alive and view.hook is None)
+        if unseen:
+            self._log(
+                f"rank {unseen.fold()}: no operation seen yet; either the first one is still to "
+                "come, or the hook is not loaded there (`relkit doctor` tells)"
+            )
+
+    def share(self, now_s: float, local: Sequence[RankView]) -> bool:
+        """Send this node's summary to node 0 where it is time to.
+
+        Returns:
+            True where the store was reached.
+
+        Raises:
+            ExchangeBroken: the store failed.
+        """
+        if now_s < self._next_share_s:
+            return False
+        self._next_share_s = now_s + SHARE_EVERY_S
+        mailbox = self._attempt.mailbox
+        # The time makes every summary differ from the last one: one that does not is a silent node.
+        mailbox.put(summary_key(mailbox.node), codec.encode_views(local, {"at": now_s}))
+        return True
+
+    def follow(self, now_s: float, local: Sequence[RankView]) -> None:
+        """Report a failure of this node, answer node 0's request, and take its verdict over.
+
+        Raises:
+            ExchangeBroken: the store failed.
+        """
+        state, mailbox = self._state, self._attempt.mailbox
+        if state.failure and self._failure_sent_s is None:
+            self._failure_sent_s = now_s
+            mailbox.put(f"failure/{mailbox.node}", state.failure.encode())
+        request = mailbox.get(f"incident/{self._incident}")
+        if request is None:
+            return
+        if self._answered_incident < self._incident:
+            self._answer(request, local)
+        result = mailbox.get(f"incident/{self._incident}/result")
+        if result is not None:
+            mailbox.put(f"incident/{self._incident}/seen/{mailbox.node}", b"")
+            self._incident += 1
+            self._take_over(result)
+
+    def is_abandoned(self, now_s: float) -> bool:
+        """Node 0 has not handled this node's failure in time: it is probably gone itself."""
+        sent_s = self._failure_sent_s
+        waited_s = 0.0 if sent_s is None else now_s - sent_s
+        return waited_s > FAILURE_PATIENCE_S and not self._state.failure_handled
+
+    def _answer(self, request: bytes, local: Sequence[RankView]) -> None:
+        fields = codec.unpack(request)
+        deadline_s = min(float(fields.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)
+        dumps = self._attempt.capture(
+            local,
+            deadline_s,
+            world_size=self._attempt.world_size_of(local),
+            job_id=str(fields.get("job_id", self._attempt.job_id)),
+        )
+        incident.answer(self._attempt.mailbox, self._incident, local, dumps)
+        self._answered_incident = self._incident
+        self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
+        self._state.captured.set()
+        self._write_dumps(dumps)
+
+    def _take_over(self, result: bytes) -> None:
+        fields = codec.unpack(result)
+        self._log(f"node 0 judged: {fields.get('sentence', '')}")
+        self._state.judged.set()
+        action = fields.get("action")
+        if action in {choice.value for choice in OnHang}:
+            self._state.action, self._state.hung = OnHang(action), True

@@ -1,0 +1,187 @@
+"""The part of the watch that decides: detect a hang, have all ranks captured, judge, act.
+
+It runs on node 0, which sees the ranks of all nodes. A node that cannot reach the others runs it
+for its own ranks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from relkit.hang.detect import HangDetector, JobHealth
+from relkit.hang.model import RankView
+from relkit.launch.hang import codec, incident
+from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.incident import IncidentResult
+from relkit.launch.hang.remote_views import RemoteViews, no_answer
+from relkit.launch.job.exchange import ExchangeBroken
+from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
+from relkit.stacks.model import RankDump
+
+# How long node 0 waits for the others to have read its verdict.
+SEEN_S = 3.0
+
+
+class WatchLeader:
+    """Decides for the whole job, or for one node that is on its own.
+
+    Args:
+        attempt: the job.
+        state: shared with the launcher's thread.
+        settings: timeout and action.
+        publish: gets the result of an incident.
+        log: writes one line to the terminal.
+    """
+
+    def __init__(
+        self,
+        attempt: WatchedAttempt,
+        state: WatchState,
+        settings: MonitorSettings,
+        *,
+        publish: Publish,
+        log: Log,
+    ) -> None:
+        self._attempt, self._state, self._settings = attempt, state, settings
+        self._publish, self._log = publish, log
+        self._detector = HangDetector(settings.hang_timeout_s)
+        self._remote = RemoteViews(attempt.mailbox)
+        self._incident = 0
+
+    def receive(self, now_s: float) -> bool:
+        """Read the other nodes' summaries; see RemoteViews.receive."""
+        return self._remote.receive(now_s)
+
+    def decide(self, now_s: float, local: Sequence[RankView], *, alone: bool) -> None:
+        """Handle a failure where there is one; else look for a hang.
+
+        Args:
+            now_s: monotonic time, s.
+            local: this node's ranks.
+            alone: the other nodes cannot be reached.
+
+        Raises:
+            ExchangeBroken: the store failed.
+        """
+        state = self._state
+        remote = () if alone else self._remote.all(now_s)
+        failure = state.failure or ("" if alone else self._remote_failure())
+        if failure and not state.failure_handled:
+            state.failure_handled = True
+            # The report of a hang explains the failure that ended it.
+            if not state.hung:
+                self._handle(failure, local, remote, on_hang=None, alone=alone)
+            state.captured.set()
+            state.judged.set()
+            return
+        detection = self._detector.update(now_s, (*local, *remote))
+        state.hung = detection.health is JobHealth.HUNG
+        if detection.fresh and not failure:
+            on_hang = self._settings.on_hang
+            self._handle(detection.sentence, local, remote, on_hang=on_hang, alone=alone)
+
+    def _remote_failure(self) -> str:
+        mailbox = self._attempt.mailbox
+        for node in range(1, mailbox.nodes):
+            note = mailbox.get(f"failure/{node}")
+            if note is not None:
+                return note.decode("utf-8", "replace")[:500]
+        return ""
+
+    def _handle(
+        self,
+        trigger: str,
+        local: Sequence[RankView],
+        remote: Sequence[RankView],
+        *,
+        on_hang: OnHang | None,
+        alone: bool,
+    ) -> None:
+        """One incident; `on_hang` is None for a failure, which is torchrun's to act on."""
+        attempt, started = self._attempt, time.time()
+        if attempt.mailbox.nodes == 1:
+            local = attempt.local_views(recent=True)
+        world_size = attempt.world_size_of((*local, *remote))
+        deadline_s = incident.FAILURE_CAPTURE_S if on_hang is None else incident.HANG_CAPTURE_S
+        self._log(f"{trigger}; capturing all ranks")
+        number = self._incident
+        self._incident += 1
+        is_shared = attempt.mailbox.nodes > 1 and not alone and self._request(number, deadline_s)
+        dumps = attempt.capture(local, deadline_s, world_size=world_size, job_id=attempt.job_id)
+        views = {view.rank: view for view in (*local, *remote)}
+        silent_nodes: tuple[int, ...] = ()
+        if is_shared:
+            dumps, silent_nodes = self._gather(number, deadline_s, views, dumps)
+        self._state.captured.set()
+        result = incident.judge(
+            tuple(views.values()),
+            dumps,
+            job_id=attempt.job_id,
+            world_size=world_size,
+            trigger=trigger,
+            settings=self._settings,
+            started=started,
+            absent=dict.fromkeys(range(world_size), _why_absent(is_shared)),
+        )
+        if is_shared:
+            self._send_result(number, result, on_hang)
+        try:
+            self._publish(result.job, result.verdict, result.report, result.dumps)
+        finally:
+            if is_shared:
+                self._wait_until_read(number, silent_nodes)
+            # Whatever becomes of the report: a job that is to be restarted is restarted.
+            self._state.action = on_hang or self._state.action
+
+    def _request(self, number: int, deadline_s: float) -> bool:
+        """Ask the other nodes for their captures; False where they cannot be reached."""
+        note = {"job_id": self._attempt.job_id, "deadline_s": deadline_s}
+        try:
+            self._attempt.mailbox.put(f"incident/{number}", codec.pack(note))
+        except ExchangeBroken as error:
+            self._log(f"{error}; only this node's ranks are captured")
+            return False
+        return True
+
+    def _gather(
+        self,
+        number: int,
+        deadline_s: float,
+        views: dict[int, RankView],
+        dumps: tuple[RankDump, ...],
+    ) -> tuple[tuple[RankDump, ...], tuple[int, ...]]:
+        """Add the other nodes' views to `views`; all dumps, and the nodes that did not answer."""
+        patience_s = deadline_s + incident.GATHER_MARGIN_S
+        mailbox = self._attempt.mailbox
+        try:
+            remote_views, remote_dumps, silent_nodes = incident.gather(mailbox, number, patience_s)
+        except ExchangeBroken as error:
+            self._log(str(error))
+            remote_views, remote_dumps = (), ()
+            silent_nodes = tuple(range(1, mailbox.nodes))
+        for node in silent_nodes:
+            self._log(no_answer(node, patience_s))
+        views.update({view.rank: view for view in remote_views})
+        views.update(self._remote.without_answer(silent_nodes, patience_s))
+        return dumps + remote_dumps, silent_nodes
+
+    def _send_result(self, number: int, result: IncidentResult, on_hang: OnHang | None) -> None:
+        note = {"sentence": result.sentence, "action": on_hang.value if on_hang else ""}
+        try:
+            self._attempt.mailbox.put(f"incident/{number}/result", codec.pack(note))
+        except ExchangeBroken as error:
+            self._log(f"{error}; the other nodes do not learn the verdict")
+
+    def _wait_until_read(self, number: int, silent_nodes: Sequence[int]) -> None:
+        # Node 0 often hosts the store: were it to go now, the others would never know.
+        mailbox = self._attempt.mailbox
+        answered = set(range(1, mailbox.nodes)) - set(silent_nodes)
+        keys = [f"incident/{number}/seen/{node}" for node in sorted(answered)]
+        incident.wait_for_notes(mailbox, keys, SEEN_S)
+
+
+def _why_absent(is_shared: bool) -> str:
+    if is_shared:
+        return "its node sent nothing"
+    return "it runs on another node, which this one cannot see"
