@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from recorded_steps import infer_steps
 
-from relkit.straggler.collect.step_period import infer_steps
 from relkit.straggler.model import Floats
 
 HALVES = ("tune", "test", "all")
@@ -32,7 +32,7 @@ def recorded_noise(path: Path, half: str = "all") -> list[Floats]:
         keys = list(zip(*(columns[name][mine].tolist() for name in names), strict=True))
         gaps = np.concatenate([[0.0], (start[1:] - np.maximum.accumulate(end)[:-1]) / 1e9])
         gaps = np.maximum(gaps, 0.0)
-        steps = [step for step in infer_steps(keys, gaps).steps if step.regular][_FIRST_STEPS:]
+        steps = [step for step in infer_steps(keys, gaps) if step.regular][_FIRST_STEPS:]
         own = np.array([gaps[step.first : step.end].sum() for step in steps])
         looks = columns["look_rank"] == rank
         starved_s = np.interp(end, columns["look_ns"][looks], columns["starved_ns"][looks]) / 1e9

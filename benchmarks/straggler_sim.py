@@ -21,7 +21,7 @@ work times a stretch of a recorded run from a random place on, with what it star
 ranks of a simulated host, as many as were recorded, share the place, and a stretch that reaches
 the end of the record goes on at its beginning. The rules of NVRx and DLRover
 get the same times after the fault began, over the median of each position, which is more than they
-have. Last it times arrivals and scoring of 1,024 ranks and 100 collectives a step.
+have. Last it times lateness and scoring of 1,024 ranks and 100 collectives a step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from straggler_rules import dlrover, nvrx
 
 from relkit.output import write_atomic
 from relkit.straggler.model import PARTS, Cause, Floats, StepTable
-from relkit.straggler.score.arrivals import arrivals
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
 
 BAR = 0.99
@@ -151,7 +150,7 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, default="all")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--slowdowns", default="0.03,0.05,0.1,0.2,0.5")
-    parser.add_argument("--least", type=float, default=Settings().least_slowdown)
+    parser.add_argument("--least", type=float, default=Settings().min_slowdown)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
@@ -166,8 +165,8 @@ def main() -> None:
     ran = ", ".join(f"{scatter(one[:, 0] - one[:, 1]):.1%}" for one in noise)
     print(f"  less starvation: {ran}")
     usual = Settings()
-    smaller = () if options.least >= usual.least_slowdown else (options.least,)
-    settings = replace(usual, least_slowdown=options.least, shifts=(*smaller, *usual.shifts))
+    smaller = () if options.least >= usual.min_slowdown else (options.least,)
+    settings = replace(usual, min_slowdown=options.least, shifts=(*smaller, *usual.shifts))
     simulation = Simulation(noise, options.ranks, settings)
     rows = [healthy(simulation, options)]
     print("slowdown method   precision recall cause-right steps(median) false, missed by kind")
@@ -256,14 +255,12 @@ def timing() -> None:
     ranks, collectives, rounds = LARGE, 100, 70
     scorer = RankScorer([(rank % TENSOR, rank // TENSOR % STAGES) for rank in range(ranks)])
     starts = np.sort(rng.normal(0.0, 1e-4, (collectives, ranks)), axis=0)
-    ends = starts.max(axis=1, keepdims=True) + 1e-3 + np.zeros_like(starts)
-    offsets = np.zeros(ranks)
     spent_ms = []
     for step in range(rounds):
         parts = np.abs(rng.normal(0.1, 0.003, (len(PARTS), ranks)))
         began = time.perf_counter()
-        seen = arrivals(starts, ends, offsets)
-        scorer.update([StepTable(step, parts, seen.lateness_s.max(axis=0))])
+        late_s = (starts - np.median(starts, axis=1, keepdims=True)).max(axis=0)
+        scorer.update([StepTable(step, parts, late_s)])
         spent_ms.append(1e3 * (time.perf_counter() - began))
     print(
         f"{ranks} ranks x {collectives} collectives: median {np.median(spent_ms):.1f} ms a step, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from relkit.commands._aliases import OldSpelling, renamed_option
 from relkit.errors import UsageProblem
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Mode
@@ -15,15 +16,16 @@ from relkit.straggler.transport.locate import job_folders
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in Mode]),
-    help="off: collect nothing; warn: say who is slow; exclude: have its node leave.",
+    help="off: collect nothing; warn: report who is slow; exclude: also have its node leave.",
 )
-@click.option(
-    "--slowdown",
+@renamed_option(
+    "--min-slowdown",
+    old=OldSpelling("--slowdown"),
     type=click.FloatRange(0.01, 10.0),
     metavar="SHARE",
-    help="How much slower than its peers is worth a word (0.04 = 4 %).",
+    help="The smallest slowdown to report: 0.04 = 4 % slower than its peers.",
 )
-def tune(job: str, mode: str | None, slowdown: float | None) -> int:
+def tune(job: str, mode: str | None, min_slowdown: float | None) -> int:
     """Switch a running job's straggler detection off, on, or to other limits.
 
     Works on the host of the job's first node, without a restart; the launcher says when it has
@@ -32,10 +34,10 @@ def tune(job: str, mode: str | None, slowdown: float | None) -> int:
     \b
     Examples:
       relkit straggler tune my-run --mode off
-      relkit straggler tune my-run --mode warn --slowdown 0.1
+      relkit straggler tune my-run --mode warn --min-slowdown 0.1
     """
-    if mode is None and slowdown is None:
-        raise UsageProblem("nothing to change", next_step="Add --mode or --slowdown.")
+    if mode is None and min_slowdown is None:
+        raise UsageProblem("nothing to change", next_step="Add --mode or --min-slowdown.")
     folder = next(iter(job_folders(job)), None)
     if folder is None:
         raise UsageProblem(
@@ -45,8 +47,8 @@ def tune(job: str, mode: str | None, slowdown: float | None) -> int:
     changes: dict[str, str | float] = {}
     if mode is not None:
         changes["mode"] = mode
-    if slowdown is not None:
-        changes["least_slowdown"] = slowdown
+    if min_slowdown is not None:
+        changes["min_slowdown"] = min_slowdown
     control.write(folder, changes)
     click.echo(f"asked the launcher of {job} for {changes}", err=True)
     return 0

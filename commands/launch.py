@@ -12,6 +12,7 @@ import click
 
 from relkit import faults
 from relkit.commands import _launch_options as shared
+from relkit.commands._aliases import OldSpelling, renamed_option
 from relkit.commands._launch_network import (
     OWN as NETWORK_OPTIONS,
 )
@@ -42,7 +43,8 @@ _OWN = (
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
     OwnOption(("--straggler",)),
-    OwnOption(("--straggler-slowdown", "--straggler_slowdown")),
+    OwnOption(("--straggler-min-slowdown", "--straggler_min_slowdown")),
+    OwnOption(("--straggler-slowdown", "--straggler_slowdown"), hidden=True),
     OwnOption(("--ttp-timeout", "--ttp_timeout")),
     OwnOption(("--ttp-heartbeat", "--ttp_heartbeat")),
     *NETWORK_OPTIONS,
@@ -119,14 +121,15 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     help="Look for ranks and links that make the job slow: warn says who, exclude also has that "
     "node leave an elastic job. `relkit straggler tune` changes it while the job runs.",
 )
-@click.option(
-    "--straggler-slowdown",
+@renamed_option(
+    "--straggler-min-slowdown",
+    old=OldSpelling("--straggler-slowdown", "--straggler_slowdown"),
     type=click.FloatRange(0.01, 10.0),
-    default=Control().least_slowdown,
+    default=Control().min_slowdown,
     show_default=True,
     metavar="SHARE",
-    envvar="RELKIT_LAUNCH_STRAGGLER_SLOWDOWN",
-    help="How much slower than its peers is worth a word (0.04 = 4 %).",
+    envvar="RELKIT_LAUNCH_STRAGGLER_MIN_SLOWDOWN",
+    help="The smallest slowdown to report: 0.04 = 4 % slower than its peers.",
 )
 @click.option(
     "--ttp-timeout",
@@ -156,7 +159,7 @@ def launch(
     no_hook: bool,
     inject: tuple[str, ...],
     straggler: str,
-    straggler_slowdown: float,
+    straggler_min_slowdown: float,
     ttp_timeout: float,
     ttp_heartbeat: float,
 ) -> int:
@@ -212,7 +215,7 @@ def launch(
         network = network_check(ctx, options, folder, log)
         persist = persist_host(Limits(overall_s=ttp_timeout, heartbeat_s=ttp_heartbeat), folder)
         stragglers = Stragglers(
-            Control(Mode(straggler), straggler_slowdown),
+            Control(Mode(straggler), straggler_min_slowdown),
             folder,
             log,
             least_nodes=int(options.nnodes.partition(":")[0]),

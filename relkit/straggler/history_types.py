@@ -61,24 +61,6 @@ class LinkRow:
     lost_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RankRow:
-    """One rank in one step, s; NaN = not known. Parts as in model.RankStep."""
-
-    rank: int
-    host: str
-    step: int
-    own_s: float
-    compute_s: float
-    input_s: float
-    gap_s: float
-    gc_s: float
-    starved_s: float
-    throttled_s: float
-    asleep_s: float
-    late_s: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
     """The newest steps of a job, all ranks, with what was concluded from them.
@@ -146,21 +128,6 @@ class History:
         """
         over = [one for one in reversed(self.past) if one.verdict.cause is not Cause.NOISE]
         return (*self.verdicts, *over)
-
-    def row(self, rank: int, step: int) -> RankRow:
-        """One rank in one step, by its number.
-
-        Raises:
-            IndexError: not kept.
-        """
-        at = step - self.first_step
-        if not (0 <= at < self.steps and 0 <= rank < self.world_size):
-            raise IndexError(f"rank {rank}, step {step} is not kept")
-        named = dict(zip(PARTS, self.parts[:, rank, at].tolist(), strict=True))
-        return RankRow(
-            rank, self.hosts[rank], step, float(self.own_s[rank, at]),
-            late_s=float(self.late_s[rank, at]), **{f"{part}_s": s for part, s in named.items()},
-        )  # fmt: skip
 
 
 def shapes(ranks: int, steps: int) -> dict[str, tuple[int, ...]]:

@@ -56,7 +56,7 @@ def job(ranks: int, steps: int, *, seed: int = 1, slow: bool = True) -> History:
         late_s=late.astype(np.float32),
         parts=parts.astype(np.float32),
         step_unix_s=ends,
-        settings={"mode": "warn", "least_slowdown": 0.04},
+        settings={"mode": "warn", "min_slowdown": 0.04},
         scores=np.maximum(0.0, own[:, -20:].mean(axis=1) / np.median(own) - 1).astype(np.float32),
         evidence=(0.1 * random.random(ranks)).astype(np.float32),
         clock_offsets={

@@ -93,7 +93,7 @@ def test_it_is_switched_off_and_on_while_the_job_runs(start: Start, tmp_path: Pa
     )  # fmt: skip
     job.wait_for("watching rank")
     assert not (job_dir(name) / "straggler.npz").exists()
-    assert relkit("tune", name, "--mode", "warn", "--slowdown", "0.2").returncode == 0
+    assert relkit("tune", name, "--mode", "warn", "--min-slowdown", "0.2").returncode == 0
     job.wait_for("straggler: rank 1")
     shown = relkit("watch", name, "--once")
     assert "slow-compute" in shown.stdout

@@ -243,12 +243,12 @@ class StragglerNode:
         if asked == self.settings:
             return
         before, self.settings = self.settings, asked
-        if before.least_slowdown != asked.least_slowdown and self._scorer is not None:
+        if before.min_slowdown != asked.min_slowdown and self._scorer is not None:
             self._scorer.retune(_settings(asked))
             self._quiet_until_s.clear()
         if asked.mode is Mode.OFF:
             self._collector.close()
-        self._say(f"straggler detection: {asked.mode}, from {asked.least_slowdown:.0%} on")
+        self._say(f"straggler detection: {asked.mode}, from {asked.min_slowdown:.0%} on")
         if self.leads:
             if mailbox.nodes > 1:
                 self._tell_settings()
@@ -328,4 +328,4 @@ class StragglerNode:
 
 
 def _settings(asked: Control) -> Settings:
-    return Settings(least_slowdown=asked.least_slowdown)
+    return Settings(min_slowdown=asked.min_slowdown)

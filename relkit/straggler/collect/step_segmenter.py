@@ -75,11 +75,6 @@ class StepCutter:
         self._usual = UsualWork()
 
     @property
-    def has_steps(self) -> bool:
-        """It knows what a step is."""
-        return self._marked or self._pattern is not None
-
-    @property
     def changes(self) -> int:
         """How often the job has taken up another pattern."""
         return max(0, self._changes)

@@ -192,7 +192,7 @@ class LiveScorer:
     def _matters(self, verdict: Verdict) -> bool:
         """What is slow is so for a share of the step that is worth a word, or was before."""
         steps = max(1, self._step - verdict.first_step + 1)
-        least_s = self._settings.least_slowdown * self._step_s * steps
+        least_s = self._settings.min_slowdown * self._step_s * steps
         return verdict.cost_s >= least_s or _who(verdict) in self._holding
 
     def _compare_anew(self) -> None:

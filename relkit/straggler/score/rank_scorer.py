@@ -37,14 +37,14 @@ class Settings:
     """What counts as slow, and how sure it must be.
 
     Args:
-        least_slowdown: share of the step's own time, 0..1; less is never raised.
+        min_slowdown: share of the step's local time, 0..1; a smaller slowdown is never raised.
         least_starved: the same, where the rank is slow only by waiting for a core, and its peers
             wait for theirs too; where they do not, or hardly, it may be less.
         shifts: slownesses that are tested for, ascending.
         false_alarm: chance that a healthy job of `horizon_steps` is accused, 0..1.
     """
 
-    least_slowdown: float = 0.04
+    min_slowdown: float = 0.04
     least_starved: float = 0.08
     shifts: tuple[float, ...] = (0.05, 0.10, 0.20)
     false_alarm: float = 0.01
@@ -263,7 +263,7 @@ class RankScorer:
         fresh = ~self._raised & (np.maximum(shift, burst) >= self._limit) & late
         self._first_step[fresh] = np.where(shift >= burst, shift_onset, burst_onset)[fresh]
         self._raised |= fresh
-        quiet = recent < 0.5 * self._settings.least_slowdown
+        quiet = recent < 0.5 * self._settings.min_slowdown
         self._calm = np.where(self._raised & quiet, self._calm + 1, 0)
         # One rule lets go of what has plainly ended, the other of what was doubtful all along.
         calm = np.where(self.evidence < 1.0, _CALM_STEPS, 4 * _CALM_STEPS)
@@ -280,7 +280,7 @@ class RankScorer:
         """(channels, ranks): the excess is worth an accusation, and not just the machine's."""
         since = self._since
         whole_s = since.excess_s[WHOLE]
-        least_s = self._settings.least_slowdown * since.usual_s
+        least_s = self._settings.min_slowdown * since.usual_s
         # Where the peers starve meanwhile, the whole says less than what is left without that.
         more_s = np.maximum(whole_s, since.excess_s[UNSTARVED])
         found: Flags = (since.excess_s >= least_s) & (more_s >= least_s) & (whole_s > 0.0)
@@ -288,7 +288,7 @@ class RankScorer:
         # be more than usual, and the shorter it is seen the more so; or the rest speaks too.
         steps = np.maximum(since.steps, 1.0)
         wander = np.minimum(_WANDERS_TIMES * usual_wait, self._settings.least_starved)
-        moment = 0.75 * self._settings.least_slowdown * (1.0 + _MOMENT_STEPS / steps)
+        moment = 0.75 * self._settings.min_slowdown * (1.0 + _MOMENT_STEPS / steps)
         wander_s = np.maximum(wander * (1.0 + _WANDERS_STEPS / steps), moment) * since.usual_s
         own = found[UNSTARVED] & (nats[UNSTARVED] >= self._limit)
         sure = own | (since.lasting_s >= wander_s)

@@ -15,6 +15,8 @@ from relkit.private_file import read_private
 
 FILE = "straggler-control.json"
 _LIMIT_BYTES = 4096
+# The name of min_slowdown in files that an earlier version wrote.
+_OLD_MIN_SLOWDOWN = "least_slowdown"
 
 
 class Mode(str, Enum):
@@ -34,11 +36,12 @@ class Control:
 
     Args:
         mode: see Mode.
-        least_slowdown: share of a step's own time that is worth a word, 0.01 to 10.
+        min_slowdown: the smallest slowdown that is reported, as a share of the peers' time, 0.01
+            to 10.
     """
 
     mode: Mode = Mode.WARN
-    least_slowdown: float = 0.04
+    min_slowdown: float = 0.04
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -56,14 +59,18 @@ def from_json(plain: object, otherwise: Control) -> Control:
     found = otherwise
     if "mode" in plain:
         found = replace(found, mode=Mode(plain["mode"]))
-    if "least_slowdown" in plain:
-        least = plain["least_slowdown"]
-        if isinstance(least, bool) or not isinstance(least, (int, float)):
-            raise ValueError("least_slowdown is no number")
-        if not 0.01 <= least <= 10.0:
-            raise ValueError("least_slowdown is not between 0.01 and 10")
-        found = replace(found, least_slowdown=float(least))
+    for key in (_OLD_MIN_SLOWDOWN, "min_slowdown"):
+        if key in plain:
+            found = replace(found, min_slowdown=_slowdown(key, plain[key]))
     return found
+
+
+def _slowdown(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{key} is not a number")
+    if not 0.01 <= value <= 10.0:
+        raise ValueError(f"{key} is not between 0.01 and 10")
+    return float(value)
 
 
 def write(folder: Path, changes: Mapping[str, Any]) -> Path:

@@ -22,14 +22,13 @@ from relkit.straggler.history_types import (
     History,
     LinkRow,
     RaisedVerdict,
-    RankRow,
     shapes,
     steps_to_keep,
 )
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 
 __all__ = (
-    "STILL_HOLDS", "History", "LinkRow", "RaisedVerdict", "RankRow", "load", "save",
+    "STILL_HOLDS", "History", "LinkRow", "RaisedVerdict", "load", "save",
     "steps_to_keep",
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ def test_defaults() -> None:
         "no_hook": False,
         "inject": (),
         "straggler": "warn",
-        "straggler_slowdown": 0.04,
+        "straggler_min_slowdown": 0.04,
         "ttp_timeout": 120.0,
         "ttp_heartbeat": 1.0,
     }
@@ -52,6 +52,25 @@ def test_precedence(
     assert params(launch, [*line, "t.py"])["hang_timeout"] == timeout_s
 
 
+@pytest.mark.parametrize(
+    ("line", "environ", "share"),
+    [
+        (["--straggler-min-slowdown", "0.2"], {}, 0.2),
+        (["--straggler-slowdown", "0.3"], {}, 0.3),
+        (["--straggler_slowdown=0.3"], {}, 0.3),
+        ([], {"RELKIT_LAUNCH_STRAGGLER_SLOWDOWN": "0.4"}, 0.4),
+        ([], {"RELKIT_LAUNCH_STRAGGLER_MIN_SLOWDOWN": "0.5"}, 0.5),
+    ],
+)
+def test_the_smallest_slowdown_by_its_new_name_and_by_its_old_one(
+    line: list[str], environ: dict[str, str], share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with launch.make_context("launch", [*line, "t.py"], auto_envvar_prefix="RELKIT_LAUNCH") as ctx:
+        assert ctx.params["straggler_min_slowdown"] == share
+
+
 def test_the_original_tools_variables_serve_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XPU_TIMER_HANG_TIMEOUT", "40")
     monkeypatch.setenv("XPU_TIMER_TIMELINE_PATH", "/there")
@@ -72,6 +91,7 @@ def test_the_command_of_run_keeps_its_options(line: list[str]) -> None:
         ["--hang-timeout=-3", "t.py"],
         ["--on-hang", "panic", "t.py"],
         ["--straggler", "shout", "t.py"],
+        ["--straggler-min-slowdown", "0", "t.py"],
         ["--straggler-slowdown", "0", "t.py"],
     ],
 )

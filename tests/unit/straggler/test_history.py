@@ -129,13 +129,6 @@ def test_arrays_of_another_shape_are_refused() -> None:
         small(hosts=("a",))
 
 
-def test_one_row() -> None:
-    row = small().row(1, 8)
-    assert (row.rank, row.host, row.step, row.own_s, row.late_s) == (1, "b", 8, 1.0, 0.0)
-    with pytest.raises(IndexError):
-        small().row(1, 6)
-
-
 def test_fewer_steps_are_kept_of_more_ranks() -> None:
     assert steps_to_keep(8) == 2000
     assert 500 <= steps_to_keep(1024) < 600

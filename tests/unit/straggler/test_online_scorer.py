@@ -235,17 +235,17 @@ def test_a_link_is_said_only_if_the_job_loses_by_it(transfer_s: float, raised: b
 
 
 def test_other_limits_take_hold_at_once() -> None:
-    scorer = LiveScorer("j", 4, Settings(least_slowdown=0.5))
+    scorer = LiveScorer("j", 4, Settings(min_slowdown=0.5))
     changes = []
     batches = in_order(records(range(120), 4, slow={0: 0.15}))
     for now, batch in enumerate(batches[:60]):
         changes += scorer.update(batch, float(now))
     assert changes == []
-    scorer.retune(Settings(least_slowdown=0.04))
+    scorer.retune(Settings(min_slowdown=0.04))
     for now, batch in enumerate(batches[60:]):
         changes += scorer.update(batch, 60.0 + now)
     assert [c.raised.verdict.rank for c in changes] == [0]
-    assert scorer.history().settings["least_slowdown"] == 0.04
+    assert scorer.history().settings["min_slowdown"] == 0.04
 
 
 def test_a_window_keeps_the_newest_and_shows_what_was_left_out() -> None:

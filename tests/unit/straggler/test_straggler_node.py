@@ -169,7 +169,7 @@ def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off
     job.run(range(5))
     assert not (job.folder / LIVE_FILE).exists()
     assert all(len(told.waiting) == RANKS // 2 * 60 for told in job.sources)
-    control.write(job.folder, {"mode": "warn", "least_slowdown": 0.1})
+    control.write(job.folder, {"mode": "warn", "min_slowdown": 0.1})
     # The first tick of the first node comes after that of the others.
     job.run(range(5, 7))
     for lines in job.said:
