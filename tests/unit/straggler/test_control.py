@@ -15,6 +15,11 @@ from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Control, Mode
 
 
+def write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
 def test_what_was_not_asked_for_stays_as_the_job_was_started(tmp_path: Path) -> None:
     started = Control(Mode.EXCLUDE, 0.1)
     assert control.read(tmp_path, started) == started
@@ -26,7 +31,7 @@ def test_what_was_not_asked_for_stays_as_the_job_was_started(tmp_path: Path) -> 
 
 
 def test_the_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    (tmp_path / control.FILE).write_text('{"mode": "off", "least_slowdown": 0.2}')
+    write_private(tmp_path / control.FILE, '{"mode": "off", "least_slowdown": 0.2}')
     assert control.read(tmp_path, Control()) == Control(Mode.OFF, 0.2)
     control.write(tmp_path, {"min_slowdown": 0.3})
     assert control.read(tmp_path, Control()) == Control(Mode.OFF, 0.3)
@@ -37,7 +42,7 @@ def test_the_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
              '{"min_slowdown": NaN}', '{"least_slowdown": 0}', "[" * 5000, " " * 5000]
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / control.FILE).write_text(text)
+    write_private(tmp_path / control.FILE, text)
     with pytest.raises(BadInputFile):
         control.read(tmp_path, Control())
 
