@@ -28,11 +28,11 @@ from relkit.checkpoint import iteration_folder
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.run.loop import pretrain
 from relkit.trainer.telemetry.events import read_events
-from relkit.ttp.fault_injector import Death, to_environment
-from relkit.ttp.outcome import EXIT_DUMPED
+from relkit.ttp.fault_injector import PHASES, Death, to_environment
+from relkit.ttp.save_outcome import EXIT_SAVED
 from tests.ttp.compare import numbers
 from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
-from tests.ttp.matrix import LAYOUTS, PHASES, Layout, configured, from_kill_to_rename, write_text
+from tests.ttp.matrix import LAYOUTS, Layout, configured, from_kill_to_rename, write_text
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 WARM_UP = 5
@@ -48,13 +48,13 @@ def larger(config: TrainerConfig) -> TrainerConfig:
 
 
 def run(config: TrainerConfig, layout: Layout, place: Path, number: int, **more: str) -> Ended:
-    """One incarnation."""
+    """One attempt."""
     notes = place / "notes"
     notes.mkdir(parents=True, exist_ok=True)
     return run_ranks(
         partial(pretrain, config),
         layout.ranks,
-        incarnation=number,
+        attempt=number,
         environment=more,
         notes=notes,
         limit_s=LIMIT_S,
@@ -102,7 +102,7 @@ def save(name: str, rounds: int, data: str, folder: Path) -> None:
         config = larger(configured(layout, data, place, 40))
         death = Death(dice.randrange(layout.ranks), dice.choice(PHASES[:7]), 3 + number % 3)
         ended = run(config, layout, place, 0, **to_environment([death]))
-        if EXIT_DUMPED not in ended.codes:
+        if EXIT_SAVED not in ended.codes:
             raise SystemExit(f"{death}: {ended.outcome}\n{ended.said[-2000:]}")
         step = int(ended.outcome["step"])
         took.append(1e3 * from_kill_to_rename(ended, place / "save", step))

@@ -4,11 +4,11 @@
     python -m benchmarks.ttp_faults --layouts DP4 --kills 20 --seed 3 -o faults.json
 
 A job trains with dropout and is killed at a random phase and step, one rank or two at once, also
-while survivors write; it is then started again, and so on to its end. Checked of each incarnation:
+while survivors write; it is then started again, and so on to its end. Checked of each attempt:
 
-- it ends by itself; where every shard has a living holder with 75 and a dump of the last committed
-  step, else with 76, the tracker as it was and no temporary folder;
-- the dump is equal, file by file and tensor by tensor, random streams included, to the checkpoint
+- it ends by itself; where every shard has a living holder with 75 and a checkpoint of the last
+  committed step, else with 76, the tracker as it was and no temporary folder;
+- that checkpoint is equal, file by file and tensor by tensor, random streams included, to the one
   that a run without try-to-persist and without faults has written of that step;
 
 and of the whole job that all losses, gradient norms and evaluations are those of that run, bit by
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     figures: dict[str, Any] = {}
     failed = False
-    print("layout       kills  dumped  refused  planned again  jobs  kill to rename, ms  minutes")
+    print("layout       kills   saved  refused  planned again  jobs  kill to rename, ms  minutes")
     with tempfile.TemporaryDirectory(prefix="relkit-ttp-") as made:
         folder = Path(made)
         data = write_text(folder)
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             took = tally.seconds or [float("nan")]
             minutes = (time.monotonic() - started_s) / 60
             print(
-                f"{name:12} {tally.kills:5} {tally.dumped:7} {tally.refused:8} {tally.again:14}"
+                f"{name:12} {tally.kills:5} {tally.saved:7} {tally.refused:8} {tally.again:14}"
                 f" {tally.ended:5}  median {1e3 * statistics.median(took):.0f}, largest"
                 f" {1e3 * max(took):.0f}  {minutes:.1f}",
                 flush=True,
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             figures[name] = {
                 "kills": tally.kills,
                 "by_phase": dict(tally.phases),
-                "dumped": tally.dumped,
+                "saved": tally.saved,
                 "refused": tally.refused,
                 "planned_again": tally.again,
                 "jobs": tally.ended,

@@ -14,8 +14,8 @@ from relkit.launch.recovery.persist_host import PersistHost
 from relkit.output import as_text, use_colour, write_atomic
 from relkit.ttp.actions import Limits
 from relkit.ttp.environment import switched_on
-from relkit.ttp.outcome import Outcome
 from relkit.ttp.report import persist_report
+from relkit.ttp.save_outcome import SaveOutcome
 
 
 def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
@@ -29,7 +29,7 @@ def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
     if not switched_on():
         return None
 
-    def ended(outcome: Outcome, job_id: str) -> None:
+    def ended(outcome: SaveOutcome, job_id: str) -> None:
         started = time.time() - outcome.duration_s
         report = persist_report(outcome, job_id=job_id, argv=sys.argv, started=started)
         sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")

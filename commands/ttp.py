@@ -16,24 +16,24 @@ from relkit.command_group import CommandGroup
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
 from relkit.output import table
-from relkit.ttp.outcome import EXIT_DUMPED
+from relkit.ttp.save_outcome import EXIT_SAVED
 
 _POLL_S = 0.05
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, renamed={"dump": "save"})
 def ttp() -> None:
     """Look at a job under try-to-persist on this host, or have it saved and ended.
 
     \b
     Examples:
       relkit ttp status my-run
-      relkit ttp dump my-run
+      relkit ttp save my-run
     """
 
 
 class NoAnswer(RelkitError):
-    """The launcher did not say how a dump ended."""
+    """The launcher did not say how the save ended."""
 
     exit_code = EXIT_UNKNOWN
     next_step = "See the launcher's own output, and latest_checkpointed_iteration.txt."
@@ -58,7 +58,7 @@ def status(job: str, as_json: bool) -> int:
         led = found.get("engaged") or found.get("ranks")
         click.echo(
             f"job {found['job_id']}, node {found['node']}: {found.get('phase', 'led elsewhere')},"
-            f" controller {found['role']}, incarnation {found['incarnation']},"
+            f" controller {found['role']}, attempt {found['attempt']},"
             f" {found['world_size']} ranks" + ("" if led else "; no rank is under try-to-persist")
         )
         ranks = found.get("ranks", [])
@@ -78,16 +78,18 @@ def status(job: str, as_json: bool) -> int:
     default=150.0,
     show_default=True,
     metavar="SECONDS",
+    # The second one is of this command's old name.
+    envvar=["RELKIT_TTP_SAVE_TIMEOUT", "RELKIT_TTP_DUMP_TIMEOUT"],
     help="How long to wait for the end.",
 )
-def dump(job: str, timeout: float) -> int:
+def save(job: str, timeout: float) -> int:
     """Have a job saved at the end of a step and ended (or restarted, with --max-restarts).
 
     JOB is the job's id, as the launcher prints it (torchrun's --rdzv-id). Any node will do.
 
     \b
     Example:
-      relkit ttp dump my-run
+      relkit ttp save my-run
     """
     folder, found = _launchers(job)[0]
     if not found.get("engaged"):
@@ -99,7 +101,7 @@ def dump(job: str, timeout: float) -> int:
     click.echo(outcome["sentence"])
     if outcome["folder"]:
         click.echo(f"  {outcome['folder']}")
-    return 0 if outcome["code"] == EXIT_DUMPED else EXIT_PROBLEM
+    return 0 if outcome["code"] == EXIT_SAVED else EXIT_PROBLEM
 
 
 def _launchers(job: str) -> list[tuple[Path, dict[str, Any]]]:
@@ -109,7 +111,7 @@ def _launchers(job: str) -> list[tuple[Path, dict[str, Any]]]:
             f"no launcher of a job {job!r} runs on this host",
             next_step="The id is in the launcher's first lines; run this on a node of the job.",
         )
-    # The one with the controller first: it alone knows how a dump ends.
+    # The one with the controller first: it alone knows how a save ends.
     return sorted(found, key=lambda pair: pair[1].get("role") != "active")
 
 

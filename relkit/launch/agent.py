@@ -28,8 +28,8 @@ from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, S
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
 from relkit.launch.netcheck.node_info import listens_on, node_name, own_address, store_endpoint
-from relkit.launch.recovery.fault_recovery import Lead, signal_group
-from relkit.launch.recovery.persist_host import Crowd, PersistHost
+from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
+from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
 from relkit.launch.straggler.exclusion import Excluded
 from relkit.launch.straggler.straggler_node import Scene
 from relkit.launch.straggler.straggler_thread import Stragglers
@@ -90,7 +90,7 @@ class MonitoredAgent(LocalElasticAgent):
     _exit_statuses: Mapping[int, ExitStatus] = MappingProxyType({})
     _seen_alive_unix_s: dict[int, float]
     _hung = False
-    _recovery: Lead | None = None
+    _recovery: FaultRecovery | None = None
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
@@ -137,7 +137,7 @@ class MonitoredAgent(LocalElasticAgent):
         self._exit_statuses, self._seen_alive_unix_s, self._hung = {}, {}, False
         persist = self.services.persist
         if persist is not None:
-            extra = {**extra, **persist.begin(self._crowd(worker_group, job_id))}
+            extra = {**extra, **persist.begin(self._persist_attempt(worker_group, job_id))}
         stragglers = self.services.stragglers
         if stragglers is not None and job_dir is not None:
             extra = {**extra, **bootstrap_environment(os.environ)}
@@ -148,7 +148,7 @@ class MonitoredAgent(LocalElasticAgent):
             for worker in worker_group.workers
         )
         if persist is not None:
-            self._recovery = Lead(persist, {each.rank: each.pid for each in ranks})
+            self._recovery = FaultRecovery(persist, {each.rank: each.pid for each in ranks})
         self.services.log(
             f"job {job_id}: watching rank {RankSet.of(r.rank for r in ranks).fold()}"
             f" of {worker_group.workers[0].world_size} on {socket.gethostname()}"
@@ -204,7 +204,7 @@ class MonitoredAgent(LocalElasticAgent):
             self.services.log(f"{error}; this node judges only its own ranks")
             return MemoryMailbox()
 
-    def _crowd(self, worker_group: WorkerGroup, job_id: str) -> Crowd:
+    def _persist_attempt(self, worker_group: WorkerGroup, job_id: str) -> PersistAttempt:
         spec = worker_group.spec
         mailbox = self._mailbox(worker_group, "ttp-")
         address = ""
@@ -213,7 +213,7 @@ class MonitoredAgent(LocalElasticAgent):
             address = spec.local_addr or own_address(peer)
         world_size = worker_group.workers[0].world_size
         restarts = spec.max_restarts - self._remaining_restarts
-        return Crowd(mailbox, world_size, restarts, address, job_id)
+        return PersistAttempt(mailbox, world_size, restarts, address, job_id)
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._poll_exits(worker_group)

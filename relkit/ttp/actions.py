@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from relkit.ttp.messages import Message
-from relkit.ttp.outcome import Outcome
+from relkit.ttp.save_outcome import SaveOutcome
 
 
 class Phase(Enum):
@@ -17,7 +17,7 @@ class Phase(Enum):
     SETTLING = "settling"
     PAUSING = "pausing"
     COLLECTING = "collecting"
-    DUMPING = "dumping"
+    SAVING = "saving"
     COMMITTING = "committing"
     CLEARING = "clearing"
     OVER = "over"
@@ -61,7 +61,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Log:
     """A line for the person at the terminal."""
 
     sentence: str
@@ -71,7 +71,7 @@ class Say:
 class Over:
     """The end: nothing more will come."""
 
-    outcome: Outcome
+    outcome: SaveOutcome
 
 
-Action = Send | Kill | Say | Over
+Action = Send | Kill | Log | Over

@@ -22,9 +22,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import UsageProblem
-from relkit.ttp.environment import enabled, surroundings
-from relkit.ttp.handlers import Handlers, NotFinite, SaveOrder
-from relkit.ttp.rank_state import Seat
+from relkit.ttp.environment import enabled, worker_environment
+from relkit.ttp.handlers import Handlers, NotFinite, SaveRequest
+from relkit.ttp.rank_state import RankState
 from relkit.ttp.replicas import ReplicaMap, replica_map
 from relkit.ttp.session import Session
 
@@ -32,6 +32,7 @@ __all__ = [
     "NotFinite",
     "ReplicaMap",
     "SaveOrder",
+    "SaveRequest",
     "begin_update",
     "end_update",
     "get_ttp_switch",
@@ -42,6 +43,7 @@ __all__ = [
     "register_go_back_handler",
     "register_rename_handler",
     "register_roll_forward_handler",
+    "register_rollback_handler",
     "register_save_handler",
     "replica_map",
     "set_replica_map",
@@ -61,12 +63,12 @@ class _Loop:
     root: Path = Path()
     step: int = 0
     maps: list[ReplicaMap] = field(default_factory=list)
-    save: Callable[[SaveOrder, Any], Sequence[FileRecord]] | None = None
+    save: Callable[[SaveRequest, Any], Sequence[FileRecord]] | None = None
     rename: Callable[[int, Path, Sequence[FileRecord], Any], Path] | None = None
     roll_forward: Callable[[int, Any], None] | None = None
-    go_back: Callable[[int, Any], None] | None = None
+    rollback: Callable[[int, Any], None] | None = None
     arguments: Any = None
-    seat: Seat | None = None
+    state: RankState | None = None
 
 
 _loop = _Loop()
@@ -98,7 +100,7 @@ def set_replica_map(maps: Sequence[ReplicaMap]) -> None:
     _loop.maps = list(maps)
 
 
-def register_save_handler(save: Callable[[SaveOrder, Any], Sequence[FileRecord]]) -> None:
+def register_save_handler(save: Callable[[SaveRequest, Any], Sequence[FileRecord]]) -> None:
     """Name the function that gives this rank's shards to the writers, and writes where it is one.
 
     Args:
@@ -131,13 +133,18 @@ def register_roll_forward_handler(roll_forward: Callable[[int, Any], None]) -> N
     _loop.roll_forward = roll_forward
 
 
-def register_go_back_handler(go_back: Callable[[int, Any], None]) -> None:
-    """Name the function that takes back the copy of the step before (--local-copy-os).
+def register_rollback_handler(rollback: Callable[[int, Any], None]) -> None:
+    """Name the function that restores the copy of the step before (--local-copy-os).
 
     Args:
-        go_back: gets the step to go back to, and the arguments.
+        rollback: gets the step to go back to, and the arguments.
     """
-    _loop.go_back = go_back
+    _loop.rollback = rollback
+
+
+# The names that these two had first.
+register_go_back_handler = register_rollback_handler
+SaveOrder = SaveRequest
 
 
 def set_save_args(arguments: object) -> None:
@@ -149,20 +156,20 @@ def phase(name: str) -> None:
     """A phase of a step begins; "forward" is the first.
 
     Raises:
-        Parked: there is a fault; let it through to `persist`.
+        TrainingInterrupted: there is a fault; let it through to `persist`.
     """
-    if _loop.seat is not None:
-        _loop.seat.phase(name)
+    if _loop.state is not None:
+        _loop.state.phase(name)
 
 
 def gradients_ready() -> None:
     """All gradients of the step are reduced; to be called right before the world barrier.
 
     Raises:
-        Parked: there is a fault.
+        TrainingInterrupted: there is a fault.
     """
-    if _loop.seat is not None:
-        _loop.seat.gradients_ready()
+    if _loop.state is not None:
+        _loop.state.gradients_ready()
 
 
 def begin_update(*, previous: bool = False) -> None:
@@ -172,10 +179,10 @@ def begin_update(*, previous: bool = False) -> None:
         previous: the shard of the step before has been copied (instead of the barrier).
 
     Raises:
-        Parked: there is a fault.
+        TrainingInterrupted: there is a fault.
     """
-    if _loop.seat is not None:
-        _loop.seat.begin_update(previous=previous)
+    if _loop.state is not None:
+        _loop.state.begin_update(previous=previous)
 
 
 def end_update(step: int) -> None:
@@ -185,8 +192,8 @@ def end_update(step: int) -> None:
         step: the number of optimizer steps that are done now. What the handlers save of schedules
             and random numbers has to be of this moment: keep a copy right before this call.
     """
-    if _loop.seat is not None:
-        _loop.seat.end_update(step)
+    if _loop.state is not None:
+        _loop.state.end_update(step)
 
 
 def persist(train: Callable[Params, Result]) -> Callable[Params, Result]:
@@ -197,11 +204,11 @@ def persist(train: Callable[Params, Result]) -> Callable[Params, Result]:
         if not enabled():
             return train(*args, **kwargs)
         session = _session()
-        _loop.seat = session.seat
+        _loop.state = session.state
         try:
             return session.run(lambda: train(*args, **kwargs))
         finally:
-            _loop.seat = None
+            _loop.state = None
 
     return wrapped
 
@@ -214,18 +221,18 @@ def _session() -> Session:
             next_step="Call init, set_replica_map, register_save_handler and"
             " register_roll_forward_handler first (docs/ttp.md).",
         )
-    save, roll_forward, rename, go_back = loop.save, loop.roll_forward, loop.rename, loop.go_back
+    save, roll_forward, rename, rollback = loop.save, loop.roll_forward, loop.rename, loop.rollback
     handlers = Handlers(
         loop.root,
         save=lambda order: save(order, loop.arguments),
         roll_forward=lambda step: roll_forward(step, loop.arguments),
-        go_back=None if go_back is None else lambda step: go_back(step, loop.arguments),
+        rollback=None if rollback is None else lambda step: rollback(step, loop.arguments),
         rename=None
         if rename is None
         else lambda step, folder, records: rename(step, folder, records, loop.arguments),
     )
     return Session(
-        surroundings(),
+        worker_environment(),
         rank=loop.rank,
         world_size=loop.world_size,
         maps=loop.maps,

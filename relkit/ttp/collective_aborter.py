@@ -26,7 +26,7 @@ from relkit.ttp.communicator_abort import abort_communicators
 _HOOK_S = 0.5
 
 
-class Freer:
+class CollectiveAborter:
     """Frees this process, again and again if need be.
 
     Args:

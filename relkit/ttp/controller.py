@@ -1,9 +1,9 @@
 """The state machine that leads survivors from a fault to a saved step; without clock or sockets.
 
-    gathering -> normal -> settling (a fault; others may follow) -> collecting -> dumping
+    gathering -> normal -> settling (a fault; others may follow) -> collecting -> saving
                    \\-> pausing (asked to stop) --/      ^______________| (a death: plan again)
                                                                  committing -> over
-    dumping or committing fails -> clearing (everybody puts the pen down) -> over
+    saving or committing fails -> clearing (everybody puts the pen down) -> over
     all have finished training -> finished
 
 What happened goes in by `told`, `lost`, `hung`, `stop` and `tick`; what is to be done comes out as
@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from relkit.ttp.actions import Action, Kill, Limits, Over, Phase, Say, Send
+from relkit.ttp.actions import Action, Kill, Limits, Log, Over, Phase, Send
 from relkit.ttp.messages import (
     Commit,
     Committed,
     Discard,
     Done,
-    Dump,
     Exit,
-    Fault,
+    FaultNotice,
     Finished,
     Heartbeat,
     Hello,
@@ -30,18 +29,19 @@ from relkit.ttp.messages import (
     Note,
     Pause,
     Raised,
+    Save,
     Saved,
     SaveFailed,
     State,
     Stop,
 )
-from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED, Outcome
-from relkit.ttp.plan import DumpPlan, Refusal, Survivor, make_plan
+from relkit.ttp.plan import Refusal, SavePlan, Survivor, make_plan
 from relkit.ttp.replicas import ReplicaMap
+from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED, SaveOutcome
 
 
 class Controller:
-    """Leads one incarnation of a job.
+    """Leads one attempt of a job.
 
     Args:
         world_size: ranks of the job.
@@ -66,12 +66,12 @@ class Controller:
         self._step_s = 0.0
         self._seen_s: dict[int, float] = {}
         self._states: dict[int, Survivor] = {}
-        self._plan: DumpPlan | None = None
+        self._plan: SavePlan | None = None
         self._saved: dict[int, dict[str, tuple[str, int]]] = {}
         self._committer = -1
         self._fault_s = 0.0
         self._until_s: float | None = None
-        self._verdict = (EXIT_DUMP_FAILED, "")
+        self._verdict = (EXIT_SAVE_FAILED, "")
         self._actions: list[Action] = []
 
     @property
@@ -159,7 +159,7 @@ class Controller:
                 self._lose(silent, f"rank {silent[0]} was silent for {silent_s:g} s", now_s)
         if self._late(now_s):
             sentence = f"not done {self._limits.overall_s:g} s after the fault"
-            self._over(EXIT_DUMP_FAILED, sentence, now_s)
+            self._over(EXIT_SAVE_FAILED, sentence, now_s)
         elif self._until_s is not None and now_s >= self._until_s:
             self._ran_out(now_s)
         return self._take()
@@ -222,7 +222,7 @@ class Controller:
             self.done.add(message.rank)
             self._finish()
         elif isinstance(message, Note):
-            if message.epoch == self.epoch and self.phase is Phase.DUMPING and self._plan:
+            if message.epoch == self.epoch and self.phase is Phase.SAVING and self._plan:
                 others = [rank for rank in self._plan.ranks if rank != message.rank]
                 self._send(others, message)
         elif (
@@ -237,14 +237,14 @@ class Controller:
                 self._states[message.rank] = message.survivor
                 self._collected(now_s)
         elif isinstance(message, Saved):
-            if self.phase is Phase.DUMPING:
+            if self.phase is Phase.SAVING:
                 self._saved[message.rank] = dict(message.files)
                 self._all_saved(now_s)
         elif isinstance(message, SaveFailed):
             self._save_failed(message, now_s)
         elif self.phase is Phase.COMMITTING and self._plan is not None:
             step = self._plan.step
-            self._over(EXIT_DUMPED, f"step {step} was saved", now_s, step, message.folder)
+            self._over(EXIT_SAVED, f"step {step} was saved", now_s, step, message.folder)
 
     def _lose(self, ranks: Sequence[int], reason: str, now_s: float) -> None:
         new = [rank for rank in ranks if rank not in self.dead]
@@ -263,10 +263,10 @@ class Controller:
             for rank in new:
                 self._states.pop(rank, None)
             self._collected(now_s)
-        elif self.phase is Phase.DUMPING and self._plan is not None:
+        elif self.phase is Phase.SAVING and self._plan is not None:
             # A rank that has done its part is not needed any more: its file is on the disk.
             if any(r in self._plan.ranks and r not in self._saved for r in new):
-                self._actions.append(Say(f"{reason} during the dump: planning again"))
+                self._actions.append(Log(f"{reason} during the save: planning again"))
                 self._collect(now_s)
         elif self.phase is Phase.COMMITTING and self._committer in new:
             self._commit(now_s)
@@ -314,7 +314,7 @@ class Controller:
         self._states = {}
         self._until_s = now_s + self._limits.state_s + self._step_s
         dead = tuple(sorted(self.dead))
-        self._send(self.living, Fault(self.epoch, dead, self.reason))
+        self._send(self.living, FaultNotice(self.epoch, dead, self.reason))
         self._collected(now_s)
 
     def _collected(self, now_s: float) -> None:
@@ -328,8 +328,8 @@ class Controller:
         if isinstance(plan, Refusal):
             self._end(EXIT_REFUSED, plan.sentence, now_s)
             return
-        self.phase, self._plan, self._saved = Phase.DUMPING, plan, {}
-        self._send(plan.ranks, Dump(self.epoch, plan))
+        self.phase, self._plan, self._saved = Phase.SAVING, plan, {}
+        self._send(plan.ranks, Save(self.epoch, plan))
 
     def _all_saved(self, now_s: float) -> None:
         assert self._plan is not None
@@ -343,25 +343,29 @@ class Controller:
         writers = [group.writer for group in self._plan.groups if group.writer in self.living]
         able = writers or list(self.living)
         if not able:
-            self._end(EXIT_DUMP_FAILED, "all ranks are gone; the dump was not renamed", now_s)
+            self._end(
+                EXIT_SAVE_FAILED,
+                "all ranks are gone before the commit",
+                now_s,
+            )
             return
         self._committer = able[0]
         files = {name: what for part in self._saved.values() for name, what in part.items()}
         self._send((able[0],), Commit(self.epoch, self._plan.step, files))
 
     def _save_failed(self, message: SaveFailed, now_s: float) -> None:
-        if self.phase not in (Phase.DUMPING, Phase.COMMITTING):
+        if self.phase not in (Phase.SAVING, Phase.COMMITTING):
             return
         sentence = f"rank {message.rank}: {message.sentence}"
         if message.peer and self.epoch <= self.world_size + 2:
             # Whoever went away will be missed at the latest when states are collected.
-            self._actions.append(Say(f"{sentence}: planning again"))
+            self._actions.append(Log(f"{sentence}: planning again"))
             self._collect(now_s)
         else:
-            self._end(EXIT_REFUSED if message.refused else EXIT_DUMP_FAILED, sentence, now_s)
+            self._end(EXIT_REFUSED if message.refused else EXIT_SAVE_FAILED, sentence, now_s)
 
     def _end(self, code: int, sentence: str, now_s: float) -> None:
-        if self.phase not in (Phase.DUMPING, Phase.COMMITTING):
+        if self.phase not in (Phase.SAVING, Phase.COMMITTING):
             self._over(code, sentence, now_s)
             return
         # Who still writes would make the folder anew that another one removes.
@@ -371,13 +375,13 @@ class Controller:
     def _over(
         self, code: int, sentence: str, now_s: float, step: int = -1, folder: str = ""
     ) -> None:
-        if code != EXIT_DUMPED and self.living and not set(self.living) - self._states.keys():
-            # All are parked: what a dump or a periodic save has begun is nobody's any more.
+        if code != EXIT_SAVED and self.living and not set(self.living) - self._states.keys():
+            # All are parked: what an emergency or a periodic save has begun is nobody's any more.
             self._send((self.living[0],), Discard(self.epoch))
         self.phase, self._until_s = Phase.OVER, None
         dead = tuple(sorted(self.dead))
         taken_s = now_s - self._fault_s
-        outcome = Outcome(code, sentence, step, folder, self.reason, dead, self.epoch, taken_s)
+        outcome = SaveOutcome(code, sentence, step, folder, self.reason, dead, self.epoch, taken_s)
         self._send(self.living, Exit(code, sentence))
         self._actions.append(Over(outcome))
 

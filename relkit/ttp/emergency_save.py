@@ -1,4 +1,4 @@
-"""The dying-gasp checkpoint: what a rank does when it is told to save, to rename, to clean up."""
+"""The emergency save: what a rank does when it is asked to save, to rename and to clean up."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, read_manifest
 from relkit.errors import RelkitError
 from relkit.output import write_atomic
-from relkit.ttp.handlers import Handlers, NotFinite, SaveOrder
-from relkit.ttp.messages import Commit, Committed, Dump, Note, Saved, SaveFailed
-from relkit.ttp.rank_state import Seat
+from relkit.ttp.handlers import Handlers, NotFinite, SaveRequest
+from relkit.ttp.messages import Commit, Committed, Note, Save, Saved, SaveFailed
+from relkit.ttp.rank_state import RankState
 from relkit.ttp.relay import Notes, RelayStore
 
 _GROUP_S = 30.0
 _DISCARD_S = 2.0
 
 
-class Dumper:
+class Saver:
     """Carries out the orders of a controller for one rank.
 
     Args:
-        seat: of this rank.
+        state: of this rank.
         handlers: of the training loop.
-        notes: where the processor puts what other members of a dump leave.
+        notes: where the processor puts what other members of the save leave.
         tell: sends a message to the controller.
     """
 
     def __init__(
-        self, seat: Seat, handlers: Handlers, notes: Notes, tell: Callable[[Note], None]
+        self, state: RankState, handlers: Handlers, notes: Notes, tell: Callable[[Note], None]
     ) -> None:
-        self._seat, self._handlers = seat, handlers
+        self._state, self._handlers = state, handlers
         self._notes, self._tell = notes, tell
 
-    def dump(self, order: Dump) -> Saved | SaveFailed:
+    def save(self, order: Save) -> Saved | SaveFailed:
         """Catch up if need be, meet the other holders, save."""
-        rank, plan = self._seat.rank, order.plan
+        rank, plan = self._state.rank, order.plan
         failed = self._catch_up(order)
         if failed is not None:
             return failed
@@ -53,12 +53,12 @@ class Dumper:
                 iteration_folder.begin(self._handlers.root, plan.step)
             _barrier(group, len(plan.ranks))
             folder = self._folder(plan.step)
-            what = SaveOrder(plan.step, folder, plan, rank, group, plan.ranks)
+            what = SaveRequest(plan.step, folder, plan, rank, group, plan.ranks)
             records = self._handlers.save(what)
         except NotFinite as error:
             return SaveFailed(rank, order.epoch, str(error), refused=True)
         except RuntimeError as error:
-            # A peer of the dump's own group has gone: those that are left are planned with again.
+            # A peer of the save's own group has gone: those that are left are planned with again.
             return SaveFailed(rank, order.epoch, _brief(error), peer=not alone)
         except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
             own = isinstance(error, RelkitError | OSError)
@@ -66,23 +66,23 @@ class Dumper:
         files = {record.name: (record.sha256, record.size_bytes) for record in records}
         return Saved(rank, order.epoch, files)
 
-    def _catch_up(self, order: Dump) -> SaveFailed | None:
+    def _catch_up(self, order: Save) -> SaveFailed | None:
         """Make the step that this rank is behind, or go back by one."""
-        rank, plan, handlers = self._seat.rank, order.plan, self._handlers
+        rank, plan, handlers = self._state.rank, order.plan, self._handlers
         if rank in plan.roll_forward:
             catch_up = handlers.roll_forward
-        elif rank in plan.go_back and handlers.go_back is not None:
-            catch_up = handlers.go_back
+        elif rank in plan.rollback and handlers.rollback is not None:
+            catch_up = handlers.rollback
         else:
             return None
-        self._seat.catching_up()
+        self._state.catching_up()
         try:
             catch_up(plan.step)
         except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
             # Half of a step is no step: others that hold the same shards are to save them.
-            self._seat.broken(f"{_brief(error)} while it caught up")
+            self._state.broken(f"{_brief(error)} while it caught up")
             return SaveFailed(rank, order.epoch, _brief(error), peer=True)
-        self._seat.caught_up(plan.step)
+        self._state.caught_up(plan.step)
         return None
 
     def commit(self, order: Commit) -> Committed | SaveFailed:
@@ -96,8 +96,8 @@ class Dumper:
         except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
             own = isinstance(error, RelkitError | OSError)
             sentence = str(error) if own else _brief(error)
-            return SaveFailed(self._seat.rank, order.epoch, sentence)
-        return Committed(self._seat.rank, order.epoch, str(final))
+            return SaveFailed(self._state.rank, order.epoch, sentence)
+        return Committed(self._state.rank, order.epoch, str(final))
 
     def _rename(self, step: int, records: list[FileRecord]) -> Path:
         root, folder = self._handlers.root, self._folder(step)
@@ -114,7 +114,7 @@ class Dumper:
         return iteration_folder.commit(folder, step, records, facts)
 
     def discard(self) -> None:
-        """Remove what saves that will not be have written: a dump, or a periodic one."""
+        """Remove what saves that will not be have written: an emergency save, or a periodic one."""
         until_s = time.monotonic() + _DISCARD_S
         while True:
             try:
@@ -137,10 +137,10 @@ class Dumper:
             return None
 
         def tell(key: str, data: bytes) -> None:
-            self._tell(Note(self._seat.rank, epoch, key, data.hex()))
+            self._tell(Note(self._state.rank, epoch, key, data.hex()))
 
         store = RelayStore(self._notes, epoch, tell, _GROUP_S)
-        place = ranks.index(self._seat.rank)
+        place = ranks.index(self._state.rank)
         return dist.ProcessGroupGloo(store, place, len(ranks), timedelta(seconds=_GROUP_S))
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from relkit.errors import RelkitError, UsageProblem
 from relkit.ttp.link import Endpoint, parse_endpoint
-from relkit.ttp.processor import Wire
+from relkit.ttp.processor import ControllerAccess
 
 SWITCH = "ENABLE_TTP"
-MARKS = "rank-"
+REGISTRATION = "rank-"
 _ENDPOINTS = "RELKIT_TTP_CONTROLLERS"
 _SECRET = "RELKIT_TTP_SECRET"  # noqa: S105 (the name of a variable)
-_INCARNATION = "RELKIT_TTP_INCARNATION"
+_ATTEMPT = "RELKIT_TTP_ATTEMPT"
 _HEARTBEAT = "RELKIT_TTP_HEARTBEAT"
 _FOLDER = "RELKIT_TTP_FOLDER"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class WorkerEnvironment:
     """What a worker finds.
 
     Args:
@@ -30,27 +30,27 @@ class Surroundings:
         marks: folder of the launcher on this node, where a rank says that it takes part.
     """
 
-    wire: Wire
+    wire: ControllerAccess
     store: Endpoint
     marks: Path
 
     def mark(self, rank: int) -> None:
         """Tell the launcher of this node to leave the end of its workers to the controller."""
-        (self.marks / f"{MARKS}{rank}").touch(mode=0o600)
+        (self.marks / f"{REGISTRATION}{rank}").touch(mode=0o600)
 
     def unmark(self, rank: int) -> None:
         """All have finished: the launcher is to treat this rank as any other again."""
-        (self.marks / f"{MARKS}{rank}").unlink(missing_ok=True)
+        (self.marks / f"{REGISTRATION}{rank}").unlink(missing_ok=True)
 
 
 def to_environment(
-    endpoints: Sequence[Endpoint], secret: bytes, incarnation: int, heartbeat_s: float, marks: Path
+    endpoints: Sequence[Endpoint], secret: bytes, attempt: int, heartbeat_s: float, marks: Path
 ) -> dict[str, str]:
     """The variables for workers; the secret is for this user's processes only."""
     return {
         _ENDPOINTS: ",".join(map(str, endpoints)),
         _SECRET: secret.hex(),
-        _INCARNATION: str(incarnation),
+        _ATTEMPT: str(attempt),
         _HEARTBEAT: f"{heartbeat_s:g}",
         _FOLDER: str(marks),
     }
@@ -66,7 +66,7 @@ def enabled(environ: Mapping[str, str] = os.environ) -> bool:
     return switched_on(environ) and bool(environ.get(_ENDPOINTS))
 
 
-def surroundings(environ: Mapping[str, str] = os.environ) -> Surroundings:
+def worker_environment(environ: Mapping[str, str] = os.environ) -> WorkerEnvironment:
     """Read the environment.
 
     Raises:
@@ -74,14 +74,14 @@ def surroundings(environ: Mapping[str, str] = os.environ) -> Surroundings:
     """
     try:
         endpoints = tuple(parse_endpoint(text) for text in environ[_ENDPOINTS].split(","))
-        wire = Wire(
+        wire = ControllerAccess(
             endpoints,
             bytes.fromhex(environ[_SECRET]),
-            int(environ[_INCARNATION]),
+            int(environ[_ATTEMPT]),
             float(environ[_HEARTBEAT]),
         )
         store = Endpoint(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
-        return Surroundings(wire, store, Path(environ[_FOLDER]))
+        return WorkerEnvironment(wire, store, Path(environ[_FOLDER]))
     except (KeyError, ValueError, RelkitError) as error:
         raise UsageProblem(
             f"try-to-persist has no controller: {error}",

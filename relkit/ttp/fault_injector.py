@@ -2,7 +2,7 @@
 
     RELKIT_TTP_INJECT="run=0:rank=1:step=5:phase=update;run=1:rank=0:step=7:phase=barrier:delay_ms=2"
 
-Each entry fires once: in the incarnation `run` of the job (0 is the first), on the rank, in the
+Each entry fires once: in the attempt `run` of the job (0 is the first), on the rank, in the
 making of the step, at the beginning of the phase or `delay_ms` after it.
 """
 
@@ -28,8 +28,10 @@ PHASES = (
     "update",
     "gather",
     "save",
-    "dump",
+    "emergency_save",
 )
+# What an entry of an older release called it.
+_RENAMED = {"dump": "emergency_save"}
 _SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP}
 
 
@@ -40,7 +42,7 @@ class Death:
     Args:
         rank: global rank; step: that is being made, or was just made, counted from 1; 0: any.
         phase: one of PHASES.
-        run: incarnation of the job.
+        run: attempt of the job.
         delay_ms: after the beginning of the phase.
         by: "KILL" or "STOP".
     """
@@ -69,7 +71,7 @@ def parse(spec: str) -> Death:
     try:
         death = Death(
             rank=int(pairs.pop("rank")),
-            phase=pairs.pop("phase"),
+            phase=_RENAMED.get(phase := pairs.pop("phase"), phase),
             step=int(pairs.pop("step", "0")),
             run=int(pairs.pop("run", "0")),
             delay_ms=float(pairs.pop("delay_ms", "0")),
@@ -94,8 +96,8 @@ def to_environment(deaths: Sequence[Death]) -> dict[str, str]:
     return {VARIABLE: SEPARATOR.join(map(str, deaths))}
 
 
-class Sabotage:
-    """The deaths of this rank in this incarnation; does nothing without any."""
+class FaultInjector:
+    """The deaths of this rank in this attempt; does nothing without any."""
 
     def __init__(self, deaths: Sequence[Death] = ()) -> None:
         self._pending = list(deaths)
@@ -122,7 +124,7 @@ def _die(death: Death, step: int) -> None:
     os.kill(os.getpid(), _SIGNALS[death.by])
 
 
-def from_environment(environ: Mapping[str, str] = os.environ) -> Sabotage:
+def from_environment(environ: Mapping[str, str] = os.environ) -> FaultInjector:
     """What this process is to suffer.
 
     Raises:
@@ -131,4 +133,4 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Sabotage:
     text = environ.get(VARIABLE, "")
     deaths = [parse(spec) for spec in text.split(SEPARATOR) if spec.strip()]
     rank, run = environ.get("RANK", "0"), environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return Sabotage([d for d in deaths if str(d.rank) == rank and str(d.run) == run])
+    return FaultInjector([d for d in deaths if str(d.rank) == rank and str(d.run) == run])

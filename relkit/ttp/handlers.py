@@ -9,7 +9,7 @@ from typing import Any
 
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import RelkitError
-from relkit.ttp.plan import DumpPlan
+from relkit.ttp.plan import SavePlan
 
 
 class NotFinite(RelkitError):
@@ -19,8 +19,8 @@ class NotFinite(RelkitError):
 
 
 @dataclass(frozen=True, slots=True)
-class SaveOrder:
-    """One rank's part of a dump.
+class SaveRequest:
+    """One rank's part of an emergency save.
 
     Args:
         step: whose state is saved.
@@ -34,14 +34,14 @@ class SaveOrder:
 
     step: int
     folder: Path
-    plan: DumpPlan
+    plan: SavePlan
     rank: int
     group: Any
     ranks: tuple[int, ...]
 
 
-Save = Callable[[SaveOrder], Sequence[FileRecord]]
-Rename = Callable[[int, Path, Sequence[FileRecord]], Path]
+SaveHandler = Callable[[SaveRequest], Sequence[FileRecord]]
+RenameHandler = Callable[[int, Path, Sequence[FileRecord]], Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class Handlers:
         save: gives this rank's shards to the writers, and writes where it is one; returns what it
             wrote (by checkpoint_files.write_file, which fsyncs and sums up).
         roll_forward: makes the step whose gradients are reduced already, without communication.
-        go_back: takes the kept copy of the step before (only with a local copy).
+        rollback: takes the kept copy of the step before (only with a local copy).
         rename: gives the iteration its final name; None: checkpoint_files.commit.
         facts: for the manifest.
     """
 
     root: Path
-    save: Save
+    save: SaveHandler
     roll_forward: Callable[[int], None]
-    go_back: Callable[[int], None] | None = None
-    rename: Rename | None = None
+    rollback: Callable[[int], None] | None = None
+    rename: RenameHandler | None = None
     facts: Callable[[], Mapping[str, Any]] = dict

@@ -127,11 +127,11 @@ class Link:
         self._socket.close()
 
 
-def connect(endpoint: Endpoint, secret: bytes, incarnation: int, timeout_s: float) -> Link:
+def connect(endpoint: Endpoint, secret: bytes, attempt: int, timeout_s: float) -> Link:
     """Reach a controller and prove each other.
 
     Args:
-        endpoint: where it listens; secret: the job's; incarnation: of the job, so that a rank of
+        endpoint: where it listens; secret: the job's; attempt: of the job, so that a rank of
             an earlier one is a stranger.
         timeout_s: for all of it, seconds.
 
@@ -146,10 +146,10 @@ def connect(endpoint: Endpoint, secret: bytes, incarnation: int, timeout_s: floa
     try:
         tune(sock)
         greeted = _exactly(sock, handshake.GREETING_BYTES, deadline)
-        answered = handshake.answer(secret, incarnation, greeted, handshake.CONTROL)
+        answered = handshake.answer(secret, attempt, greeted, handshake.CONTROL)
         sock.sendall(answered)
         told = _exactly(sock, handshake.PROOF_BYTES, deadline)
-        if not handshake.check_proof(secret, incarnation, greeted, answered, told):
+        if not handshake.check_proof(secret, attempt, greeted, answered, told):
             raise LinkEnded(f"who listens at {endpoint} does not know the job's secret")
         sock.settimeout(timeout_s)
         return Link(sock)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from relkit.errors import RelkitError
-from relkit.ttp.plan import DumpPlan, GroupPlan, Survivor
+from relkit.ttp.plan import GroupPlan, SavePlan, Survivor
 from relkit.ttp.replicas import ReplicaMap
 
 LONGEST_LINE_BYTES = 4 << 20
@@ -73,7 +73,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The answer to Fault and to Pause: the trainer is parked, and this is what it has."""
+    """The answer to FaultNotice and to Pause: the trainer is parked, and this is what it has."""
 
     rank: int
     epoch: int
@@ -82,7 +82,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A rank has done its part of a dump.
+    """A rank has done its part of an emergency save.
 
     Args:
         files: path relative to the iteration's folder -> (sha256, size in bytes); empty where it
@@ -121,7 +121,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What one member of a dump leaves for the others, passed on by the controller.
+    """What one member of an emergency save leaves for the others, passed on by the controller.
 
     It takes the place of a store: the job's own may have gone with a launcher.
 
@@ -137,7 +137,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A launcher asks for the job to be saved and ended (it got SIGTERM, or `relkit ttp dump`)."""
+    """A launcher asks for the job to be saved and ended (it got SIGTERM, or `relkit ttp save`)."""
 
     reason: str
 
@@ -146,11 +146,11 @@ class Stop:
 class Finished:
     """To every rank: all have finished training, and nobody needs anybody's shards any more."""
 
-    incarnation: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FaultNotice:
     """To every living rank: stop communicating, park the trainer, answer with State."""
 
     epoch: int
@@ -168,11 +168,11 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
+class Save:
     """To those who take part: do what the plan says, and answer with Saved."""
 
     epoch: int
-    plan: DumpPlan
+    plan: SavePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +211,15 @@ Message = (
     | Note
     | Stop
     | Finished
-    | Fault
+    | FaultNotice
     | Pause
-    | Dump
+    | Save
     | Commit
     | Discard
     | Exit
 )
 T = TypeVar("T")
-_TO_RANKS = (Fault, Pause, Dump, Commit, Discard, Exit, Finished)
+_TO_RANKS = (FaultNotice, Pause, Save, Commit, Discard, Exit, Finished)
 _FROM_RANKS = (Hello, Heartbeat, Raised, Done, State, Saved, SaveFailed, Committed, Note, Stop)
 KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in _FROM_RANKS + _TO_RANKS}
 
@@ -248,7 +248,7 @@ def decode(line: bytes) -> Message:
 
 _HINTS: dict[type[Any], dict[str, object]] = {
     kind: get_type_hints(kind)
-    for kind in (*KINDS.values(), ReplicaMap, Survivor, DumpPlan, GroupPlan)
+    for kind in (*KINDS.values(), ReplicaMap, Survivor, SavePlan, GroupPlan)
 }
 
 
@@ -294,10 +294,10 @@ _READERS: dict[tuple[type[Any], str], Callable[[Any], object]] = {
     (State, "survivor"): lambda value: _build(Survivor, dict(value)),
     (Saved, "files"): _files,
     (Commit, "files"): _files,
-    (Fault, "dead"): _numbers,
-    (Dump, "plan"): lambda value: _build(DumpPlan, dict(value)),
-    (DumpPlan, "roll_forward"): _numbers,
-    (DumpPlan, "go_back"): _numbers,
-    (DumpPlan, "groups"): lambda value: tuple(_build(GroupPlan, dict(v)) for v in _list(value)),
+    (FaultNotice, "dead"): _numbers,
+    (Save, "plan"): lambda value: _build(SavePlan, dict(value)),
+    (SavePlan, "roll_forward"): _numbers,
+    (SavePlan, "rollback"): _numbers,
+    (SavePlan, "groups"): lambda value: tuple(_build(GroupPlan, dict(v)) for v in _list(value)),
     (GroupPlan, "holders"): _numbers,
 }

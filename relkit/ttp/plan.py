@@ -70,18 +70,18 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class DumpPlan:
+class SavePlan:
     """What is saved, and by whom.
 
     Args:
         step: the step whose state is saved.
-        roll_forward: ranks that make the step first; go_back: ranks that take their kept copy.
+        roll_forward: ranks that make the step first; rollback: ranks that take their kept copy.
         groups: in the order of the replica maps.
     """
 
     step: int
     roll_forward: tuple[int, ...]
-    go_back: tuple[int, ...]
+    rollback: tuple[int, ...]
     groups: tuple[GroupPlan, ...]
 
     @property
@@ -104,7 +104,7 @@ class Refusal:
     shard: int = -1
 
 
-def make_plan(survivors: Sequence[Survivor], maps: Sequence[ReplicaMap]) -> DumpPlan | Refusal:
+def make_plan(survivors: Sequence[Survivor], maps: Sequence[ReplicaMap]) -> SavePlan | Refusal:
     """Choose the newest step that survivors can save as a whole.
 
     Args:
@@ -121,7 +121,7 @@ def make_plan(survivors: Sequence[Survivor], maps: Sequence[ReplicaMap]) -> Dump
     first: Refusal | None = None
     for step in steps:
         found = _plan_for(step, by_rank, maps)
-        if isinstance(found, DumpPlan):
+        if isinstance(found, SavePlan):
             return found
         first = first or found
     assert first is not None
@@ -130,7 +130,7 @@ def make_plan(survivors: Sequence[Survivor], maps: Sequence[ReplicaMap]) -> Dump
 
 def _plan_for(
     step: int, survivors: Mapping[int, Survivor], maps: Sequence[ReplicaMap]
-) -> DumpPlan | Refusal:
+) -> SavePlan | Refusal:
     if step < 1:
         return Refusal("no step has been committed yet, so there is nothing to save")
     able = {rank for rank, survivor in survivors.items() if survivor.can_give(step)}
@@ -141,7 +141,7 @@ def _plan_for(
             return Refusal(_nobody(group, chosen, step, survivors), group=group.name, shard=chosen)
         groups.append(GroupPlan(group.name, chosen, chosen[0]))
     taking_part = {rank for group in groups for rank in group.ranks}
-    return DumpPlan(
+    return SavePlan(
         step,
         tuple(sorted(rank for rank in taking_part if survivors[rank].step < step)),
         tuple(sorted(rank for rank in taking_part if survivors[rank].step > step)),

@@ -13,9 +13,8 @@ from relkit.ttp.messages import (
     Commit,
     Discard,
     Done,
-    Dump,
     Exit,
-    Fault,
+    FaultNotice,
     Finished,
     Heartbeat,
     Hello,
@@ -23,11 +22,12 @@ from relkit.ttp.messages import (
     Note,
     Pause,
     Raised,
+    Save,
     State,
 )
-from relkit.ttp.outcome import EXIT_REFUSED
-from relkit.ttp.rank_state import Seat
+from relkit.ttp.rank_state import RankState
 from relkit.ttp.relay import Notes
+from relkit.ttp.save_outcome import EXIT_REFUSED
 
 _CONNECT_S = 10.0
 # Sockets may still be made while others are shut (connections are lazy), so shut them again.
@@ -38,18 +38,18 @@ _LEAVE_BUSY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class ControllerAccess:
     """How to reach the controllers.
 
     Args:
         endpoints: the active controller's first, then the backups'.
-        secret: of the job; incarnation: of the job.
+        secret: of the job; attempt: of the job.
         heartbeat_s: between two signs of life, seconds.
     """
 
     endpoints: tuple[Endpoint, ...]
     secret: bytes
-    incarnation: int
+    attempt: int
     heartbeat_s: float = 1.0
 
 
@@ -57,25 +57,29 @@ class Processor:
     """Heartbeats out, orders in; frees the training thread where a fault has it blocked.
 
     Args:
-        wire: see Wire.
-        hello: what this rank says of itself; its step is taken from the seat.
-        seat: shared with the training thread.
+        wire: see ControllerAccess.
+        hello: what this rank says of itself; its step is taken from the state.
+        state: shared with the training thread.
         free: makes blocked collectives return with an error; may be called again and again.
 
     Attributes:
         epoch: the plan that is valid; orders of another are not to be carried out.
-        notes: what other members of a dump have left.
+        notes: what other members of the save have left.
     """
 
     def __init__(
-        self, wire: Wire, hello: Hello, seat: Seat, free: Callable[[Sequence[int]], int]
+        self,
+        wire: ControllerAccess,
+        hello: Hello,
+        state: RankState,
+        free: Callable[[Sequence[int]], int],
     ) -> None:
-        self._wire, self._hello, self._seat, self._free = wire, hello, seat, free
+        self._wire, self._hello, self._state, self._free = wire, hello, state, free
         self._link: Link | None = None
         self._place = 0
         self.epoch = 0
         self.notes = Notes()
-        self._owes_state = False
+        self._state_due = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relkit-ttp", daemon=True)
 
@@ -114,8 +118,8 @@ class Processor:
             self._link.close()
 
     def _connect(self, endpoint: Endpoint) -> Link:
-        link = connect(endpoint, self._wire.secret, self._wire.incarnation, _CONNECT_S)
-        link.send(replace(self._hello, step=self._seat.standing.step, epoch=self.epoch))
+        link = connect(endpoint, self._wire.secret, self._wire.attempt, _CONNECT_S)
+        link.send(replace(self._hello, step=self._state.progress.step, epoch=self.epoch))
         return link
 
     def _run(self) -> None:
@@ -124,13 +128,13 @@ class Processor:
             assert self._link is not None
             now_s = time.monotonic()
             if now_s >= beat_s:
-                standing = self._seat.standing
+                progress = self._state.progress
                 beat_s = now_s + self._wire.heartbeat_s
                 self.answer(
-                    Heartbeat(self._hello.rank, standing.step, standing.phase, self._seat.step_s)
+                    Heartbeat(self._hello.rank, progress.step, progress.phase, self._state.step_s)
                 )
             try:
-                waiting_s = _FREE_AGAIN_S if self._owes_state else beat_s - now_s
+                waiting_s = _FREE_AGAIN_S if self._state_due else beat_s - now_s
                 message = self._link.receive(max(0.0, min(waiting_s, 0.2)))
             except LinkEnded:
                 if not self._closing:
@@ -138,36 +142,36 @@ class Processor:
                 continue
             if message is not None:
                 self._obey(message)
-            if self._owes_state:
-                self._tell_state()
+            if self._state_due:
+                self._send_state()
 
     def _obey(self, message: Message) -> None:
-        if isinstance(message, Fault):
-            self.epoch, self._owes_state = message.epoch, True
+        if isinstance(message, FaultNotice):
+            self.epoch, self._state_due = message.epoch, True
             self.notes.begin(message.epoch)
-            self._seat.fault = True
+            self._state.fault = True
         elif isinstance(message, Pause):
-            self.epoch, self._owes_state = message.epoch, True
+            self.epoch, self._state_due = message.epoch, True
             self.notes.begin(message.epoch)
-            self._seat.pause_at = message.at_step
+            self._state.pause_at = message.at_step
         elif isinstance(message, Note):
             self.notes.put(message.epoch, message.key, bytes.fromhex(message.data))
         elif isinstance(message, Exit):
             self._leave(message)
-        elif isinstance(message, Dump | Commit | Discard):
-            self._seat.give(message)
+        elif isinstance(message, Save | Commit | Discard):
+            self._state.give(message)
         elif isinstance(message, Finished):
             self._closing = True
-            self._seat.give(message)
+            self._state.give(message)
 
-    def _tell_state(self) -> None:
+    def _send_state(self) -> None:
         # Twice: at once where the thread is idle, else after a try to free it.
-        if not self._seat.is_idle and self._seat.fault:
+        if not self._state.is_idle and self._state.fault:
             self._free([self._link.fileno()] if self._link else [])
-            self._seat.wait_idle(_FREE_AGAIN_S)
-        if self._seat.is_idle:
-            self._owes_state = False
-            self.answer(State(self._hello.rank, self.epoch, self._seat.survivor()))
+            self._state.wait_idle(_FREE_AGAIN_S)
+        if self._state.is_idle:
+            self._state_due = False
+            self.answer(State(self._hello.rank, self.epoch, self._state.survivor()))
 
     def _look_for_a_backup(self) -> None:
         """The controller is gone: go to the next one, or end with the job."""
@@ -179,7 +183,7 @@ class Processor:
                 self._link = self._connect(self._wire.endpoints[self._place])
             except LinkEnded:
                 continue
-            if self._seat.standing.phase == "done":
+            if self._state.progress.phase == "done":
                 self.done()
             return
         self._leave(Exit(EXIT_REFUSED, "the launcher is gone and no backup controller answers"))
@@ -187,14 +191,14 @@ class Processor:
     def _leave(self, order: Exit) -> None:
         """Have the training thread end this process, or end it from here."""
         self._closing = True
-        self._seat.fault = True
-        # Whoever waits for a member of the dump gets an error.
+        self._state.fault = True
+        # Whoever waits for a member of the save gets an error.
         self.notes.begin(self.epoch + 1)
-        self._seat.give(order)
+        self._state.give(order)
         now_s = time.monotonic()
         until_s, until_busy_s = now_s + _LEAVE_S, now_s + _LEAVE_BUSY_S
-        while not self._seat.gone:
-            if time.monotonic() > (until_busy_s if self._seat.parked else until_s):
+        while not self._state.gone:
+            if time.monotonic() > (until_busy_s if self._state.parked else until_s):
                 # It is in a loop that no error reaches. Its output may hold a lock: no flush.
                 os._exit(order.code)
             self._free([])

@@ -1,4 +1,4 @@
-"""What the training thread and the processor thread of a rank share."""
+"""What the training thread and the control thread of a rank share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-from relkit.ttp.messages import Commit, Discard, Dump, Exit, Finished
+from relkit.ttp.messages import Commit, Discard, Exit, Finished, Save
 from relkit.ttp.plan import Survivor
 
-Order = Dump | Commit | Discard | Exit | Finished
+Order = Save | Commit | Discard | Exit | Finished
 
 
-class Parked(BaseException):
+class TrainingInterrupted(BaseException):
     """The training loop is to be left: the job has a fault, or was asked to stop.
 
     Not an Exception, so that a user's `except Exception` around a step does not swallow it.
@@ -21,7 +21,7 @@ class Parked(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RankProgress:
     """Where a rank stands; replaced as a whole, so that another thread never sees half of it.
 
     Args:
@@ -39,7 +39,7 @@ class Standing:
     previous: bool = False
 
 
-class Seat:
+class RankState:
     """One rank's place between its training loop and its processor.
 
     The trainer's methods cost an assignment each and take no lock; those for orders do.
@@ -51,7 +51,7 @@ class Seat:
 
     def __init__(self, rank: int, step: int) -> None:
         self.rank = rank
-        self.standing = Standing(step)
+        self.progress = RankProgress(step)
         self.fault = False
         self.pause_at: int | None = None
         self.step_s = 0.0
@@ -68,24 +68,25 @@ class Seat:
         """The trainer begins a phase; "forward" is the first of a step.
 
         Raises:
-            Parked: there is a fault, or the job was asked to stop before this step.
+            TrainingInterrupted: there is a fault, or the job was asked to stop before this step.
         """
         self._leave_if_asked()
         if name == "forward":
             self._pause_if_asked()
-        self.standing = replace(self.standing, phase=name)
+        self.progress = replace(self.progress, phase=name)
 
     def gradients_ready(self) -> None:
         """All reductions of the step are done: this rank can make the step alone from here on.
 
         Raises:
-            Parked: there is a fault; what was reduced under it is not to be relied on, and nobody
-                has passed the barrier that this rank never reached. Or the job was asked to stop.
+            TrainingInterrupted: there is a fault: what was reduced cannot be relied on, and no rank
+                has passed the barrier, which this one has not reached. Or the job was asked to
+                stop.
         """
         self._leave_if_asked()
         # For a loop that tells of no phases. Nobody passes the barrier, so nobody is a step on.
         self._pause_if_asked()
-        self.standing = replace(self.standing, phase="ready", ready=True)
+        self.progress = replace(self.progress, phase="ready", ready=True)
 
     def begin_update(self, *, previous: bool = False) -> None:
         """The update begins; nothing in it may communicate.
@@ -94,33 +95,33 @@ class Seat:
             previous: the shard has been copied, so that the step before stays available.
 
         Raises:
-            Parked: there is a fault.
+            TrainingInterrupted: there is a fault.
         """
         self._leave_if_asked()
-        self.standing = replace(self.standing, phase="update", updating=True, previous=previous)
+        self.progress = replace(self.progress, phase="update", updating=True, previous=previous)
 
     def end_update(self, step: int) -> None:
         """The update is done: `step` is committed."""
-        self.standing = Standing(step, "committed", previous=self.standing.previous)
+        self.progress = RankProgress(step, "committed", previous=self.progress.previous)
         now_s = time.monotonic()
         self.step_s, self._committed_s = now_s - self._committed_s, now_s
 
     def _leave_if_asked(self) -> None:
         if self.fault:
-            raise Parked
+            raise TrainingInterrupted
 
     def _pause_if_asked(self) -> None:
         # Not at the end of the step before: its log line is still to be written.
-        if self.pause_at is not None and self.standing.step >= self.pause_at:
-            raise Parked
+        if self.pause_at is not None and self.progress.step >= self.pause_at:
+            raise TrainingInterrupted
 
     def catching_up(self) -> None:
         """The parked thread begins to make a step, or to go back by one."""
-        self.standing = replace(self.standing, updating=True)
+        self.progress = replace(self.progress, updating=True)
 
     def caught_up(self, step: int) -> None:
         """The parked thread has made the step that it was behind, or gone back to `step`."""
-        self.standing = Standing(step, "parked")
+        self.progress = RankProgress(step, "parked")
 
     def broken(self, reason: str) -> None:
         """The data here is of no step: nobody may save it."""
@@ -130,13 +131,14 @@ class Seat:
         """The training loop was left; from here on this thread only carries out orders.
 
         Args:
-            error: what it was left by; Parked where it was asked to; None where it came to its end.
+            error: what ended it: TrainingInterrupted where it was asked to leave, None where the
+                loop came to its end.
         """
-        if self.standing.updating:
+        if self.progress.updating:
             name = type(error).__name__ if error is not None else "the loop's end"
             self.broken(f"{name} in the update")
         phase = "done" if error is None else "parked"
-        self.standing = replace(self.standing, phase=phase)
+        self.progress = replace(self.progress, phase=phase)
         with self._lock:
             self._parked = True
             self._settle()
@@ -184,12 +186,12 @@ class Seat:
 
     def survivor(self) -> Survivor:
         """What this rank can give; meant to be asked when it is idle."""
-        standing = self.standing
+        progress = self.progress
         return Survivor(
             self.rank,
-            standing.step,
-            ready=standing.ready,
-            previous=standing.previous,
+            progress.step,
+            ready=progress.ready,
+            previous=progress.previous,
             usable=not self._broken,
             reason=self._broken,
         )

@@ -1,9 +1,9 @@
-"""A torch store without a server: notes of a dump's members, passed on by the controller.
+"""A torch store without a server: the controller passes on what one member of a save stores.
 
-The members of a dump meet in a new gloo group, and gloo needs a store to exchange addresses. The
-job's own store cannot be relied on: it is gone with the launcher of node 0, and a call that waits
-in it for a dead rank's address can be ended by nobody. Here the wait ends as soon as the processor
-hears of another fault.
+The members of an emergency save form a new gloo group, and gloo needs a store to exchange
+addresses. The job's own store cannot be relied on: it is gone with the launcher of node 0, and
+nothing can end a call that waits in it for a dead rank's address. Here the wait ends as soon as
+the processor learns of another fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relkit.ttp.messages import LONGEST_LINE_BYTES
 
 
 class Notes:
-    """What has arrived for the present epoch; written by the processor, read by the dump."""
+    """What has arrived for the present epoch; written by the processor, read by the save."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -54,7 +54,7 @@ class Notes:
                     return [self._found[key] for key in keys]
                 left_s = until_s - time.monotonic()
                 if left_s <= 0:
-                    raise RuntimeError("a member of the dump's group did not come")
+                    raise RuntimeError("a member of the save's group did not come")
                 self._changed.wait(left_s)
         raise RuntimeError("another plan has begun")
 

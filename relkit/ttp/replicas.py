@@ -37,11 +37,6 @@ class ReplicaMap:
         """The shards that a global rank holds, in ascending order."""
         return tuple(i for i, held_by in enumerate(self.holders) if rank in held_by)
 
-    def partners_of(self, rank: int) -> tuple[int, ...]:
-        """The other ranks that must exchange shards with this one."""
-        with_it = {other for held_by in self.holders if rank in held_by for other in held_by}
-        return tuple(sorted(with_it - {rank}))
-
     def unprotected(self, hosts: Mapping[int, str]) -> tuple[int, ...]:
         """The shards that the loss of one host takes away.
 
@@ -137,7 +132,7 @@ def _chained(
 def _ring_over_hosts(ranks: Sequence[int], hosts: Mapping[int, str]) -> list[int]:
     """The ranks in an order in which neighbours are on different hosts, as far as that goes.
 
-    The seats 0, 2, 4 ... of the ring are filled first, then 1, 3, 5 ..., one host after the other
+    The places 0, 2, 4 ... of the ring are filled first, then 1, 3, 5 ..., one host after the other
     with the fullest first: a host of at most half the ranks never sits beside itself.
     """
     by_host: dict[str, list[int]] = {}
@@ -148,10 +143,10 @@ def _ring_over_hosts(ranks: Sequence[int], hosts: Mapping[int, str]) -> list[int
     queue = [
         rank for host in sorted(by_host, key=lambda h: -len(by_host[h])) for rank in by_host[host]
     ]
-    seats = [*range(0, len(ranks), 2), *range(1, len(ranks), 2)]
+    slots = [*range(0, len(ranks), 2), *range(1, len(ranks), 2)]
     ring = [0] * len(ranks)
-    for seat, rank in zip(seats, queue, strict=True):
-        ring[seat] = rank
+    for slot, rank in zip(slots, queue, strict=True):
+        ring[slot] = rank
     return ring
 
 

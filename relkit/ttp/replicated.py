@@ -30,9 +30,9 @@ from torch.nn.parallel import DistributedDataParallel
 from relkit.checkpoint import iteration_folder, rng_state
 from relkit.checkpoint.manifest import FileRecord
 from relkit.checkpoint.rng_state import RngState
-from relkit.ttp.environment import enabled, surroundings
+from relkit.ttp.environment import enabled, worker_environment
 from relkit.ttp.finite import refuse_not_finite
-from relkit.ttp.handlers import Handlers, SaveOrder
+from relkit.ttp.handlers import Handlers, SaveRequest
 from relkit.ttp.replicas import ReplicaMap
 from relkit.ttp.session import Session
 
@@ -98,7 +98,7 @@ class ReplicatedLoop:
         """
         while self.step < until:
             if self._session is not None:
-                self._session.seat.phase("forward")
+                self._session.state.phase("forward")
             yield self.step
 
     def run(self, train: Callable[[], T]) -> T:
@@ -109,9 +109,9 @@ class ReplicatedLoop:
         """All gradients are reduced; to be called right before optimizer.step()."""
         if self._session is None:
             return
-        self._session.seat.gradients_ready()
+        self._session.state.gradients_ready()
         dist.barrier()
-        self._session.seat.begin_update()
+        self._session.state.begin_update()
 
     def end_update(self) -> None:
         """The update is done; to be called right after optimizer.step()."""
@@ -119,7 +119,7 @@ class ReplicatedLoop:
         self._rng = rng_state.capture().to_plain()
         self.step += 1
         if self._session is not None:
-            self._session.seat.end_update(self.step)
+            self._session.state.end_update(self.step)
 
     def save(self) -> Path:
         """A periodic checkpoint of the committed step; to be called by all ranks.
@@ -137,7 +137,7 @@ class ReplicatedLoop:
         rank, world_size = dist.get_rank(), dist.get_world_size()
         everybody = tuple(range(world_size))
         return Session(
-            surroundings(),
+            worker_environment(),
             rank=rank,
             world_size=world_size,
             maps=[ReplicaMap("replicated", everybody, (everybody,))],
@@ -145,7 +145,7 @@ class ReplicatedLoop:
             handlers=Handlers(self._folder, self._save, self._roll_forward),
         )
 
-    def _save(self, order: SaveOrder) -> list[FileRecord]:
+    def _save(self, order: SaveRequest) -> list[FileRecord]:
         writers = {group.writer for group in order.plan.groups}
         return [self._write(order.folder)] if order.rank in writers else []
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.ranks import RankSet
-from relkit.ttp.outcome import EXIT_DUMPED, EXIT_REFUSED, Outcome
+from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED, SaveOutcome
 
 
-def persist_report(outcome: Outcome, *, job_id: str, argv: Sequence[str], started: float) -> Report:
+def persist_report(
+    outcome: SaveOutcome, *, job_id: str, argv: Sequence[str], started: float
+) -> Report:
     """One finding: saved, refused, or failed.
 
     Args:
@@ -23,7 +25,7 @@ def persist_report(outcome: Outcome, *, job_id: str, argv: Sequence[str], starte
         evidence.append(Evidence("plans made", outcome.epochs))
     lost = RankSet.of(outcome.dead).fold()
     reasons = (f"it began when {outcome.reason}",) if outcome.reason else ()
-    if outcome.code == EXIT_DUMPED:
+    if outcome.code == EXIT_SAVED:
         finding = Finding(
             "RK-TTP-001",
             Status.WARN,

@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relkit.net import handshake
-from relkit.ttp.actions import Action, Kill, Over, Say, Send
+from relkit.ttp.actions import Action, Kill, Log, Over, Send
 from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint, LineBuffer, tune
 from relkit.ttp.messages import BadMessage, Finished, Heartbeat, Hello, Message, Stop, encode
-from relkit.ttp.outcome import Outcome
+from relkit.ttp.save_outcome import SaveOutcome
 
 _CHUNK_BYTES = 1 << 16
-_STRANGER_S = 5.0
-_MOST_UNPROVEN = 256
+_HANDSHAKE_S = 5.0
+MAX_UNPROVEN = 256
 # A process that was killed is seen by its link first; the kernel knows its signal right after.
 _EXIT_S = 0.05
 
@@ -65,7 +65,7 @@ class Server:
 
     Args:
         controller: the state machine.
-        secret: of the job; incarnation: of the job.
+        secret: of the job; attempt: of the job.
         address: to listen on: loopback for a job on one node.
         node: see Node.
     """
@@ -75,11 +75,11 @@ class Server:
         controller: Controller,
         *,
         secret: bytes,
-        incarnation: int,
+        attempt: int,
         address: str,
         node: Node,
     ) -> None:
-        self._controller, self._secret, self._incarnation = controller, secret, incarnation
+        self._controller, self._secret, self._attempt = controller, secret, attempt
         self._node = node
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.socket(family, socket.SOCK_STREAM)
@@ -94,8 +94,8 @@ class Server:
         self._ends: dict[int, int] = {}
         self._phases: dict[int, str] = {}
         self._closing = False
-        self.strangers = 0
-        self.outcome: Outcome | None = None
+        self.unauthenticated = 0
+        self.outcome: SaveOutcome | None = None
         self.over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="relkit-ttp", daemon=True)
 
@@ -123,7 +123,9 @@ class Server:
             "epoch": led.epoch,
             "ranks": ranks,
             "dead": sorted(led.dead),
-            "strangers": self.strangers,
+            "unauthenticated_connections": self.unauthenticated,
+            # The name that this key had first.
+            "strangers": self.unauthenticated,
         }
 
     def watch(self, pids: Mapping[int, int]) -> None:
@@ -215,12 +217,12 @@ class Server:
             sock, _ = self._listener.accept()
             sock.setblocking(False)
             unproven = sum(not peer.proven for peer in self._peers.values())
-            if unproven >= _MOST_UNPROVEN:
+            if unproven >= MAX_UNPROVEN:
                 sock.close()
-                self.strangers += 1
+                self.unauthenticated += 1
                 return
             tune(sock)
-            peer = _Peer(sock, handshake.greeting(), time.monotonic() + _STRANGER_S)
+            peer = _Peer(sock, handshake.greeting(), time.monotonic() + _HANDSHAKE_S)
             self._peers[sock.fileno()] = peer
             self._selector.register(sock, selectors.EVENT_READ)
             self._write(peer, peer.greeted)
@@ -250,7 +252,7 @@ class Server:
             return
         answered = peer.answered[: handshake.ANSWER_BYTES]
         rest = peer.answered[handshake.ANSWER_BYTES :]
-        accepted = handshake.check_answer(self._secret, self._incarnation, peer.greeted, answered)
+        accepted = handshake.check_answer(self._secret, self._attempt, peer.greeted, answered)
         if accepted is None:
             self._drop(peer)
             return
@@ -289,7 +291,7 @@ class Server:
             self._selector.unregister(peer.sock)
         peer.sock.close()
         if not peer.proven:
-            self.strangers += 1
+            self.unauthenticated += 1
         elif peer.rank >= 0:
             reason = f"rank {peer.rank} {self._end_of(peer.rank)}"
             self._do(self._controller.lost(peer.rank, reason, time.monotonic()))
@@ -315,7 +317,7 @@ class Server:
                         peer.finished, peer.rank = True, -1
             elif isinstance(action, Kill):
                 self._kill(action)
-            elif isinstance(action, Say):
+            elif isinstance(action, Log):
                 self._node.say(f"ttp: {action.sentence}")
             elif isinstance(action, Over):
                 self.outcome = action.outcome

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeVar
 
-from relkit.ttp.collective_aborter import Freer, own_recorder
-from relkit.ttp.emergency_save import Dumper
-from relkit.ttp.environment import Surroundings
+from relkit.ttp.collective_aborter import CollectiveAborter, own_recorder
+from relkit.ttp.emergency_save import Saver
+from relkit.ttp.environment import WorkerEnvironment
 from relkit.ttp.handlers import Handlers
-from relkit.ttp.messages import Commit, Discard, Dump, Exit, Finished, Hello
+from relkit.ttp.messages import Commit, Discard, Exit, Finished, Hello, Save
 from relkit.ttp.processor import Processor
-from relkit.ttp.rank_state import Parked, Seat
+from relkit.ttp.rank_state import RankState, TrainingInterrupted
 from relkit.ttp.replicas import ReplicaMap
 
 # A peer's end is felt in a collective some milliseconds before the controller tells of it.
@@ -33,7 +33,7 @@ class Session:
     """One rank under try-to-persist; for one run of one loop.
 
     Args:
-        around: see Surroundings.
+        environment: see WorkerEnvironment.
         rank, world_size: as torch has them.
         maps: replica maps of the groups that this rank is in.
         step: committed step that the run starts from.
@@ -43,7 +43,7 @@ class Session:
 
     def __init__(
         self,
-        around: Surroundings,
+        environment: WorkerEnvironment,
         *,
         rank: int,
         world_size: int,
@@ -52,12 +52,12 @@ class Session:
         handlers: Handlers,
         kept: Sequence[str] = (),
     ) -> None:
-        self.seat = Seat(rank, step)
-        self._around = around
-        freer = Freer([around.store.port], own_recorder(), kept)
+        self.state = RankState(rank, step)
+        self._environment = environment
+        aborter = CollectiveAborter([environment.store.port], own_recorder(), kept)
         hello = Hello(rank, world_size, os.getpid(), socket.gethostname(), step, tuple(maps))
-        self._processor = Processor(around.wire, hello, self.seat, freer.free)
-        self._dumper = Dumper(self.seat, handlers, self._processor.notes, self._processor.answer)
+        self._processor = Processor(environment.wire, hello, self.state, aborter.free)
+        self._saver = Saver(self.state, handlers, self._processor.notes, self._processor.answer)
 
     def run(self, train: Callable[[], T]) -> T:
         """Run a training loop; where it is left by a fault, save and leave the process.
@@ -72,14 +72,14 @@ class Session:
             SystemExit: the loop asked for the end of the program, with success.
         """
         # First of all: from here on the launcher must not end the others when this one fails.
-        self._around.mark(self.seat.rank)
+        self._environment.mark(self.state.rank)
         self._processor.start()
         _end_with_the_launcher()
         with _left_to_the_launcher():
             leaving: SystemExit | None = None
             try:
                 result = train()
-            except Parked as asked:
+            except TrainingInterrupted as asked:
                 self._persist(asked)
             except SystemExit as error:
                 if error.code not in (None, 0):
@@ -87,19 +87,19 @@ class Session:
                 leaving = error
             except BaseException as error:  # noqa: BLE001 (whatever a user's loop raises is a fault)
                 self._persist(error)
-            self.seat.park(None)
+            self.state.park(None)
             self._processor.done()
             self._obey()
-            self.seat.unpark()
-            self._around.unmark(self.seat.rank)
+            self.state.unpark()
+            self._environment.unmark(self.state.rank)
             self._processor.close()
         if leaving is not None:
             raise leaving
         return result
 
     def _persist(self, error: BaseException) -> NoReturn:
-        self.seat.park(error)
-        if not isinstance(error, Parked) and not self._is_an_echo(error):
+        self.state.park(error)
+        if not isinstance(error, TrainingInterrupted) and not self._is_an_echo(error):
             sys.excepthook(type(error), error, error.__traceback__)
             first = (str(error).splitlines() or [""])[0]
             self._processor.raised(f"{type(error).__name__}: {first}")
@@ -110,33 +110,33 @@ class Session:
     def _obey(self) -> None:
         """Carry out orders, until all ranks have finished."""
         while True:
-            order = self.seat.next_order()
+            order = self.state.next_order()
             if isinstance(order, Finished):
                 return
             if isinstance(order, Exit):
                 self._leave(order.code)
             elif order.epoch == self._processor.epoch:
-                if isinstance(order, Dump):
-                    self._processor.answer(self._dumper.dump(order))
+                if isinstance(order, Save):
+                    self._processor.answer(self._saver.save(order))
                 elif isinstance(order, Commit):
-                    self._processor.answer(self._dumper.commit(order))
+                    self._processor.answer(self._saver.commit(order))
                 elif isinstance(order, Discard):
-                    self._dumper.discard()
-            self.seat.done()
+                    self._saver.discard()
+            self.state.done()
 
     def _is_an_echo(self, error: BaseException) -> bool:
         """Whether the error only says that another rank is gone, which the controller knows."""
         if isinstance(error, RuntimeError) and "gloo" in str(error).lower():
             until_s = time.monotonic() + _ECHO_S
-            while not self.seat.fault and time.monotonic() < until_s:
+            while not self.state.fault and time.monotonic() < until_s:
                 time.sleep(0.002)
-        return self.seat.fault
+        return self.state.fault
 
     def _leave(self, code: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        self.seat.gone = True
+        self.state.gone = True
         # Not sys.exit: destructors of process groups whose peers are dead wait for them.
         os._exit(code)
 

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from relkit.ttp.collective_aborter import Freer, open_sockets, own_recorder
+from relkit.ttp.collective_aborter import CollectiveAborter, open_sockets, own_recorder
 
 own_server = socket.create_server(("127.0.0.1", 0))
 own_client = socket.create_connection(own_server.getsockname())
@@ -37,9 +37,9 @@ def main() -> None:
 
     def free() -> None:
         sys.stdin.readline()
-        freer = Freer([port], own_recorder(), KEPT)
+        aborter = CollectiveAborter([port], own_recorder(), KEPT)
         while not freed.is_set():
-            freer.free([])
+            aborter.free([])
             time.sleep(0.01)
 
     freeing = threading.Thread(target=free, daemon=True)
@@ -60,7 +60,7 @@ def main() -> None:
     store.set(f"alive-{rank}", "yes")
     own_client.sendall(b"x")
     assert own_peer.recv(1) == b"x"
-    # And so does a new group of those that are left, once nobody frees any more: as in a dump,
+    # And so does a new group of those that are left, once nobody frees any more: as in a save,
     # which begins when all have told their state.
     store.set(f"parked-{rank}", "yes")
     store.wait([f"parked-{other}" for other in range(size - 1)])

@@ -36,7 +36,7 @@ class Shards:
         self.weights.sub_(0.01 * self.momentum)
 
 
-def save(order: ttp.SaveOrder, model: Shards) -> Sequence[FileRecord]:
+def save(order: ttp.SaveRequest, model: Shards) -> Sequence[FileRecord]:
     part = SIZE // model.world_size
     whole = torch.zeros(SIZE)
     (group,) = order.plan.groups

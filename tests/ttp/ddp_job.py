@@ -2,7 +2,7 @@
 
     python ddp_job.py FOLDER STEPS "run=0:rank=1:step=10:deed=kill;..."
 
-A deed is done once: in that incarnation, on that rank, in the making of that step.
+A deed is done once: in that attempt, on that rank, in the making of that step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from relkit.ttp.handlers import SaveOrder
+from relkit.ttp.handlers import SaveRequest
 from relkit.ttp.replicated import ReplicatedLoop
 
 # Before the forward pass; the others happen elsewhere.
@@ -28,7 +28,7 @@ IN_FORWARD = ("kill", "stop", "raise", "exit", "spin", "hold", "ask", "swallow")
 
 
 class Deeds:
-    """What this rank does in this incarnation."""
+    """What this rank does in this attempt."""
 
     def __init__(self, text: str) -> None:
         self._left: dict[int, str] = {}
@@ -45,7 +45,7 @@ class Deeds:
 
     def during_a_dump(self) -> bool:
         """Die while saving."""
-        return "die-in-dump" in self._left.values()
+        return "die-in-save" in self._left.values()
 
 
 def forward(deed: str) -> None:
@@ -81,12 +81,12 @@ def main() -> None:
     if deeds.during_a_dump():
         write = persist._save
 
-        def save(order: SaveOrder) -> object:
+        def save(order: SaveRequest) -> object:
             os.kill(os.getpid(), signal.SIGKILL)
             return write(order)
 
         assert persist._session is not None
-        object.__setattr__(persist._session._dumper._handlers, "save", save)
+        object.__setattr__(persist._session._saver._handlers, "save", save)
 
     def loss_of(step: int) -> torch.Tensor:
         draw = torch.Generator().manual_seed(1000 * step + rank)

@@ -1,4 +1,4 @@
-"""Runs one incarnation of a training job under try-to-persist without starting Python for it.
+"""Runs one attempt of a training job under try-to-persist without starting Python for it.
 
 `relkit launch` starts fresh processes, which takes seconds; here ranks are forked off a process
 that has everything loaded. The controller and the store live in a process of their own, as they do
@@ -34,7 +34,7 @@ SECRET = b"a secret of thirty-two bytes ...."
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an incarnation ended.
+    """How an attempt ended.
 
     Args:
         codes: exit code of each rank, negative for a signal; hung: some had to be killed.
@@ -54,7 +54,7 @@ def run_ranks(
     train: Callable[[], int],
     ranks: int,
     *,
-    incarnation: int,
+    attempt: int,
     environment: Mapping[str, str],
     notes: Path,
     limit_s: float,
@@ -63,18 +63,18 @@ def run_ranks(
 
     Args:
         train: `pretrain` with its configuration; its result is the exit code.
-        incarnation: of the job; environment: more variables; notes: the launcher's folder.
+        attempt: of the job; environment: more variables; notes: the launcher's folder.
         limit_s: after it everything is killed, which counts as a hang.
     """
     started_s = time.monotonic()
-    log = notes / f"said-{incarnation}.txt"
-    host, port, endpoint, results = _host(ranks, incarnation)
+    log = notes / f"said-{attempt}.txt"
+    host, port, endpoint, results = _host(ranks, attempt)
     variables = {
-        **to_environment([endpoint], SECRET, incarnation, 1.0, notes),
+        **to_environment([endpoint], SECRET, attempt, 1.0, notes),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(ranks),
-        "TORCHELASTIC_RESTART_COUNT": str(incarnation),
+        "TORCHELASTIC_RESTART_COUNT": str(attempt),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         **environment,
     }
@@ -110,7 +110,7 @@ def load_what_ranks_load(notes: Path) -> None:
             importlib.import_module(name)
 
 
-def _host(ranks: int, incarnation: int) -> tuple[int, int, Any, int]:
+def _host(ranks: int, attempt: int) -> tuple[int, int, Any, int]:
     """The controller and the store; their process, where they listen, and a pipe of the outcome."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -119,7 +119,7 @@ def _host(ranks: int, incarnation: int) -> tuple[int, int, Any, int]:
         server = Server(
             Controller(ranks, Limits()),
             secret=SECRET,
-            incarnation=incarnation,
+            attempt=attempt,
             address="127.0.0.1",
             node=Node({}, lambda _: None, lambda _: None),
         )

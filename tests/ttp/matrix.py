@@ -26,9 +26,9 @@ from relkit.trainer.config.config import (
     TrainingConfig,
 )
 from relkit.trainer.run.loop import pretrain
-from relkit.ttp.fault_injector import Death, to_environment
-from relkit.ttp.outcome import EXIT_DUMPED, EXIT_REFUSED
+from relkit.ttp.fault_injector import PHASES, Death, to_environment
 from relkit.ttp.replicas import replica_map
+from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED
 from tests.ttp.compare import differs, numbers
 from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
 
@@ -39,7 +39,6 @@ SAVE_EVERY = 4
 AT = re.compile(
     r"injecting run=\d+:rank=(\d+):step=\d+:phase=(\w+):delay_ms=([\d.]+)\S* .* at ([\d.]+)"
 )
-PHASES = ("forward", "backward", "reduce", "prepare", "barrier", "update", "gather", "save", "dump")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Tally:
 
     kills: int = 0
     phases: Counter[str] = field(default_factory=Counter)
-    dumped: int = 0
+    saved: int = 0
     refused: int = 0
     ended: int = 0
     again: int = 0
@@ -157,12 +156,12 @@ def draw(dice: random.Random, layout: Layout, run: int, step: int) -> list[Death
     if dice.random() < 0.2:
         other = dice.choice([rank for rank in range(layout.ranks) if rank not in ranks])
         late_ms = dice.choice((0.0, round(dice.uniform(0, 8), 2)))
-        deaths.append(Death(other, "dump", 0, run, late_ms))
+        deaths.append(Death(other, "emergency_save", 0, run, late_ms))
     return deaths
 
 
 def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[str], list[str]]:
-    """What is wrong with an incarnation's end; and the phases of the deaths that happened."""
+    """What is wrong with an attempt's end; and the phases of the deaths that happened."""
     happened = [(int(r), phase, float(late)) for r, phase, late, _ in AT.findall(ended.said)]
     killed = {rank for rank, code in enumerate(ended.codes) if code == -9}
     phases = [phase for rank, phase, _ in happened if rank in killed]
@@ -176,21 +175,21 @@ def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[s
     if codes <= {0} and not killed:
         return [], phases
     # Survivors remove what a killed save has begun, whatever comes of their own.
-    if any(save.glob("iter_*_tmp")) and codes & {EXIT_DUMPED, EXIT_REFUSED}:
+    if any(save.glob("iter_*_tmp")) and codes & {EXIT_SAVED, EXIT_REFUSED}:
         wrong.append(f"left {[path.name for path in save.glob('iter_*_tmp')]}")
-    at_once = {rank for rank, phase, late in happened if phase != "dump" and not late}
-    loose = any(phase == "dump" or late for _, phase, late in happened)
+    at_once = {rank for rank, phase, late in happened if phase != "emergency_save" and not late}
+    loose = any(phase == "emergency_save" or late for _, phase, late in happened)
     step = int(ended.outcome.get("step", -1))
     # Of a run in which not even all ranks had begun, all is in the checkpoint that it began with.
     early = "not every rank had begun" in str(ended.outcome.get("sentence"))
     nothing_done = before == 0 or (early and tracker == before)
     if not layout.survives(killed) and (loose or not layout.survives(at_once)):
-        if codes - {EXIT_REFUSED, EXIT_DUMPED} or (EXIT_DUMPED in codes and not loose):
+        if codes - {EXIT_REFUSED, EXIT_SAVED} or (EXIT_SAVED in codes and not loose):
             wrong.append(f"both holders were killed, and it ended with {sorted(codes)}")
-    elif codes != {EXIT_DUMPED} and not (nothing_done and codes == {EXIT_REFUSED}):
+    elif codes != {EXIT_SAVED} and not (nothing_done and codes == {EXIT_REFUSED}):
         wrong.append(f"it could have been saved, and ended with {sorted(codes)}: {ended.outcome}")
-    if EXIT_DUMPED in codes and (tracker != step or step < before):
-        wrong.append(f"the dump of step {step} is not what the tracker names ({tracker})")
+    if EXIT_SAVED in codes and (tracker != step or step < before):
+        wrong.append(f"the saved step {step} is not what the tracker names ({tracker})")
     return wrong, phases
 
 
@@ -238,8 +237,8 @@ def run_layout(
             tally.kills += len(phases)
             tally.phases.update(phases)
             step = int(ended.outcome.get("step", -1))
-            if EXIT_DUMPED in ended.codes:
-                tally.dumped += 1
+            if EXIT_SAVED in ended.codes:
+                tally.saved += 1
                 tally.again += int(ended.outcome.get("epochs", 1)) > 1
                 tally.seconds.append(from_kill_to_rename(ended, save, step))
                 if tally.seconds[-1] == max(tally.seconds):
@@ -279,7 +278,7 @@ def _run(
     return run_ranks(
         partial(pretrain, config),
         layout.ranks,
-        incarnation=run,
+        attempt=run,
         environment=environment,
         notes=notes,
         limit_s=LIMIT_S,

@@ -17,21 +17,21 @@ from relkit.ttp.messages import (
     Committed,
     Discard,
     Done,
-    Dump,
     Exit,
-    Fault,
+    FaultNotice,
     Heartbeat,
     Hello,
     Message,
     Pause,
     Raised,
+    Save,
     Saved,
     SaveFailed,
     State,
 )
-from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED, Outcome
 from relkit.ttp.plan import Survivor
 from relkit.ttp.replicas import ReplicaMap, replica_map
+from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED, SaveOutcome
 
 
 @dataclass
@@ -57,14 +57,16 @@ class Job:
         self.controller = Controller(self.size, self.limits)
         self.now_s = 0.0
         self.killed: set[int] = set()
-        self.outcome: Outcome | None = None
+        self.outcome: SaveOutcome | None = None
         self.sent: list[Send] = []
         self.discarded = 0
         self.codes: dict[int, int] = {}
         self._queue: list[tuple[float, int, int, Message | str]] = []
         self._count = 0
 
-    def run(self, *events: tuple[float, Message | str], until_s: float = 400.0) -> Outcome | None:
+    def run(
+        self, *events: tuple[float, Message | str], until_s: float = 400.0
+    ) -> SaveOutcome | None:
         """Register everybody, let things happen, and see how it ends."""
         for rank in range(self.size):
             maps = tuple(m for m in self.maps if rank in m.ranks)
@@ -128,10 +130,10 @@ class Job:
 
     def _receives(self, rank: int, message: Message) -> None:
         answer: Message | None = None
-        if isinstance(message, Fault | Pause):
+        if isinstance(message, FaultNotice | Pause):
             survivor = Survivor(rank, self._step(rank), ready=rank in self.ready)
             answer = State(rank, message.epoch, survivor)
-        elif isinstance(message, Dump):
+        elif isinstance(message, Save):
             if rank in message.plan.roll_forward:
                 self.steps[rank] = message.plan.step
             writes = any(group.writer == rank for group in message.plan.groups)
@@ -156,7 +158,7 @@ def dp(size: int) -> tuple[ReplicaMap, ...]:
     return (replica_map("tp0 pp0", range(size)),)
 
 
-def ended(job: Job, *events: tuple[float, Message | str]) -> Outcome:
+def ended(job: Job, *events: tuple[float, Message | str]) -> SaveOutcome:
     outcome = job.run(*events)
     assert outcome is not None
     assert job.controller.phase is Phase.OVER
@@ -173,15 +175,15 @@ def test_a_healthy_job_is_left_alone() -> None:
 def test_a_kill_is_dumped_and_everybody_is_told_the_code() -> None:
     job = Job(dp(4), 4, deaths={2: 3.0})
     outcome = ended(job)
-    assert (outcome.code, outcome.step, outcome.dead) == (EXIT_DUMPED, 5, (2,))
+    assert (outcome.code, outcome.step, outcome.dead) == (EXIT_SAVED, 5, (2,))
     assert outcome.reason == "rank 2 was killed by SIGKILL"
     assert outcome.duration_s < 0.2
-    assert job.codes == dict.fromkeys((0, 1, 3), EXIT_DUMPED)
+    assert job.codes == dict.fromkeys((0, 1, 3), EXIT_SAVED)
 
 
 def test_deaths_of_one_cause_are_one_fault() -> None:
     outcome = ended(Job(dp(6), 6, deaths={0: 3.0, 1: 3.01, 2: 3.02}))
-    assert (outcome.code, outcome.epochs, outcome.dead) == (EXIT_DUMPED, 1, (0, 1, 2))
+    assert (outcome.code, outcome.epochs, outcome.dead) == (EXIT_SAVED, 1, (0, 1, 2))
 
 
 def test_the_one_left_behind_in_the_barrier_rolls_forward() -> None:
@@ -193,7 +195,7 @@ def test_the_one_left_behind_in_the_barrier_rolls_forward() -> None:
 def test_a_death_in_the_dump_is_planned_again() -> None:
     job = Job(dp(4), 4, deaths={3: 3.0, 0: 3.1}, delays=(0.04,))
     outcome = ended(job)
-    assert (outcome.code, outcome.epochs, outcome.dead) == (EXIT_DUMPED, 2, (0, 3))
+    assert (outcome.code, outcome.epochs, outcome.dead) == (EXIT_SAVED, 2, (0, 3))
 
 
 def test_a_death_after_the_last_holder_is_refused_and_nothing_is_left() -> None:
@@ -209,7 +211,7 @@ def test_the_committing_rank_dies_and_another_takes_over() -> None:
     # The states come at 3.13, the files at 3.23; rank 0 dies with the renaming in its hands.
     job = Job(maps, 4, deaths={2: 3.0, 0: 3.25}, delays=(0.1,))
     outcome = ended(job)
-    assert (outcome.code, outcome.epochs) == (EXIT_DUMPED, 1)
+    assert (outcome.code, outcome.epochs) == (EXIT_SAVED, 1)
     commits = [sent.ranks for sent in job.sent if isinstance(sent.message, Commit)]
     assert commits == [(0,), (1,)]
 
@@ -217,7 +219,7 @@ def test_the_committing_rank_dies_and_another_takes_over() -> None:
 def test_a_stopped_rank_is_found_by_its_silence_and_killed() -> None:
     job = Job(dp(4), 4, silent={1: 2.0})
     outcome = ended(job)
-    assert outcome.code == EXIT_DUMPED
+    assert outcome.code == EXIT_SAVED
     assert job.killed == {1}
     assert outcome.reason == "rank 1 was silent for 3 s"
 
@@ -226,43 +228,43 @@ def test_a_hang_frees_everybody_and_kills_who_does_not_answer() -> None:
     # One heartbeat before the hang is seen: silence alone would take longer.
     job = Job(dp(4), 4, silent={1: 2.9}, limits=Limits(missed_heartbeats=60))
     outcome = ended(job, (3.0, "hang"))
-    assert outcome.code == EXIT_DUMPED
+    assert outcome.code == EXIT_SAVED
     assert job.killed == {1}
 
 
 def test_a_hang_that_ends_when_freed_kills_nobody() -> None:
     job = Job(dp(4), 4)
-    assert ended(job, (3.0, "hang")).code == EXIT_DUMPED
+    assert ended(job, (3.0, "hang")).code == EXIT_SAVED
     assert job.killed == set()
 
 
 def test_an_exception_is_a_fault_but_its_rank_is_a_holder() -> None:
     outcome = ended(Job(dp(2), 2, deaths={0: 3.005}), (3.0, Raised(1, "ValueError: bad sample")))
-    assert outcome.code == EXIT_DUMPED
+    assert outcome.code == EXIT_SAVED
     assert outcome.reason == "rank 1 raised ValueError: bad sample"
 
 
 def test_a_request_to_stop_pauses_at_a_later_step_without_a_fault() -> None:
     job = Job(dp(4), 4)
-    assert ended(job, (3.0, "stop")).code == EXIT_DUMPED
+    assert ended(job, (3.0, "stop")).code == EXIT_SAVED
     pause = job.sent[0].message
     assert isinstance(pause, Pause)
     assert pause.at_step > 5
-    assert not any(isinstance(sent.message, Fault) for sent in job.sent)
+    assert not any(isinstance(sent.message, FaultNotice) for sent in job.sent)
 
 
 def test_a_death_while_pausing_is_a_fault() -> None:
     job = Job(dp(4), 4, deaths={2: 3.05}, delays=(0.2,))
     assert ended(job, (3.0, "stop")).dead == (2,)
-    assert any(isinstance(sent.message, Fault) for sent in job.sent)
+    assert any(isinstance(sent.message, FaultNotice) for sent in job.sent)
 
 
 @pytest.mark.parametrize(
     ("failed", "code"),
     [
-        (SaveFailed(0, 0, "no space left on device"), EXIT_DUMP_FAILED),
+        (SaveFailed(0, 0, "no space left on device"), EXIT_SAVE_FAILED),
         (SaveFailed(0, 0, "shard 0 of tp0 pp0 is not finite", refused=True), EXIT_REFUSED),
-        (SaveFailed(0, 0, "connection closed", peer=True), EXIT_DUMP_FAILED),
+        (SaveFailed(0, 0, "connection closed", peer=True), EXIT_SAVE_FAILED),
     ],
     ids=["disk", "nan", "peer"],
 )
@@ -335,8 +337,8 @@ def test_any_storm_ends_in_time_and_rightly(size: int, two: bool, data: st.DataO
     gone = {rank for rank, when in deaths.items() if when <= job.now_s} | set(silent) | job.killed
     survivable = all(set(held_by) - gone for m in maps for held_by in m.holders)
     if survivable:
-        assert outcome.code == EXIT_DUMPED, outcome
-    if outcome.code == EXIT_DUMPED:
+        assert outcome.code == EXIT_SAVED, outcome
+    if outcome.code == EXIT_SAVED:
         # Every shard came from a holder that was alive when it gave it.
         assert outcome.step == 5
         assert outcome.folder

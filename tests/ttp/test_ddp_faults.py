@@ -147,10 +147,10 @@ def test_all_but_one(start: Start, tmp_path: Path) -> None:
 
 def test_a_death_in_the_dump(start: Start, tmp_path: Path) -> None:
     # Rank 0 is killed in the making of the step, rank 1 when it writes: rank 2 saves in the end.
-    deeds = "rank=0:step=9:deed=kill;rank=1:step=0:deed=die-in-dump"
+    deeds = "rank=0:step=9:deed=kill;rank=1:step=0:deed=die-in-save"
     done = launch(start, tmp_path, deeds).wait(60)
     assert done.code == 75, done.err
-    assert "during the dump: planning again" in done.err
+    assert "during the save: planning again" in done.err
     assert last_state(tmp_path, 8)["step"] == 8
     nothing_half(tmp_path)
 

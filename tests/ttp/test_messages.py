@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from relkit.ttp.messages import (
     BadMessage,
     Commit,
-    Dump,
-    Fault,
+    FaultNotice,
     Heartbeat,
     Hello,
     Message,
+    Save,
     Saved,
     State,
     decode,
     encode,
 )
-from relkit.ttp.plan import DumpPlan, GroupPlan, Survivor
+from relkit.ttp.plan import GroupPlan, SavePlan, Survivor
 from relkit.ttp.replicas import replica_map
 
 EVERY: tuple[Message, ...] = (
@@ -30,8 +30,8 @@ EVERY: tuple[Message, ...] = (
     Heartbeat(3, 12, "reduce", 0.25),
     Heartbeat(3, 12, "reduce", 1),
     State(3, 2, Survivor(3, 12, ready=True)),
-    Fault(1, (2, 5), "rank 2 was killed by SIGKILL"),
-    Dump(1, DumpPlan(13, (3,), (), (GroupPlan("tp0 pp0", (1, 3, 1, 3), 1),))),
+    FaultNotice(1, (2, 5), "rank 2 was killed by SIGKILL"),
+    Save(1, SavePlan(13, (3,), (), (GroupPlan("tp0 pp0", (1, 3, 1, 3), 1),))),
     Saved(3, 1, {"mp_rank_00/model_optim_rng.pt": ("ab" * 32, 1234)}),
     Commit(1, 13, {"mp_rank_00/model_optim_rng.pt": ("ab" * 32, 1234)}),
 )
@@ -63,7 +63,7 @@ def test_a_message_survives_the_wire(message: Message) -> None:
         b'{"kind":"state","rank":1,"epoch":1,"survivor":7}',
         b'{"kind":"saved","rank":1,"epoch":1,"files":{"a":[1,2]}}',
         b'{"kind":"saved","rank":1,"epoch":1,"files":{"a":["x"]}}',
-        b'{"kind":"dump","epoch":1,"plan":{"step":1}}',
+        b'{"kind":"save","epoch":1,"plan":{"step":1}}',
         b"[" * 100_000,
         b'{"kind":"exit","code":1,"sentence":"' + b"x" * (5 << 20) + b'"}',
     ],

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from relkit.errors import UsageProblem
-from relkit.trainer.checkpointing.persist import Persist, Voice
+from relkit.trainer.checkpointing.persist import Persist, RunLogger
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.hooks import ReadyStep, StepHooks
 from relkit.trainer.core.mesh import build_mesh
 from relkit.trainer.core.progress import Progress
 from relkit.trainer.core.trainer import Trainer
-from relkit.ttp.environment import Surroundings
-from relkit.ttp.fault_injector import Death, Sabotage, from_environment, parse, to_environment
+from relkit.ttp.environment import WorkerEnvironment
+from relkit.ttp.fault_injector import Death, FaultInjector, from_environment, parse, to_environment
 from relkit.ttp.link import Endpoint
-from relkit.ttp.processor import Wire
-from relkit.ttp.rank_state import Parked, Seat
+from relkit.ttp.processor import ControllerAccess
+from relkit.ttp.rank_state import RankState, TrainingInterrupted
 from tests.trainer.checkpointing.checkpoint_run import config_of
 from tests.trainer.layouts import ALONE, micro_batches
 
@@ -46,15 +46,17 @@ class Rank:
         self.said: list[str] = []
         self.events: list[dict[str, Any]] = []
         mesh = build_mesh(base.parallel, base.model, backend="gloo")
-        around = Surroundings(
-            Wire((Endpoint("127.0.0.1", 1),), b"", 0), Endpoint("127.0.0.1", 1), tmp_path
+        environment = WorkerEnvironment(
+            ControllerAccess((Endpoint("127.0.0.1", 1),), b"", 0),
+            Endpoint("127.0.0.1", 1),
+            tmp_path,
         )
-        voice = Voice(self.said.append, lambda name, **facts: self.events.append(facts))
-        self.persist = Persist(around, self.config, mesh, voice)
+        logger = RunLogger(self.said.append, lambda name, **facts: self.events.append(facts))
+        self.persist = Persist(environment, self.config, mesh, logger)
         self.stopper = Stopper()
         hooks: list[StepHooks] = [self.persist, self.stopper]
         self.trainer = Trainer(self.config, mesh, hooks=hooks, replicas=self.persist.replicas)
-        self.seat = self.persist._seat = Seat(0, 0)
+        self.rank_state = self.persist._state = RankState(0, 0)
         self.persist._trainer = self.trainer
 
     def step(self) -> None:
@@ -77,7 +79,7 @@ class Stopper:
 
     def gradients_ready(self, ready: ReadyStep) -> None:
         if self.due:
-            raise Parked
+            raise TrainingInterrupted
 
     def before_update(self, ready: ReadyStep) -> None: ...
 
@@ -103,9 +105,9 @@ def test_a_step_is_made_up_for_from_its_gradients(tmp_path: Path, form: dict[str
     parked = Rank(tmp_path, **form)
     parked.step()
     parked.stopper.due = True
-    with pytest.raises(Parked):
+    with pytest.raises(TrainingInterrupted):
         parked.step()
-    assert parked.seat.survivor().ready
+    assert parked.rank_state.survivor().ready
     parked.persist._roll_forward(2)
     assert_same(parked.state(), undisturbed.state())
 
@@ -115,7 +117,7 @@ def test_a_step_that_was_skipped_is_made_up_for_too(tmp_path: Path) -> None:
     rank.step()
     before = rank.state()
     rank.stopper.due = True
-    with pytest.raises(Parked):
+    with pytest.raises(TrainingInterrupted):
         rank.step()
     ready = rank.persist._ready
     assert ready is not None
@@ -140,8 +142,8 @@ def test_the_kept_copy_is_the_step_before(tmp_path: Path, optimizer: str) -> Non
     second = rank.state()
     rank.step()
     third = rank.state()
-    assert rank.seat.survivor().previous
-    rank.persist._go_back(2)
+    assert rank.rank_state.survivor().previous
+    rank.persist._rollback(2)
     assert_same(rank.state(), second)
     assert rank.trainer.progress.step == 2
     assert not all(map(torch.equal, second[0], third[0]))
@@ -165,17 +167,19 @@ def test_what_has_no_copy_is_said(tmp_path: Path) -> None:
 
 
 def test_deaths_are_read_back() -> None:
-    deaths = [Death(1, "update", 5), Death(0, "dump", run=2, delay_ms=1.5, by="STOP")]
+    deaths = [Death(1, "update", 5), Death(0, "emergency_save", run=2, delay_ms=1.5, by="STOP")]
     environment = {**to_environment(deaths), "RANK": "0", "TORCHELASTIC_RESTART_COUNT": "2"}
     assert [parse(str(death)) for death in deaths] == deaths
-    sabotage = from_environment(environment)
-    assert sabotage.expects("dump")
-    assert not sabotage.expects("update")
-    Sabotage().at("update", 5)
+    injector = from_environment(environment)
+    assert injector.expects("emergency_save")
+    assert not injector.expects("update")
+    FaultInjector().at("update", 5)
+    assert parse("rank=0:phase=dump") == Death(0, "emergency_save")
 
 
 @pytest.mark.parametrize(
-    "spec", ["rank=1", "rank=x:phase=dump", "rank=1:phase=never", "rank=1:phase=dump:by=HUP", "?"]
+    "spec",
+    ["rank=1", "rank=x:phase=save", "rank=1:phase=never", "rank=1:phase=save:by=HUP", "?"],
 )
 def test_what_is_no_death_is_refused(spec: str) -> None:
     with pytest.raises(UsageProblem, match="RELKIT_TTP_INJECT"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit.ttp.plan import DumpPlan, Refusal, Survivor, make_plan
+from relkit.ttp.plan import Refusal, SavePlan, Survivor, make_plan
 from relkit.ttp.replicas import ReplicaMap, replica_map
 
 DP4 = (replica_map("tp0 pp0", range(4)),)
@@ -20,7 +20,7 @@ def at(step: int, *ranks: int, ready: bool = False) -> list[Survivor]:
 
 def test_one_death_saves_the_committed_step_and_its_mirror_gives_the_shard() -> None:
     plan = make_plan(at(7, 0, 1, 3), DP4)
-    assert isinstance(plan, DumpPlan)
+    assert isinstance(plan, SavePlan)
     assert plan.step == 7
     assert plan.groups[0].holders == (0, 1, 0, 1)
     assert plan.groups[0].writer == 0
@@ -31,7 +31,7 @@ def test_one_death_saves_the_committed_step_and_its_mirror_gives_the_shard() -> 
 def test_the_one_left_behind_in_the_barrier_rolls_forward() -> None:
     # Rank 3 died in the barrier; its mirror, rank 1, is the one that did not get through.
     plan = make_plan([*at(8, 0, 2), *at(7, 1, ready=True)], DP4)
-    assert isinstance(plan, DumpPlan)
+    assert isinstance(plan, SavePlan)
     assert plan.step == 8
     assert plan.roll_forward == (1,)
 
@@ -47,8 +47,8 @@ def test_without_its_gradients_the_one_left_behind_cannot_help() -> None:
 def test_a_kept_copy_lets_all_go_back() -> None:
     ahead = [Survivor(rank, 8, previous=True) for rank in (0, 2)]
     plan = make_plan([*ahead, *at(7, 1)], DP4)
-    assert isinstance(plan, DumpPlan)
-    assert (plan.step, plan.go_back) == (7, (0,))
+    assert isinstance(plan, SavePlan)
+    assert (plan.step, plan.rollback) == (7, (0,))
 
 
 def test_both_holders_gone_is_refused_by_name() -> None:
@@ -67,7 +67,7 @@ def test_step_0_is_refused() -> None:
 
 def test_step_0_that_can_roll_forward_is_saved_as_step_1() -> None:
     plan = make_plan([*at(1, 0, 2), *at(0, 1, ready=True)], DP4)
-    assert isinstance(plan, DumpPlan)
+    assert isinstance(plan, SavePlan)
     assert plan.step == 1
 
 
@@ -77,7 +77,7 @@ def test_nobody_left_is_refused() -> None:
 
 def test_an_untrusted_rank_is_no_holder() -> None:
     bad = Survivor(3, 7, usable=False, reason="ValueError in the update")
-    assert isinstance(make_plan([*at(7, 0, 1, 2), bad], DP4), DumpPlan)
+    assert isinstance(make_plan([*at(7, 0, 1, 2), bad], DP4), SavePlan)
     refusal = make_plan([*at(7, 0, 2), bad], DP4)
     assert isinstance(refusal, Refusal)
     assert "cannot be trusted (ValueError in the update)" in refusal.sentence
@@ -91,7 +91,7 @@ def test_exactly_the_survivable_patterns_are_saved(size: int) -> None:
             living = [rank for rank in range(size) if rank not in dead]
             survivable = all(set(held_by) - dead for held_by in maps[0].holders)
             found = make_plan(at(5, *living), maps)
-            assert isinstance(found, DumpPlan if survivable else Refusal), dead
+            assert isinstance(found, SavePlan if survivable else Refusal), dead
 
 
 @given(st.integers(2, 8), st.integers(1, 3), st.data())
@@ -114,7 +114,7 @@ def test_a_plan_only_ever_asks_for_what_can_be_given(
     ]
     found = make_plan(survivors, maps)
     by_rank = {survivor.rank: survivor for survivor in survivors}
-    if isinstance(found, DumpPlan):
+    if isinstance(found, SavePlan):
         assert len(found.groups) == groups
         for group, wanted in zip(found.groups, maps, strict=True):
             assert group.writer in group.holders

@@ -18,8 +18,8 @@ from relkit.trainer.core.mesh import Group, build_mesh
 from relkit.trainer.core.optimizer import Optimizer, build_optimizer
 from relkit.trainer.core.pipeline import run_step
 from relkit.trainer.core.progress import Progress
-from relkit.ttp.handlers import NotFinite, SaveOrder
-from relkit.ttp.plan import DumpPlan, GroupPlan, Survivor, make_plan
+from relkit.ttp.handlers import NotFinite, SaveRequest
+from relkit.ttp.plan import GroupPlan, SavePlan, Survivor, make_plan
 from relkit.ttp.replicas import ReplicaMap, bytes_per_parameter, replica_map
 from tests.trainer.layouts import Layout, micro_batches
 from tests.trainer.processes import Place, run_ranks
@@ -151,17 +151,17 @@ def all_maps(run: Steps) -> list[ReplicaMap]:
     return list({each.name: each for maps in found for each in maps}.values())
 
 
-def order_for(run: Steps, maps: list[ReplicaMap], dead: tuple[int, ...]) -> SaveOrder | None:
+def order_for(run: Steps, maps: list[ReplicaMap], dead: tuple[int, ...]) -> SaveRequest | None:
     """What the controller tells this rank when those are dead; None to whoever takes no part."""
     alive = [rank for rank in range(run.mesh.world.size) if rank not in dead]
     plan = make_plan([Survivor(rank, run.step) for rank in alive], maps)
-    assert isinstance(plan, DumpPlan), plan
+    assert isinstance(plan, SavePlan), plan
     group = torch.distributed.new_group(list(plan.ranks))
     me = run.mesh.world.global_rank
     if me not in plan.ranks:
         return None
     raw = group._get_backend(torch.device("cpu")) if len(plan.ranks) > 1 else None
-    return SaveOrder(run.step, Path(), plan, me, raw, plan.ranks)
+    return SaveRequest(run.step, Path(), plan, me, raw, plan.ranks)
 
 
 def on_ranks(place: Place) -> None:
@@ -323,7 +323,7 @@ def test_a_fingerprint_sees_every_single_change() -> None:
 
 
 def test_dense_weights_go_to_every_expert_place() -> None:
-    plan = DumpPlan(
+    plan = SavePlan(
         3,
         (),
         (),

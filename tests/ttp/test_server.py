@@ -1,4 +1,4 @@
-"""The controller's server over real sockets: ranks are served, strangers and liars are not."""
+"""The controller's server over real sockets: only authenticated, honest ranks are served."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from relkit.ttp.messages import (
     Commit,
     Committed,
     Done,
-    Dump,
     Exit,
-    Fault,
+    FaultNotice,
     Finished,
     Heartbeat,
     Hello,
     Message,
     Note,
+    Save,
     Saved,
     State,
     Stop,
     encode,
 )
-from relkit.ttp.outcome import EXIT_DUMPED, EXIT_REFUSED
 from relkit.ttp.plan import Survivor
 from relkit.ttp.replicas import replica_map
+from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED
 from relkit.ttp.server import Node, Server
 
 SECRET = b"s" * 32
@@ -47,7 +47,7 @@ def make(size: int = 2, pids: dict[int, int] | None = None) -> tuple[Server, lis
     said: list[str] = []
     node = Node(pids or {}, lambda _: "was killed by SIGKILL", said.append)
     controller = Controller(size, PATIENT)
-    server = Server(controller, secret=SECRET, incarnation=3, address="127.0.0.1", node=node)
+    server = Server(controller, secret=SECRET, attempt=3, address="127.0.0.1", node=node)
     server.start()
     return server, said
 
@@ -78,8 +78,8 @@ def closed() -> Iterator[None]:
     OPEN.clear()
 
 
-def link_to(server: Server, secret: bytes = SECRET, incarnation: int = 3) -> Link:
-    link = connect(server.endpoint, secret, incarnation, 5.0)
+def link_to(server: Server, secret: bytes = SECRET, attempt: int = 3) -> Link:
+    link = connect(server.endpoint, secret, attempt, 5.0)
     OPEN.append(link)
     return link
 
@@ -113,17 +113,17 @@ def test_a_rank_is_lost_and_the_other_saves(served: tuple[Server, list[str]]) ->
     links = [rank(server, number) for number in range(2)]
     until(lambda: phase(server) == "normal")
     links[0].close()
-    fault = next_of(links[1], Fault)
-    assert isinstance(fault, Fault)
+    fault = next_of(links[1], FaultNotice)
+    assert isinstance(fault, FaultNotice)
     assert fault.dead == (0,)
     links[1].send(State(1, fault.epoch, Survivor(1, 5)))
-    dump = next_of(links[1], Dump)
-    assert isinstance(dump, Dump)
-    assert (dump.plan.step, dump.plan.ranks) == (5, (1,))
+    request = next_of(links[1], Save)
+    assert isinstance(request, Save)
+    assert (request.plan.step, request.plan.ranks) == (5, (1,))
     links[1].send(Saved(1, fault.epoch, {"a": ("00", 1)}))
     next_of(links[1], Commit)
     links[1].send(Committed(1, fault.epoch, "iter_0000005"))
-    assert next_of(links[1], Exit) == Exit(EXIT_DUMPED, "step 5 was saved")
+    assert next_of(links[1], Exit) == Exit(EXIT_SAVED, "step 5 was saved")
     assert server.over.wait(5)
     assert server.outcome is not None
     assert server.outcome.reason == "rank 0 lost its link to the controller"
@@ -138,8 +138,8 @@ def test_the_end_of_a_process_is_seen_though_its_link_stays_open() -> None:
         server.watch({0: child.pid})
         until(lambda: phase(server) == "normal")
         child.kill()
-        fault = next_of(links[1], Fault)
-        assert isinstance(fault, Fault)
+        fault = next_of(links[1], FaultNotice)
+        assert isinstance(fault, FaultNotice)
         assert fault.reason == f"rank 0 (pid {child.pid}) was killed by SIGKILL"
     finally:
         server.close()
@@ -168,12 +168,12 @@ def test_a_rank_that_has_finished_is_still_a_holder(served: tuple[Server, list[s
     links[0].send(Done(0))
     until(lambda: bool(server._controller.done))
     links[1].close()
-    fault = next_of(links[0], Fault)
-    assert isinstance(fault, Fault)
+    fault = next_of(links[0], FaultNotice)
+    assert isinstance(fault, FaultNotice)
     links[0].send(State(0, fault.epoch, Survivor(0, 9)))
-    dump = next_of(links[0], Dump)
-    assert isinstance(dump, Dump)
-    assert dump.plan.step == 9
+    request = next_of(links[0], Save)
+    assert isinstance(request, Save)
+    assert request.plan.step == 9
 
 
 def test_notes_go_to_the_other_members(served: tuple[Server, list[str]]) -> None:
@@ -186,11 +186,11 @@ def test_notes_go_to_the_other_members(served: tuple[Server, list[str]]) -> None
     until(lambda: phase(server) == "normal")
     server.hung("the job hangs")
     for number, link in enumerate(links):
-        fault = next_of(link, Fault)
-        assert isinstance(fault, Fault)
+        fault = next_of(link, FaultNotice)
+        assert isinstance(fault, FaultNotice)
         link.send(State(number, fault.epoch, Survivor(number, 5)))
     for link in links:
-        next_of(link, Dump)
+        next_of(link, Save)
     links[0].send(Note(0, 0, "old", "00"))
     links[0].send(Note(0, 1, "0/0", "abcd"))
     assert next_of(links[1], Note) == Note(0, 1, "0/0", "abcd")
@@ -207,14 +207,14 @@ def test_another_launcher_may_ask_for_the_end(served: tuple[Server, list[str]]) 
     assert "SIGTERM; not every rank had begun" in server.outcome.sentence
 
 
-@pytest.mark.parametrize(("secret", "incarnation"), [(b"x" * 32, 3), (SECRET, 2)])
+@pytest.mark.parametrize(("secret", "attempt"), [(b"x" * 32, 3), (SECRET, 2)])
 def test_a_stranger_is_told_nothing(
-    served: tuple[Server, list[str]], secret: bytes, incarnation: int
+    served: tuple[Server, list[str]], secret: bytes, attempt: int
 ) -> None:
     server, said = served
     with pytest.raises(LinkEnded):
-        link_to(server, secret, incarnation)
-    until(lambda: server.strangers == 1)
+        link_to(server, secret, attempt)
+    until(lambda: server.unauthenticated == 1)
     assert said == []
 
 
@@ -280,19 +280,19 @@ def test_who_says_nothing_is_dropped_in_time(
     served: tuple[Server, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, _ = served
-    monkeypatch.setattr("relkit.ttp.server._STRANGER_S", 0.2)
+    monkeypatch.setattr("relkit.ttp.server._HANDSHAKE_S", 0.2)
     with raw(server) as slow, raw(server) as drip:
         drip.sendall(b"x")
         assert ended(slow)
         assert ended(drip)
-    assert server.strangers == 2
+    assert server.unauthenticated == 2
 
 
 def test_more_strangers_than_are_let_in(
     served: tuple[Server, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, _ = served
-    monkeypatch.setattr("relkit.ttp.server._MOST_UNPROVEN", 4)
+    monkeypatch.setattr("relkit.ttp.server.MAX_UNPROVEN", 4)
     idle = [raw(server) for _ in range(4)]
     until(lambda: len(server._peers) == 4)
     with raw(server) as one_more:

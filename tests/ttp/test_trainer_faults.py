@@ -16,7 +16,7 @@ import pytest
 from relkit.checkpoint import iteration_folder
 from relkit.trainer.run.loop import pretrain
 from relkit.ttp.fault_injector import Death, to_environment
-from relkit.ttp.outcome import EXIT_REFUSED
+from relkit.ttp.save_outcome import EXIT_REFUSED
 from tests.trainer.processes import Place, run_ranks
 from tests.ttp.compare import differs, numbers
 from tests.ttp.matrix import LAYOUTS, configured, write_text
@@ -85,13 +85,13 @@ def launched(
 
 
 def assert_nothing_is_seen_of_it(
-    folder: Path, layout: str, dumped: Sequence[int], said: str, name: str = "disturbed"
+    folder: Path, layout: str, saved: Sequence[int], said: str, name: str = "disturbed"
 ) -> None:
     one, other = folder / layout / name, folder / layout / "undisturbed"
     assert numbers(one) == numbers(other), said
     assert not list((one / "save").glob("iter_*_tmp"))
     steps = iteration_folder.iterations(one / "save")
-    assert set(dumped) < set(steps)
+    assert set(saved) < set(steps)
     for step in steps:
         iteration = iteration_folder.iteration_name(step)
         assert not differs(one / "save" / iteration, other / "save" / iteration), step
@@ -119,21 +119,21 @@ def test_a_job_that_loses_ranks_twice_and_then_a_pair(folder: Path) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("layout", "deaths", "dumped"),
+    ("layout", "deaths", "saved"),
     [
         ("TP2xDP2", [Death(0, "reduce", step=5)], [4]),
         # Another one dies while survivors write: they are planned with again.
-        ("PP2xDP2", [Death(3, "backward", step=6), Death(0, "dump")], [5]),
+        ("PP2xDP2", [Death(3, "backward", step=6), Death(0, "emergency_save")], [5]),
     ],
     ids=["TP2xDP2", "PP2xDP2"],
 )
 def test_the_job_goes_on_bit_by_bit(
-    folder: Path, layout: str, deaths: list[Death], dumped: list[int]
+    folder: Path, layout: str, deaths: list[Death], saved: list[int]
 ) -> None:
     done = launched(folder, layout, 1, deaths)
     assert done.returncode == 0, done.stdout
-    assert f"step {dumped[0]} was saved by the survivors" in done.stdout, done.stdout
-    assert_nothing_is_seen_of_it(folder, layout, dumped, done.stdout)
+    assert f"step {saved[0]} was saved by the survivors" in done.stdout, done.stdout
+    assert_nothing_is_seen_of_it(folder, layout, saved, done.stdout)
 
 
 @pytest.mark.timeout(120)
@@ -154,4 +154,4 @@ def test_a_sample_of_the_matrix(tmp_path: Path) -> None:
     for layout in found.values():
         assert layout["kills"] >= 6
         assert layout["wrong"] == []
-        assert layout["dumped"] + layout["refused"] > 0
+        assert layout["saved"] + layout["refused"] > 0

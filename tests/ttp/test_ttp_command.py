@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("hook", [True, False], ids=["hook", "no-hook"])
-def test_status_and_dump(start: Start, tmp_path: Path, hook: bool) -> None:
+def test_status_and_save(start: Start, tmp_path: Path, hook: bool) -> None:
     name = f"ttp-{os.getpid()}-{hook}"
     options = ["--rdzv-id", name, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     job = launch(start, tmp_path, "", *options, *([] if hook else ["--no-hook"]), steps=100_000)
@@ -26,17 +26,17 @@ def test_status_and_dump(start: Start, tmp_path: Path, hook: bool) -> None:
     job.wait_for("rank 1 step 40 ")
     status = start("ttp", "status", name).wait()
     assert status.code == 0, status.err
-    assert f"job {name}, node 0: normal, controller active, incarnation 0, 3 ranks" in status.out
+    assert f"job {name}, node 0: normal, controller active, attempt 0, 3 ranks" in status.out
     plain = json.loads(start("ttp", "status", "--json", name).wait().out)
     assert plain["schema"] == "relkit.ttp.status/1"
     assert {rank["rank"] for rank in plain["ranks"]} == {0, 1, 2}
-    dump = start("ttp", "dump", name).wait()
+    saved = start("ttp", "save", name).wait()
     done = job.wait()
-    assert dump.code == 0, dump.err + done.err
+    assert saved.code == 0, saved.err + done.err
     step = (tmp_path / "ck" / TRACKER).read_text()
-    assert f"step {step} was saved" in dump.out
+    assert f"step {step} was saved" in saved.out
     assert done.code == 75
-    assert "it began when relkit ttp dump asked for it" in done.err
+    assert "it began when relkit ttp save asked for it" in done.err
     assert not job_dir(name).exists()
     assert start("ttp", "status", name).wait().code == 3
 
@@ -48,16 +48,20 @@ def test_a_job_that_is_not_under_it(start: Start, tmp_path: Path) -> None:
         "--timeline-path", tmp_path / "t", EXAMPLE, "--steps", "100000",
     )  # fmt: skip
     job.wait_for("step    0")
-    dump = start("ttp", "dump", name).wait()
-    assert dump.code == 3
-    assert "is under try-to-persist" in dump.err
+    saved = start("ttp", "save", name).wait()
+    assert saved.code == 3
+    assert "is under try-to-persist" in saved.err
     status = start("ttp", "status", name).wait()
     assert "no rank is under try-to-persist" in status.out
     job.stop()
 
 
 def test_no_such_job(start: Start) -> None:
-    done = start("ttp", "dump", "no-such-job").wait()
+    """Also by the command's old name, which says the new one."""
+    old = start("ttp", "dump", "no-such-job").wait()
+    assert old.code == 3
+    assert "relkit: `relkit ttp dump` is now `relkit ttp save`" in old.err
+    done = start("ttp", "save", "no-such-job").wait()
     assert done.code == 3
     assert "no launcher of a job 'no-such-job'" in done.err
     assert start("ttp", "status", "../etc").wait().code == 2

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from relkit.launch.job.exit_status import peek_exit
 from relkit.launch.job.settings import ExitStatus, OnHang
 from relkit.launch.recovery.persist_host import PersistHost
-from relkit.ttp.outcome import EXIT_DUMP_FAILED, EXIT_DUMPED, EXIT_REFUSED
+from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED
 
 # A worker that has not left this long after it was told is not going to.
 LEAVE_S = 10.0
 _LATE_S = 5.0
-_CODES = (EXIT_DUMPED, EXIT_REFUSED, EXIT_DUMP_FAILED)
+_CODES = (EXIT_SAVED, EXIT_REFUSED, EXIT_SAVE_FAILED)
 
 
-class Lead:
-    """One incarnation's workers on this node.
+class FaultRecovery:
+    """One attempt's workers on this node.
 
     Args:
         persist: of this launcher.

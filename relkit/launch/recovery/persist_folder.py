@@ -3,7 +3,7 @@
 <folder of the job>/ttp-<pid of the launcher>/
     status.json     where the job stands; no secret is in it
     rank-<n>        one for each rank here that is led
-    request-<name>  left by `relkit ttp dump`; the answer is written into it
+    request-<name>  left by `relkit ttp save`; the answer is written into it
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relkit.hook import environment
 from relkit.job_id import safe_job_id
 from relkit.output import write_atomic
 from relkit.private_file import is_private_folder, read_private
-from relkit.ttp.environment import MARKS
+from relkit.ttp.environment import REGISTRATION
 
 PREFIX = "ttp-"
 STATUS = "status.json"
@@ -53,15 +53,15 @@ class PersistFolder:
     @property
     def marked(self) -> bool:
         """A worker of this node is led."""
-        return any(self.path.glob(f"{MARKS}*"))
+        return any(self.path.glob(f"{REGISTRATION}*"))
 
     def clear(self) -> None:
-        """An incarnation is over."""
-        for mark in self.path.glob(f"{MARKS}*"):
+        """An attempt is over."""
+        for mark in self.path.glob(f"{REGISTRATION}*"):
             mark.unlink(missing_ok=True)
 
     def take_requests(self) -> bool:
-        """Whether somebody has asked for a dump since the last call."""
+        """Whether somebody has asked for a save since the last call."""
         try:
             # Not globbed: this is asked ten times a second.
             here = [path for path in self.path.iterdir() if path.name.startswith(REQUEST)]

@@ -18,7 +18,7 @@ from relkit.ttp.controller import Controller
 from relkit.ttp.environment import to_environment
 from relkit.ttp.link import Endpoint, LinkEnded, connect, parse_endpoint
 from relkit.ttp.messages import Stop
-from relkit.ttp.outcome import Outcome
+from relkit.ttp.save_outcome import SaveOutcome
 from relkit.ttp.server import Node, Server
 
 BACKUPS = 2
@@ -31,25 +31,25 @@ _CONNECT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """One incarnation of the job, as this node sees it.
+class PersistAttempt:
+    """One attempt of the job, as this node sees it.
 
     Args:
         mailbox: in the meeting's store, with a prefix of try-to-persist's own.
-        world_size: ranks of the job; incarnation: restarts so far.
+        world_size: ranks of the job; attempt: restarts so far.
         address: of this node on the way to the others; "" on a job of one node.
         job_id: of the job, by which `relkit ttp` finds it.
     """
 
     mailbox: Mailbox
     world_size: int
-    incarnation: int
+    attempt: int
     address: str = ""
     job_id: str = "job"
 
 
 class PersistHost:
-    """Hosts a controller (or a backup, or none) for each incarnation of a job.
+    """Hosts a controller (or a backup, or none) for each attempt of a job.
 
     Args:
         limits: see Limits.
@@ -63,12 +63,12 @@ class PersistHost:
         limits: Limits,
         say: Log,
         how_it_ended: Callable[[int], str | None],
-        ended: Callable[[Outcome, str], None],
+        ended: Callable[[SaveOutcome, str], None],
     ) -> None:
         self.limits = limits
         self._say, self._how_it_ended, self._ended = say, how_it_ended, ended
         self._server: Server | None = None
-        self._crowd: Crowd | None = None
+        self._crowd: PersistAttempt | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
         self._secret = b""
         self._pids: dict[int, int] = {}
@@ -78,13 +78,13 @@ class PersistHost:
         self._written: dict[str, object] = {}
         self._activity = Activity()
 
-    def begin(self, crowd: Crowd) -> Mapping[str, str]:
+    def begin(self, crowd: PersistAttempt) -> Mapping[str, str]:
         """Listen, and learn where the others do.
 
         Returns:
             what to add to the workers' environment; nothing where try-to-persist cannot be.
         """
-        self._end_incarnation()
+        self._end_attempt()
         self._crowd = crowd
         if self._folder is None:
             self._folder = PersistFolder(crowd.job_id)
@@ -96,7 +96,7 @@ class PersistHost:
         return to_environment(
             self._endpoints,
             self._secret,
-            crowd.incarnation,
+            crowd.attempt,
             self.limits.heartbeat_s,
             self._folder.path,
         )
@@ -119,16 +119,16 @@ class PersistHost:
         return self._server is not None and self._server.busy
 
     @property
-    def outcome(self) -> Outcome | None:
-        """How this incarnation's fault ended, where this node's controller led it."""
+    def outcome(self) -> SaveOutcome | None:
+        """How this attempt's fault ended, where this node's controller led it."""
         return None if self._server is None else self._server.outcome
 
     def look(self) -> None:
-        """Take requests of `relkit ttp dump`, and write the status; to be called now and then."""
+        """Take requests of `relkit ttp save`, and write the status; to be called now and then."""
         if self._folder is None:
             return
         if self._folder.take_requests():
-            self._stop("relkit ttp dump asked for it")
+            self._stop("relkit ttp save asked for it")
         now_s = time.monotonic()
         if now_s - self._status_s >= _STATUS_S:
             self._status_s = now_s
@@ -178,7 +178,7 @@ class PersistHost:
 
     def close(self) -> None:
         """Nothing listens and nothing is left."""
-        self._end_incarnation()
+        self._end_attempt()
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
@@ -194,8 +194,8 @@ class PersistHost:
         # On another node: the controller is told over a link, as ranks tell it.
         for endpoint in self._endpoints[:1]:
             try:
-                incarnation = self._crowd.incarnation if self._crowd else 0
-                link = connect(endpoint, self._secret, incarnation, _CONNECT_S)
+                attempt = self._crowd.attempt if self._crowd else 0
+                link = connect(endpoint, self._secret, attempt, _CONNECT_S)
                 link.send(Stop(reason))
                 link.close()
             except LinkEnded as error:
@@ -207,13 +207,15 @@ class PersistHost:
             "job_id": crowd.job_id if crowd else "",
             "node": crowd.mailbox.node if crowd else 0,
             "world_size": crowd.world_size if crowd else 0,
-            "incarnation": crowd.incarnation if crowd else 0,
+            "attempt": crowd.attempt if crowd else 0,
+            # The name that this key had first.
+            "incarnation": crowd.attempt if crowd else 0,
             "engaged": self.engaged,
             "role": "none" if self._server is None else "backup" if self._is_backup else "active",
         }
         return status if self._server is None else {**status, **self._server.status()}
 
-    def _end_incarnation(self) -> None:
+    def _end_attempt(self) -> None:
         self.tell()
         if self._server is not None:
             self._server.close()
@@ -221,7 +223,7 @@ class PersistHost:
         if self._folder is not None:
             self._folder.clear()
 
-    def _agree(self, crowd: Crowd) -> tuple[tuple[Endpoint, ...], bytes]:
+    def _agree(self, crowd: PersistAttempt) -> tuple[tuple[Endpoint, ...], bytes]:
         """Node 0 makes the secret; every node learns who listens where."""
         mailbox = crowd.mailbox
         if mailbox.nodes == 1:
@@ -250,12 +252,12 @@ class PersistHost:
             time.sleep(_POLL_S)
         return note
 
-    def _listen(self, crowd: Crowd, secret: bytes, address: str) -> Endpoint:
+    def _listen(self, crowd: PersistAttempt, secret: bytes, address: str) -> Endpoint:
         controller = Controller(crowd.world_size, self.limits, backup=crowd.mailbox.node > 0)
         self._server = Server(
             controller,
             secret=secret,
-            incarnation=crowd.incarnation,
+            attempt=crowd.attempt,
             address=address,
             node=Node(self._pids, self._how_it_ended, self._say, self._activity.works),
         )

@@ -27,7 +27,7 @@ from relkit.checkpoint.manifest import MANIFEST, FileRecord, read_manifest
 from relkit.checkpoint.rng_state import RngState
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, RelkitError
-from relkit.trainer.checkpointing.on_all_ranks import together
+from relkit.trainer.checkpointing.on_all_ranks import on_all_ranks
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.mesh import Mesh
 from relkit.trainer.core.optimizer import Optimizer
@@ -70,7 +70,7 @@ def save(
     first = mesh.world.rank == 0
     temporary = folder / (files.iteration_name(step) + files.TEMPORARY)
     try:
-        together(mesh, lambda: files.begin(folder, step) if first else None)
+        on_all_ranks(mesh, lambda: files.begin(folder, step) if first else None)
         records: list[FileRecord] = []
 
         def write() -> list[FileRecord]:
@@ -86,13 +86,13 @@ def save(
                 for name, plain in content.items()
             ]
 
-        for written in together(mesh, write):
+        for written in on_all_ranks(mesh, write):
             records += written
         facts = manifest_facts(infos, progress, config, mesh)
-        together(mesh, lambda: files.commit(temporary, step, records, facts) if first else None)
+        on_all_ranks(mesh, lambda: files.commit(temporary, step, records, facts) if first else None)
     except RelkitError:
         # Every rank is here; together, so that none goes on while the folder is still there.
-        together(mesh, lambda: _abandon(temporary) if first else None)
+        on_all_ranks(mesh, lambda: _abandon(temporary) if first else None)
         raise
     keep = config.training.keep_checkpoint_max
     if first and keep is not None:
@@ -192,7 +192,7 @@ def load(
     if mesh.world.rank == 0:
         for unfinished in files.half_written(folder):
             _LOG.warning("%s is half-written, and is ignored", unfinished)
-    loaded = together(mesh, lambda: _load(folder, chunks, optimizer, config, mesh, step))
+    loaded = on_all_ranks(mesh, lambda: _load(folder, chunks, optimizer, config, mesh, step))
     return loaded[mesh.world.rank]
 
 

@@ -13,7 +13,7 @@ from relkit.trainer.core.mesh import Mesh
 Result = TypeVar("Result")
 
 
-def together(mesh: Mesh, act: Callable[[], Result]) -> list[Result]:
+def on_all_ranks(mesh: Mesh, act: Callable[[], Result]) -> list[Result]:
     """Call `act` on every rank of the world; all must call this.
 
     Args:

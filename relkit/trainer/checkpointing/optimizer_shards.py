@@ -1,4 +1,4 @@
-"""Optimizer shards of a dump: brought from whoever holds them to whoever writes a file.
+"""Optimizer shards in an emergency save: brought from whoever holds them to whoever writes a file.
 
 The job's own groups cannot be used after a fault, and which rank holds or writes what is decided by
 the plan alone; so every rank works out the same list of transfers, and makes its own of them.
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from relkit.trainer.core.mesh import Mesh
 from relkit.trainer.core.optimizer import Optimizer
-from relkit.ttp.handlers import NotFinite, SaveOrder
-from relkit.ttp.plan import DumpPlan
+from relkit.ttp.handlers import NotFinite, SaveRequest
+from relkit.ttp.plan import SavePlan
 
 EXPERT = " ep"
 
@@ -46,8 +46,8 @@ class Transfer:
     moments: bool
 
 
-def transfers(plan: DumpPlan) -> tuple[Transfer, ...]:
-    """All transfers of a dump, in an order that every rank knows.
+def transfers(plan: SavePlan) -> tuple[Transfer, ...]:
+    """All transfers of an emergency save, in an order that every rank knows.
 
     With expert parallelism each expert place has a file of its own. All of them hold the dense
     weights, and the first one holds their optimizer state.
@@ -68,8 +68,8 @@ def transfers(plan: DumpPlan) -> tuple[Transfer, ...]:
     return tuple(found)
 
 
-def gathered_state(optimizer: Optimizer, order: SaveOrder) -> dict[str, Any] | None:
-    """Take part in a dump; all of `order.ranks` must call it.
+def gathered_state(optimizer: Optimizer, order: SaveRequest) -> dict[str, Any] | None:
+    """Take part in an emergency save; all of `order.ranks` must call it.
 
     Returns:
         On a writer what `Optimizer.full_state` gives (and the weights are those of the main
@@ -100,7 +100,7 @@ class Piece:
     content: Tensor
 
 
-def _received(optimizer: Optimizer, order: SaveOrder) -> dict[Transfer, list[Piece]]:
+def _received(optimizer: Optimizer, order: SaveRequest) -> dict[Transfer, list[Piece]]:
     """What this rank writes: its own shards, and those that are sent to it."""
     found: dict[Transfer, list[Piece]] = {}
     arriving: list[tuple[Transfer, Tensor]] = []
@@ -154,7 +154,7 @@ def _held(optimizer: Optimizer, transfer: Transfer) -> list[Piece]:
     ]
 
 
-def _anywhere(refused: bool, order: SaveOrder) -> bool:
+def _anywhere(refused: bool, order: SaveRequest) -> bool:
     count = torch.tensor([float(refused)])
     if len(order.ranks) > 1:
         order.group.allreduce([count]).wait()

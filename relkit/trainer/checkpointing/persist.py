@@ -22,7 +22,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import FileRecord
 from relkit.trainer.checkpointing import checkpoint
 from relkit.trainer.checkpointing.audit import audit
-from relkit.trainer.checkpointing.on_all_ranks import together
+from relkit.trainer.checkpointing.on_all_ranks import on_all_ranks
 from relkit.trainer.checkpointing.optimizer_shards import gathered_state, group_name
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.hooks import ReadyStep
@@ -31,9 +31,9 @@ from relkit.trainer.core.progress import Progress
 from relkit.trainer.core.trainer import Trainer
 from relkit.trainer.megatron import names as names
 from relkit.ttp import fault_injector
-from relkit.ttp.environment import Surroundings
-from relkit.ttp.handlers import Handlers, SaveOrder
-from relkit.ttp.rank_state import Seat
+from relkit.ttp.environment import WorkerEnvironment
+from relkit.ttp.handlers import Handlers, SaveRequest
+from relkit.ttp.rank_state import RankState
 from relkit.ttp.replicas import ReplicaMap, bytes_per_parameter, replica_map
 from relkit.ttp.session import Session
 
@@ -43,7 +43,7 @@ _AFTER_THE_COMMIT = ("gather", "save", "evaluate", "data")
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class RunLogger:
     """How a rank is heard.
 
     Args:
@@ -67,11 +67,11 @@ class Persist:
     """One rank's loop under try-to-persist; it is also the loop's `StepHooks`.
 
     Args:
-        around: what the launcher tells; kept: `collective_aborter.open_sockets`, taken before
+        environment: what the launcher tells; kept: `collective_aborter.open_sockets`, taken before
             groups were made.
-        config: of the run; `training.save` is where a dump goes.
+        config: of the run; `training.save` is the folder to save into.
         mesh: of this rank. Every rank must make a Persist.
-        voice: see Voice.
+        logger: see RunLogger.
 
     Attributes:
         differences: pairs of copies that the audit found unequal so far.
@@ -79,21 +79,21 @@ class Persist:
 
     def __init__(
         self,
-        around: Surroundings,
+        environment: WorkerEnvironment,
         config: TrainerConfig,
         mesh: Mesh,
-        voice: Voice,
+        logger: RunLogger,
         kept: tuple[str, ...] = (),
     ) -> None:
         self.config, self.mesh = config, mesh
-        self._around, self._voice, self._open_before = around, voice, kept
+        self._environment, self._log, self._open_before = environment, logger, kept
         self._hosts = _hosts(mesh)
         dense, expert = self._map(mesh.data), self._map(mesh.expert_data, expert=True)
         # Without expert parallelism experts are on the same ranks as everything else.
         self._maps = (dense, expert if mesh.expert.size > 1 else dense)
-        self._sabotage = fault_injector.from_environment()
+        self._fault_injector = fault_injector.from_environment()
         self._trainer: Trainer | None = None
-        self._seat: Seat | None = None
+        self._state: RankState | None = None
         self._ready: ReadyStep | None = None
         self._kept: _Kept | None = None
         self._audited_step = 0
@@ -106,8 +106,8 @@ class Persist:
 
     def saved_before(self) -> bool:
         """Whether this job has saved something before it was started again; all ranks must ask."""
-        notes, folder = self._around.marks, Path(self.config.training.save)
-        return any(together(self.mesh, lambda: _tracker_changed(notes, folder)))
+        notes, folder = self._environment.marks, Path(self.config.training.save)
+        return any(on_all_ranks(self.mesh, lambda: _tracker_changed(notes, folder)))
 
     def run(self, trainer: Trainer, train: Callable[[], None]) -> None:
         """Run the loop; after a fault this saves what it can, and does not return."""
@@ -119,12 +119,12 @@ class Persist:
             root=Path(self.config.training.save),
             save=self._save,
             roll_forward=self._roll_forward,
-            go_back=self._go_back if self.config.training.local_copy_os else None,
+            rollback=self._rollback if self.config.training.local_copy_os else None,
             facts=self._facts,
         )
         maps = self._maps if self.mesh.expert.size > 1 else self._maps[:1]
         session = Session(
-            self._around,
+            self._environment,
             rank=self.mesh.world.global_rank,
             world_size=self.mesh.world.size,
             maps=maps,
@@ -132,30 +132,30 @@ class Persist:
             handlers=handlers,
             kept=self._open_before,
         )
-        self._seat = session.seat
-        if self._sabotage.expects("backward"):
+        self._state = session.state
+        if self._fault_injector.expects("backward"):
             first = next(iter(trainer.chunks[-1].parameters()))
             first.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                lambda _: self._sabotage.at("backward", trainer.progress.step + 1)
+                lambda _: self._fault_injector.at("backward", trainer.progress.step + 1)
             )
         session.run(train)
 
     def phase(self, name: str) -> None:
         """See `StepHooks`."""
-        trainer, seat = self._running()
-        seat.phase(name)
+        trainer, state = self._running()
+        state.phase(name)
         if name == "data":
             self._audit(trainer)
         making = 0 if name in _AFTER_THE_COMMIT else 1
         if name not in ("barrier", "update"):
-            self._sabotage.at(_INJECTED.get(name, name), trainer.progress.step + making)
+            self._fault_injector.at(_INJECTED.get(name, name), trainer.progress.step + making)
 
     def gradients_ready(self, ready: ReadyStep) -> None:
         """See `StepHooks`; no rank updates anything before all ranks are here."""
-        _, seat = self._running()
+        _, state = self._running()
         self._ready = ready
-        seat.gradients_ready()
-        self._sabotage.at("barrier", ready.outcome.step)
+        state.gradients_ready()
+        self._fault_injector.at("barrier", ready.outcome.step)
         if not self.config.training.local_copy_os and self.mesh.world.size > 1:
             # NCCL has no barrier without a device.
             on_gpu = self.mesh.device.type == "cuda"
@@ -164,17 +164,17 @@ class Persist:
 
     def before_update(self, ready: ReadyStep) -> None:
         """See `StepHooks`."""
-        trainer, seat = self._running()
+        trainer, state = self._running()
         copies = self.config.training.local_copy_os
         if copies:
             self._keep(trainer)
-        seat.begin_update(previous=copies)
-        self._sabotage.at("update", ready.outcome.step)
+        state.begin_update(previous=copies)
+        self._fault_injector.at("update", ready.outcome.step)
 
     def after_commit(self, progress: Progress) -> None:
         """See `StepHooks`."""
-        _, seat = self._running()
-        seat.end_update(progress.step)
+        _, state = self._running()
+        state.end_update(progress.step)
 
     def _clean_up(self) -> None:
         """Remove what a periodic save left that was killed; nobody saves before this rank does."""
@@ -182,12 +182,12 @@ class Persist:
             try:
                 iteration_folder.abandon(unfinished)
             except OSError as error:
-                self._voice.info(f"{unfinished} could not be removed: {error.strerror}")
+                self._log.info(f"{unfinished} could not be removed: {error.strerror}")
 
-    def _running(self) -> tuple[Trainer, Seat]:
+    def _running(self) -> tuple[Trainer, RankState]:
         assert self._trainer is not None
-        assert self._seat is not None
-        return self._trainer, self._seat
+        assert self._state is not None
+        return self._trainer, self._state
 
     def _map(self, group: Group, *, expert: bool = False) -> ReplicaMap:
         name = group_name(self.mesh, expert=expert)
@@ -203,20 +203,20 @@ class Persist:
         for each in dict.fromkeys(self._maps):
             copies, size = len(each.holders[0]), len(each.ranks)
             if copies == 1:
-                self._voice.info(
+                self._log.info(
                     f"try-to-persist: group {each.name} has no second copy of its optimizer state"
                     f" ({size} data-parallel rank{'s' * (size > 1)}): the loss of any of its ranks"
                     " cannot be made good"
                 )
             elif len(set(self._hosts.values())) > 1 and (alone := each.unprotected(self._hosts)):
                 shards = ", ".join(map(str, alone))
-                self._voice.info(
+                self._log.info(
                     f"try-to-persist: all copies of shard {shards} of group {each.name} are on one"
                     " host, which must not be lost"
                 )
             if training.use_distributed_optimizer and adam:
                 bytes_each = bytes_per_parameter(size, copies)
-                self._voice.info(
+                self._log.info(
                     f"try-to-persist: group {each.name} keeps {copies} copies of each shard:"
                     f" {bytes_each:.2f} bytes per parameter,"
                     f" {bytes_per_parameter(size, 1):.2f} without"
@@ -237,7 +237,7 @@ class Persist:
             torch._foreach_copy_(tensors, changing)
         self._kept = _Kept(tensors, trainer.optimizer.steps, trainer.progress)
 
-    def _go_back(self, step: int) -> None:
+    def _rollback(self, step: int) -> None:
         trainer, _ = self._running()
         kept = self._kept
         assert kept is not None
@@ -245,10 +245,10 @@ class Persist:
         torch._foreach_copy_(trainer.optimizer.changing(), kept.tensors)
         trainer.optimizer.steps, trainer.progress = kept.steps, kept.progress
 
-    def _save(self, order: SaveOrder) -> list[FileRecord]:
-        """This rank's part of a dump: its shards for others, and its file if it writes one."""
+    def _save(self, order: SaveRequest) -> list[FileRecord]:
+        """This rank's part of an emergency save: shards for others, and a file if it writes one."""
         trainer, _ = self._running()
-        self._sabotage.at("dump", order.step)
+        self._fault_injector.at("emergency_save", order.step)
         state = gathered_state(trainer.optimizer, order)
         if state is None:
             return []
@@ -278,11 +278,11 @@ class Persist:
             self.differences += 1
             expert = trainer.optimizer.places[found.buffer][1]
             group = self._maps[expert].name
-            self._voice.info(
+            self._log.info(
                 f"try-to-persist: silent corruption at step {step} in group {group}: {found}"
                 f" ({self.differences} so far)"
             )
-            self._voice.event(
+            self._log.event(
                 "replica_difference",
                 step=step,
                 group=group,
@@ -305,7 +305,7 @@ def _hosts(mesh: Mesh) -> dict[int, str]:
 
 
 def _tracker_changed(notes: Path, folder: Path) -> bool:
-    """Whether a checkpoint was written to `folder` since the job's first incarnation began.
+    """Whether a checkpoint was written to `folder` since the job's first attempt began.
 
     Args:
         notes: a folder of the launcher, which lives as long as the job does on this node.

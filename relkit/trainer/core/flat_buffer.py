@@ -186,7 +186,7 @@ class FlatBuffer:
             work.wait()
 
     def gather(self, flat: Tensor) -> None:
-        """Fill `flat` (parameters or gradients) with every rank's shard of it."""
+        """Fill `flat` (a tensor of the buffer's layout) with every rank's shard of it."""
         if self.shard_group.size == 1:
             return
         for bucket, own in zip(self.layout.buckets, self.shards, strict=True):

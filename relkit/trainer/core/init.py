@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -34,14 +34,6 @@ def shard(full: Tensor, info: ParamInfo, tp_rank: int, tp_size: int) -> Tensor:
         return full
     blocks = full.chunk(info.parts, info.dim)
     return torch.cat([block.chunk(tp_size, info.dim)[tp_rank] for block in blocks], info.dim)
-
-
-def unshard(pieces: Sequence[Tensor], info: ParamInfo) -> Tensor:
-    """The whole parameter from the tensor ranks' parts, given in their order."""
-    if info.dim is None or len(pieces) == 1:
-        return pieces[0]
-    blocks = [piece.chunk(info.parts, info.dim) for piece in pieces]
-    return torch.cat([part for block in zip(*blocks, strict=True) for part in block], info.dim)
 
 
 def initialise(

@@ -56,8 +56,8 @@ class Mesh:
         embedding: the first and the last stage, which both hold a tied word embedding; this rank
             alone where it is neither of them, or where there is one stage only.
         device: where this rank's tensors live.
-        wires: the pipeline's ranks once more for each direction of travel: (kind, wrap) of a
-            `relkit.trainer.core.schedule.Hop`; empty without a pipeline.
+        p2p_groups: the pipeline's ranks once more for each direction of travel: (kind, wrap) of a
+            `relkit.trainer.core.schedule.P2PEdge`; empty without a pipeline.
     """
 
     world: Group
@@ -68,7 +68,7 @@ class Mesh:
     expert_data: Group
     embedding: Group
     device: torch.device
-    wires: Mapping[tuple[str, bool], dist.ProcessGroup] = field(default_factory=dict)
+    p2p_groups: Mapping[tuple[str, bool], dist.ProcessGroup] = field(default_factory=dict)
 
     @property
     def is_first_stage(self) -> bool:
@@ -166,14 +166,14 @@ def build_mesh(parallel: ParallelConfig, model: ModelConfig, *, backend: str) ->
     if pipeline > 1 and not model.untie_embeddings_and_output_weights:
         ends = torch.stack((grid[0].flatten(), grid[-1].flatten()), dim=1)
         embedding_group = _one_of(ends, me)
-    wires = {}
+    p2p_groups = {}
     if pipeline > 1:
         pipelines = grid.view(pipeline, -1).T
         for wrap in (False, True) if parallel.virtual_stages > 1 else (False,):
             for kind in ("F", "B"):
-                wire = _one_of(pipelines, me).process_group
-                assert wire is not None
-                wires[kind, wrap] = wire
+                p2p_group = _one_of(pipelines, me).process_group
+                assert p2p_group is not None
+                p2p_groups[kind, wrap] = p2p_group
     return Mesh(
         world=_group(dist.group.WORLD, me),
         tensor=plain["tensor"],
@@ -183,7 +183,7 @@ def build_mesh(parallel: ParallelConfig, model: ModelConfig, *, backend: str) ->
         expert_data=expert_data_group,
         embedding=embedding_group,
         device=device,
-        wires=wires,
+        p2p_groups=p2p_groups,
     )
 
 

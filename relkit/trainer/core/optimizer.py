@@ -28,7 +28,7 @@ from relkit.trainer.core.model import GPT
 from relkit.trainer.core.parallel import finish_gradients
 from relkit.trainer.core.parameters import ParamInfo
 from relkit.trainer.kernels.came import CameParameter
-from relkit.trainer.kernels.fused_optimizers import MOMENTS, ElementwiseGroup
+from relkit.trainer.kernels.fused_optimizers import MOMENTS, FusedGroup
 from relkit.ttp.replicas import ReplicaMap
 
 WORD_EMBEDDING = "embedding.word_embeddings.weight"
@@ -186,11 +186,6 @@ class Optimizer:
         for buffer in self.buffers:
             buffer.gather(buffer.parameters)
 
-    def gather_gradients(self) -> None:
-        """The same for gradients, which no step needs (tests and tools do)."""
-        for buffer in self.buffers:
-            buffer.gather(buffer.gradients)
-
     def full_state(self) -> dict[str, Any]:
         """The state without its cuts over data-parallel ranks; all ranks must call it.
 
@@ -287,9 +282,9 @@ class Optimizer:
             for name in MOMENTS[self.config.optimizer.optimizer_type]
         }
 
-    def _start_groups(self) -> tuple[ElementwiseGroup, ElementwiseGroup]:
-        decayed = ElementwiseGroup(self.config.optimizer.weight_decay)
-        others = ElementwiseGroup(0.0)
+    def _start_groups(self) -> tuple[FusedGroup, FusedGroup]:
+        decayed = FusedGroup(self.config.optimizer.weight_decay)
+        others = FusedGroup(0.0)
         for number, buffer in enumerate(self.buffers):
             held = [(buffer.shards, self.moments[number])]
             held += [(buffer.copies[n], copied) for n, copied in self.copied[number].items()]

@@ -31,7 +31,7 @@ __all__ = ["finish_gradients", "parallelize", "vocab_parallel_cross_entropy"]
 WORD_EMBEDDINGS = "embedding.word_embeddings.weight"
 HEAD = "output_layer.weight"
 # Dimension that the tensor ranks share; what is not here, every one of them has whole.
-CUTS = {
+SHARD_DIMENSIONS = {
     "word_embeddings.weight": 0,
     "output_layer.weight": 0,
     "linear_qkv.weight": 0,
@@ -110,7 +110,7 @@ def _describe(
     tied: bool,
     sequence: bool,
 ) -> ParamInfo:
-    cut = next((dim for ending, dim in CUTS.items() if name.endswith(ending)), None)
+    cut = next((dim for ending, dim in SHARD_DIMENSIONS.items() if name.endswith(ending)), None)
     gated = config.model.activation == "swiglu" and ".linear_fc1." in name
     expert = ".experts." in name
     # Norms and the biases of row-parallel layers work on this rank's tokens; but experts and their

@@ -3,9 +3,9 @@
 The order of the passes is `schedule.py`'s; one rank alone has the same code do plain
 gradient accumulation. Here is how a pass is run, and how its tensors get from stage to stage:
 
-- Every direction of travel has a process group of its own (`Mesh.wires`). Both ends of a wire see
-  the tensors in the same order, so nothing needs a tag, and with NCCL, where each group is a
-  stream, a send that waits for its receiver holds up nothing but the sends behind it.
+- Every direction of travel has a process group of its own (`Mesh.p2p_groups`). Both ends of an
+  edge see the tensors in the same order, so nothing needs a tag, and with NCCL, where each group
+  is a stream, a send that waits for its receiver holds up nothing but the sends behind it.
 - A receive is posted one pass ahead, so that the tensor travels while this rank computes.
 - A send is left behind; a rank waits for its oldest one only beyond `SENDS_UNDER_WAY`.
 """
@@ -26,7 +26,7 @@ from relkit.trainer.core.moe import set_aux_loss_scale
 from relkit.trainer.core.schedule import (
     SENDS_UNDER_WAY,
     Action,
-    Hop,
+    P2PEdge,
     forward_schedule,
     schedule,
     source,
@@ -78,11 +78,11 @@ class _Wires:
             work, _ = self.under_way.popleft()
             work.wait()
 
-    def _peer(self, hop: Hop) -> int:
+    def _peer(self, hop: P2PEdge) -> int:
         return self.mesh.pipeline.ranks[hop.peer]
 
-    def _wire(self, hop: Hop) -> dist.ProcessGroup:
-        return self.mesh.wires[hop.kind, hop.wrap]
+    def _wire(self, hop: P2PEdge) -> dist.ProcessGroup:
+        return self.mesh.p2p_groups[hop.kind, hop.wrap]
 
 
 def run_step(

@@ -105,7 +105,7 @@ def forward_schedule(
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class P2PEdge:
     """A tensor's way into or out of a pass: from whom, or to whom, over which wire.
 
     Args:
@@ -119,19 +119,21 @@ class Hop:
     wrap: bool
 
 
-def source(action: Action, rank: int, size: int, virtual: int = 1) -> Hop | None:
+def source(action: Action, rank: int, size: int, virtual: int = 1) -> P2PEdge | None:
     """Where the tensor that a pass needs comes from; None: it is there (tokens, or the loss)."""
     stage = action.chunk * size + rank
     if action.kind == "F":
-        return None if stage == 0 else Hop("F", (rank - 1) % size, rank == 0)
-    return None if stage == virtual * size - 1 else Hop("B", (rank + 1) % size, rank == size - 1)
+        return None if stage == 0 else P2PEdge("F", (rank - 1) % size, rank == 0)
+    return (
+        None if stage == virtual * size - 1 else P2PEdge("B", (rank + 1) % size, rank == size - 1)
+    )
 
 
-def target(action: Action, rank: int, size: int, virtual: int = 1) -> Hop | None:
+def target(action: Action, rank: int, size: int, virtual: int = 1) -> P2PEdge | None:
     """Where the result of a pass goes; None: nowhere (the loss, or the gradient of tokens)."""
     stage = action.chunk * size + rank
     if action.kind == "F":
         if stage == virtual * size - 1:
             return None
-        return Hop("F", (rank + 1) % size, rank == size - 1)
-    return None if stage == 0 else Hop("B", (rank - 1) % size, rank == 0)
+        return P2PEdge("F", (rank + 1) % size, rank == size - 1)
+    return None if stage == 0 else P2PEdge("B", (rank - 1) % size, rank == 0)

@@ -22,7 +22,7 @@ MOMENTS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(slots=True)
-class ElementwiseGroup:
+class FusedGroup:
     """Ranges that share a weight decay; every list has one view for each range.
 
     Args:

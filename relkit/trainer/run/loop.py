@@ -25,7 +25,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.errors import EXIT_OK, BadInputFile, RelkitError, UsageProblem
 from relkit.hook.marks import input_wait, mark_step
 from relkit.trainer.checkpointing import checkpoint
-from relkit.trainer.checkpointing.on_all_ranks import together
+from relkit.trainer.checkpointing.on_all_ranks import on_all_ranks
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.evaluate import evaluate
 from relkit.trainer.core.hooks import StepHooks
@@ -37,7 +37,7 @@ from relkit.trainer.run.host_memory import keep_freed_memory
 from relkit.trainer.telemetry.events import EventStream
 from relkit.trainer.telemetry.log import RankLog, short, step_line
 from relkit.ttp.collective_aborter import open_sockets
-from relkit.ttp.environment import enabled, surroundings
+from relkit.ttp.environment import enabled, worker_environment
 
 
 class Run:
@@ -69,7 +69,7 @@ class Run:
             folder = training.save
         elif not training.resume_training or not folder:
             return
-        seen = together(self.mesh, lambda: iteration_folder.latest(Path(folder)))
+        seen = on_all_ranks(self.mesh, lambda: iteration_folder.latest(Path(folder)))
         if len(set(seen)) > 1:
             # Known to all ranks alike: none of them waits for one that starts from nothing.
             other = next(rank for rank, step in enumerate(seen) if step != seen[0])
@@ -209,7 +209,7 @@ class Run:
         told = [event for event in self.events.latest() if event.get("step") == step]
         kinds = [event["event"] for event in told]
         lacks = "step" in kinds and "evaluate" not in kinds
-        return any(together(self.mesh, lambda: lacks))
+        return any(on_all_ranks(self.mesh, lambda: lacks))
 
     def _epoch(self) -> int:
         before = self.trainer.progress.consumed_train_samples - self.trainer.batch_size
@@ -331,16 +331,16 @@ def _pretrain(config: TrainerConfig, hooks: Sequence[StepHooks]) -> int:
         with ExitStack() as stack:
             log = stack.enter_context(RankLog(output_dir, rank))
             events = stack.enter_context(EventStream(output_dir, rank))
-            around = surroundings() if enabled() and config.training.save else None
-            kept = open_sockets() if around is not None else ()
-            if enabled() and around is None:
+            environment = worker_environment() if enabled() and config.training.save else None
+            kept = open_sockets() if environment is not None else ()
+            if enabled() and environment is None:
                 log.info("try-to-persist is off: there is no --save folder to save into")
             stack.enter_context(_joined(config.training.distributed_backend))
             mesh = build_mesh(
                 config.parallel, config.model, backend=config.training.distributed_backend
             )
             events.write("start", world_size=mesh.world.size, pid=os.getpid())
-            if around is None:
+            if environment is None:
                 trainer = Trainer(config, mesh, hooks=hooks)
                 run = Run(trainer, log, events)
                 run.resume()
@@ -348,9 +348,11 @@ def _pretrain(config: TrainerConfig, hooks: Sequence[StepHooks]) -> int:
                 run.train()
             else:
                 # Only here: a run without it loads nothing of it.
-                from relkit.trainer.checkpointing.persist import Persist, Voice
+                from relkit.trainer.checkpointing.persist import Persist, RunLogger
 
-                persist = Persist(around, config, mesh, Voice(log.info, events.write), kept)
+                persist = Persist(
+                    environment, config, mesh, RunLogger(log.info, events.write), kept
+                )
                 trainer = Trainer(config, mesh, hooks=[*hooks, persist], replicas=persist.replicas)
                 run = Run(trainer, log, events)
                 run.resume(after_a_fault=persist.saved_before())

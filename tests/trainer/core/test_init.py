@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relkit.trainer.config.config import ModelConfig, ParallelConfig, TrainerConfig, TrainingConfig
 from relkit.trainer.core.build import build_model
-from relkit.trainer.core.init import first_values, shard, unshard
+from relkit.trainer.core.init import first_values, shard
 from relkit.trainer.core.mesh import Group, Mesh
 from relkit.trainer.core.parameters import ParamInfo
 
@@ -52,6 +52,14 @@ def places(config: TrainerConfig) -> Iterator[Mesh]:
                     embedding=alone,
                     device=torch.device("cpu"),
                 )
+
+
+def unshard(pieces: Sequence[Tensor], info: ParamInfo) -> Tensor:
+    """The whole parameter from the tensor ranks' parts, given in their order."""
+    if info.dim is None or len(pieces) == 1:
+        return pieces[0]
+    blocks = [piece.chunk(info.parts, info.dim) for piece in pieces]
+    return torch.cat([part for block in zip(*blocks, strict=True) for part in block], info.dim)
 
 
 def whole_weights(config: TrainerConfig) -> dict[str, Tensor]:

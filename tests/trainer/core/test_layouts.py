@@ -64,7 +64,8 @@ class Run:
 
     def gradients(self) -> Iterator[tuple[ParamInfo, Tensor]]:
         """Every parameter held here with its gradient, whole also where it is a shard's."""
-        self.optimizer.gather_gradients()
+        for buffer in self.optimizer.buffers:
+            buffer.gather(buffer.gradients)
         for chunk in self.chunks:
             for name, parameter in chunk.named_parameters():
                 assert parameter.grad is not None

@@ -103,10 +103,10 @@ def test_the_ends_of_a_pipeline_share_a_tied_embedding_only() -> None:
 def test_a_pipeline_has_a_wire_for_each_direction_of_travel() -> None:
     virtual = ParallelConfig(pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=3)
     straight = {("F", False), ("B", False)}
-    assert all(set(mesh.wires) == straight for mesh in meshes(4, degrees(pipeline=2)))
+    assert all(set(mesh.p2p_groups) == straight for mesh in meshes(4, degrees(pipeline=2)))
     around = straight | {("F", True), ("B", True)}
-    assert all(set(mesh.wires) == around for mesh in meshes(4, virtual))
-    assert all(not mesh.wires for mesh in meshes(4, degrees(tensor=2)))
+    assert all(set(mesh.p2p_groups) == around for mesh in meshes(4, virtual))
+    assert all(not mesh.p2p_groups for mesh in meshes(4, degrees(tensor=2)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from relkit.errors import UsageProblem
 from relkit.trainer.core.schedule import (
     SENDS_UNDER_WAY,
     Action,
-    Hop,
+    P2PEdge,
     forward_schedule,
     schedule,
     source,
@@ -54,13 +54,13 @@ def actions_of(pipeline: Pipeline, *, forward_only: bool = False) -> list[tuple[
 class Machine:
     """Ranks that obey their schedules: passes take time, sends are left behind, receives block.
 
-    A send is on a first-in first-out wire per (sender, receiver, kind, wrap), and finishes when it
+    A send is on a first-in first-out edge per (sender, receiver, kind, wrap), and finishes when it
     is received. A rank with more than `limit` unfinished sends waits for its oldest one.
     """
 
     pipeline: Pipeline
     limit: int
-    wires: dict[tuple[int, int, str, bool], deque[tuple[Action, int]]] = field(default_factory=dict)
+    edges: dict[tuple[int, int, str, bool], deque[tuple[Action, int]]] = field(default_factory=dict)
     unfinished: dict[int, deque[tuple[tuple[int, int, str, bool], int]]] = field(
         default_factory=dict
     )
@@ -95,36 +95,36 @@ class Machine:
                     done[rank] += 1
                     moved = True
         assert done == [len(order) for order in orders], "the ranks wait for each other"
-        assert not any(self.wires.values()), "something was sent that nobody received"
+        assert not any(self.edges.values()), "something was sent that nobody received"
         return max(clocks)
 
     def _wait_for_old_sends(self, rank: int) -> int | None:
         pending = self.unfinished.setdefault(rank, deque())
         until = 0
         while len(pending) > self.limit:
-            wire, number = pending[0]
-            times = self.taken_at.get(wire, [])
+            edge, number = pending[0]
+            times = self.taken_at.get(edge, [])
             if len(times) <= number:
                 return None
             until = max(until, times[number])
             pending.popleft()
         return until
 
-    def _put(self, rank: int, hop: Hop, action: Action, now: int) -> None:
-        wire = (rank, hop.peer, hop.kind, hop.wrap)
-        self.wires.setdefault(wire, deque()).append((action, now))
-        self.unfinished.setdefault(rank, deque()).append((wire, self.sent[wire]))
-        self.sent[wire] += 1
+    def _put(self, rank: int, hop: P2PEdge, action: Action, now: int) -> None:
+        edge = (rank, hop.peer, hop.kind, hop.wrap)
+        self.edges.setdefault(edge, deque()).append((action, now))
+        self.unfinished.setdefault(rank, deque()).append((edge, self.sent[edge]))
+        self.sent[edge] += 1
 
-    def _take(self, rank: int, hop: Hop, wanted: Action, now: int) -> int | None:
-        wire = (hop.peer, rank, hop.kind, hop.wrap)
-        waiting = self.wires.get(wire)
+    def _take(self, rank: int, hop: P2PEdge, wanted: Action, now: int) -> int | None:
+        edge = (hop.peer, rank, hop.kind, hop.wrap)
+        waiting = self.edges.get(edge)
         if not waiting:
             return None
         action, arrival = waiting.popleft()
-        self.taken_at.setdefault(wire, []).append(max(arrival, now))
+        self.taken_at.setdefault(edge, []).append(max(arrival, now))
         step = 1 if hop.kind == "F" else -1
-        assert action.micro_batch == wanted.micro_batch, "the wire's order is not the schedule's"
+        assert action.micro_batch == wanted.micro_batch, "the edge's order is not the schedule's"
         assert action.chunk == wanted.chunk - step * hop.wrap
         return max(arrival, now)
 
@@ -191,7 +191,7 @@ class Transfer:
 
 
 class Streams:
-    """What a rank of NCCL has queued: passes in one stream, transfers in one for each wire.
+    """What a rank of NCCL has queued: passes in one stream, transfers in one for each edge.
 
     A transfer blocks its stream until both ends have come to it; a pass waits for its receive, and
     for sends that are too old. That one stream serves both neighbours of a rank is the worst case:
@@ -200,7 +200,7 @@ class Streams:
 
     def __init__(self, order: tuple[Action, ...], rank: int, pipeline: Pipeline) -> None:
         self.passes: list[list[tuple[tuple[str, bool], int]]] = []
-        self.wires: dict[tuple[str, bool], list[Transfer]] = {}
+        self.edges: dict[tuple[str, bool], list[Transfer]] = {}
         self.done_passes = 0
         self.done: dict[tuple[str, bool], int] = {}
         sizes = (rank, pipeline.size, pipeline.virtual)
@@ -208,12 +208,12 @@ class Streams:
         posted: dict[int, tuple[tuple[str, bool], int]] = {}
         waits: list[tuple[tuple[str, bool], int]] = []
 
-        def queue(hop: Hop, *, is_send: bool, after: int) -> tuple[tuple[str, bool], int]:
-            wire = (hop.kind, hop.wrap)
-            stream = self.wires.setdefault(wire, [])
+        def queue(hop: P2PEdge, *, is_send: bool, after: int) -> tuple[tuple[str, bool], int]:
+            edge = (hop.kind, hop.wrap)
+            stream = self.edges.setdefault(edge, [])
             stream.append(Transfer(is_send, hop.peer, after))
-            self.done.setdefault(wire, 0)
-            return wire, len(stream)
+            self.done.setdefault(edge, 0)
+            return edge, len(stream)
 
         def post(index: int) -> None:
             hop = source(order[index], *sizes) if index < len(order) else None
@@ -235,14 +235,14 @@ class Streams:
         """Do the next pass, if all that it waits for has come to pass."""
         if self.done_passes == len(self.passes):
             return False
-        if any(self.done[wire] < count for wire, count in self.passes[self.done_passes]):
+        if any(self.done[edge] < count for edge, count in self.passes[self.done_passes]):
             return False
         self.done_passes += 1
         return True
 
-    def head(self, wire: tuple[str, bool]) -> Transfer | None:
-        """The transfer that blocks a wire's stream now, if its tensor is there."""
-        stream, done = self.wires.get(wire, []), self.done.get(wire, 0)
+    def head(self, edge: tuple[str, bool]) -> Transfer | None:
+        """The transfer that blocks a edge's stream now, if its tensor is there."""
+        stream, done = self.edges.get(edge, []), self.done.get(edge, 0)
         if done == len(stream) or stream[done].after > self.done_passes:
             return None
         return stream[done]
@@ -258,14 +258,14 @@ def test_no_ring_of_waiting_streams_on_gpus(pipeline: Pipeline, forward_only: bo
         for rank, streams in enumerate(ranks):
             while streams.compute():
                 moved = True
-            for wire in streams.wires:
-                mine = streams.head(wire)
-                theirs = ranks[mine.peer].head(wire) if mine is not None else None
+            for edge in streams.edges:
+                mine = streams.head(edge)
+                theirs = ranks[mine.peer].head(edge) if mine is not None else None
                 if mine is None or theirs is None or not mine.is_send:
                     continue
                 if theirs.peer == rank and not theirs.is_send:
-                    streams.done[wire] += 1
-                    ranks[mine.peer].done[wire] += 1
+                    streams.done[edge] += 1
+                    ranks[mine.peer].done[edge] += 1
                     moved = True
     for streams in ranks:
         assert streams.done_passes == len(streams.passes), "the streams wait for each other"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # sysexits.h's EX_TEMPFAIL: start it again, and it goes on. The next two are free there.
-EXIT_DUMPED = 75
+EXIT_SAVED = 75
 EXIT_REFUSED = 76
-EXIT_DUMP_FAILED = 77
+EXIT_SAVE_FAILED = 77
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SaveOutcome:
     """What was saved after a fault, or why nothing was.
 
     Args:
-        code: EXIT_DUMPED, EXIT_REFUSED or EXIT_DUMP_FAILED.
+        code: EXIT_SAVED, EXIT_REFUSED or EXIT_SAVE_FAILED.
         sentence: for the person at the terminal.
         step: saved step; -1 where nothing was saved.
         folder: of the checkpoint; "" where nothing was saved.
