@@ -34,7 +34,9 @@ _LANES = ("lane 1", "lane 2")
 def main() -> int:
     """Run what is asked for; the exit code says whether all of it passed."""
     parser = argparse.ArgumentParser(prog="run_tests", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("tests", nargs="*", help="files, folders or test ids; all if left out")
+    parser.add_argument(
+        "tests", nargs=argparse.REMAINDER, help="pytest's arguments; all if left out"
+    )
     options = parser.parse_args()
     os.chdir(_ROOT)
     is_root = os.geteuid() == 0

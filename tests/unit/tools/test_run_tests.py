@@ -17,20 +17,31 @@ ROOT = Path(__file__).resolve().parents[3]
 GOOD = "def test_good():\n    pass\n"
 
 
+def numbered(folder: str, count: int) -> list[str]:
+    return [f"{folder}/test_{number}.py" for number in range(count)]
+
+
 def test_every_folder_is_a_unit_of_its_own_files() -> None:
-    files = ["tests/unit/test_a.py", "tests/unit/net/test_b.py", "tests/unit/net/test_c.py",
-             "tests/straggler/test_d.py", "tests/straggler/score/test_e.py"]  # fmt: skip
-    made = arrange(files)
+    net = numbered("tests/unit/net", 5)
+    made = arrange(["tests/unit/test_a.py", *net, "tests/straggler/test_d.py"])
     assert {unit.name: unit.paths for unit in made.shared} == {
         "unit": ("tests/unit/test_a.py",),
-        "unit/net": ("tests/unit/net/test_b.py", "tests/unit/net/test_c.py"),
+        "unit/net": tuple(net),
     }
-    assert [unit.name for unit in made.alone] == ["straggler", "straggler/score"]
+    assert [unit.name for unit in made.alone] == ["straggler"]
+
+
+def test_a_folder_of_few_files_is_run_with_the_one_above_it() -> None:
+    deep = numbered("tests/unit/net/deep", 3)
+    made = arrange([*deep, *numbered("tests/unit/net", 1), *numbered("tests/unit/launch", 5),
+                    *numbered("tests/straggler/score", 1)])  # fmt: skip
+    assert {unit.name: len(unit.paths) for unit in made.shared} == {"unit": 4, "unit/launch": 5}
+    assert [unit.name for unit in made.alone] == ["straggler"]
 
 
 def test_known_long_folders_come_first_and_then_those_with_most_files() -> None:
     files = ["tests/a/test_1.py", "tests/b/test_1.py", "tests/b/test_2.py", "tests/ttp/test_1.py",
-             "tests/cluster/deep/test_1.py"]  # fmt: skip
+             *numbered("tests/cluster/deep", 5)]  # fmt: skip
     assert [unit.name for unit in arrange(files).shared] == ["cluster/deep", "ttp", "b", "a"]
 
 
@@ -65,6 +76,8 @@ def problems(runner: Runner) -> list[str]:
 @pytest.fixture(autouse=True)
 def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    # Most of the time of so small a run is the import of plugins.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 def test_a_failed_test_is_listed_with_its_lane_and_shown_at_once(
