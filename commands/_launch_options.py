@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from relkit.commands._aliases import RenamedChoice
 from relkit.launch.job.settings import OnHang
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -44,17 +45,19 @@ def timeline_path(command: str) -> Callable[[Decorated], Decorated]:
 
 
 def on_hang(choices: tuple[OnHang, ...], default: OnHang) -> Callable[[Decorated], Decorated]:
-    """--on-hang; with `dump` where try-to-persist may be there."""
-    dump = ""
-    if OnHang.DUMP in choices:
-        dump = (
-            " dump: a job under try-to-persist is saved and ended, or restarted by --max-restarts;"
-            " any other job is only reported."
+    """--on-hang; with `save` where the job may run under try-to-persist."""
+    about_save, renamed = "", dict[str, str]()
+    if OnHang.SAVE in choices:
+        renamed = {"dump": OnHang.SAVE.value}
+        about_save = (
+            " save: a job under try-to-persist saves its last committed step and ends, or restarts"
+            " where --max-restarts allows; any other job is only reported."
         )
     return click.option(
         "--on-hang",
-        type=click.Choice([choice.value for choice in choices]),
+        type=RenamedChoice([choice.value for choice in choices], renamed),
         default=default.value,
         show_default=True,
-        help="What to do after a hang has been captured and explained." + dump,
+        help="What to do with a hung job, once all ranks are captured and the verdict is shown."
+        + about_save,
     )

@@ -102,7 +102,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 @click.command(cls=LaunchCommand)
 @shared.hang_timeout("LAUNCH")
 @shared.timeline_path("LAUNCH")
-@shared.on_hang((OnHang.REPORT, OnHang.DUMP, OnHang.RESTART, OnHang.ABORT), OnHang.DUMP)
+@shared.on_hang((OnHang.REPORT, OnHang.SAVE, OnHang.RESTART, OnHang.ABORT), OnHang.SAVE)
 @click.option("--no-hook", is_flag=True, help="Run as plain torchrun: no hang detection.")
 @click.option(
     "--inject",

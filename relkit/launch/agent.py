@@ -236,7 +236,7 @@ class MonitoredAgent(LocalElasticAgent):
         if failure:  # here, before torch sees it: it stops the other workers in the same call
             self._failed(failure)
         action = self.services.monitor.action()
-        if action is OnHang.DUMP:
+        if action is OnHang.SAVE:
             action = None  # not under try-to-persist: there is nothing that could save it
         if action is OnHang.RESTART and self._remaining_restarts > 0:
             self.services.log("restarting the workers")

@@ -21,12 +21,12 @@ Log = Callable[[str], None]
 class OnHang(str, Enum):
     """What to do with a job that hangs, once it has been reported.
 
-    DUMP has a job under try-to-persist saved and ended (restarted where restarts are left); for any
-    other job it is the same as REPORT.
+    SAVE has a job under try-to-persist save its last committed step and end (or restart, where
+    restarts are left); for any other job it is the same as REPORT.
     """
 
     REPORT = "report"
-    DUMP = "dump"
+    SAVE = "save"
     RESTART = "restart"
     ABORT = "abort"
 

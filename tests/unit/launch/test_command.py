@@ -25,7 +25,7 @@ def test_defaults() -> None:
     assert found == {
         "hang_timeout": 300.0,
         "timeline_path": None,
-        "on_hang": "dump",
+        "on_hang": "save",
         "no_hook": False,
         "inject": (),
         "straggler": "warn",
@@ -33,6 +33,20 @@ def test_defaults() -> None:
         "ttp_timeout": 120.0,
         "ttp_heartbeat": 1.0,
     }
+
+
+def test_the_old_name_of_save_works_and_warns_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert params(launch, ["--on-hang", "dump", "t.py"])["on_hang"] == "save"
+    assert capsys.readouterr().err == "relkit: --on-hang dump is now --on-hang save\n"
+    monkeypatch.setenv("RELKIT_LAUNCH_ON_HANG", "dump")
+    with launch.make_context("launch", ["t.py"], auto_envvar_prefix="RELKIT_LAUNCH") as ctx:
+        assert ctx.params["on_hang"] == "save"
+    shown = CliRunner().invoke(cli, ["launch", "--help"]).output
+    assert "[report|save|restart|abort]" in shown
+    with pytest.raises(click.UsageError):
+        params(run, ["--on-hang", "dump", "--", "true"])
 
 
 @pytest.mark.parametrize(
