@@ -16,13 +16,12 @@ import itertools
 import statistics
 
 import numpy as np
-
-from relkit.netcheck.measure.simulate import SimulatedFleet
+from simulated_fleet import SimulatedFleet
 
 FAILED_MS = 3_600_000.0
 
 
-def convicted_nodes(
+def excluded_nodes(
     fleet: SimulatedFleet,
     rng: np.random.Generator,
     *,

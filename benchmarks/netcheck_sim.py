@@ -1,22 +1,21 @@
-"""Random fault sets on simulated fleets: does the check convict the right ones, and only these?
+"""Random fault sets on simulated fleets: does the check find all faults, and only these?
 
 usage: python benchmarks/netcheck_sim.py [--mode quick|groups|full] [--sets 1000] [--noise 0.05]
-       [--least 0.2] [--most 0.9] [--lognormal] [--hiccups 0] [--hiccup-least 0.3]
-       [--seed 0] [--json FILE]
+       [--least 0.2] [--most 0.9] [--lognormal] [--transient-rate 0]
+       [--transient-min-share 0.3] [--seed 0] [--json FILE]
 
 quick:  1,024 nodes, 1-16 bad nodes.
 groups: 1,024 nodes on 32 switches, 0-4 bad nodes and 1-3 bad uplinks.
-full:   64 nodes, 0-4 bad nodes and 1-8 bad single links; judged twice, after the tournament alone
+full:   64 nodes, 0-4 bad nodes and 1-8 bad single links; judged twice, after the round robin alone
         and after its confirming rounds.
 
-Noise: each directed measurement is the least capacity on its path times 1 + sigma z (exp(sigma z)
-with --lognormal), z standard normal, drawn anew for every measurement and direction. With
---hiccups, that share of all measurements reaches only a part of this, uniform from --hiccup-least
-to 1. Faults: one in ten is dead; of the others half are slow both ways, a quarter each in one
-direction only; the loss is uniform between --least and --most. A fault counts as found only by its
-own kind and name. A link that a worse node at its end hides (the path loses less than --least on
-top in both directions) can be seen by nobody: it counts neither as missed nor, where named, as
-false.
+Noise: each directed measurement is the lowest capacity on its path times 1 + sigma z (with
+--lognormal exp(sigma z)), z standard normal, drawn anew for every measurement and direction. With
+--transient-rate, that share of all measurements reaches only a part of this, uniform from
+--transient-min-share to 1. Faults: one in ten is dead; of the others half are slow both ways, a
+quarter each in one direction only; the loss is uniform between --least and --most. A fault counts
+as found only by its own kind and name. A link behind a worse node (the path loses less than --least
+on top, in both directions) cannot be seen: it counts neither as missed nor, if named, as false.
 
 Beside it: DLRover's rule on the same fleets (benchmarks/dlrover_rule.py). It names nodes only.
 """
@@ -34,11 +33,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from dlrover_rule import convicted_nodes
+from dlrover_rule import excluded_nodes
+from simulated_fleet import SimulatedFleet, Ways, run
 
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.schedule import Schedule
-from relkit.netcheck.measure.simulate import SimulatedFleet, Ways, run
 from relkit.netcheck.model import Link, NetVerdict
 from relkit.netcheck.solve.verdict import solve
 
@@ -53,16 +52,16 @@ class Score:
     right: int = 0
     false: int = 0
     missed: int = 0
-    undecided: int = 0
+    inconclusive: int = 0
     perfect: int = 0
     missed_kinds: Counter[str] = field(default_factory=Counter)
 
-    def add(self, named: Named, true: Named, hidden: Named, undecided: int = 0) -> None:
+    def add(self, named: Named, true: Named, hidden: Named, inconclusive: int = 0) -> None:
         """Count one set."""
         self.right += len(named & true)
         self.false += len(named - true - hidden)
         self.missed += len(true - named)
-        self.undecided += undecided
+        self.inconclusive += inconclusive
         self.perfect += named - hidden == true
         self.missed_kinds.update(kind for kind, _ in true - named)
 
@@ -117,8 +116,8 @@ def drawn_fleet(mode: str, rng: random.Random, arguments: argparse.Namespace) ->
         uplinks,
         noise=arguments.noise,
         lognormal=arguments.lognormal,
-        hiccups=arguments.hiccups,
-        hiccup_least=arguments.hiccup_least,
+        transient_rate=arguments.transient_rate,
+        transient_min_share=arguments.transient_min_share,
     )
 
 
@@ -139,9 +138,10 @@ def truth(fleet: SimulatedFleet, least: float) -> tuple[Named, Named]:
 
 
 def named_by(verdict: NetVerdict) -> Named:
-    """What a verdict convicts, comparable with the truth."""
+    """What a verdict names, in the form of truth()."""
     return frozenset(
-        (one.kind, (one.name,) if one.kind == "group" else one.nodes) for one in verdict.convictions
+        (item.kind, (item.name,) if item.kind == "group" else item.nodes)
+        for item in verdict.diagnoses
     )
 
 
@@ -155,7 +155,7 @@ def planned(mode: str, fleet: SimulatedFleet, seed: int) -> Schedule:
 
 
 def benchmark(mode: str, arguments: argparse.Namespace, show: Callable[[str], None]) -> bool:
-    """Run one mode and print its figures; True where it meets the bar."""
+    """Run one mode and print its results; True where it meets the bar."""
     scores: dict[str, Score] = {}
     rounds: Counter[int] = Counter()
     most, started = 0, time.perf_counter()
@@ -166,23 +166,25 @@ def benchmark(mode: str, arguments: argparse.Namespace, show: Callable[[str], No
         plan = planned(mode, fleet, seed)
         done = run(fleet, plan, seed=seed, groups=fleet.groups)
         rounds[len(done.rounds)] += 1
-        most = plan.most_rounds
+        most = plan.max_rounds
         named = named_by(done.verdict)
-        scores.setdefault("relkit", Score()).add(named, true, hidden, len(done.verdict.undecided))
+        scores.setdefault("relkit", Score()).add(
+            named, true, hidden, len(done.verdict.inconclusive)
+        )
         if arguments.misses and named - hidden != true:
             show(f"  set {number}: missed {true - named}, false {named - true - hidden}")
             show(f"    {fleet.node_ways} {fleet.link_ways} {fleet.group_ways}")
-            show(f"    {done.verdict.undecided}")
+            show(f"    {done.verdict.inconclusive}")
         if mode == "full":
             alone = [edge for edge in done.edges if edge.round < len(fleet.nodes) - 1]
             verdict = solve(alone, fleet.nodes)
-            scores.setdefault("relkit, tournament only", Score()).add(
-                named_by(verdict), true, hidden, len(verdict.undecided)
+            scores.setdefault("relkit, round robin only", Score()).add(
+                named_by(verdict), true, hidden, len(verdict.inconclusive)
             )
         for name, matmul_ms in (("DLRover's rule", 15.0), ("same, without the matmul", 0.0)):
-            convicted = convicted_nodes(fleet, np.random.default_rng(seed), matmul_ms=matmul_ms)
+            excluded = excluded_nodes(fleet, np.random.default_rng(seed), matmul_ms=matmul_ms)
             scores.setdefault(name, Score()).add(
-                frozenset(("node", (node,)) for node in convicted), true, hidden
+                frozenset(("node", (node,)) for node in excluded), true, hidden
             )
     took_s = time.perf_counter() - started
     own = scores["relkit"]
@@ -190,12 +192,12 @@ def benchmark(mode: str, arguments: argparse.Namespace, show: Callable[[str], No
     show(f"{mode}: {arguments.sets} fault sets, {took_s:.0f} s, at most {most} rounds allowed")
     spread = " ".join(f"{used}:{times}" for used, times in sorted(rounds.items()))
     show(f"  rounds used: {spread}")
-    show("  method                      recall  precision  all right  missed  false  undecided")
+    show("  method                      recall  precision  all right  missed  false  inconclusive")
     for name, score in scores.items():
         show(
             f"  {name:26} {score.recall:7.2%} {score.precision:10.2%} "
             f"{score.perfect / arguments.sets:10.1%} {score.missed:7} {score.false:6} "
-            f"{score.undecided:10}  {dict(score.missed_kinds) or ''}"
+            f"{score.inconclusive:13}  {dict(score.missed_kinds) or ''}"
         )
     show(f"  {'meets' if met else 'MISSES'} the bar of {BAR:.1%}")
     if arguments.json:
@@ -220,8 +222,12 @@ def main() -> None:
     parser.add_argument("--least", type=float, default=0.2, help="least loss of a fault")
     parser.add_argument("--most", type=float, default=0.9, help="greatest loss of a slow fault")
     parser.add_argument("--lognormal", action="store_true")
-    parser.add_argument("--hiccups", type=float, default=0.0, help="share of slowed measurements")
-    parser.add_argument("--hiccup-least", type=float, default=0.3, help="what these reach at least")
+    parser.add_argument(
+        "--transient-rate", type=float, default=0.0, help="share of slowed measurements"
+    )
+    parser.add_argument(
+        "--transient-min-share", type=float, default=0.3, help="what these reach at least"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--misses", action="store_true", help="show every set that went wrong")
     parser.add_argument("--json", metavar="FILE", help="append one JSON line a mode")

@@ -14,10 +14,10 @@ from relkit.findings import Report
 from relkit.fleet.kubectl import is_selector, pods, with_addresses
 from relkit.fleet.open import open_channel
 from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import bundle, schedule
 from relkit.netcheck.measure.controller import CheckOptions, run_check
 from relkit.netcheck.model import Thresholds
-from relkit.netcheck.solve.outcome import Outcome
 from relkit.output import as_json, write_atomic
 
 _GRAPH_S = 20.0
@@ -30,7 +30,7 @@ def measure(
     probe: str,
     options: CheckOptions,
     thresholds: Thresholds,
-) -> Outcome:
+) -> CheckResult:
     """Run the check that the options describe, with a progress bar on a terminal."""
     listed = _nodes(fleet)
     for warning in listed.warnings:
@@ -68,17 +68,17 @@ def measure(
         )
 
 
-def save_all(folder: Path, outcome: Outcome, report: Report) -> list[Path]:
+def save_all(folder: Path, result: CheckResult, report: Report) -> list[Path]:
     """The bundle, and the report in every form that people open."""
     from relkit.reports import dot, netcheck_html, topology_graph
 
-    written = bundle.save(folder, outcome)
+    written = bundle.save(folder, result)
     graph = topology_graph.graph(report.facts)
     picture = dot.picture(graph, timeout_s=_GRAPH_S)
     for name, text in (
         ("report.json", as_json(report)),
         ("graph.dot", graph),
-        ("report.html", netcheck_html.render(report, outcome.edges, graph_svg=picture)),
+        ("report.html", netcheck_html.render(report, result.edges, graph_svg=picture)),
     ):
         write_atomic(folder / name, text)
         written.append(folder / name)

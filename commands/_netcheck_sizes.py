@@ -8,8 +8,8 @@ from relkit.errors import UsageProblem
 
 _SIZE = re.compile(r"(\d{1,12})(?:([KM])(?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
-_MOST_BYTES = 256 << 20
-_MOST_SIZES = 8
+_MAX_BYTES = 256 << 20
+_MAX_SIZES = 8
 
 
 def message_sizes(text: str | None, probe: str) -> tuple[int, ...]:
@@ -25,9 +25,9 @@ def message_sizes(text: str | None, probe: str) -> tuple[int, ...]:
         # Collectives reach their speed with large messages only.
         return (1 << 20,) if probe == "tcp" else (16 << 20,)
     sizes = sorted({_size(word.strip()) for word in text.split(",")})
-    if len(sizes) > _MOST_SIZES:
+    if len(sizes) > _MAX_SIZES:
         raise UsageProblem(
-            f"--sizes has {len(sizes)} sizes", next_step=f"Name {_MOST_SIZES} at most."
+            f"--sizes has {len(sizes)} sizes", next_step=f"Name {_MAX_SIZES} at most."
         )
     if probe == "ib" and len(sizes) > 1:
         raise UsageProblem("the ib probe measures one message size", next_step="Name one.")
@@ -37,7 +37,7 @@ def message_sizes(text: str | None, probe: str) -> tuple[int, ...]:
 def _size(word: str) -> int:
     match = _SIZE.fullmatch(word)
     size = int(match[1]) * _UNITS[(match[2] or "").upper()] if match else 0
-    if not 1 <= size <= _MOST_BYTES:
+    if not 1 <= size <= _MAX_BYTES:
         raise UsageProblem(
             f"--sizes: {word!r:.40} is no size of 1 to 256M",
             next_step="Write them as 64K,1M,8M.",

@@ -110,9 +110,9 @@ def preflight(
         duration_s=duration_s,
         compute_rounds=rounds,
     )
-    outcome = measure(fleet, "quick", None, probe, options, thresholds)
+    result = measure(fleet, "quick", None, probe, options, thresholds)
     report = preflight_report(
-        outcome,
+        result,
         thresholds,
         before.scores if before else (),
         argv=sys.argv,
@@ -120,6 +120,6 @@ def preflight(
         duration_s=time.time() - started,
     )
     if folder is not None:
-        for path in save_all(folder, outcome, report):
+        for path in save_all(folder, result, report):
             click.echo(f"wrote {path}", err=True)
     return finish(report, fmt, None, force)

@@ -147,7 +147,7 @@ def netcheck(
     from relkit.netcheck.measure.controller import CheckOptions
     from relkit.netcheck.model import Thresholds
     from relkit.netcheck.report.report import net_report
-    from relkit.netcheck.solve.outcome import judge
+    from relkit.netcheck.solve.judge import judge
 
     started = time.time()
     if folder is not None and (folder / HEAD).exists() and not force:
@@ -159,7 +159,7 @@ def netcheck(
         baseline=load_baseline(baseline) if baseline else {},
     )
     if bundle is not None:
-        outcome = load(bundle)
+        result = load(bundle)
     else:
         timeout_s = float(fleet["timeout_s"])
         sizes_bytes = message_sizes(sizes_text, probe)
@@ -177,16 +177,16 @@ def netcheck(
             both_ways=both_ways,
             compute_rounds=int(compute),
         )
-        outcome = measure(fleet, mode, topology, probe, options, thresholds)
+        result = measure(fleet, mode, topology, probe, options, thresholds)
     report = net_report(
-        outcome,
-        judge(outcome, thresholds),
+        result,
+        judge(result, thresholds),
         thresholds,
         argv=sys.argv,
         started=started,
         duration_s=time.time() - started,
     )
     if folder is not None:
-        for path in save_all(folder, outcome, report):
+        for path in save_all(folder, result, report):
             click.echo(f"wrote {path}", err=True)
     return finish(report, fmt, None, force)

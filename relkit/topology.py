@@ -9,8 +9,8 @@ from pathlib import Path
 
 from relkit.errors import BadInputFile
 
-_MOST_BYTES = 64 << 20
-_MOST_NAMED = 5
+_MAX_BYTES = 64 << 20
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ def parse(text: str, source: str = "topology") -> Topology:
                 f"line {number} gives {node} other switches than line {first_seen[node]}"
             )
     if problems:
-        more = len(problems) - _MOST_NAMED
-        named = problems[:_MOST_NAMED] + ([f"and {more} more"] if more > 0 else [])
+        more = len(problems) - _MAX_NAMED
+        named = problems[:_MAX_NAMED] + ([f"and {more} more"] if more > 0 else [])
         raise BadInputFile(
             f"{source}: {'; '.join(named)}",
             next_step="Write one node a line: access switch, upper switch, node.",
@@ -126,10 +126,10 @@ def read(path: Path) -> Topology:
     """
     try:
         with path.open("rb") as stream:
-            raw = stream.read(_MOST_BYTES + 1)
+            raw = stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
-    if len(raw) > _MOST_BYTES:
+    if len(raw) > _MAX_BYTES:
         raise BadInputFile(f"{path} is larger than 64 MiB")
     try:
         text = raw.decode("utf-8-sig")

@@ -18,7 +18,7 @@ def graph(facts: Mapping[str, Any]) -> str:
     """DOT text from the facts of a netcheck report.
 
     Args:
-        facts: `nodes`, `convictions`, `undecided` and `unknown` are read; each may be missing.
+        facts: `nodes`, `diagnoses`, `undecided` and `unknown` are read; each may be missing.
     """
     fleet = read_faults(facts)
     selection = select(fleet)

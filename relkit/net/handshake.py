@@ -1,11 +1,11 @@
-"""Each end of a probe connection proves that it knows the run's secret, without sending it.
+"""Each end of a connection proves that it knows a shared secret, without sending the secret.
 
     accepting end  ->  banner (8 bytes), nonce (24)
     connecting end ->  nonce (24), label (8), HMAC-SHA256 of both nonces, round and label (32)
-    accepting end  ->  HMAC-SHA256 of the same under another name (32)
+    accepting end  ->  confirmation: HMAC-SHA256 of the same, in the accepting role (32)
 
-The name in the HMAC keeps one end's answer from being played back as the other's; the round
-keeps an answer of one round from being used in the next.
+The role is part of the HMAC, so one end's message cannot be replayed as the other's; the round is
+part of it, so a message of one round cannot be used in the next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GREETING_BYTES = len(BANNER) + NONCE_BYTES
 _LABEL = struct.Struct("!II")
 _MAC_BYTES = hashlib.sha256().digest_size
 ANSWER_BYTES = NONCE_BYTES + _LABEL.size + _MAC_BYTES
-PROOF_BYTES = _MAC_BYTES
+CONFIRMATION_BYTES = _MAC_BYTES
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,7 +61,7 @@ def answer(secret: bytes, round_number: int, greeted: bytes, label: Label) -> by
 def check_answer(
     secret: bytes, round_number: int, greeted: bytes, answered: bytes
 ) -> tuple[Label, bytes] | None:
-    """The label and the accepting end's own proof; None for a stranger."""
+    """The label and the accepting end's confirmation; None if the peer does not know the secret."""
     if len(answered) != ANSWER_BYTES:
         return None
     nonce, packed = answered[:NONCE_BYTES], answered[NONCE_BYTES:-_MAC_BYTES]
@@ -69,15 +69,15 @@ def check_answer(
     expected = _mac(secret, b"connect", round_number, nonces, packed)
     if not hmac.compare_digest(expected, answered[-_MAC_BYTES:]):
         return None
-    proof = _mac(secret, b"accept", round_number, nonces, packed)
-    return Label(*_LABEL.unpack(packed)), proof
+    confirmation = _mac(secret, b"accept", round_number, nonces, packed)
+    return Label(*_LABEL.unpack(packed)), confirmation
 
 
-def check_proof(
-    secret: bytes, round_number: int, greeted: bytes, answered: bytes, proof: bytes
+def check_confirmation(
+    secret: bytes, round_number: int, greeted: bytes, answered: bytes, confirmation: bytes
 ) -> bool:
-    """Whether the accepting end knows the secret too."""
+    """Whether the accepting end knows the secret as well."""
     nonces = greeted[len(BANNER) :] + answered[:NONCE_BYTES]
     packed = answered[NONCE_BYTES:-_MAC_BYTES]
     expected = _mac(secret, b"accept", round_number, nonces, packed)
-    return hmac.compare_digest(expected, proof)
+    return hmac.compare_digest(expected, confirmation)

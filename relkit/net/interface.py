@@ -1,7 +1,8 @@
-"""Which of this host's addresses and interfaces leads to a peer, and what that interface is."""
+"""The route to a peer: this host's address and interface on it."""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import socket
@@ -20,20 +21,30 @@ _NAMES: dict[int, str] = {
 }
 
 
-class NoRoute(RelkitError):
-    """A peer's name has no address, or no route leads there."""
+# Routes that exclude a destination, by what the kernel answers (ip-route(8)).
+_EXCLUDED = {errno.EINVAL: "a blackhole route", errno.EACCES: "a prohibit route"}
 
-    next_step = "Check the name, and the routes with `ip route get ADDRESS`."
+
+class NoRoute(RelkitError):
+    """No route leads to a peer."""
+
+    next_step = "Look at the routes with `ip route get ADDRESS`."
+
+
+class UnknownHost(NoRoute):
+    """A peer's name has no address."""
+
+    next_step = "Check the name, and that this host can resolve it."
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way to one peer.
+    """The route to one peer.
 
     Args:
-        peer: numeric address of the peer; address: ours on that way.
-        interface: its name; "" where it could not be told.
-        mtu, speed_mbps, duplex ("full", "half"): of the interface; 0 or "" where unknown.
+        peer: numeric address of the peer; address: our own address on that route.
+        interface: its name; "" if unknown.
+        mtu, speed_mbps, duplex ("full", "half"): of the interface; 0 or "" if unknown.
     """
 
     peer: str
@@ -45,7 +56,7 @@ class Route:
 
     @property
     def loopback(self) -> bool:
-        """It never leaves this host."""
+        """Packets on it never leave this host."""
         return ipaddress.ip_address(self.address.partition("%")[0]).is_loopback or (
             self.peer == self.address
         )
@@ -55,7 +66,7 @@ def resolve(host: str, deadline_s: float = _TOOL_S) -> str:
     """The first numeric address of a host name; a numeric one as it is.
 
     Raises:
-        NoRoute: unknown name, or the name service did not answer in time.
+        UnknownHost: unknown name, or the name service did not answer in time.
     """
     try:
         return str(ipaddress.ip_address(host))
@@ -71,40 +82,51 @@ def resolve(host: str, deadline_s: float = _TOOL_S) -> str:
             text=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise NoRoute(f"the name service did not answer for {host} in {deadline_s:g} s") from error
+        raise UnknownHost(
+            f"the name service did not answer for {host} in {deadline_s:g} s"
+        ) from error
     except OSError as error:
-        raise NoRoute(f"cannot look up {host}: getent does not run ({error.strerror})") from error
+        raise UnknownHost(
+            f"cannot look up {host}: getent does not run ({error.strerror})"
+        ) from error
     words = done.stdout.split()
     if done.returncode or not words:
-        raise NoRoute(f"{host} is not a known host name")
+        raise UnknownHost(f"{host} is not a known host name")
     return words[0]
 
 
 def route_to(peer: str, deadline_s: float = _TOOL_S) -> Route:
-    """The way to a peer, by name or address; nothing is sent to it.
+    """The route to a peer, given by name or address; nothing is sent to it.
 
     Raises:
-        NoRoute: it has no address, or there is no route.
+        UnknownHost: it has no address.
+        NoRoute: there is no route.
     """
     address = resolve(peer, deadline_s)
-    own = _own_address(address)
+    own = own_address(address)
     name = _device(address, own, deadline_s)
-    facts = psutil.net_if_stats().get(name)
-    if facts is None:
+    stats = psutil.net_if_stats().get(name)
+    if stats is None:
         return Route(address, own, name)
-    # The kernel says "unknown" as -1 or as 2**32 - 1, depending on the driver.
-    speed = facts.speed if 0 < facts.speed < 2**31 else 0
-    return Route(address, own, name, facts.mtu, speed, _NAMES.get(facts.duplex, ""))
+    # The kernel reports an unknown speed as -1 or as 2**32 - 1, depending on the driver.
+    speed = stats.speed if 0 < stats.speed < 2**31 else 0
+    return Route(address, own, name, stats.mtu, speed, _NAMES.get(stats.duplex, ""))
 
 
-def _own_address(address: str) -> str:
+def own_address(address: str) -> str:
+    """This host's address on the route to a numeric address; nothing is sent.
+
+    Raises:
+        NoRoute: the routing table has no route, or one that excludes the address.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             # Connecting a datagram socket asks the routing table and sends nothing.
             probe.connect((address, 9))
         except OSError as error:
-            raise NoRoute(f"no route to {address}: {error.strerror}") from error
+            why = _EXCLUDED.get(error.errno or 0, error.strerror)
+            raise NoRoute(f"no route to {address}: {why}") from error
         return str(probe.getsockname()[0])
 
 
@@ -126,6 +148,6 @@ def _device(address: str, own: str, deadline_s: float) -> str:
 
 def _device_of(own: str) -> str:
     for name, addresses in psutil.net_if_addrs().items():
-        if any(one.address.partition("%")[0] == own for one in addresses):
+        if any(entry.address.partition("%")[0] == own for entry in addresses):
             return name
     return ""

@@ -1,4 +1,4 @@
-"""A listener for one round: lets in who proves the run's secret, counts and drops the rest."""
+"""A listener for one round: only peers that know the run's secret are accepted."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 
 from relkit.net import handshake
 from relkit.net.handshake import Label
+from relkit.net.interface import own_address
 
-# A peer proves itself in one round trip; whoever takes longer holds a slot that others need.
-_PROOF_S = 5.0
+# The handshake takes one round trip; a slower peer occupies a slot that others need.
+_HANDSHAKE_S = 5.0
 _MAX_PENDING = 64
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A connection that has not proved itself yet."""
+    """A connection that is not authenticated yet."""
 
     connection: socket.socket
     greeted: bytes
@@ -32,8 +33,8 @@ class Listener:
 
     Args:
         address: numeric, the one that the peer will use; never a wildcard.
-        round_number, secret: what a connection must prove.
-        lifetime_s: it is closed after this time, whatever happens.
+        round_number, secret: the handshake's parameters.
+        lifetime_s: it is closed after this time in any case.
 
     Raises:
         OSError: the address is not this host's.
@@ -50,7 +51,7 @@ class Listener:
         self._socket.setblocking(False)
         self.address = address
         self.port: int = self._socket.getsockname()[1]
-        self.strangers = 0
+        self.unauthenticated = 0
         self._pending: dict[int, _Pending] = {}
         self._ready: dict[Label, socket.socket] = {}
         self._taken: list[socket.socket] = []
@@ -72,20 +73,20 @@ class Listener:
         return not self._thread.is_alive()
 
     def take(self, label: Label, timeout_s: float) -> socket.socket:
-        """The proven connection with this label; it is blocking, and the caller's to close.
+        """The authenticated connection with this label; blocking, and the caller must close it.
 
         Raises:
             TimeoutError: it did not come in time, or the round is over.
         """
         with self._changed:
-            come = self._changed.wait_for(
+            arrived = self._changed.wait_for(
                 lambda: label in self._ready or self._closed, max(timeout_s, 0)
             )
-            if not come or label not in self._ready:
+            if not arrived or label not in self._ready:
                 raise TimeoutError("the peer did not connect in time")
             connection = self._ready.pop(label)
-            # Kept so that closing the round also ends what the caller is blocked in.
-            self._taken = [one for one in self._taken if one.fileno() >= 0]
+            # Kept so that closing the round also ends a call that the taker is blocked in.
+            self._taken = [taken for taken in self._taken if taken.fileno() >= 0]
             self._taken.append(connection)
             return connection
 
@@ -104,14 +105,14 @@ class Listener:
                 if now_s >= self._until_s:
                     return
                 self._expire(now_s)
-                ends = [one.until_s for one in self._pending.values()]
+                ends = [peer.until_s for peer in self._pending.values()]
                 for key, _ in self._selector.select(min([self._until_s, *ends]) - now_s):
                     if key.fileobj is self._woken:
                         return
                     if key.fileobj is self._socket:
                         self._greet()
                     else:
-                        self._hear(self._pending[key.fd])
+                        self._read(self._pending[key.fd])
         finally:
             self._shut()
 
@@ -124,88 +125,91 @@ class Listener:
             self._drop(next(iter(self._pending.values())))
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        one = _Pending(connection, handshake.greeting(), time.monotonic() + _PROOF_S)
-        self._pending[connection.fileno()] = one
+        peer = _Pending(connection, handshake.greeting(), time.monotonic() + _HANDSHAKE_S)
+        self._pending[connection.fileno()] = peer
         self._selector.register(connection, selectors.EVENT_READ)
         try:
-            connection.send(one.greeted)
+            connection.send(peer.greeted)
         except OSError:
-            self._drop(one)
+            self._drop(peer)
 
-    def _hear(self, one: _Pending) -> None:
+    def _read(self, peer: _Pending) -> None:
         try:
-            heard = one.connection.recv(handshake.ANSWER_BYTES - len(one.answered))
+            received = peer.connection.recv(handshake.ANSWER_BYTES - len(peer.answered))
         except BlockingIOError:
             return
         except OSError:
-            heard = b""
-        one.answered += heard
-        if not heard:
-            self._drop(one)
-        elif len(one.answered) == handshake.ANSWER_BYTES:
-            self._judge(one)
+            received = b""
+        peer.answered += received
+        if not received:
+            self._drop(peer)
+        elif len(peer.answered) == handshake.ANSWER_BYTES:
+            self._authenticate(peer)
 
-    def _judge(self, one: _Pending) -> None:
-        proven = handshake.check_answer(self._secret, self._round, one.greeted, bytes(one.answered))
-        if proven is None or proven[0] in self._ready:
-            self._drop(one)
+    def _authenticate(self, peer: _Pending) -> None:
+        accepted = handshake.check_answer(
+            self._secret, self._round, peer.greeted, bytes(peer.answered)
+        )
+        if accepted is None or accepted[0] in self._ready:
+            self._drop(peer)
             return
-        label, own = proven
+        label, confirmation = accepted
         try:
-            one.connection.send(own)
-            one.connection.setblocking(True)
+            peer.connection.send(confirmation)
+            peer.connection.setblocking(True)
         except OSError:
-            self._drop(one)
+            self._drop(peer)
             return
-        self._forget(one)
+        self._forget(peer)
         with self._changed:
-            self._ready[label] = one.connection
+            self._ready[label] = peer.connection
             self._changed.notify_all()
 
     def _expire(self, now_s: float) -> None:
-        for one in [one for one in self._pending.values() if one.until_s <= now_s]:
-            self._drop(one)
+        for peer in [peer for peer in self._pending.values() if peer.until_s <= now_s]:
+            self._drop(peer)
 
-    def _forget(self, one: _Pending) -> None:
-        self._selector.unregister(one.connection)
-        del self._pending[one.connection.fileno()]
+    def _forget(self, peer: _Pending) -> None:
+        self._selector.unregister(peer.connection)
+        del self._pending[peer.connection.fileno()]
 
-    def _drop(self, one: _Pending) -> None:
-        self.strangers += 1
-        self._forget(one)
-        one.connection.close()
+    def _drop(self, peer: _Pending) -> None:
+        self.unauthenticated += 1
+        self._forget(peer)
+        peer.connection.close()
 
     def _shut(self) -> None:
         self._selector.close()
         self._socket.close()
         self._woken.close()
-        # Whoever has not said a word until the end of the round is a stranger, too.
-        self.strangers += len(self._pending)
-        for one in self._pending.values():
-            one.connection.close()
+        # A connection that is still silent at the end of the round counts as well.
+        self.unauthenticated += len(self._pending)
+        for peer in self._pending.values():
+            peer.connection.close()
         with self._changed:
             self._closed = True
             for connection in self._ready.values():
                 connection.close()
             for connection in self._taken:
-                # Shut, not closed: the descriptor is the taker's, and may be in use just now.
+                # Shut down, not closed: the descriptor is the taker's, and may be in use.
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
             self._ready.clear()
             self._changed.notify_all()
 
 
-def knock(
+def connect_authenticated(
     address: str, port: int, round_number: int, secret: bytes, label: Label, timeout_s: float
 ) -> socket.socket:
-    """Connect to a listener and prove the secret; the connection is blocking and undelayed.
+    """Connect to a listener; the connection is blocking, and sends small messages at once.
 
     Raises:
-        OSError: refused, reset, or silent for `timeout_s`; PermissionError where the other end
-            does not know the secret (or does not believe that we do).
+        OSError: refused, reset, or silent for `timeout_s`.
+        NoRoute: the routing table has no route to the address.
+        PermissionError: one of the two ends does not know the secret.
     """
     until_s = time.monotonic() + timeout_s
-    connection = socket.create_connection((address, port), timeout_s)
+    connection = _connect(address, port, timeout_s)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         greeted = _exactly(connection, handshake.GREETING_BYTES, until_s)
@@ -214,10 +218,10 @@ def knock(
         answered = handshake.answer(secret, round_number, greeted, label)
         connection.sendall(answered)
         try:
-            own = _exactly(connection, handshake.PROOF_BYTES, until_s)
+            confirmation = _exactly(connection, handshake.CONFIRMATION_BYTES, until_s)
         except ConnectionError:
-            raise PermissionError("the other end did not accept our proof") from None
-        if not handshake.check_proof(secret, round_number, greeted, answered, own):
+            raise PermissionError("the other end rejected the handshake") from None
+        if not handshake.check_confirmation(secret, round_number, greeted, answered, confirmation):
             raise PermissionError("the other end does not know the run's secret")
         connection.settimeout(None)
     except OSError:
@@ -226,12 +230,23 @@ def knock(
     return connection
 
 
+def _connect(address: str, port: int, timeout_s: float) -> socket.socket:
+    try:
+        return socket.create_connection((address, port), timeout_s)
+    except (ConnectionError, TimeoutError):
+        raise
+    except OSError:
+        # Only the routing table knows whether a route is missing or the peer does not answer.
+        own_address(address)
+        raise
+
+
 def _exactly(connection: socket.socket, size: int, until_s: float) -> bytes:
-    got = bytearray()
-    while len(got) < size:
+    received = bytearray()
+    while len(received) < size:
         connection.settimeout(max(until_s - time.monotonic(), 0.001))
-        part = connection.recv(size - len(got))
+        part = connection.recv(size - len(received))
         if not part:
-            raise ConnectionResetError("closed before the proof")
-        got += part
-    return bytes(got)
+            raise ConnectionResetError("closed during the handshake")
+        received += part
+    return bytes(received)

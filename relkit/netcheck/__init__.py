@@ -1,1 +1,1 @@
-"""The network check: schedule pairs, probe them, and convict nodes, links or groups."""
+"""The network check: pair nodes, measure the pairs, and diagnose nodes, links and uplinks."""

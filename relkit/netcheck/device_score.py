@@ -1,4 +1,4 @@
-"""What one device of one node did in the compute probe, round by round."""
+"""Results of one device of one node in the compute probe, round by round."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MAX_ROUNDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class DeviceScore:
-    """What one device of one node did, round by round.
+    """Results of one device of one node, round by round.
 
     Args:
         node: as the user gave it; device: "cpu", "cuda:0", "npu:3".
         compute_gflops: of a matrix product, GFLOP/s; memory_gbps: of a copy in the device's
-            memory, GB/s. One figure a round in which there was one.
+            memory, GB/s. One value for each round in which the device was measured.
     """
 
     node: str
@@ -33,13 +33,13 @@ class DeviceScore:
 
 
 def read_score(plain: object) -> DeviceScore:
-    """A score out of a saved check; what does not fit is left empty."""
-    said = plain if isinstance(plain, Mapping) else {}
+    """A score from a saved check; fields of the wrong type are left empty."""
+    fields = plain if isinstance(plain, Mapping) else {}
     compute, memory = (
-        tuple(value for value in map(positive, _some(said.get(name))) if value > 0.0)
+        tuple(value for value in map(positive, _some(fields.get(name))) if value > 0.0)
         for name in ("compute_gflops", "memory_gbps")
     )
-    node, device = (str(said.get(name, ""))[:NAME_LIMIT] for name in ("node", "device"))
+    node, device = (str(fields.get(name, ""))[:NAME_LIMIT] for name in ("node", "device"))
     return DeviceScore(node, device, compute, memory)
 
 

@@ -1,4 +1,4 @@
-"""What the network check measures and concludes: edges, facts of nodes, convictions."""
+"""What the network check measures and concludes: edges, facts about nodes, diagnoses."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Failure(str, Enum):
     NO_ANSWER = "no answer (dropped or dead)"
     REFUSED = "connection refused"
     RESET = "connection reset"
+    NO_ROUTE = "no route to the peer"
     PROBE_ERROR = "the probe failed"
     DEADLINE = "ran out of time"
 
@@ -41,13 +42,13 @@ class Failure(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SizeFigure:
-    """What one direction did with messages of one size.
+class SizeStatistics:
+    """Statistics of one direction for messages of one size.
 
     Args:
         size_bytes: of each message; bandwidth_gbps: as in Edge.
-        latency_p50_us, latency_p99_us: round trip of one such message there and back, us; 0 where
-            not measured, or longer than a second by the bandwidth.
+        latency_p50_us, latency_p99_us: time for one such message to go there and back, us; 0 if
+            it was not measured, or would take longer than a second at this bandwidth.
     """
 
     size_bytes: int
@@ -58,19 +59,19 @@ class SizeFigure:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One directed measurement between two nodes in one round.
+    """One directed measurement between two nodes in one round; it mirrors a line of edges.jsonl.
 
     Args:
         source, target: node names; data flowed from source to target.
         round: number of the round, from 0.
         probe: "tcp", "gloo", "nccl", "ib", or "sim" in the simulator.
-        size_bytes: message size of the bandwidth figure.
-        bandwidth_gbps: achieved, Gbit/s in this direction alone; 0 where it failed.
-        both_ways_gbps: achieved in this direction while the other ran too; 0 where not measured.
-        latency_p50_us, latency_p99_us: round trip, us; 0 where not measured.
-        failure: why there is no figure; detail: the raw error.
-        accused: the node that the failure itself points at (an agent that never answered), "".
-        by_size: smallest size first, where several were asked for; else empty.
+        size_bytes: message size that the bandwidth was measured with.
+        bandwidth_gbps: achieved in this direction alone, Gbit/s; 0 if it failed.
+        both_ways_gbps: achieved in this direction while both were in use; 0 if not measured.
+        latency_p50_us, latency_p99_us: round trip, us; 0 if not measured.
+        failure: why there is no result; detail: the raw error.
+        accused: the node that the failure itself points at (an agent that never answered), or "".
+        by_size: statistics of each size, smallest first, if several were asked for; else empty.
     """
 
     source: str
@@ -85,7 +86,7 @@ class Edge:
     failure: Failure = Failure.NONE
     detail: str = ""
     accused: str = ""
-    by_size: tuple[SizeFigure, ...] = ()
+    by_size: tuple[SizeStatistics, ...] = ()
 
     @property
     def link(self) -> Link:
@@ -95,16 +96,18 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node's agent says of itself.
+    """What a node's agent reports about the node; it mirrors a line of nodes.jsonl.
 
     Args:
         name: as the user gave it; hostname: as the node calls itself; address: used for probes.
-        answered: the agent came up; detail: why not; host_down: because the machine is not there.
-        interface, mtu, speed_mbps, duplex: of the route to the peers ("" or 0 where unknown).
-        compute_gflops: a small matrix product per device, its own score (never added to a
-            network time); memory_gbps: memory bandwidth, GB/s. 0 where not measured.
+        answered: the agent came up; detail: why not; host_down: because the host cannot be
+            reached.
+        interface, mtu, speed_mbps, duplex: of the route to the peers ("" or 0 if unknown).
+        compute_gflops: speed of a small matrix product on the CPU (never added to a network
+            time); memory_gbps: memory bandwidth, GB/s. 0 if not measured.
         clock_skew_s: node clock minus controller clock.
-        strangers: connections to probe listeners that did not know the run's secret.
+        unauthenticated_connections: connections to probe listeners from peers that did not know
+            the run's secret.
     """
 
     name: str
@@ -120,7 +123,7 @@ class NodeFacts:
     compute_gflops: float = 0.0
     memory_gbps: float = 0.0
     clock_skew_s: float = 0.0
-    strangers: int = 0
+    unauthenticated_connections: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,8 @@ class Thresholds:
     """When an edge counts as bad.
 
     Args:
-        slow_fraction: an edge below (1 - slow_fraction) of the fleet's median is suspect.
-        min_bandwidth_gbps: absolute floor, 0 for none; max_latency_us: ceiling, 0 for none.
+        slow_fraction: an edge below (1 - slow_fraction) of the fleet's level is suspect.
+        min_bandwidth_gbps: absolute minimum, 0 for none; max_latency_us: maximum, 0 for none.
         baseline: link -> bandwidth_gbps of an earlier good run; empty for none.
     """
 
@@ -140,8 +143,8 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Conviction:
-    """One node, link or group held to be bad.
+class Diagnosis:
+    """One node, link or group that is at fault.
 
     Args:
         nodes: one name for a node, two for a link, all members for a group.
@@ -163,15 +166,15 @@ class Conviction:
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """How often something else than a fault slowed a measurement, and what that can hide.
+    """How often transient slowdowns affected measurements, and which losses they can hide.
 
     Args:
-        rate: estimated share of all directions, measured once, that a hiccup slowed.
+        rate: estimated share of all first measurements that a transient slowdown affected.
         repeated: slow measurements that were repeated; taken_back: of these, how many were at full
             speed then.
-        noise: relative sigma of one measurement besides.
-        link_loss: the smallest lost share with which a single link that is slow one way would
-            still have been convicted; 1 where nothing short of a failure would.
+        noise: relative sigma of one measurement otherwise.
+        link_loss: the smallest loss, as a share, at which a single link that is slow in one
+            direction would still have been diagnosed; 1 if only a dead one would.
         node_loss: the same for a node.
     """
 
@@ -185,18 +188,18 @@ class Interference:
 
 @dataclass(frozen=True, slots=True)
 class NetVerdict:
-    """Who is convicted, what could not be decided, and what was never looked at.
+    """What is at fault, what is inconclusive, and what was never measured.
 
     Args:
-        convictions: most certain first.
-        undecided: sets of which at least one member is bad, with a sentence each.
+        diagnoses: most certain first.
+        inconclusive: sets of nodes of which at least one is at fault, each with a sentence.
         tested_links, possible_links: coverage; a pair that was never tested is not healthy.
         rounds: rounds used.
-        interference: where hiccups were frequent enough to hide a fault.
+        interference: set if transient slowdowns were frequent enough to hide a fault.
     """
 
-    convictions: tuple[Conviction, ...] = ()
-    undecided: tuple[tuple[tuple[str, ...], str], ...] = ()
+    diagnoses: tuple[Diagnosis, ...] = ()
+    inconclusive: tuple[tuple[tuple[str, ...], str], ...] = ()
     tested_links: int = 0
     possible_links: int = 0
     rounds: int = 0

@@ -148,8 +148,8 @@ def connect(endpoint: Endpoint, secret: bytes, attempt: int, timeout_s: float) -
         greeted = _exactly(sock, handshake.GREETING_BYTES, deadline)
         answered = handshake.answer(secret, attempt, greeted, handshake.CONTROL)
         sock.sendall(answered)
-        told = _exactly(sock, handshake.PROOF_BYTES, deadline)
-        if not handshake.check_proof(secret, attempt, greeted, answered, told):
+        told = _exactly(sock, handshake.CONFIRMATION_BYTES, deadline)
+        if not handshake.check_confirmation(secret, attempt, greeted, answered, told):
             raise LinkEnded(f"who listens at {endpoint} does not know the job's secret")
         sock.settimeout(timeout_s)
         return Link(sock)

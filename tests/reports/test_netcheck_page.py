@@ -200,7 +200,7 @@ def test_hostile_names_are_escaped_everywhere() -> None:
     rows = [{"node": HOSTILE, "answered": True, "detail": HOSTILE, "switch": HOSTILE},
             {"node": "b", "answered": True, "switch": HOSTILE}]  # fmt: skip
     fault = {"kind": "link", "nodes": [HOSTILE, "b"], "name": HOSTILE, "fault": HOSTILE}
-    made = facts(nodes=rows, convictions=[fault], verdict={"nodes": [HOSTILE], "links": [
+    made = facts(nodes=rows, diagnoses=[fault], verdict={"nodes": [HOSTILE], "links": [
         [HOSTILE, "b"]], "groups": [HOSTILE]})  # fmt: skip
     bad = Finding(HOSTILE, Status.FAIL, HOSTILE, reasons=(HOSTILE,), advice=HOSTILE)
     graph = topology_graph.graph(made)
@@ -226,7 +226,7 @@ def test_a_large_fleet_is_a_small_graph() -> None:
     text = topology_graph.graph(facts(nodes=rows))
     assert text.count("\n") < 200
     assert "31 nodes" in text or "32 nodes" in text
-    uplink = topology_graph.graph(facts(nodes=rows, convictions=[fault]))
+    uplink = topology_graph.graph(facts(nodes=rows, diagnoses=[fault]))
     assert re.search(r'asw-0\s+slow uplink \(-40 %\)"', uplink)
 
 

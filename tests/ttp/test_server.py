@@ -226,7 +226,7 @@ def test_who_listens_must_know_the_secret_too() -> None:
             peer, _ = listener.accept()
             peer.sendall(handshake.greeting())
             peer.recv(1000)
-            peer.sendall(bytes(handshake.PROOF_BYTES))
+            peer.sendall(bytes(handshake.CONFIRMATION_BYTES))
             peer.recv(1)
             os._exit(0)
         with pytest.raises(LinkEnded, match="does not know the job's secret"):

@@ -35,7 +35,7 @@ from relkit.netcheck.measure.controller import CheckOptions, run_check
 from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import NetVerdict, Thresholds
 from relkit.netcheck.report.report import net_report
-from relkit.netcheck.solve.outcome import judge
+from relkit.netcheck.solve.judge import judge
 
 # How long node 0 waits for all nodes to say where they are; more where links are measured first.
 NODE_INFO_S = 30.0
@@ -273,16 +273,16 @@ class NetworkCheck:
             note = json.dumps({str(number): name for number, name in names.items()}).encode()
             mailbox.put("names", note)
             with _agent(mailbox, note):
-                outcome = run_check(
+                result = run_check(
                     StoreChannel(mailbox, {names[p.number]: p.number for p in node_infos}),
                     nodes,
                     partial(schedule.quick, thresholds=thresholds),
                     options=_OPTIONS,
                 )
-            verdict = judge(outcome, thresholds)
+            verdict = judge(result, thresholds)
             self._show(
                 net_report(
-                    outcome, verdict, thresholds, argv=self._settings.argv, started=started,
+                    result, verdict, thresholds, argv=self._settings.argv, started=started,
                     duration_s=time.time() - started,
                 )
             )  # fmt: skip

@@ -24,7 +24,7 @@ class Decision:
 def decide(
     verdict: NetVerdict, bad_links: Mapping[str, str], *, exclude_stragglers: bool
 ) -> Decision:
-    """Turn convictions into a decision.
+    """Turn diagnoses into a decision.
 
     A dead node leaves, a slow one only where that is asked for. Links and uplinks name no node
     that could be left out, and what could not be told apart convicts nobody.
@@ -36,7 +36,7 @@ def decide(
     """
     leave = dict(bad_links)
     warnings: list[str] = []
-    for item in verdict.convictions:
+    for item in verdict.diagnoses:
         why = f"{item.fault}: {item.reasons[0]}" if item.reasons else item.fault
         if item.kind != "node":
             warnings.append(f"{item.name} is {why}")

@@ -1,4 +1,4 @@
-"""Asking every agent at once and waiting for each no longer than it was promised."""
+"""Requests to all agents at once, with one deadline for all replies."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from relkit.fleet.channel import Channel
 Message = dict[str, Any]
 
 
-class Talk:
-    """One conversation with a fleet: numbered requests, late replies dropped, deaths noted.
+class AgentRpc:
+    """Sends numbered requests to a fleet's agents, ignores late replies and records lost agents.
 
     Args:
-        channel: started already.
+        channel: already started.
         live: names of the nodes whose agents answered.
         clock: seconds, monotonic.
     """
@@ -30,7 +30,7 @@ class Talk:
         self.lost: dict[str, str] = {}
 
     def lose(self, node: str, why: str) -> None:
-        """From now on this node is not asked any more."""
+        """Stop asking this node."""
         if node in self.live:
             self.live.discard(node)
             self.lost[node] = why
@@ -50,21 +50,36 @@ class Talk:
         Args:
             op: the operation.
             common: fields for every node that is asked.
-            to: further fields by node, which also says who is asked; None asks all.
+            to: further fields for each node that is asked; None asks all nodes.
             from_each: how many replies each node owes.
-            deadline_s: how long all of them together have.
-            silent_is_lost: a node that still owes its first reply then is lost.
+            deadline_s: for all replies together.
+            silent_is_lost: treat a node that has not replied at all by then as lost.
 
         Returns:
-            The replies by node, errors included, in the order of arrival; a node that said
+            The replies of each node in the order of arrival, errors included; a node that sent
             nothing has no entry.
         """
+        self._send(op, common, to)
+        replies, owed = self._collect(from_each, deadline_s)
+        if silent_is_lost:
+            for node in owed:
+                if node not in replies:
+                    self.lose(node, f'did not reply to "{op}" within {deadline_s:.0f} s')
+        return replies
+
+    def _send(
+        self, op: str, common: Mapping[str, Any], to: Mapping[str, Mapping[str, Any]] | None
+    ) -> None:
         self._number += 1
-        number = self._number
-        request: Message = {"op": op, "id": number, "all": dict(common)}
+        request: Message = {"op": op, "id": self._number, "all": dict(common)}
         if to is not None:
             request["to"] = {node: dict(fields) for node, fields in to.items()}
         self._channel.send(request)
+
+    def _collect(
+        self, from_each: Mapping[str, int], deadline_s: float
+    ) -> tuple[dict[str, list[Message]], dict[str, int]]:
+        """The replies to the last request, and how many each node still owes."""
         owed = {node: count for node, count in from_each.items() if node in self.live}
         replies: dict[str, list[Message]] = {}
         end = self._clock() + deadline_s
@@ -72,25 +87,21 @@ class Talk:
             left = end - self._clock()
             if left <= 0:
                 break
-            heard = self._channel.receive(left)
-            if heard is None:
+            received = self._channel.receive(left)
+            if received is None:
                 continue
-            node, message = heard
+            node, message = received
             if message.get("op") == "gone":
                 self.lose(node, str(message.get("detail", "")) or "its agent ended")
                 owed.pop(node, None)
                 continue
-            if message.get("id") != number or node not in from_each:
+            if message.get("id") != self._number or node not in from_each:
                 continue
             replies.setdefault(node, []).append(message)
-            # An error ends what the node had to say; the agent sends nothing after it.
-            done = message.get("op") == "error"
+            # An error is the agent's last reply to a request.
+            is_last = message.get("op") == "error"
             if node in owed:
                 owed[node] -= 1
-                if done or owed[node] <= 0:
+                if is_last or owed[node] <= 0:
                     del owed[node]
-        if silent_is_lost:
-            for node in owed:
-                if node not in replies:
-                    self.lose(node, f'said nothing for {deadline_s:.0f} s when asked for "{op}"')
-        return replies
+        return replies, owed

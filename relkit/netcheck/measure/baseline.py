@@ -1,4 +1,4 @@
-"""What each link did in an earlier, good run: the measure for the next one."""
+"""The bandwidth of each link in an earlier, good run, to compare the next one with."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 from statistics import median
 
 from relkit.errors import BadBundle
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure.bundle import load_any
 from relkit.netcheck.model import Link
-from relkit.netcheck.solve.outcome import Outcome
 
 
-def baseline_of(outcome: Outcome) -> dict[Link, float]:
+def baseline_of(result: CheckResult) -> dict[Link, float]:
     """Link -> Gbit/s: the slower of its two directions, each the median of its good edges."""
     directed: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for edge in outcome.edges:
+    for edge in result.edges:
         if not edge.failure and edge.bandwidth_gbps > 0:
             directed[edge.source, edge.target].append(edge.bandwidth_gbps)
-    found: dict[Link, float] = {}
-    for (source, target), figures in directed.items():
+    slower: dict[Link, float] = {}
+    for (source, target), measured in directed.items():
         link = Link.between(source, target)
-        found[link] = min(found.get(link, float("inf")), median(figures))
-    return found
+        slower[link] = min(slower.get(link, float("inf")), median(measured))
+    return slower
 
 
 def load_baseline(path: Path) -> dict[Link, float]:
@@ -32,9 +32,9 @@ def load_baseline(path: Path) -> dict[Link, float]:
         path: the bundle's folder, or any of its files.
 
     Raises:
-        BadBundle: it is not one, or has not one good edge.
+        BadBundle: it is not a bundle, or has no good edge.
     """
-    found = baseline_of(load_any(path))
-    if not found:
+    baseline = baseline_of(load_any(path))
+    if not baseline:
         raise BadBundle(f"{path} has no measured edge to serve as a baseline")
-    return found
+    return baseline

@@ -8,11 +8,11 @@ from relkit.netcheck.measure.round_robin import circle_round
 
 
 def inside_pairs(members: Sequence[Sequence[int]], number: int) -> list[tuple[int, int]]:
-    """One tournament round in every group at once.
+    """One round robin round in every group at once.
 
     Args:
         members: node numbers of each group.
-        number: of the round; a group that has met in full starts over.
+        number: of the round; a group whose pairs have all met starts again.
     """
     return [
         (group[one], group[other])
@@ -24,9 +24,9 @@ def inside_pairs(members: Sequence[Sequence[int]], number: int) -> list[tuple[in
 def crossing_pairs(members: Sequence[Sequence[int]], number: int) -> list[tuple[int, int]]:
     """Disjoint pairs of nodes in different groups, spread over as many pairs of groups as can be.
 
-    The first members of all groups play one round of a tournament of groups, the second members
-    another, and so on, so that each group meets many others in one round and one bad uplink
-    cannot hide behind another. Who is first turns with the round.
+    The first members of all groups play one round of a round robin between groups, the second
+    members another one, and so on. Each group thus meets many others in one round, and one bad
+    uplink cannot hide behind another. Which member comes first changes with the round.
     """
     pairs: list[tuple[int, int]] = []
     left: list[list[int]] = [[] for _ in members]
@@ -44,7 +44,7 @@ def crossing_pairs(members: Sequence[Sequence[int]], number: int) -> list[tuple[
 
 
 def _pair_rest(left: list[list[int]]) -> list[tuple[int, int]]:
-    """Pair what the tournament left over, always from the two fullest groups."""
+    """Pair the nodes that are left over, always from the two groups with most of them."""
     pairs: list[tuple[int, int]] = []
     while True:
         fullest = sorted(range(len(left)), key=lambda at: (-len(left[at]), at))[:2]

@@ -11,11 +11,11 @@ def rounds_needed(players: int) -> int:
 
 
 def circle_round(players: int, number: int) -> list[tuple[int, int]]:
-    """The pairs of one round of the tournament.
+    """The pairs of one round.
 
     Args:
-        players: count, 0 or more. With an odd count one player a round has a bye.
-        number: which round; taken modulo the rounds that there are.
+        players: count, 0 or more. With an odd count one player sits out each round.
+        number: which round; taken modulo the number of rounds.
 
     Returns:
         Disjoint pairs of player numbers. Rounds 0 .. rounds_needed - 1 hold each pair once.

@@ -15,18 +15,18 @@ from relkit.netcheck.solve.confirm import confirming_pairs
 Pairs = tuple[tuple[str, str], ...]
 SCREENING_ROUNDS = 2
 SMALL_FLEET = 4
-# Where hiccups are frequent, a single link needs several slow rounds to be convicted.
+# Where transient slowdowns are frequent, a link is diagnosed only after several slow rounds.
 FULL_CONFIRMS = 6
-LEAST_GROUP_ROUNDS = 8
+MIN_GROUP_ROUNDS = 8
 
 
 class Schedule(Protocol):
-    """Says whom to pair next, given what has been measured so far."""
+    """Chooses the next pairs, given what has been measured so far."""
 
-    most_rounds: int
+    max_rounds: int
 
     def next_round(self, edges: Sequence[Edge]) -> Pairs:
-        """Disjoint pairs, all to be measured at once; none when there is nothing left to do.
+        """Disjoint pairs, all to be measured at once; none if nothing is left to do.
 
         Args:
             edges: everything measured in the rounds so far.
@@ -43,11 +43,12 @@ class _Rounds:
     """Fixed rounds first, then confirming rounds while something is in doubt.
 
     Args:
-        names: all nodes. fixed: the rounds to play in any case, as pairs of node numbers.
-        spare: further rounds, for when so much is slow that nobody is proven healthy yet.
-        most_rounds: bound on all rounds together.
+        names: all nodes.
+        fixed: rounds that are always run, as pairs of node numbers.
+        spare: further rounds, for a fleet so slow that no node is known to be healthy yet.
+        max_rounds: bound on all rounds together.
         order: node numbers in order of preference as healthy partners.
-        least: nats from which on a suspicion is asked about.
+        min_gain: see confirm.open_questions.
     """
 
     def __init__(
@@ -55,34 +56,34 @@ class _Rounds:
         names: Sequence[str],
         fixed: Sequence[list[tuple[int, int]]],
         spare: Iterator[list[tuple[int, int]]],
-        most_rounds: int,
+        max_rounds: int,
         order: Sequence[int],
         groups: Mapping[str, str],
         thresholds: Thresholds,
-        least: float = WEAK,
+        min_gain: float = WEAK,
     ) -> None:
         if len(set(names)) != len(names):
             raise ValueError("a node is named twice")
-        self.most_rounds = most_rounds
+        self.max_rounds = max_rounds
         self._names = tuple(names)
         self._fixed = fixed
         self._spare = spare
         self._order = tuple(order)
         self._groups = dict(groups)
         self._thresholds = thresholds
-        self._least = least
+        self._min_gain = min_gain
         self._played = 0
 
     def next_round(self, edges: Sequence[Edge]) -> Pairs:
         """See Schedule."""
         if self._played < len(self._fixed):
             pairs = self._fixed[self._played]
-        elif self._played < self.most_rounds and edges:
-            found = analyse(edges, self._names, self._thresholds, self._groups)
-            if found.common:
+        elif self._played < self.max_rounds and edges:
+            analysis = analyse(edges, self._names, self._thresholds, self._groups)
+            if analysis.common:
                 pairs = next(self._spare, [])
             else:
-                pairs = confirming_pairs(found, edges, self._order, self._least)
+                pairs = confirming_pairs(analysis, edges, self._order, self._min_gain)
         else:
             pairs = []
         self._played += 1
@@ -90,14 +91,14 @@ class _Rounds:
 
 
 def quick(nodes: Sequence[str], seed: int = 0, *, thresholds: Thresholds | None = None) -> Schedule:
-    """Two screening rounds, then confirming rounds; at most 2 + ceil(log2 n) in all.
+    """Two screening rounds, then confirming rounds: at most 2 + ceil(log2 n) in all.
 
     Fleets of up to four nodes are measured in full, which takes no more rounds than that.
 
     Args:
         nodes: names, each once.
-        seed: decides who meets whom; the same seed gives the same rounds.
-        thresholds: what counts as suspect between rounds; the defaults where None.
+        seed: of the random order; the same seed gives the same rounds.
+        thresholds: what counts as suspect between rounds; None: the defaults.
 
     Raises:
         ValueError: a node is named twice.
@@ -112,8 +113,8 @@ def quick(nodes: Sequence[str], seed: int = 0, *, thresholds: Thresholds | None 
     spare = (
         _renumbered(circle_round(count, at), order) for at in range(screening, rounds_needed(count))
     )
-    most = SCREENING_ROUNDS + doublings(count) if count > 1 else 0
-    return _Rounds(nodes, fixed, spare, most, order, {}, thresholds or Thresholds())
+    limit = SCREENING_ROUNDS + doublings(count) if count > 1 else 0
+    return _Rounds(nodes, fixed, spare, limit, order, {}, thresholds or Thresholds())
 
 
 def full(
@@ -122,13 +123,12 @@ def full(
     thresholds: Thresholds | None = None,
     confirm_rounds: int | None = None,
 ) -> Schedule:
-    """Every pair exactly once in n - 1 rounds (n for odd n), then what is in doubt once more.
+    """Every pair exactly once in n - 1 rounds (n for odd n), then confirming rounds.
 
     Args:
         nodes: names, each once.
         thresholds: as for `quick`.
-        confirm_rounds: bound on the rounds after the tournament; where None, ceil(log2 n), and
-            6 at least. 0 gives the bare tournament.
+        confirm_rounds: bound on the confirming rounds; None: ceil(log2 n), but at least 6.
 
     Raises:
         ValueError: a node is named twice.
@@ -136,9 +136,9 @@ def full(
     count = len(nodes)
     fixed = [circle_round(count, at) for at in range(rounds_needed(count))]
     extra = max(FULL_CONFIRMS, doublings(count)) if confirm_rounds is None else confirm_rounds
-    most = len(fixed) + extra if fixed else 0
+    limit = len(fixed) + extra if fixed else 0
     bounds = thresholds or Thresholds()
-    return _Rounds(nodes, fixed, iter(()), most, range(count), {}, bounds, least=FAINT)
+    return _Rounds(nodes, fixed, iter(()), limit, range(count), {}, bounds, min_gain=FAINT)
 
 
 def groups(
@@ -147,13 +147,13 @@ def groups(
     *,
     thresholds: Thresholds | None = None,
 ) -> Schedule:
-    """Two rounds inside every switch, two across switches, then confirming rounds.
+    """Two rounds inside every switch, two between switches, then confirming rounds.
 
-    At most 2 + ceil(log2 n) rounds in all, and never fewer allowed than eight.
+    The limit for all rounds together is 2 + ceil(log2 n), but at least eight.
 
     Args:
         nodes: names, each once.
-        topology: node -> switch; nodes that it does not name form a group of their own, whose
+        topology: node -> switch; nodes that are not in it form a group of their own, whose
             uplink is not judged.
         thresholds: as for `quick`.
 
@@ -168,10 +168,10 @@ def groups(
     inner = min(2, rounds_needed(largest))
     fixed = [inside_pairs(members, at) for at in range(inner)]
     fixed += [pairs for at in range(2) if (pairs := crossing_pairs(members, at))]
-    most = max(LEAST_GROUP_ROUNDS, SCREENING_ROUNDS + doublings(len(nodes))) if fixed else 0
-    spare = (crossing_pairs(members, at) for at in range(2, most))
+    limit = max(MIN_GROUP_ROUNDS, SCREENING_ROUNDS + doublings(len(nodes))) if fixed else 0
+    spare = (crossing_pairs(members, at) for at in range(2, limit))
     known = {name: topology[name] for name in nodes if name in topology}
-    return _Rounds(nodes, fixed, spare, most, range(len(nodes)), known, thresholds or Thresholds())
+    return _Rounds(nodes, fixed, spare, limit, range(len(nodes)), known, thresholds or Thresholds())
 
 
 def _renumbered(pairs: list[tuple[int, int]], order: Sequence[int]) -> list[tuple[int, int]]:

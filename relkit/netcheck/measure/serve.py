@@ -1,4 +1,4 @@
-"""What an agent does for the network check: facts, listeners, probes, compute, and the end."""
+"""The agent's operations for the network check: facts, listen, probe, compute, end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from relkit.errors import RelkitError, UsageProblem
 from relkit.fleet.agent import Handler, Request
-from relkit.net.interface import Route, resolve, route_to
+from relkit.net.interface import NoRoute, Route, UnknownHost, resolve, route_to
 from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Plan, Probe, ProbeFailed
 from relkit.netcheck.measure.probes.compute import measure_compute
@@ -22,18 +23,18 @@ _MAX_PEERS = 64
 _LISTEN_S = 60.0
 
 
-class _Rounds:
-    """The listeners that live on this node, by round."""
+class _Listeners:
+    """The listeners on this node, by round."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: dict[int, Listener] = {}
-        self._strangers = 0
+        self._unauthenticated = 0
 
     def open(self, address: str, round_number: int, secret: bytes, lifetime_s: float) -> Listener:
-        """A listener for this round; one that it may have already is closed."""
+        """A new listener for this round; an earlier one of the round is closed."""
         with self._lock:
-            over = [number for number, one in self._listeners.items() if one.over]
+            over = [number for number, known in self._listeners.items() if known.over]
         for number in {round_number, *over}:
             self.close(number)
         listener = Listener(address, round_number, secret, lifetime_s=lifetime_s)
@@ -42,89 +43,108 @@ class _Rounds:
         return listener
 
     def listener(self, round_number: int) -> Listener:
-        """Raises ProbeFailed where the round has none."""
+        """The listener of this round. Raises ProbeFailed if it has none."""
         with self._lock:
-            found = self._listeners.get(round_number)
-        if found is None:
-            raise ProbeFailed(Failure.PROBE_ERROR, f"nothing listens in round {round_number}")
-        return found
+            listener = self._listeners.get(round_number)
+        if listener is None:
+            raise ProbeFailed(Failure.PROBE_ERROR, f"no listener in round {round_number}")
+        return listener
 
     def close(self, round_number: int) -> None:
         """Close the round's listener, if there is one."""
         with self._lock:
-            found = self._listeners.pop(round_number, None)
-        if found is not None:
-            found.close()
+            listener = self._listeners.pop(round_number, None)
+        if listener is not None:
+            listener.close()
             with self._lock:
-                self._strangers += found.strangers
+                self._unauthenticated += listener.unauthenticated
 
     @property
-    def strangers(self) -> int:
-        """Connections that were dropped so far, over all rounds."""
+    def unauthenticated(self) -> int:
+        """Unauthenticated connections so far, over all rounds."""
         with self._lock:
-            return self._strangers + sum(one.strangers for one in self._listeners.values())
+            current = sum(listener.unauthenticated for listener in self._listeners.values())
+            return self._unauthenticated + current
 
 
 def handlers() -> dict[str, Handler]:
-    """The operations of one agent; listeners are shared between them and by nobody else."""
-    rounds = _Rounds()
-
-    def listen(request: Request) -> Iterator[Mapping[str, Any]]:
-        """Open the round's listener on the address that the peer will use."""
-        fields = request.fields
-        number = int(fields["round"])
-        address = _listen_address(fields)
-        lifetime_s = min(max(float(fields.get("timeout_s", _LISTEN_S)), 1.0), 600.0)
-        secret = _secret(fields)
-        listener = rounds.open(address, number, secret, lifetime_s)
-        yield {
-            "op": "listening", "round": number, "address": address, "port": listener.port,
-        }  # fmt: skip
-
-    def probe(request: Request) -> Iterator[Mapping[str, Any]]:
-        """Measure a pair from this end; the accepting end speaks up only where it failed."""
-        chosen = open_probe(str(request.fields.get("probe", "tcp")))
-        plan = _plan(request)
-        if str(request.fields.get("role")) == "connect":
-            measured = chosen.connect(plan)
-            for edge in measured.edges:
-                yield _edge_message(edge, "connect", measured.extra)
-            return
-        try:
-            _accept(chosen, plan, rounds)
-        except ProbeFailed as error:
-            edge = Edge(
-                plan.node, plan.peer, plan.round, chosen.name,
-                failure=error.failure, detail=str(error),
-            )  # fmt: skip
-            yield _edge_message(edge, "accept", {})
-
-    def end(request: Request) -> Iterator[Mapping[str, Any]]:
-        """Close the round's listener."""
-        number = int(request.fields["round"])
-        rounds.close(number)
-        yield {"op": "ended", "round": number, "strangers": rounds.strangers}
-
-    def facts(request: Request) -> Iterator[Mapping[str, Any]]:
-        """What this node is, the ways to its peers, and why it cannot do the probe, if so."""
-        peers = [str(peer) for peer in request.fields.get("peers", ())]
-        missing = open_probe(str(request.fields.get("probe", "tcp"))).missing()
-        found = _facts(request.node, peers, rounds.strangers)
-        yield {"op": "facts", **found, "missing": missing}
-
-    return {"facts": facts, "listen": listen, "probe": probe, "compute": _compute, "end": end}
+    """The operations of one agent, which share its listeners."""
+    listeners = _Listeners()
+    return {
+        "facts": partial(_answer_facts, listeners),
+        "listen": partial(_listen, listeners),
+        "probe": partial(_probe, listeners),
+        "compute": _compute,
+        "end": partial(_end, listeners),
+    }
 
 
-def _accept(probe: Probe, plan: Plan, rounds: _Rounds) -> None:
+def _listen(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, Any]]:
+    """Open the round's listener on the address that the peer will use."""
+    fields = request.fields
+    number = int(fields["round"])
     try:
-        probe.accept(plan, rounds.listener(plan.round))
+        address = _listen_address(fields)
+    except UnknownHost:
+        raise
+    except NoRoute as error:
+        # This is a result: the pair has no connection.
+        yield {"op": "error", "failure": Failure.NO_ROUTE.value, "detail": str(error)}
+        return
+    lifetime_s = min(max(float(fields.get("timeout_s", _LISTEN_S)), 1.0), 600.0)
+    listener = listeners.open(address, number, _secret(fields), lifetime_s)
+    yield {"op": "listening", "round": number, "address": address, "port": listener.port}
+
+
+def _probe(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, Any]]:
+    """Measure a pair from this end; the accepting end reports only a failure."""
+    chosen = open_probe(str(request.fields.get("probe", "tcp")))
+    plan = _plan(request)
+    if str(request.fields.get("role")) == "connect":
+        measured = chosen.connect(plan)
+        for edge in measured.edges:
+            yield _edge_message(edge, "connect", measured.extra)
+        return
+    try:
+        _accept(chosen, plan, listeners)
+    except ProbeFailed as error:
+        edge = Edge(
+            plan.node, plan.peer, plan.round, chosen.name,
+            failure=error.failure, detail=str(error),
+        )  # fmt: skip
+        yield _edge_message(edge, "accept", {})
+
+
+def _end(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, Any]]:
+    """Close the round's listener."""
+    number = int(request.fields["round"])
+    listeners.close(number)
+    count = listeners.unauthenticated
+    # Controllers of earlier versions read "strangers".
+    yield {"op": "ended", "round": number, "unauthenticated": count, "strangers": count}
+
+
+def _answer_facts(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, Any]]:
+    """Facts about this node, the routes to its peers, and why it cannot run the probe, if so."""
+    peers = [str(peer) for peer in request.fields.get("peers", ())]
+    missing = open_probe(str(request.fields.get("probe", "tcp"))).missing()
+    yield {
+        "op": "facts",
+        **_facts(request.node, peers, listeners.unauthenticated),
+        "missing": missing,
+    }
+
+
+def _accept(probe: Probe, plan: Plan, listeners: _Listeners) -> None:
+    try:
+        probe.accept(plan, listeners.listener(plan.round))
     finally:
-        # A listener never outlives its round, even where the controller forgets to end it.
-        rounds.close(plan.round)
+        # A listener never outlives its round, even if the controller does not end it.
+        listeners.close(plan.round)
 
 
 def _compute(request: Request) -> Iterator[Mapping[str, Any]]:
-    """A score for each device, never added to a network time."""
+    """A score for each device; never added to a network time."""
     time_s = float(request.fields.get("duration_s", 0.5))
     timeout_s = float(request.fields.get("timeout_s", 60.0))
     yield {"op": "compute", **measure_compute(time_s, timeout_s)}
@@ -138,7 +158,7 @@ def _secret(fields: Mapping[str, Any]) -> bytes:
 
 
 def _listen_address(fields: Mapping[str, Any]) -> str:
-    """Our address on the way to the peer; "address" only where no peer address is given."""
+    """Our address on the route to the peer; "address" only if no peer address is given."""
     if peer := str(fields.get("peer_address", "")):
         return route_to(peer).address
     if own := str(fields.get("address", "")):
@@ -170,21 +190,21 @@ def _edge_message(edge: Edge, side: str, extra: Mapping[str, Any]) -> dict[str, 
     return {"op": "edge", "round": edge.round, "side": side, "edge": plain, **extra}
 
 
-def _facts(node: str, peers: Sequence[str], strangers: int) -> dict[str, Any]:
-    """NodeFacts of the way that most peers are reached by, and every way."""
-    ways: dict[str, Route] = {}
+def _facts(node: str, peers: Sequence[str], unauthenticated: int) -> dict[str, Any]:
+    """NodeFacts of the route that leads to most peers, and all routes."""
+    routes: dict[str, Route] = {}
     unreached: dict[str, str] = {}
     for peer in peers[:_MAX_PEERS]:
         try:
-            ways[peer] = route_to(peer)
+            routes[peer] = route_to(peer)
         except RelkitError as error:
             unreached[peer] = str(error)
-    usual = Counter((way.interface, way.address) for way in ways.values()).most_common(1)
+    usual = Counter((way.interface, way.address) for way in routes.values()).most_common(1)
     main = next(
-        (way for way in ways.values() if usual and (way.interface, way.address) == usual[0][0]),
+        (way for way in routes.values() if usual and (way.interface, way.address) == usual[0][0]),
         Route("", ""),
     )
-    found = NodeFacts(
+    facts = NodeFacts(
         name=node,
         hostname=socket.gethostname(),
         address=main.address,
@@ -193,13 +213,13 @@ def _facts(node: str, peers: Sequence[str], strangers: int) -> dict[str, Any]:
         mtu=main.mtu,
         speed_mbps=main.speed_mbps,
         duplex=main.duplex,
-        strangers=strangers,
+        unauthenticated_connections=unauthenticated,
     )
-    routes = {
+    plain = {
         peer: {
             "peer": way.peer, "address": way.address, "interface": way.interface,
             "speed_mbps": way.speed_mbps, "mtu": way.mtu, "loopback": way.loopback,
         }
-        for peer, way in ways.items()
+        for peer, way in routes.items()
     }  # fmt: skip
-    return {"facts": asdict(found), "routes": routes, "unreached": unreached}
+    return {"facts": asdict(facts), "routes": plain, "unreached": unreached}

@@ -1,41 +1,71 @@
-"""What the nodes' own facts give away: a wrong network, odd settings, clocks, strangers."""
+"""Findings about the nodes themselves: interface, settings, clock, computing speed."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from relkit.findings import Evidence, Finding, Status
 from relkit.hosts import fold
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.model import NodeFacts
-from relkit.netcheck.solve.outcome import Outcome
 
-# Interfaces that carry no traffic between machines, or only by way of something slow.
-_SIDE_ROADS = re.compile(r"(docker|virbr|cni|flannel|cali|tun|tap|wlan|wl|usb)\w*")
+# Interfaces that carry no traffic between machines, or only over something slow.
+_SECONDARY_INTERFACE = re.compile(r"(docker|virbr|cni|flannel|cali|tun|tap|wlan|wl|usb)\w*")
 _SKEW_S = 1.0
 _COMPUTE_WARN, _COMPUTE_FAIL = 0.85, 0.5
+_MAX_NAMED = 8
 
 
-def node_findings(outcome: Outcome) -> list[Finding]:
-    """Findings that no edge is needed for."""
-    facts = [item for item in outcome.facts if item.answered]
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A setting that should be the same on all nodes.
+
+    Args:
+        id: of the finding; name, unit: for people.
+        of: its value on a node; advice: what to do where it differs.
+    """
+
+    id: str
+    name: str
+    unit: str
+    of: Callable[[NodeFacts], str | int]
+    advice: str
+
+
+_SETTINGS = (
+    _Setting("RK-NET-008", "interface", "", lambda node: node.interface,
+             "Training would use that interface too: is it the fast network?"),
+    _Setting("RK-NET-009", "MTU", "bytes", lambda node: node.mtu,
+             "Set one MTU on all hosts and switch ports; a mismatch stalls large messages."),
+    _Setting("RK-NET-010", "link speed", "Mbit/s", lambda node: node.speed_mbps,
+             "The port has negotiated another speed: look at cable, transceiver, switch port."),
+    _Setting("RK-NET-010", "duplex", "", lambda node: node.duplex,
+             "Set both ends of the cable to automatic negotiation."),
+)  # fmt: skip
+
+
+def node_findings(result: CheckResult) -> list[Finding]:
+    """Findings that need no edges."""
+    facts = [item for item in result.facts if item.answered]
     return [
-        *_side_roads(facts, outcome),
-        *_odd_ones(facts),
-        *_one_host(outcome),
-        *_twins(outcome),
-        *_strangers(facts),
+        *_secondary_interface(facts, result),
+        *(finding for setting in _SETTINGS for finding in _differing(setting, facts)),
+        *_one_host(result),
+        *_duplicate_hosts(result),
+        *_unauthenticated(facts),
         *_clocks(facts),
         *_compute(facts),
-        *(Finding("RK-NET-017", Status.WARN, note) for note in outcome.notes),
+        *(Finding("RK-NET-017", Status.WARN, note) for note in result.notes),
     ]
 
 
-def _side_roads(facts: Sequence[NodeFacts], outcome: Outcome) -> list[Finding]:
-    odd = [item for item in facts if _SIDE_ROADS.fullmatch(item.interface)]
-    if outcome.twins == () and len({item.hostname for item in facts}) > 1:
+def _secondary_interface(facts: Sequence[NodeFacts], result: CheckResult) -> list[Finding]:
+    odd = [item for item in facts if _SECONDARY_INTERFACE.fullmatch(item.interface)]
+    if not result.duplicate_hosts and len({item.hostname for item in facts}) > 1:
         odd += [item for item in facts if item.interface == "lo"]
     if not odd:
         return []
@@ -46,123 +76,93 @@ def _side_roads(facts: Sequence[NodeFacts], outcome: Outcome) -> list[Finding]:
             title=f"the route from {fold(i.name for i in odd)} to its peers goes through "
             f"{', '.join(sorted({i.interface for i in odd}))}",
             nodes=fold(i.name for i in odd),
-            evidence=tuple(Evidence(i.name, i.interface, how="route to the peer") for i in odd[:8]),
-            advice="Training would use that network too: name the nodes by their addresses in "
-            "the fast one, and set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME.",
+            evidence=tuple(
+                Evidence(i.name, i.interface, how="route to the peer") for i in odd[:_MAX_NAMED]
+            ),
+            advice="Training would use that network too: give the nodes' addresses in the fast "
+            "network, and set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME.",
         )
     ]
 
 
-def _odd_ones(facts: Sequence[NodeFacts]) -> list[Finding]:
-    """Where most nodes agree, and a few do not."""
-    looks: tuple[tuple[str, str, str, Callable[[NodeFacts], str | int], str], ...] = (
-        (
-            "RK-NET-008",
-            "interface",
-            "",
-            lambda item: item.interface,
-            "Training would use that interface too: is it the fast network?",
-        ),
-        (
-            "RK-NET-009",
-            "MTU",
-            "bytes",
-            lambda item: item.mtu,
-            "Set one MTU on all hosts and switch ports; a mismatch stalls large messages.",
-        ),
-        (
-            "RK-NET-010",
-            "link speed",
-            "Mbit/s",
-            lambda item: item.speed_mbps,
-            "The port has trained to another speed: cable, transceiver, or switch port.",
-        ),
-        (
-            "RK-NET-010",
-            "duplex",
-            "",
-            lambda item: item.duplex,
-            "Set both ends of the cable to automatic negotiation.",
-        ),
-    )
-    found = []
-    for number, what, unit, of, advice in looks:
-        known = [item for item in facts if of(item)]
-        ranked = Counter(of(item) for item in known).most_common()
-        if len(ranked) < 2:
-            continue
-        usual, count = ranked[0]
-        odd = [item for item in known if of(item) != usual]
-        values = ", ".join(str(value) for value, _ in ranked[1:4])
-        end = f" {unit}" if unit else ""
-        split = ranked[1][1] == count
-        found.append(
-            Finding(
-                id=number,
-                status=Status.WARN,
-                title=f"{what} differs: {fold(i.name for i in odd)} with {values}{end}, "
-                f"{count} {'nodes' if count > 1 else 'node'} with {usual}{end}"
-                + ("; which of them is right, nobody can tell from here" if split else ""),
-                nodes=fold(i.name for i in odd),
-                evidence=tuple(
-                    Evidence(i.name, of(i), unit, usual, f"interface {i.interface}")
-                    for i in odd[:8]
-                ),
-                advice=advice,
-            )
+def _differing(setting: _Setting, facts: Sequence[NodeFacts]) -> list[Finding]:
+    """A warning where most nodes have one value and some another."""
+    known = [item for item in facts if setting.of(item)]
+    ranked = Counter(setting.of(item) for item in known).most_common()
+    if len(ranked) < 2:
+        return []
+    usual, count = ranked[0]
+    odd = [item for item in known if setting.of(item) != usual]
+    values = ", ".join(str(value) for value, _ in ranked[1:4])
+    unit = f" {setting.unit}" if setting.unit else ""
+    is_split = ranked[1][1] == count
+    return [
+        Finding(
+            id=setting.id,
+            status=Status.WARN,
+            title=f"{setting.name} differs: {fold(i.name for i in odd)} with {values}{unit}, "
+            f"{count} {'nodes' if count > 1 else 'node'} with {usual}{unit}"
+            + ("; neither value is in the majority" if is_split else ""),
+            nodes=fold(i.name for i in odd),
+            evidence=tuple(
+                Evidence(i.name, setting.of(i), setting.unit, usual, f"interface {i.interface}")
+                for i in odd[:_MAX_NAMED]
+            ),
+            advice=setting.advice,
         )
-    return found
+    ]
 
 
-def _one_host(outcome: Outcome) -> list[Finding]:
-    if not outcome.one_host:
+def _one_host(result: CheckResult) -> list[Finding]:
+    if not result.one_host:
         return []
     return [
         Finding(
             id="RK-NET-019",
             status=Status.WARN,
-            title="all agents ran on one machine: the figures are those of its processor and "
-            "loopback, not of a network",
-            nodes=fold(outcome.nodes),
+            title="all agents ran on one machine: the results show its processor and loopback, "
+            "not a network",
+            nodes=fold(result.nodes),
             reasons=(
-                "who is slower than the rest is not judged, because it would only mean that the "
-                "machine is busy; bounds that are set (--min-bandwidth and others) are",
+                "nodes are not compared with each other, because a slow one would only mean that "
+                "the machine is busy; bounds such as --min-bandwidth-gbps do apply",
             ),
             advice="Check real hosts with --via ssh, slurm, kubectl or command.",
         )
     ]
 
 
-def _twins(outcome: Outcome) -> list[Finding]:
+def _duplicate_hosts(result: CheckResult) -> list[Finding]:
     return [
         Finding(
             id="RK-NET-016",
             status=Status.WARN,
             title=f"{' and '.join(names[:6])} are the same machine under several names",
             nodes=fold(names),
-            reasons=("what was measured between them never left the machine",),
-            advice="Name every machine once.",
+            reasons=("traffic between them never left the machine",),
+            advice="List every machine once.",
         )
-        for names in outcome.twins
+        for names in result.duplicate_hosts
     ]
 
 
-def _strangers(facts: Sequence[NodeFacts]) -> list[Finding]:
-    met = [item for item in facts if item.strangers > 0]
-    if not met:
+def _unauthenticated(facts: Sequence[NodeFacts]) -> list[Finding]:
+    hit = [item for item in facts if item.unauthenticated_connections > 0]
+    if not hit:
         return []
-    total = sum(item.strangers for item in met)
+    total = sum(item.unauthenticated_connections for item in hit)
     return [
         Finding(
             id="RK-NET-011",
             status=Status.WARN,
-            title=f"{total} connection{'s' if total > 1 else ''} to probe listeners did not know "
-            "the secret of the run, and were dropped",
-            nodes=fold(i.name for i in met),
+            title=f"{total} unauthenticated connection{'s' if total > 1 else ''} to probe "
+            "listeners: the peer did not know the run's secret, and was disconnected",
+            nodes=fold(i.name for i in hit),
             evidence=tuple(
-                Evidence(i.name, i.strangers, "connections", 0, "probe listener") for i in met[:8]
+                Evidence(i.name, i.unauthenticated_connections, "connections", 0, "probe listener")
+                for i in hit[:_MAX_NAMED]
             ),
-            advice="A port scanner? It also disturbs what is measured.",
+            advice="A port scanner? It also disturbs the measurements.",
         )
     ]
 
@@ -181,43 +181,42 @@ def _clocks(facts: Sequence[NodeFacts]) -> list[Finding]:
             nodes=fold(i.name for i in off),
             evidence=tuple(
                 Evidence(i.name, round(i.clock_skew_s, 1), "s", _SKEW_S, "the agent's first line")
-                for i in off[:8]
+                for i in off[:_MAX_NAMED]
             ),
-            advice="Look at chrony or ntpd there: logs of different nodes cannot be compared.",
+            advice="Look at chrony or ntpd there: otherwise logs of different nodes cannot be compared.",
         )
     ]
 
 
 def _compute(facts: Sequence[NodeFacts]) -> list[Finding]:
-    found = []
-    looks: tuple[tuple[str, str, Callable[[NodeFacts], float]], ...] = (
-        ("arithmetic", "GFLOP/s", lambda item: item.compute_gflops),
-        ("memory bandwidth", "GB/s", lambda item: item.memory_gbps),
-    )
-    for what, unit, of in looks:
-        scored = [(item, of(item)) for item in facts if of(item) > 0]
-        if len(scored) < 3:
-            continue
-        usual = median(value for _, value in scored)
-        low = [(item, value) for item, value in scored if value < _COMPUTE_WARN * usual]
-        if not low:
-            continue
-        item, value = min(low, key=lambda pair: pair[1])
-        found.append(
-            Finding(
-                id="RK-NET-014",
-                status=Status.FAIL if value < _COMPUTE_FAIL * usual else Status.WARN,
-                title=f"{what} of {fold(i.name for i, _ in low)} is low: {item.name} reaches "
-                f"{100 * value / usual:.0f} % of the fleet's median",
-                nodes=fold(i.name for i, _ in low),
-                evidence=tuple(
-                    Evidence(
-                        i.name, round(v, 2), unit, round(_COMPUTE_WARN * usual, 2), "compute probe"
-                    )
-                    for i, v in low[:8]
-                ),
-                advice="Look at clocks, temperature and what else runs there; this says "
-                "nothing of its network.",
-            )
+    return [
+        *_low_score("arithmetic", "GFLOP/s", {item.name: item.compute_gflops for item in facts}),
+        *_low_score("memory bandwidth", "GB/s", {item.name: item.memory_gbps for item in facts}),
+    ]
+
+
+def _low_score(what: str, unit: str, scores: Mapping[str, float]) -> list[Finding]:
+    scored = {name: score for name, score in scores.items() if score > 0}
+    if len(scored) < 3:
+        return []
+    usual = median(scored.values())
+    low = {name: score for name, score in scored.items() if score < _COMPUTE_WARN * usual}
+    if not low:
+        return []
+    worst = min(low, key=lambda name: low[name])
+    return [
+        Finding(
+            id="RK-NET-014",
+            status=Status.FAIL if low[worst] < _COMPUTE_FAIL * usual else Status.WARN,
+            title=f"{what} of {fold(low)} is low: {worst} reaches "
+            f"{100 * low[worst] / usual:.0f} % of the fleet's median",
+            nodes=fold(low),
+            evidence=tuple(
+                Evidence(name, round(score, 2), unit, round(_COMPUTE_WARN * usual, 2),
+                         "compute probe")
+                for name, score in list(low.items())[:_MAX_NAMED]
+            ),
+            advice="Look at clock speed, temperature and other load there; this says nothing "
+            "about its network.",
         )
-    return found
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Outcome and verdict -> Report: findings that say who, how sure, and what was never looked at."""
+"""A check and its verdict -> Report: what is at fault, how certain, and what was not measured."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ from typing import Any
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hosts import fold
-from relkit.netcheck.model import Conviction, Link, NetVerdict, Thresholds
+from relkit.netcheck.check_result import CheckResult, could_not_run, is_down
+from relkit.netcheck.model import Diagnosis, Link, NetVerdict, Thresholds
 from relkit.netcheck.report.node_findings import node_findings
 from relkit.netcheck.report.size_findings import size_facts, size_findings
-from relkit.netcheck.report.statistics import NodeFigures, by_node, fleet_median, middle, of_link
-from relkit.netcheck.report.transient_slowdown_finding import hiccup_finding, interference_facts
-from relkit.netcheck.solve.outcome import Outcome, could_not_run, is_down
+from relkit.netcheck.report.statistics import (
+    NodeStatistics,
+    by_node,
+    fleet_median,
+    of_link,
+    positive_median,
+)
+from relkit.netcheck.report.transient_slowdown_finding import (
+    interference_facts,
+    transient_slowdown_finding,
+)
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK, Status.SKIP)
 
 _ADVICE = {
     "RK-NET-001": "Leave it out (-x), and look at its power, cable and console.",
     "RK-NET-002": "Leave it out (-x), and look at its port: link errors (`ethtool -S`), speed, "
-    "cable, PCIe width, and what else sends there.",
+    "cable, PCIe width, and other traffic there.",
     "RK-NET-003": "Look at routes, firewall rules and the switch ports between the two; both "
-    "reach others.",
+    "reach other nodes.",
     "RK-NET-004": "Look at what only these two share: their path through the switches (ECMP), "
-    "routes, limits set for that one peer.",
+    "routes, limits for that one peer.",
     "RK-NET-005": "Look at the switch's uplinks: errors, lost members of a bundle, "
     "oversubscription.",
 }
@@ -33,7 +42,7 @@ _OUT_IN = {"slow out": "sending", "slow in": "receiving"}
 
 
 def net_report(
-    outcome: Outcome,
+    result: CheckResult,
     verdict: NetVerdict,
     thresholds: Thresholds,
     *,
@@ -44,35 +53,36 @@ def net_report(
     """The report of one check, online or from a bundle.
 
     Args:
-        outcome: what was measured; verdict: what judge() made of it with these thresholds.
+        result: what was measured.
+        verdict: of judge() with these thresholds.
         argv, started, duration_s: see Report.
     """
-    figures = by_node(outcome.nodes, outcome.edges)
-    findings = [_convicted(item, outcome, figures, thresholds) for item in verdict.convictions]
-    findings += _undecided(verdict)
-    findings += _unanswered(outcome)
-    findings += _not_run(outcome)
-    findings += node_findings(outcome)
-    findings += hiccup_finding(verdict)
-    findings += size_findings(outcome)
-    findings.append(_coverage(outcome, verdict))
+    statistics = by_node(result.nodes, result.edges)
+    findings = [_diagnosed(item, result, statistics, thresholds) for item in verdict.diagnoses]
+    findings += _inconclusive(verdict)
+    findings += _unanswered(result)
+    findings += _not_run(result)
+    findings += node_findings(result)
+    findings += transient_slowdown_finding(verdict)
+    findings += size_findings(result)
+    findings.append(_coverage(result, verdict))
     if not any(f.status in (Status.FAIL, Status.UNKNOWN) for f in findings):
-        findings.append(_healthy(outcome))
+        findings.append(_healthy(result))
     findings.sort(key=lambda finding: _ORDER.index(finding.status))
     return Report(
         command="netcheck",
         findings=tuple(findings),
-        facts=_facts(outcome, verdict, thresholds, figures),
+        facts=_facts(result, verdict, thresholds, statistics),
         started=time.time() if started is None else started,
         duration_s=duration_s,
         argv=tuple(argv),
     )
 
 
-def _convicted(
-    item: Conviction,
-    outcome: Outcome,
-    figures: dict[str, NodeFigures],
+def _diagnosed(
+    item: Diagnosis,
+    result: CheckResult,
+    statistics: dict[str, NodeStatistics],
     thresholds: Thresholds,
 ) -> Finding:
     number = {
@@ -81,12 +91,12 @@ def _convicted(
         ("link", True): "RK-NET-003",
         ("link", False): "RK-NET-004",
     }.get((item.kind, item.fault == "dead"), "RK-NET-005")
-    usual = fleet_median(outcome.edges)
+    usual = fleet_median(result.edges)
     evidence = [Evidence("confidence", f"{100 * item.confidence:.4g} %", how="solver")]
     if item.kind == "node":
-        evidence += _node_evidence(figures[item.nodes[0]], usual, thresholds)
+        evidence += _node_evidence(statistics[item.nodes[0]], usual, thresholds)
     elif item.kind == "link":
-        evidence += _link_evidence(item, outcome, usual, thresholds)
+        evidence += _link_evidence(item, result, usual, thresholds)
     return Finding(
         id=number,
         status=Status.FAIL,
@@ -98,7 +108,7 @@ def _convicted(
     )
 
 
-def _title(item: Conviction) -> str:
+def _title(item: Diagnosis) -> str:
     if item.kind == "node":
         what = item.nodes[0]
     elif item.kind == "link":
@@ -107,42 +117,44 @@ def _title(item: Conviction) -> str:
         what = f"the uplink of {item.name} ({len(item.nodes)} nodes)"
     if item.fault == "dead":
         return f"{what} is dead"
-    way = f" at {_OUT_IN[item.fault]}, not the other way" if item.fault in _OUT_IN else ""
+    way = f" at {_OUT_IN[item.fault]} only" if item.fault in _OUT_IN else ""
     return f"{what} is slow{way}: {100 * item.severity:.0f} % of the expected bandwidth is missing"
 
 
 def _node_evidence(
-    mine: NodeFigures, usual: float | None, thresholds: Thresholds
+    mine: NodeStatistics, usual: float | None, thresholds: Thresholds
 ) -> list[Evidence]:
     bound = thresholds.min_bandwidth_gbps or None
-    found = [
+    evidence = [
         Evidence(name, round(value, 4), "Gbit/s", bound, "median over its edges")
         for name, value in (("sends", mine.out_gbps), ("receives", mine.in_gbps))
         if value is not None
     ]
-    found += _fleet_evidence(usual)
+    evidence += _fleet_evidence(usual)
     if mine.failed:
         text = f"{mine.failed} of {mine.tested}"
-        found.append(Evidence("failed measurements", text, how="edges, both directions"))
-    return found
+        evidence.append(Evidence("failed measurements", text, how="edges, both directions"))
+    return evidence
 
 
 def _link_evidence(
-    item: Conviction, outcome: Outcome, usual: float | None, thresholds: Thresholds
+    item: Diagnosis, result: CheckResult, usual: float | None, thresholds: Thresholds
 ) -> list[Evidence]:
-    good, bad = of_link(Link.between(*item.nodes), outcome.edges)
+    good, bad = of_link(Link.between(*item.nodes), result.edges)
     bound = thresholds.min_bandwidth_gbps or None
-    found = []
+    evidence = []
     for source, target in (item.nodes, item.nodes[::-1]):
-        speed = middle(e.bandwidth_gbps for e in good if (e.source, e.target) == (source, target))
+        speed = positive_median(
+            e.bandwidth_gbps for e in good if (e.source, e.target) == (source, target)
+        )
         if speed is not None:
             name = f"{source} to {target}"
-            found.append(Evidence(name, round(speed, 4), "Gbit/s", bound, "edges of this link"))
-    found += _fleet_evidence(usual)
+            evidence.append(Evidence(name, round(speed, 4), "Gbit/s", bound, "edges of this link"))
+    evidence += _fleet_evidence(usual)
     if bad:
         words = "; ".join(dict.fromkeys(str(edge.failure) for edge in bad))
-        found.append(Evidence("failed measurements", len(bad), how=words))
-    return found
+        evidence.append(Evidence("failed measurements", len(bad), how=words))
+    return evidence
 
 
 def _fleet_evidence(usual: float | None) -> list[Evidence]:
@@ -151,7 +163,7 @@ def _fleet_evidence(usual: float | None) -> list[Evidence]:
     return [Evidence("the fleet", round(usual, 4), "Gbit/s", how="median over all edges")]
 
 
-def _undecided(verdict: NetVerdict) -> list[Finding]:
+def _inconclusive(verdict: NetVerdict) -> list[Finding]:
     return [
         Finding(
             id="RK-NET-007",
@@ -160,34 +172,34 @@ def _undecided(verdict: NetVerdict) -> list[Finding]:
             nodes=fold(members),
             advice="Check them again together with nodes that are known to be good.",
         )
-        for members, sentence in verdict.undecided
+        for members, sentence in verdict.inconclusive
     ]
 
 
-def _unanswered(outcome: Outcome) -> list[Finding]:
-    """Nodes of which nothing is known; alike reasons together."""
+def _unanswered(result: CheckResult) -> list[Finding]:
+    """Nodes without an agent, grouped by the reason."""
     groups: dict[str, list[str]] = {}
-    for facts in outcome.facts:
+    for facts in result.facts:
         if not facts.answered and not is_down(facts):
             groups.setdefault(facts.detail or "no reason was given", []).append(facts.name)
     return [
         Finding(
             id="RK-NET-006",
             status=Status.UNKNOWN,
-            title=f"no answer from {fold(names)}: nothing is known of "
+            title=f"no answer from {fold(names)}: nothing is known about "
             f"{'it' if len(names) == 1 else 'them'}",
             nodes=fold(names),
             reasons=(why,),
-            advice="Reach the node by hand the same way; relkit must be installed there "
+            advice="Try to reach the node by hand in the same way; relkit must be installed there "
             "(--relkit PATH).",
         )
         for why, names in groups.items()
     ]
 
 
-def _not_run(outcome: Outcome) -> list[Finding]:
-    """Pairs whose probe could not run: no word on the network between them."""
-    broken = [edge for edge in outcome.edges if could_not_run(edge)]
+def _not_run(result: CheckResult) -> list[Finding]:
+    """Pairs whose probe could not run, which says nothing about the network between them."""
+    broken = [edge for edge in result.edges if could_not_run(edge)]
     links = sorted({edge.link for edge in broken})
     if not links:
         return []
@@ -197,15 +209,15 @@ def _not_run(outcome: Outcome) -> list[Finding]:
         Finding(
             id="RK-NET-018",
             status=Status.UNKNOWN,
-            title=f"the {outcome.probe} probe could not run between {pairs}",
+            title=f"the {result.probe} probe could not run between {pairs}",
             nodes=fold({name for link in links for name in (link.low, link.high)}),
             reasons=tuple(reason for reason, _ in reasons.most_common(3)),
-            advice="Its errors are above; `--probe tcp` needs nothing but relkit itself.",
+            advice="The reasons are its errors; `--probe tcp` needs nothing besides relkit.",
         )
     ]
 
 
-def _coverage(outcome: Outcome, verdict: NetVerdict) -> Finding:
+def _coverage(result: CheckResult, verdict: NetVerdict) -> Finding:
     tested, possible = verdict.tested_links, verdict.possible_links
     if not possible:
         return Finding(
@@ -214,12 +226,12 @@ def _coverage(outcome: Outcome, verdict: NetVerdict) -> Finding:
             "a single node has no link to measure",
             advice="Name at least two nodes.",
         )
-    share = Evidence("pairs measured", tested, "", possible, f"{outcome.rounds} rounds")
+    share = Evidence("pairs measured", tested, "", possible, f"{result.rounds} rounds")
     if not tested:
         return Finding(
             "RK-NET-013",
             Status.UNKNOWN,
-            "not one pair of nodes was measured",
+            "no pair of nodes was measured",
             evidence=(share,),
             advice="At least two nodes must answer.",
         )
@@ -229,59 +241,40 @@ def _coverage(outcome: Outcome, verdict: NetVerdict) -> Finding:
                        evidence=(share,))  # fmt: skip
     return Finding(
         "RK-NET-013",
-        # Screening tests few pairs by design; only a gap in what was asked for deserves a look.
-        Status.WARN if outcome.mode == "full" else Status.OK,
+        # Screening measures few pairs by design; only in full mode is a gap unexpected.
+        Status.WARN if result.mode == "full" else Status.OK,
         f"{tested:,} of {possible:,} pairs were measured; a single bad link among the other "
-        f"{possible - tested:,} would not have been seen",
+        f"{possible - tested:,} would have been missed",
         evidence=(share,),
         advice="`--mode full` measures every pair.",
     )
 
 
-def _healthy(outcome: Outcome) -> Finding:
-    usual = fleet_median(outcome.edges)
-    figure = () if usual is None else (
-        Evidence("median bandwidth", round(usual, 4), "Gbit/s", how=f"{outcome.probe} probe"),
+def _healthy(result: CheckResult) -> Finding:
+    usual = fleet_median(result.edges)
+    evidence = () if usual is None else (
+        Evidence("median bandwidth", round(usual, 4), "Gbit/s", how=f"{result.probe} probe"),
     )  # fmt: skip
     return Finding(
         "RK-NET-015",
         Status.OK,
-        f"all {len(outcome.nodes)} nodes are as fast as each other where they were measured",
-        nodes=fold(outcome.nodes),
-        evidence=figure,
+        f"all {len(result.nodes)} nodes are equally fast, as far as they were measured",
+        nodes=fold(result.nodes),
+        evidence=evidence,
     )
 
 
 def _facts(
-    outcome: Outcome,
+    result: CheckResult,
     verdict: NetVerdict,
     thresholds: Thresholds,
-    figures: dict[str, NodeFigures],
+    statistics: dict[str, NodeStatistics],
 ) -> dict[str, Any]:
-    usual = fleet_median(outcome.edges)
-    by_kind: dict[str, list[Conviction]] = {"node": [], "link": [], "group": []}
-    for item in verdict.convictions:
-        by_kind.setdefault(item.kind, []).append(item)
+    usual = fleet_median(result.edges)
     return {
-        "verdict": {
-            "nodes": list(dict.fromkeys(c.nodes[0] for c in by_kind["node"])),
-            "links": [list(c.nodes) for c in by_kind["link"]],
-            "groups": [_switch(c, outcome) for c in by_kind["group"]],
-        },
-        "convictions": [
-            {
-                "kind": c.kind,
-                "nodes": list(c.nodes),
-                "name": c.name,
-                "fault": c.fault,
-                "severity": round(c.severity, 4),
-                "confidence": round(c.confidence, 4),
-                "reasons": list(c.reasons),
-            }
-            for c in verdict.convictions
-        ],
-        "undecided": [{"nodes": list(m), "sentence": text} for m, text in verdict.undecided],
-        "unknown": [f.name for f in outcome.facts if not f.answered and not is_down(f)],
+        "verdict": _verdict_facts(verdict, result),
+        **_diagnosis_facts(verdict),
+        "unknown": [f.name for f in result.facts if not f.answered and not is_down(f)],
         "coverage": {
             "tested_links": verdict.tested_links,
             "possible_links": verdict.possible_links,
@@ -289,10 +282,10 @@ def _facts(
             if verdict.possible_links
             else 0.0,
         },
-        "rounds": outcome.rounds,
-        "edges": len(outcome.edges),
-        "mode": outcome.mode,
-        "probe": outcome.probe,
+        "rounds": result.rounds,
+        "edges": len(result.edges),
+        "mode": result.mode,
+        "probe": result.probe,
         "median_gbps": None if usual is None else round(usual, 4),
         "thresholds": {
             "slow_fraction": thresholds.slow_fraction,
@@ -301,17 +294,53 @@ def _facts(
             "baseline_links": len(thresholds.baseline),
         },
         "interference": interference_facts(verdict.interference),
-        **size_facts(outcome),
-        "nodes": _rows(outcome, figures),
+        **size_facts(result),
+        "nodes": _rows(result, statistics),
     }
 
 
-def _switch(item: Conviction, outcome: Outcome) -> str:
+def _verdict_facts(verdict: NetVerdict, result: CheckResult) -> dict[str, Any]:
+    by_kind: dict[str, list[Diagnosis]] = {"node": [], "link": [], "group": []}
+    for item in verdict.diagnoses:
+        by_kind.setdefault(item.kind, []).append(item)
+    return {
+        "nodes": list(dict.fromkeys(item.nodes[0] for item in by_kind["node"])),
+        "links": [list(item.nodes) for item in by_kind["link"]],
+        "groups": [_switch(item, result) for item in by_kind["group"]],
+    }
+
+
+def _diagnosis_facts(verdict: NetVerdict) -> dict[str, Any]:
+    """Diagnoses and open questions, also under the keys of earlier versions."""
+    diagnoses = [
+        {
+            "kind": item.kind,
+            "nodes": list(item.nodes),
+            "name": item.name,
+            "fault": item.fault,
+            "severity": round(item.severity, 4),
+            "confidence": round(item.confidence, 4),
+            "reasons": list(item.reasons),
+        }
+        for item in verdict.diagnoses
+    ]
+    inconclusive = [
+        {"nodes": list(members), "sentence": sentence} for members, sentence in verdict.inconclusive
+    ]
+    return {
+        "diagnoses": diagnoses,
+        "inconclusive": inconclusive,
+        "convictions": diagnoses,
+        "undecided": inconclusive,
+    }
+
+
+def _switch(item: Diagnosis, result: CheckResult) -> str:
     """The name of the switch as the topology file has it."""
-    return outcome.groups.get(item.nodes[0], item.name) if item.nodes else item.name
+    return result.groups.get(item.nodes[0], item.name) if item.nodes else item.name
 
 
-def _rows(outcome: Outcome, figures: dict[str, NodeFigures]) -> list[dict[str, Any]]:
+def _rows(result: CheckResult, statistics: dict[str, NodeStatistics]) -> list[dict[str, Any]]:
     def short(value: float | None) -> float | None:
         return None if value is None else float(f"{value:.4g}")
 
@@ -319,11 +348,11 @@ def _rows(outcome: Outcome, figures: dict[str, NodeFigures]) -> list[dict[str, A
         {
             "node": facts.name,
             "answered": facts.answered,
-            "out_gbps": short(figures[facts.name].out_gbps),
-            "in_gbps": short(figures[facts.name].in_gbps),
-            "both_ways_gbps": short(figures[facts.name].both_ways_gbps),
-            "latency_us": short(figures[facts.name].latency_us),
-            "failed_edges": figures[facts.name].failed,
+            "out_gbps": short(statistics[facts.name].out_gbps),
+            "in_gbps": short(statistics[facts.name].in_gbps),
+            "both_ways_gbps": short(statistics[facts.name].both_ways_gbps),
+            "latency_us": short(statistics[facts.name].latency_us),
+            "failed_edges": statistics[facts.name].failed,
             "address": facts.address,
             "interface": facts.interface,
             "mtu": facts.mtu or None,
@@ -331,9 +360,9 @@ def _rows(outcome: Outcome, figures: dict[str, NodeFigures]) -> list[dict[str, A
             "duplex": facts.duplex,
             "compute_gflops": short(facts.compute_gflops or None),
             "memory_gbps": short(facts.memory_gbps or None),
-            "switch": outcome.groups.get(facts.name, ""),
+            "switch": result.groups.get(facts.name, ""),
             "hostname": facts.hostname,
-            "detail": facts.detail or outcome.lost.get(facts.name, ""),
+            "detail": facts.detail or result.lost.get(facts.name, ""),
         }
-        for facts in outcome.facts
+        for facts in result.facts
     ]

@@ -1,18 +1,18 @@
-"""What the report says of several message sizes: a line of the table, and every edge's figures."""
+"""What the report says about several message sizes: a line, and the results of every edge."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from relkit.findings import Finding, Status
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.record import plain_sizes
 from relkit.netcheck.report.statistics import by_size
-from relkit.netcheck.solve.outcome import Outcome
 
 
-def size_findings(outcome: Outcome) -> list[Finding]:
-    """One line with the medians; nothing where one size was asked for."""
-    rows = by_size(outcome.edges)
+def size_findings(result: CheckResult) -> list[Finding]:
+    """One line with the medians; none if only one size was asked for."""
+    rows = by_size(result.edges)
     if not rows:
         return []
     pieces = [
@@ -26,14 +26,14 @@ def size_findings(outcome: Outcome) -> list[Finding]:
             "RK-NET-021",
             Status.OK,
             f"by message size (medians: bandwidth{round_trips}): {', '.join(pieces)}; "
-            "the largest is judged",
+            "the largest decides the verdict",
         )
     ]
 
 
-def size_facts(outcome: Outcome) -> dict[str, Any]:
-    """For --json: medians, and the figures of each edge; empty where one size was asked for."""
-    rows = by_size(outcome.edges)
+def size_facts(result: CheckResult) -> dict[str, Any]:
+    """For --json: medians, and the results of each edge; empty if only one size was asked for."""
+    rows = by_size(result.edges)
     if not rows:
         return {}
     return {
@@ -53,14 +53,14 @@ def size_facts(outcome: Outcome) -> dict[str, Any]:
                 "round": edge.round,
                 "by_size": plain_sizes(edge),
             }
-            for edge in outcome.edges
+            for edge in result.edges
             if edge.by_size
         ],
     }
 
 
 def short_size(size_bytes: int) -> str:
-    """In the largest unit that leaves no rest: 64K, 1M, 1000."""
+    """In the largest unit that divides it: 64K, 1M, 1000."""
     for unit, letter in ((1 << 20, "M"), (1 << 10, "K")):
         if size_bytes % unit == 0:
             return f"{size_bytes // unit}{letter}"

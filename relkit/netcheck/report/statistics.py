@@ -1,4 +1,4 @@
-"""What the edges say about each node and each pair, in one figure: for tables and pictures."""
+"""Medians of the edges by node, by message size and of the whole fleet."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from relkit.netcheck.model import Edge, Link, SizeFigure
+from relkit.netcheck.model import Edge, Link, SizeStatistics
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFigures:
-    """One node in the middle of its edges; None where nothing was measured.
+class NodeStatistics:
+    """Medians over the edges of one node; None if nothing was measured.
 
     Args:
         out_gbps, in_gbps: median over its good edges, Gbit/s; both_ways_gbps: of one direction
             while the other ran too.
         latency_us: median of its round trips, us.
-        tested, failed: directed edges, all and failed.
+        tested, failed: number of directed edges, all and failed.
     """
 
     out_gbps: float | None = None
@@ -31,18 +31,18 @@ class NodeFigures:
 
 def fleet_median(edges: Iterable[Edge]) -> float | None:
     """Median bandwidth of all good edges, Gbit/s."""
-    return middle(edge.bandwidth_gbps for edge in edges if not edge.failure)
+    return positive_median(edge.bandwidth_gbps for edge in edges if not edge.failure)
 
 
-def middle(values: Iterable[float]) -> float | None:
-    """Median of what is above 0; None where nothing is."""
-    found = [value for value in values if value > 0]
-    return median(found) if found else None
+def positive_median(values: Iterable[float]) -> float | None:
+    """Median of the values above 0; None if there are none."""
+    positive = [value for value in values if value > 0]
+    return median(positive) if positive else None
 
 
-def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeFigures]:
-    """The figures of every node."""
-    sent, got, trips = defaultdict(list), defaultdict(list), defaultdict(list)
+def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeStatistics]:
+    """The statistics of every node."""
+    sent, received, trips = defaultdict(list), defaultdict(list), defaultdict(list)
     both: defaultdict[str, list[float]] = defaultdict(list)
     tested: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -52,16 +52,16 @@ def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeFigure
             failed.update((edge.source, edge.target))
             continue
         sent[edge.source].append(edge.bandwidth_gbps)
-        got[edge.target].append(edge.bandwidth_gbps)
+        received[edge.target].append(edge.bandwidth_gbps)
         for node in (edge.source, edge.target):
             trips[node].append(edge.latency_p50_us)
             both[node].append(edge.both_ways_gbps)
     return {
-        node: NodeFigures(
-            middle(sent[node]),
-            middle(got[node]),
-            middle(trips[node]),
-            middle(both[node]),
+        node: NodeStatistics(
+            positive_median(sent[node]),
+            positive_median(received[node]),
+            positive_median(trips[node]),
+            positive_median(both[node]),
             tested[node],
             failed[node],
         )
@@ -69,18 +69,18 @@ def by_node(nodes: Sequence[str], edges: Iterable[Edge]) -> dict[str, NodeFigure
     }
 
 
-def by_size(edges: Iterable[Edge]) -> list[SizeFigure]:
-    """What messages of each size did: the middle of all edges, smallest first; else 0."""
-    rows: defaultdict[int, list[SizeFigure]] = defaultdict(list)
+def by_size(edges: Iterable[Edge]) -> list[SizeStatistics]:
+    """The medians of all edges for each message size, smallest first; 0 if not measured."""
+    rows: defaultdict[int, list[SizeStatistics]] = defaultdict(list)
     for edge in edges:
         for row in edge.by_size:
             rows[row.size_bytes].append(row)
     return [
-        SizeFigure(
+        SizeStatistics(
             size,
-            middle(row.bandwidth_gbps for row in rows[size]) or 0.0,
-            middle(row.latency_p50_us for row in rows[size]) or 0.0,
-            middle(row.latency_p99_us for row in rows[size]) or 0.0,
+            positive_median(row.bandwidth_gbps for row in rows[size]) or 0.0,
+            positive_median(row.latency_p50_us for row in rows[size]) or 0.0,
+            positive_median(row.latency_p99_us for row in rows[size]) or 0.0,
         )
         for size in sorted(rows)
     ]

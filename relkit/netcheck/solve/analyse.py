@@ -1,8 +1,8 @@
-"""What edges say about a fleet: faults, rival explanations, weak suspicions, proven health."""
+"""What edges say about a fleet: likely faults, alternatives, weak suspicions, healthy nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,30 +22,34 @@ from relkit.netcheck.solve.likelihood import best_faults
 from relkit.netcheck.solve.observations import Observations, observe
 from relkit.netcheck.solve.transient_slowdown import with_interference
 
-# A rival explanation within this many nats (odds of 400 to 1) leaves the question open.
+# An alternative explanation whose log-likelihood is this close (odds of 400 to 1) leaves the
+# question open.
 MARGIN = 6.0
-# A suspicion worth another measurement: 2.4 sigma.
+# A suspicion that is worth another measurement: 2.4 sigma.
 WEAK = 3.0
-# What a second look at a single link needs where every pair is looked at anyway: 1.9 sigma. A
-# loss of a fifth in one direction reads less than that once in 200 times.
+# Enough to measure a single link again where every pair is measured anyway: 1.9 sigma. A loss of
+# a fifth in one direction falls below that once in 200 times.
 FAINT = 1.8
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """An entity held to be at fault.
+class Candidate:
+    """An entity that is probably at fault.
 
     Args:
-        entity: who; faults: one, or one a direction.
-        margin: nats by which this beats the next best account of the same edges.
-        rivals: others that explain the same edges nearly as well; not empty = undecided.
-        rounds: distinct rounds that it rests on; partners: distinct far ends.
+        entity: which one.
+        faults: one fault, or one for each direction.
+        margin: by how much its log-likelihood exceeds that of the next best explanation.
+        alternatives: others that explain the same edges nearly as well; if there are any, the
+            question is inconclusive.
+        rounds: distinct rounds that it rests on.
+        partners: distinct far ends.
     """
 
     entity: Entity
     faults: tuple[Fault, ...]
     margin: float
-    rivals: tuple[Entity, ...]
+    alternatives: tuple[Entity, ...]
     rounds: int
     partners: int
 
@@ -55,26 +59,26 @@ class Analysis:
     """Everything that the verdict and the next round are made from.
 
     Args:
-        charges: strongest first.
-        weak: suspicions too weak to convict and too strong to drop, with nats, strongest first;
-            of links also faint ones, from FAINT on.
+        candidates: strongest first.
+        weak: suspicions too weak for a diagnosis and too strong to drop, each with its gain in
+            log-likelihood, strongest first; for links also faint ones, from FAINT upwards.
         healthy: nodes with an edge at full speed and no suspicion.
-        common: most nodes have no edge at full speed, so that nobody can be singled out.
-        unproven: nodes without an edge at full speed whom nothing charges: never measured, or
-            seen only with partners at fault.
-        across: speed between switches as a share of that inside, where most uplinks looked slow
-            and were held to their own level; else 1.
+        common: most nodes have no edge at full speed, so nobody can be singled out.
+        unproven: nodes that are no candidates and have no edge at full speed: they were never
+            measured, or only with partners at fault.
+        cross_switch_share: speed between switches as a share of the speed inside them, if most
+            uplinks looked slow and were therefore compared with each other only; else 1.
     """
 
     seen: Observations
     parts: Components
     explanation: Explanation
-    charges: tuple[Charge, ...]
+    candidates: tuple[Candidate, ...]
     weak: tuple[tuple[Entity, float], ...]
     healthy: NDArray[np.bool_]
     common: bool
     unproven: tuple[int, ...] = ()
-    across: float = 1.0
+    cross_switch_share: float = 1.0
 
 
 def analyse(
@@ -84,13 +88,14 @@ def analyse(
     groups: Mapping[str, str],
 ) -> Analysis:
     """Explain edges by faults; see docs/netcheck-method.md for the model."""
-    found = _analyse(observe(edges, nodes, thresholds, groups), thresholds)
-    uplinks = sum(charge.entity.kind == GROUP for charge in found.charges)
-    # Where most uplinks look slow, the network between the switches is: hold it to its own level.
-    if uplinks * 2 > len(found.seen.group_names):
+    analysis = _analyse(observe(edges, nodes, thresholds, groups), thresholds)
+    uplinks = sum(candidate.entity.kind == GROUP for candidate in analysis.candidates)
+    # If most uplinks look slow, the network above the switches is slow: judge it by its own level.
+    if uplinks * 2 > len(analysis.seen.group_names):
         apart = observe(edges, nodes, thresholds, groups, split=True)
-        return replace(_analyse(apart, thresholds), across=_across(apart))
-    return found
+        share = _cross_switch_share(apart)
+        return replace(_analyse(apart, thresholds), cross_switch_share=share)
+    return analysis
 
 
 def _analyse(seen: Observations, thresholds: Thresholds) -> Analysis:
@@ -108,19 +113,21 @@ def _analyse(seen: Observations, thresholds: Thresholds) -> Analysis:
     if disturbed is not view:
         view = disturbed
         explanation = explain(view, parts, thresholds.slow_fraction)
-    charges = _charges(view, parts, explanation, thresholds.slow_fraction)
-    weak = _weak(view, parts, explanation, charges, thresholds.slow_fraction)
-    charged = [one for charge in charges for one in (charge.entity, *charge.rivals)]
-    doubted = charged + [entity for entity, nats in weak if nats > WEAK]
+    candidates = _candidates(view, parts, explanation, thresholds.slow_fraction)
+    weak = _weak(view, parts, explanation, candidates, thresholds.slow_fraction)
+    suspected = [
+        entity for candidate in candidates for entity in (candidate.entity, *candidate.alternatives)
+    ]
+    doubted = suspected + [entity for entity, gain in weak if gain > WEAK]
     healthy = top >= floor
-    healthy[[one.first for one in doubted if one.kind == NODE]] = False
-    known = {one.first for one in charged if one.kind == NODE}
-    unproven = tuple(at for at in np.flatnonzero(top < floor).tolist() if at not in known)
-    return Analysis(view, parts, explanation, charges, weak, healthy, common, unproven)
+    healthy[[entity.first for entity in doubted if entity.kind == NODE]] = False
+    known = {entity.first for entity in suspected if entity.kind == NODE}
+    unproven = tuple(node for node in np.flatnonzero(top < floor).tolist() if node not in known)
+    return Analysis(view, parts, explanation, candidates, weak, healthy, common, unproven)
 
 
 def _disturbed(seen: Observations, parts: Components, explanation: Explanation) -> Observations:
-    """What interference leaves of the measurements; the same object where there is none."""
+    """The measurements, weighted by interference; the same object if there was none."""
     wide = {
         fault.component: fault.capacity
         for fault in explanation.faults
@@ -130,11 +137,12 @@ def _disturbed(seen: Observations, parts: Components, explanation: Explanation) 
         return seen
     capacity = path_capacity(wide, parts, len(seen.ratio))
     noise = path_noise(wide, seen, parts)
-    found = with_interference(seen, capacity, noise, explanation.capacity >= 1.0)
-    return found if found.noise > seen.noise or found.hiccups is not seen.hiccups else seen
+    weighted = with_interference(seen, capacity, noise, explanation.capacity >= 1.0)
+    is_changed = weighted.noise > seen.noise or weighted.transients is not seen.transients
+    return weighted if is_changed else seen
 
 
-def _across(apart: Observations) -> float:
+def _cross_switch_share(apart: Observations) -> float:
     crosses = apart.crosses
     if crosses.all() or not crosses.any():
         return 1.0
@@ -143,98 +151,89 @@ def _across(apart: Observations) -> float:
 
 def _only_accused(seen: Observations) -> Observations:
     keep = seen.accused >= 0
-    return Observations(
-        nodes=seen.nodes,
+    return replace(
+        seen,
         source=seen.source[keep],
         target=seen.target[keep],
         round=seen.round[keep],
         ratio=seen.ratio[keep],
         accused=seen.accused[keep],
         expected=seen.expected[keep],
-        group=seen.group,
-        group_names=seen.group_names,
-        noise=seen.noise,
         weight=seen.weight[keep],
-        hiccups=seen.hiccups,
     )
 
 
-def _charges(
+def _candidates(
     seen: Observations, parts: Components, explanation: Explanation, slow_fraction: float
-) -> tuple[Charge, ...]:
-    active = {fault.component: fault.capacity for fault in explanation.faults}
+) -> tuple[Candidate, ...]:
     by_entity: dict[Entity, list[Fault]] = {}
     for fault in explanation.faults:
         by_entity.setdefault(parts.entity(fault.component), []).append(fault)
-    charges = []
+    candidates = []
     for entity, faults in by_entity.items():
-        margin, rivals = float("inf"), set()
-        edges = np.unique(np.concatenate([parts.edges_of(one.component) for one in faults]))
+        margin, alternatives = float("inf"), set()
         for fault in faults:
-            own = fault.nats - fault.price
+            own = fault.gain - fault.price
             margin = min(margin, own)
-            for rival, worth in _rivals(
-                fault, entity, active, seen, parts, explanation, slow_fraction
-            ):
+            for other, worth in _alternatives(fault, seen, parts, explanation, slow_fraction):
                 margin = min(margin, own - worth)
                 if own - worth < MARGIN:
-                    rivals.add(rival)
+                    alternatives.add(other)
+        edges = np.unique(np.concatenate([parts.edges_of(fault.component) for fault in faults]))
         slow = edges[explanation.capacity[edges] < 1.0]
         ends = set(seen.source[slow].tolist()) | set(seen.target[slow].tolist())
-        charges.append(
-            Charge(
+        candidates.append(
+            Candidate(
                 entity,
                 tuple(faults),
                 margin,
-                tuple(sorted(rivals)),
+                tuple(sorted(alternatives)),
                 len(np.unique(seen.round[slow])),
                 len(ends - {entity.first}),
             )
         )
-    return tuple(sorted(charges, key=lambda charge: (-charge.margin, charge.entity)))
+    return tuple(sorted(candidates, key=lambda candidate: (-candidate.margin, candidate.entity)))
 
 
-def _rivals(
+def _alternatives(
     fault: Fault,
-    entity: Entity,
-    active: dict[int, float],
     seen: Observations,
     parts: Components,
     explanation: Explanation,
     slow_fraction: float,
-) -> list[tuple[Entity, float]]:
-    """Others that would explain the edges of a fault in its place, with their worth in nats."""
-    some = explanation.candidates
+) -> Iterator[tuple[Entity, float]]:
+    """Others that would explain the edges of a fault in its place, and how well each would."""
+    active = {known.component: known.capacity for known in explanation.faults}
+    suspects = explanation.suspects
     without = path_capacity(active, parts, len(seen.ratio), without=fault.component)
     mine = np.zeros(len(seen.ratio), dtype=bool)
     mine[parts.edges_of(fault.component)] = True
     noise = path_noise(active, seen, parts, without=fault.component)
-    _, gains = best_faults(some, seen, without, noise, slow_fraction)
-    touching = np.unique(some.owner[mine[some.edge]])
-    found = []
-    for at in touching.tolist():
-        component = int(some.component[at])
+    _, gains = best_faults(suspects, seen, without, noise, slow_fraction)
+    touching = np.unique(suspects.owner[mine[suspects.edge]])
+    for place in touching.tolist():
+        component = int(suspects.component[place])
         other = parts.entity(component)
-        worth = float(gains[at]) - price_of(parts, component)
-        if other != entity and component not in active:
-            found.append((other, worth))
-    return found
+        if other != parts.entity(fault.component) and component not in active:
+            yield other, float(gains[place]) - price_of(parts, component)
 
 
 def _weak(
     seen: Observations,
     parts: Components,
     explanation: Explanation,
-    charges: tuple[Charge, ...],
+    candidates: tuple[Candidate, ...],
     slow_fraction: float,
 ) -> tuple[tuple[Entity, float], ...]:
-    some = explanation.candidates
-    left, gains = best_faults(some, seen, explanation.capacity, explanation.noise, slow_fraction)
-    charged = {charge.entity for charge in charges}
+    suspects = explanation.suspects
+    left, gains = best_faults(
+        suspects, seen, explanation.capacity, explanation.noise, slow_fraction
+    )
+    suspected = {candidate.entity for candidate in candidates}
     best: dict[Entity, float] = {}
-    doubtful = gains > np.where(some.single, FAINT, WEAK)
-    for at in np.flatnonzero(doubtful & (left <= 1.0 - slow_fraction)).tolist():
-        entity = parts.entity(int(some.component[at]))
-        if entity not in charged:
-            best[entity] = max(best.get(entity, 0.0), float(gains[at]))
+    doubtful = gains > np.where(suspects.is_link, FAINT, WEAK)
+    for place in np.flatnonzero(doubtful & (left <= 1.0 - slow_fraction)).tolist():
+        entity = parts.entity(int(suspects.component[place]))
+        if entity not in suspected:
+            best[entity] = max(best.get(entity, 0.0), float(gains[place]))
     return tuple(sorted(best.items(), key=lambda item: (-item[1], item[0])))

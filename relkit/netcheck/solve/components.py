@@ -1,4 +1,4 @@
-"""What an edge passes through: nodes, links and uplinks, whose faults could explain it."""
+"""The nodes, links and uplinks that an edge passes through, any of which may be at fault."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Components:
     (for a link: from its lower node to its higher), or only what enters it.
 
     Args:
-        edge, component: one row for each passage, ordered by component.
+        edge, component: one row for each component that an edge passes through, ordered by
+            component.
         start: first row of each component; one more at the end.
         nodes, groups: counts. links: number of node pairs (low * nodes + high), ascending.
     """
@@ -57,7 +58,7 @@ class Components:
         return self.edge[self.start[component] : self.start[component + 1]]
 
     def is_link(self, component: int) -> bool:
-        """It is the link of two nodes, no node and no uplink."""
+        """Whether it is the link of two nodes."""
         return component >= 3 * (self.nodes + self.groups)
 
     def leaves(self, component: int, seen: Observations) -> NDArray[np.bool_]:
@@ -68,7 +69,7 @@ class Components:
         return away
 
     def entity(self, component: int) -> Entity:
-        """Whose component it is."""
+        """The entity that it belongs to."""
         if component < 3 * self.nodes:
             return Entity(NODE, component % self.nodes)
         component -= 3 * self.nodes
@@ -91,7 +92,7 @@ def components_of(seen: Observations) -> Components:
     nodes, groups = len(seen.nodes), len(seen.group_names)
     all_edges = np.arange(len(seen.source), dtype=np.int64)
     named = seen.accused >= 0
-    # A failure that names its culprit says nothing about the other end or the link.
+    # A failure that names the node at fault says nothing about the other end or the link.
     plain = all_edges[~named]
     source, target = seen.source[plain], seen.target[plain]
     low, high = np.minimum(source, target), np.maximum(source, target)
@@ -105,13 +106,13 @@ def components_of(seen: Observations) -> Components:
     ]
     base = 3 * nodes
     if groups:
-        across = plain[seen.crosses[plain]]
-        ours, theirs = seen.group[seen.source[across]], seen.group[seen.target[across]]
+        between = plain[seen.crosses[plain]]
+        ours, theirs = seen.group[seen.source[between]], seen.group[seen.target[between]]
         rows += [
-            (across, base + ours + BOTH * groups),
-            (across, base + theirs + BOTH * groups),
-            (across, base + ours + OUT * groups),
-            (across, base + theirs + IN * groups),
+            (between, base + ours + BOTH * groups),
+            (between, base + theirs + BOTH * groups),
+            (between, base + ours + OUT * groups),
+            (between, base + theirs + IN * groups),
         ]
     base += 3 * groups
     upward = np.where(source < target, OUT, IN)

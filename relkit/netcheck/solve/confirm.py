@@ -1,4 +1,4 @@
-"""The next confirming round: suspects meet nodes of proven health, doubtful links meet again."""
+"""The next confirming round: suspects are paired with healthy nodes, doubtful links repeated."""
 
 from __future__ import annotations
 
@@ -10,48 +10,49 @@ from relkit.netcheck.solve.analyse import WEAK, Analysis
 from relkit.netcheck.solve.components import GROUP, LINK, NODE, Entity
 
 LINK_TRIES = 7
-MEMBERS_A_ROUND = 4
+MEMBERS_PER_ROUND = 4
 
 
-def open_questions(found: Analysis, least: float = WEAK) -> list[Entity]:
+def open_questions(analysis: Analysis, min_gain: float = WEAK) -> list[Entity]:
     """Entities that another measurement could settle, the most pressing first.
 
-    These are charges with a rival explanation and the rivals themselves, charges that rest on
-    too little (one partner for a node, one round for a link), weak suspicions, and nodes that were
-    seen with bad partners only.
+    These are candidates with an alternative explanation and the alternatives themselves,
+    candidates that rest on too little (one partner for a node, one round for a link), weak
+    suspicions, and nodes that were measured with bad partners only.
 
     Args:
-        least: nats from which on a suspicion is asked about.
+        min_gain: weak suspicions below this gain in log-likelihood are left out.
     """
     asked: dict[Entity, None] = {}
-    for charge in found.charges:
-        thin = charge.rounds < 2 or (charge.entity.kind == NODE and charge.partners < 2)
-        if charge.rivals or thin:
-            asked[charge.entity] = None
-        for rival in charge.rivals:
-            asked[rival] = None
-    for entity, nats in found.weak:
-        if nats > least:
+    for candidate in analysis.candidates:
+        thin = candidate.rounds < 2 or (candidate.entity.kind == NODE and candidate.partners < 2)
+        if candidate.alternatives or thin:
+            asked[candidate.entity] = None
+        for alternative in candidate.alternatives:
+            asked[alternative] = None
+    for entity, gain in analysis.weak:
+        if gain > min_gain:
             asked[entity] = None
-    for node in found.unproven:
+    for node in analysis.unproven:
         asked[Entity(NODE, node)] = None
     order = {NODE: 0, GROUP: 1, LINK: 2}
     return sorted(asked, key=lambda entity: order[entity.kind])
 
 
 def confirming_pairs(
-    found: Analysis, edges: Sequence[Edge], order: Sequence[int], least: float = WEAK
+    analysis: Analysis, edges: Sequence[Edge], order: Sequence[int], min_gain: float = WEAK
 ) -> list[tuple[int, int]]:
-    """Disjoint pairs of node numbers for the next round; none when nothing is left to ask.
+    """Disjoint pairs of node numbers for the next round; none if nothing is open.
 
     Args:
-        edges: all measured so far. order: node numbers in the order of preference as partners.
-        least: see open_questions.
+        edges: all measured so far.
+        order: node numbers in the order of preference as partners.
+        min_gain: see open_questions.
     """
-    questions = open_questions(found, least)
+    questions = open_questions(analysis, min_gain)
     if not questions:
         return []
-    plan = _Plan(found, times_met(edges), order)
+    plan = _Plan(analysis, times_met(edges), order)
     for entity in questions:
         if entity.kind == NODE:
             plan.meet_healthy(entity.first)
@@ -74,20 +75,22 @@ def times_met(edges: Sequence[Edge]) -> Counter[tuple[str, str]]:
 
 
 class _Plan:
-    """Pairs that are being put together for one round."""
+    """The pairs of one round, chosen one by one."""
 
     def __init__(
-        self, found: Analysis, met: Counter[tuple[str, str]], order: Sequence[int]
+        self, analysis: Analysis, met: Counter[tuple[str, str]], order: Sequence[int]
     ) -> None:
         self.pairs: list[tuple[int, int]] = []
-        self._found = found
+        self._names = analysis.seen.nodes
         self._met = met
-        self._group = found.seen.group.tolist()
+        self._group = analysis.seen.group.tolist()
         self._busy: set[int] = set()
         self._suspect_groups = {
-            charge.entity.first for charge in found.charges if charge.entity.kind == GROUP
-        } | {entity.first for entity, _ in found.weak if entity.kind == GROUP}
-        self._pool = [node for node in order if found.healthy[node]]
+            candidate.entity.first
+            for candidate in analysis.candidates
+            if candidate.entity.kind == GROUP
+        } | {entity.first for entity, _ in analysis.weak if entity.kind == GROUP}
+        self._pool = [node for node in order if analysis.healthy[node]]
         self._all = list(order)
 
     def meet_healthy(self, node: int) -> None:
@@ -102,13 +105,13 @@ class _Plan:
                     continue
                 if ours != theirs and self._suspect_groups & {ours, theirs}:
                     continue
-                if self._take(node, other, most=0):
+                if self._take(node, other, max_met=0):
                     return
-        # Nobody proven is left that it has not met: anyone it has met least, suspects last.
-        for most in range(LINK_TRIES):
-            if any(self._take(node, other, most=most) for other in self._pool):
+        # It has met every healthy node: repeat the one that it has met least, suspects last.
+        for max_met in range(LINK_TRIES):
+            if any(self._take(node, other, max_met=max_met) for other in self._pool):
                 return
-            if most == 0 and any(self._take(node, other, most=0) for other in self._all):
+            if max_met == 0 and any(self._take(node, other, max_met=0) for other in self._all):
                 return
 
     def cross_from(self, group: int) -> None:
@@ -120,19 +123,19 @@ class _Plan:
             if self._group[node] not in (-1, group)
             and self._group[node] not in self._suspect_groups
         ]
-        for member in members[:MEMBERS_A_ROUND]:
+        for member in members[:MEMBERS_PER_ROUND]:
             if member not in self._busy:
-                any(self._take(member, other, most=0) for other in others)
+                any(self._take(member, other, max_met=0) for other in others)
 
     def meet_again(self, low: int, high: int) -> None:
-        """Measure a doubtful link once more, a few times at most."""
-        self._take(low, high, most=LINK_TRIES - 1)
+        """Measure a doubtful link once more, LINK_TRIES times in all."""
+        self._take(low, high, max_met=LINK_TRIES - 1)
 
-    def _take(self, one: int, other: int, *, most: int) -> bool:
+    def _take(self, one: int, other: int, *, max_met: int) -> bool:
         if one == other or one in self._busy or other in self._busy:
             return False
-        low, high = sorted((self._found.seen.nodes[one], self._found.seen.nodes[other]))
-        if self._met[low, high] > most:
+        low, high = sorted((self._names[one], self._names[other]))
+        if self._met[low, high] > max_met:
             return False
         self._busy |= {one, other}
         self.pairs.append((one, other))

@@ -1,4 +1,4 @@
-"""How small a loss could still have been convicted, given how often hiccups slowed measurements."""
+"""The smallest loss that a check could still have found, given its transient slowdowns."""
 
 from __future__ import annotations
 
@@ -12,90 +12,101 @@ from relkit.netcheck.solve.likelihood import fault_ceiling, misfit
 from relkit.netcheck.solve.observations import Ints, Observations
 from relkit.netcheck.solve.robust import Floats
 
-# Below this a fleet counts as calm: a few repeats and chance could have made it.
-_LEAST_RATE = 0.01
-_LEAST_TAKEN_BACK = 3
-# Scatter that hides mild losses by itself; with fewer measurements its estimate is less certain
-# (at 24 the bound is 12 %), and with too few it says nothing of a fleet that may well be calm.
-_CALM_NOISE = 0.08
+# Below these a fleet counts as quiet: a few repeats and chance could have produced the rest.
+_MIN_RATE = 0.01
+_MIN_TAKEN_BACK = 3
+# Noise above this hides mild losses by itself. With fewer measurements its estimate is less
+# certain (with 24 the bound is 12 %), and with too few it proves nothing.
+_QUIET_NOISE = 0.08
 _UNCERTAINTY = 0.2
-_ENOUGH = 24
+_MIN_MEASUREMENTS = 24
 _STEP = 0.01
-# Of the links that looked as slow, three of four had as many measurements as this or more.
+# Three in four of the links that looked equally slow had at least this many measurements.
 _UNLUCKY = 0.25
-# As in interference.py: noise as such comes so far below in three of a hundred thousand cases.
+# As in transient_slowdown.py: noise alone falls this far in three of a hundred thousand cases.
 _FAR = 4.0
 
 
-def what_hiccups_hide(found: Analysis, slow_fraction: float) -> Interference | None:
-    """The rate of hiccups and the smallest losses that they would not have hidden.
+def detection_limits(analysis: Analysis, slow_fraction: float) -> Interference | None:
+    """The rate of transient slowdowns, and the smallest losses that they could not have hidden.
 
-    A fault that slows one direction only is taken, the one that is hardest to see. None on a calm
-    fleet.
+    The limits are those of a fault in one direction only, which is the hardest to find. None on a
+    quiet fleet.
 
     Args:
-        found: of all measurements of the check. slow_fraction: as in Thresholds.
+        analysis: of all measurements of the check.
+        slow_fraction: as in Thresholds.
     """
-    seen, hiccups = found.seen, found.seen.hiccups
-    rare = hiccups.rate < _LEAST_RATE or hiccups.taken_back < _LEAST_TAKEN_BACK
+    seen, transients = analysis.seen, analysis.seen.transients
+    rare = transients.rate < _MIN_RATE or transients.taken_back < _MIN_TAKEN_BACK
     count = len(seen.ratio)
-    scattered = count >= _ENOUGH and seen.noise > _CALM_NOISE + _UNCERTAINTY / count**0.5
-    # Where the whole fleet is slow nobody is singled out, and the report says so already.
-    if found.common or (rare and not scattered):
+    noise_bound = _QUIET_NOISE + _UNCERTAINTY / max(count, 1) ** 0.5
+    scattered = count >= _MIN_MEASUREMENTS and seen.noise > noise_bound
+    # Where the whole fleet is slow nobody is singled out, and the report already says so.
+    if analysis.common or (rare and not scattered):
         return None
     shares = 1.0 - np.arange(slow_fraction + _STEP, 1.0, _STEP)
-    nats = _nats(seen, shares, slow_fraction)
-    links = _smallest(shares, nats * _link_tries(found, shares))
-    nodes = _smallest(shares, nats * len(np.unique(seen.round)))
+    gain = _gain(seen, shares, slow_fraction)
     return Interference(
-        hiccups.rate, hiccups.repeated, hiccups.taken_back, seen.noise, links, nodes
+        rate=transients.rate,
+        repeated=transients.repeated,
+        taken_back=transients.taken_back,
+        noise=seen.noise,
+        link_loss=_smallest_loss(shares, gain * _link_tries(analysis, shares)),
+        node_loss=_smallest_loss(shares, gain * len(np.unique(seen.round))),
     )
 
 
-def _nats(seen: Observations, shares: Floats, slow_fraction: float) -> Floats:
-    """What one measurement at each share is worth as evidence of a fault."""
+def _gain(seen: Observations, shares: Floats, slow_fraction: float) -> Floats:
+    """By how much one measurement at each share raises the log-likelihood of a fault."""
     noise = np.full(len(shares), seen.noise)
     weight = np.ones(len(shares))
     supposed = np.minimum(shares, fault_ceiling(slow_fraction, noise))
-    healthy = misfit(shares, np.ones(len(shares)), noise, seen.hiccups, weight)
-    return healthy - misfit(shares, supposed, noise, seen.hiccups, weight)
+    healthy = misfit(shares, np.ones(len(shares)), noise, seen.transients, weight)
+    return healthy - misfit(shares, supposed, noise, seen.transients, weight)
 
 
-def _smallest(shares: Floats, nats: Floats) -> float:
-    """The least loss from which on every loss is worth a conviction; 1 where none is."""
-    hidden = np.flatnonzero(nats <= PRICE + ONE_WAY_EXTRA)
+def _smallest_loss(shares: Floats, gain: Floats) -> float:
+    """The smallest loss from which every larger one is diagnosed too; 1 if there is none."""
+    hidden = np.flatnonzero(gain <= PRICE + ONE_WAY_EXTRA)
     first = int(hidden[-1]) + 1 if len(hidden) else 0
     return round(1.0 - float(shares[first]), 4) if first < len(shares) else 1.0
 
 
-def _link_tries(found: Analysis, shares: Floats) -> Ints:
-    """How often a link that looks this slow at first is measured in all, when it goes on so.
+def _link_tries(analysis: Analysis, shares: Floats) -> Ints:
+    """How often a link that looks this slow at first is measured in all, if it stays that slow.
 
-    The rounds after the tournament are shared by all that is in doubt, and a node has one partner
-    in each of them: told by when the links that did look so slow were repeated.
+    The rounds after the round robin are shared by everything that is in doubt, and a node has one
+    partner in each of them. The number is therefore read from the links that did look so slow.
     """
-    seen = found.seen
-    healthy = found.explanation.capacity >= 1.0
+    first_ratio, tries = _repeated_links(analysis)
+    if not len(first_ratio):
+        return np.full(len(shares), LINK_TRIES)
+    noise = analysis.seen.noise
+    typical = [
+        np.quantile(tries[alike], _UNLUCKY, method="lower")
+        if (alike := first_ratio <= share + noise).any()
+        else tries.max()
+        for share in shares.tolist()
+    ]
+    return np.array(typical, dtype=np.int64)
+
+
+def _repeated_links(analysis: Analysis) -> tuple[Floats, Ints]:
+    """Links that looked slow at first without a fault: the first ratio, and possible tries."""
+    seen = analysis.seen
+    healthy = analysis.explanation.capacity >= 1.0
     low, high = np.minimum(seen.source, seen.target), np.maximum(seen.source, seen.target)
     pair = low * len(seen.nodes) + high
     last = int(seen.round.max(initial=0))
-    depth, tries = [], []
+    ratios, tries = [], []
     order = np.lexsort((seen.round, pair))
     for own in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
         first = own[seen.round[own] == seen.round[own[0]]]
-        least = float(seen.ratio[first].min())
-        if least <= 0.0 or least >= 1.0 - _FAR * seen.noise or not healthy[first].all():
+        slowest = float(seen.ratio[first].min())
+        if slowest <= 0.0 or slowest >= 1.0 - _FAR * seen.noise or not healthy[first].all():
             continue
         later = seen.round[own[len(first) :]]
-        depth.append(least)
+        ratios.append(slowest)
         tries.append(min(LINK_TRIES, 2 + last - int(later[0])) if len(later) else 1)
-    if not depth:
-        return np.full(len(shares), LINK_TRIES)
-    deep, often = np.array(depth), np.array(tries)
-    found_tries = [
-        np.quantile(often[alike], _UNLUCKY, method="lower")
-        if (alike := deep <= share + seen.noise).any()
-        else often.max()
-        for share in shares.tolist()
-    ]
-    return np.array(found_tries, dtype=np.int64)
+    return np.array(ratios), np.array(tries, dtype=np.int64)

@@ -14,39 +14,40 @@ from relkit.netcheck.solve.robust import PRIOR_NOISE, Floats, healthy_level, noi
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# One measurement is never worth more than this many nats: a single hiccup can raise a
-# suspicion but, being less than what a conviction takes, can never convict.
-MOST_PER_EDGE = 10.0
-_LEAST_GBPS = 1e-9
+# One measurement never raises the log-likelihood of a fault by more than this: less than a
+# diagnosis needs, so that a single transient slowdown can raise a suspicion and nothing more.
+MAX_PER_EDGE = 10.0
+_MIN_GBPS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Hiccups:
-    """What hiccups leave of the evidence of a slow measurement.
+class TransientSlowdowns:
+    """How much a slow measurement still counts, given how often transient slowdowns occur.
 
     Args:
-        depths: shares of what was due that hiccups left, ascending.
-        nats: evidence that a measurement between two depths has at most; one more than depths.
-        rate: share of first measurements that a hiccup slowed, estimated.
-        repeated: first measurements that were slow and were repeated; taken_back: of these, those
-            at full speed then.
+        depths: shares of the expected bandwidth that transient slowdowns left, ascending.
+        max_gain: bound on the log-likelihood of a measurement between two depths; one entry more
+            than depths.
+        rate: share of first measurements that were slowed, estimated.
+        repeated: slow first measurements that were repeated.
+        taken_back: of these, those that were at full speed then.
     """
 
     depths: Floats
-    nats: Floats
+    max_gain: Floats
     rate: float = 0.0
     repeated: int = 0
     taken_back: int = 0
 
-    def most(self, share: Floats, weight: Floats) -> Floats:
-        """Nats that measurements at these shares of what is due count for at most."""
-        nats = self.nats[np.searchsorted(self.depths, share)]
-        # The full weight is the bound for what no hiccup explains, whatever came back.
-        least: Floats = np.where(nats < MOST_PER_EDGE, nats * weight, MOST_PER_EDGE)
-        return np.where(share > 0.0, least, MOST_PER_EDGE)
+    def bound(self, share: Floats, weight: Floats) -> Floats:
+        """The most that measurements at these shares of what is expected may count."""
+        known = self.max_gain[np.searchsorted(self.depths, share)]
+        # What no transient slowdown explains has the full bound, whatever the other direction did.
+        bounds: Floats = np.where(known < MAX_PER_EDGE, known * weight, MAX_PER_EDGE)
+        return np.where(share > 0.0, bounds, MAX_PER_EDGE)
 
 
-NO_HICCUPS = Hiccups(np.empty(0), np.array([MOST_PER_EDGE]))
+NO_TRANSIENT_SLOWDOWNS = TransientSlowdowns(np.empty(0), np.array([MAX_PER_EDGE]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,10 @@ class Observations:
         accused: number of the node that the failure itself names, else -1.
         group: number of each node's group, -1 without one; group_names: their names.
         noise: relative sigma of one measurement.
-        expected: what each measurement should have reached, Gbit/s.
-        hiccups: how often something else than a fault slowed a measurement, and how deep.
-        weight: of each where such a hiccup would explain it: 1, down to 0.5 where the other
-            direction of the same pair was slow in the same round, too.
+        expected: bandwidth of each measurement without a fault, Gbit/s.
+        transients: how often something else than a fault slowed a measurement, and how deep.
+        weight: of each measurement if a transient slowdown explains it: 1, or down to 0.5 where
+            the other direction of the same pair was slow in the same round too.
     """
 
     nodes: tuple[str, ...]
@@ -77,14 +78,14 @@ class Observations:
     noise: float
     expected: Floats
     weight: Floats
-    hiccups: Hiccups = field(default_factory=lambda: NO_HICCUPS)
+    transients: TransientSlowdowns = field(default_factory=lambda: NO_TRANSIENT_SLOWDOWNS)
 
     @property
     def crosses(self) -> NDArray[np.bool_]:
         """Which measurements went from one group to another."""
         ours, theirs = self.group[self.source], self.group[self.target]
-        across: NDArray[np.bool_] = (ours != theirs) & (ours >= 0) & (theirs >= 0)
-        return across
+        between: NDArray[np.bool_] = (ours != theirs) & (ours >= 0) & (theirs >= 0)
+        return between
 
 
 def largest_only(edges: Sequence[Edge]) -> list[Edge]:
@@ -106,15 +107,15 @@ def observe(
     *,
     split: bool = False,
 ) -> Observations:
-    """Put edges in the form that the solver works on.
+    """Turn edges into arrays for the solver.
 
     Args:
-        edges: of any rounds and probes; edges with a node that is not in `nodes` are left out.
+        edges: of any rounds and probes; edges of a node outside `nodes` are ignored.
         nodes: all nodes, each once.
-        thresholds: the baseline replaces the fleet's level where it knows the link; an edge
-            that breaks an absolute bound counts as slow by twice `slow_fraction` at least.
+        thresholds: where the baseline has the link, it replaces the fleet's level; an edge that
+            breaks an absolute bound counts as slow by at least twice `slow_fraction`.
         groups: node -> switch.
-        split: edges between groups are held against their own level (an oversubscribed network).
+        split: compare edges between groups with each other only (an oversubscribed network).
     """
     number = {name: place for place, name in enumerate(nodes)}
     kept = [
@@ -125,8 +126,8 @@ def observe(
     bandwidth = np.array(
         [0.0 if edge.failure is not Failure.NONE else edge.bandwidth_gbps for edge in kept]
     )
-    # What is below a bit a second has not passed, and its quotients would overflow.
-    bandwidth = np.where(np.isfinite(bandwidth) & (bandwidth >= _LEAST_GBPS), bandwidth, 0.0)
+    # Less than a bit a second is nothing at all, and quotients of it would overflow.
+    bandwidth = np.where(np.isfinite(bandwidth) & (bandwidth >= _MIN_GBPS), bandwidth, 0.0)
     expected = _expected(kept, bandwidth, thresholds, groups if split else {})
     ratio = np.where(bandwidth > 0.0, bandwidth / expected, 0.0)
     noise = noise_level(ratio) if len(kept) else PRIOR_NOISE
@@ -166,8 +167,8 @@ def _expected(
         dtype=np.int64,
     )
     expected = np.ones(len(edges))
-    for one in range(len(kinds)):
-        like = kind == one
+    for number in range(len(kinds)):
+        like = kind == number
         alive = np.flatnonzero(like & (bandwidth > 0.0))
         if len(alive):
             expected[like] = healthy_level(_once_a_direction(edges, bandwidth, alive))
@@ -180,7 +181,7 @@ def _expected(
 
 
 def _once_a_direction(edges: Sequence[Edge], bandwidth: Floats, alive: Ints) -> Floats:
-    """The mean of each directed pair: what is measured again and again must not set the norm."""
+    """The mean of each directed pair, so that pairs measured often do not set the norm."""
     pairs: dict[tuple[str, str], int] = {}
     place = [pairs.setdefault((edges[at].source, edges[at].target), len(pairs)) for at in alive]
     means: Floats = np.bincount(place, weights=bandwidth[alive]) / np.bincount(place)
@@ -189,5 +190,5 @@ def _once_a_direction(edges: Sequence[Edge], bandwidth: Floats, alive: Ints) -> 
 
 def _breaks_a_bound(edge: Edge, thresholds: Thresholds) -> bool:
     too_slow = 0.0 < edge.bandwidth_gbps < thresholds.min_bandwidth_gbps
-    too_late = 0.0 < thresholds.max_latency_us < edge.latency_p50_us
-    return too_slow or too_late
+    too_far = 0.0 < thresholds.max_latency_us < edge.latency_p50_us
+    return too_slow or too_far

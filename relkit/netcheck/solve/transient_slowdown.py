@@ -1,4 +1,4 @@
-"""How often a measurement was slowed by something else than a fault, told by its repetitions."""
+"""How often a measurement was slowed by something else than a fault, judged by repetitions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from relkit.netcheck.solve.observations import MOST_PER_EDGE, Flags, Hiccups, Ints, Observations
+from relkit.netcheck.solve.observations import (
+    MAX_PER_EDGE,
+    Flags,
+    Ints,
+    Observations,
+    TransientSlowdowns,
+)
 from relkit.netcheck.solve.robust import Floats, downward_noise
 
-# Noise as such comes so far below in three of a hundred thousand measurements.
+# Noise alone falls this many sigma below in three of a hundred thousand measurements.
 _FAR = 4.0
-# A later measurement that comes this near to what was expected takes the earlier one back.
+# A repeated measurement within this many sigma of what was expected takes the first one back.
 _NEAR = 2.5
 # Depths are compared with this much slack.
 _SLACK = 1.05
@@ -20,19 +26,19 @@ _SLACK = 1.05
 def with_interference(
     seen: Observations, capacity: Floats, noise: Floats, healthy: Flags
 ) -> Observations:
-    """The observations, with the noise and the weights that interference leaves them.
+    """The observations, with noise and weights corrected for interference.
 
-    A busy host, or other traffic, lowers a measurement now and then; nothing raises one. A
-    direction that was slow once and at full speed when it was measured again shows how often that
-    happens here, and how deep it goes. Slow measurements of that depth are then worth no more
-    than the logarithm of their frequency, both directions of a pair in one round together,
-    because what disturbs one disturbs the other. Failed ones keep their weight: load does not
-    make a pair silent.
+    A busy host, or other traffic, slows a measurement now and then; nothing makes one faster. A
+    direction that was slow once, and at full speed when it was measured again, shows how often
+    that happens on this fleet, and how deep it goes. A slow measurement of that depth then counts
+    for no more than the logarithm of its frequency, and both directions of a pair in one round
+    count together, because what disturbs one disturbs the other. Failed measurements keep their
+    weight: load does not silence a pair.
 
     Args:
-        capacity: of each measurement's path by the faults of nodes and uplinks alone.
-        noise: relative sigma of each.
-        healthy: those whose path has no fault at all, links included.
+        capacity: of each measurement's path, from the faults of nodes and uplinks alone.
+        noise: relative sigma of each measurement.
+        healthy: measurements whose path has no fault at all, links included.
     """
     alive = seen.ratio > 0.0
     share = seen.ratio / np.maximum(capacity, 1e-9)
@@ -41,32 +47,32 @@ def with_interference(
     noise = np.maximum(noise, below)
     first, again = _first_and_best_later(way, seen.round, share)
     slow = alive & (share < 1.0 - _FAR * noise)
-    asked = slow & first & (again >= 0.0)
-    if not asked.any():
+    repeated = slow & first & (again >= 0.0)
+    if not repeated.any():
         return replace(seen, noise=max(seen.noise, below))
-    taken_back = asked & (again > 1.0 - _NEAR * noise)
+    taken_back = repeated & (again > 1.0 - _NEAR * noise)
     if not taken_back.any():
         return replace(seen, noise=max(seen.noise, below))
-    doubt = float(np.count_nonzero(taken_back)) / float(np.count_nonzero(asked))
-    counts = taken_back | (slow & first & ~asked)
+    transient_share = float(np.count_nonzero(taken_back)) / float(np.count_nonzero(repeated))
+    counts = taken_back | (slow & first & ~repeated)
     order = np.argsort(share[counts])
     depths = share[counts][order] / _SLACK
-    # Of what was not measured again, as many are taken for hiccups as of what was.
-    each = np.where(taken_back[counts][order], 1.0, doubt)
+    # Slow measurements that were not repeated: the same share of them counts as transient.
+    each = np.where(taken_back[counts][order], 1.0, transient_share)
     often = np.concatenate([[0.0], np.cumsum(each)]) / np.count_nonzero(first & alive)
-    nats = -np.log(np.clip(often, np.exp(-MOST_PER_EDGE), 1.0))
+    max_gain = -np.log(np.clip(often, np.exp(-MAX_PER_EDGE), 1.0))
     # What slows one direction of a pair may slow the other in the same round: as often as seen.
     shared = np.count_nonzero(taken_back & _back_is_slow(seen, slow)) / np.count_nonzero(taken_back)
     low = alive & (seen.ratio < 1.0 - _FAR * noise)
     weight = np.where(_back_is_slow(seen, low) & low, 1.0 - 0.5 * shared, 1.0)
-    hiccups = Hiccups(
+    transients = TransientSlowdowns(
         depths,
-        nats,
+        max_gain,
         rate=float(often[-1]),
-        repeated=int(np.count_nonzero(asked)),
+        repeated=int(np.count_nonzero(repeated)),
         taken_back=int(np.count_nonzero(taken_back)),
     )
-    return replace(seen, noise=max(seen.noise, below), weight=weight, hiccups=hiccups)
+    return replace(seen, noise=max(seen.noise, below), weight=weight, transients=transients)
 
 
 def _first_and_best_later(way: Ints, rounds: Ints, share: Floats) -> tuple[Flags, Floats]:

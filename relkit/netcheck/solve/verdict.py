@@ -1,4 +1,4 @@
-"""From edges to a verdict: who is convicted, what stays open, what was never looked at."""
+"""From edges to a verdict: what is at fault, what is inconclusive, what was never measured."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from relkit.netcheck.model import Edge, NetVerdict, Thresholds
 from relkit.netcheck.solve.analyse import Analysis, analyse
-from relkit.netcheck.solve.detection_limit import what_hiccups_hide
+from relkit.netcheck.solve.detection_limit import detection_limits
 from relkit.netcheck.solve.wording import (
-    conviction,
-    undecided_across,
-    undecided_common,
-    undecided_rivals,
-    undecided_suspicions,
-    undecided_unproven,
+    diagnosis,
+    inconclusive_alternatives,
+    inconclusive_cross_switch,
+    inconclusive_suspicions,
+    inconclusive_unproven,
+    inconclusive_whole_fleet,
 )
 
 
@@ -35,28 +35,34 @@ def solve(
     return verdict_of(analyse(edges, nodes, bounds, groups or {}), edges, bounds)
 
 
-def verdict_of(found: Analysis, edges: Sequence[Edge], thresholds: Thresholds) -> NetVerdict:
+def verdict_of(analysis: Analysis, edges: Sequence[Edge], thresholds: Thresholds) -> NetVerdict:
     """Put an analysis into words."""
-    known = set(found.seen.nodes)
+    known = set(analysis.seen.nodes)
     ours = [edge for edge in edges if edge.source in known and edge.target in known]
     tested = {edge.link for edge in ours if not edge.accused and edge.source != edge.target}
     count = len(known)
-    open_sets = [undecided_rivals(found, charge) for charge in found.charges if charge.rivals]
-    open_sets += undecided_suspicions(found)
-    if found.across < 1.0 - thresholds.slow_fraction:
-        open_sets.append(undecided_across(found))
-    if found.common:
-        open_sets.append(undecided_common(found, thresholds))
-    elif found.unproven and count > 1:
-        open_sets.append(undecided_unproven(found))
-    merged = {frozenset(names): (names, sentence) for names, sentence in reversed(open_sets)}
+    inconclusive = [
+        inconclusive_alternatives(analysis, candidate)
+        for candidate in analysis.candidates
+        if candidate.alternatives
+    ]
+    inconclusive += inconclusive_suspicions(analysis)
+    if analysis.cross_switch_share < 1.0 - thresholds.slow_fraction:
+        inconclusive.append(inconclusive_cross_switch(analysis))
+    if analysis.common:
+        inconclusive.append(inconclusive_whole_fleet(analysis, thresholds))
+    elif analysis.unproven and count > 1:
+        inconclusive.append(inconclusive_unproven(analysis))
+    by_members = {frozenset(names): (names, text) for names, text in reversed(inconclusive)}
     return NetVerdict(
-        convictions=tuple(
-            conviction(found, charge) for charge in found.charges if not charge.rivals
+        diagnoses=tuple(
+            diagnosis(analysis, candidate)
+            for candidate in analysis.candidates
+            if not candidate.alternatives
         ),
-        undecided=tuple(merged[key] for key in sorted(merged, key=sorted)),
+        inconclusive=tuple(by_members[key] for key in sorted(by_members, key=sorted)),
         tested_links=len(tested),
         possible_links=count * (count - 1) // 2,
         rounds=len({edge.round for edge in ours}),
-        interference=what_hiccups_hide(found, thresholds.slow_fraction),
+        interference=detection_limits(analysis, thresholds.slow_fraction),
     )

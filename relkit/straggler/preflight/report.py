@@ -9,10 +9,11 @@ from statistics import median
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hosts import fold
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import DeviceScore
 from relkit.netcheck.model import Thresholds
 from relkit.netcheck.report.report import net_report
-from relkit.netcheck.solve.outcome import Outcome, judge
+from relkit.netcheck.solve.judge import judge
 from relkit.straggler.preflight.devices import FIGURES, SlowDevice, slow_devices
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK, Status.SKIP)
@@ -27,7 +28,7 @@ _ADVICE = {
 
 
 def preflight_report(
-    outcome: Outcome,
+    result: CheckResult,
     thresholds: Thresholds,
     baseline: Sequence[DeviceScore] = (),
     *,
@@ -38,21 +39,21 @@ def preflight_report(
     """The report of one preflight.
 
     Args:
-        outcome: rounds of scores and of pairs; thresholds: for links, and slow_fraction for
+        result: rounds of scores and of pairs; thresholds: for links, and slow_fraction for
             devices too.
         baseline: scores of an earlier good run.
         argv, started, duration_s: see Report.
     """
     network = net_report(
-        outcome, judge(outcome, thresholds), thresholds,
+        result, judge(result, thresholds), thresholds,
         argv=argv, started=started, duration_s=duration_s,
     )  # fmt: skip
-    slow = slow_devices(outcome.scores, thresholds.slow_fraction, baseline)
+    slow = slow_devices(result.scores, thresholds.slow_fraction, baseline)
     findings = [f for f in network.findings if f.id not in _REPLACED]
     findings += [_slow(one) for one in slow]
-    findings += _without_scores(outcome)
-    if outcome.scores and not slow:
-        findings.append(_even(outcome.scores, baseline))
+    findings += _without_scores(result)
+    if result.scores and not slow:
+        findings.append(_even(result.scores, baseline))
     findings.sort(key=lambda finding: _ORDER.index(finding.status))
     facts = {
         **network.facts,
@@ -70,7 +71,7 @@ def preflight_report(
                 "compute_gflops": list(score.compute_gflops),
                 "memory_gbps": list(score.memory_gbps),
             }
-            for score in outcome.scores
+            for score in result.scores
         ],
     }  # fmt: skip
     return replace(network, command="straggler-preflight", findings=tuple(findings), facts=facts)
@@ -94,10 +95,10 @@ def _slow(one: SlowDevice) -> Finding:
     )
 
 
-def _without_scores(outcome: Outcome) -> list[Finding]:
-    scored = {score.node for score in outcome.scores}
+def _without_scores(result: CheckResult) -> list[Finding]:
+    scored = {score.node for score in result.scores}
     silent: dict[str, list[str]] = defaultdict(list)
-    for node, why in outcome.score_errors.items():
+    for node, why in result.score_errors.items():
         silent[why].append(node)
     return [
         Finding(

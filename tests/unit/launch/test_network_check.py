@@ -29,8 +29,8 @@ from relkit.launch.netcheck.network_check import (
 )
 from relkit.launch.netcheck.node_info import listens_on, store_endpoint
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure.controller import run_check
-from relkit.netcheck.solve.outcome import Outcome
 
 NUMBERS = {"a": 0, "b": 1}
 NODES = [NodeSpec("a", address="127.0.0.1"), NodeSpec("b", address="127.0.0.1")]
@@ -188,7 +188,7 @@ def test_optical_links_that_were_checked_are_left_alone_by_the_network_check(
     monkeypatch.setenv(name, "0")
     seen: list[str | None] = []
 
-    def spied(*arguments: Any, **options: Any) -> Outcome:  # noqa: ANN401
+    def spied(*arguments: Any, **options: Any) -> CheckResult:  # noqa: ANN401
         seen.append(os.environ.get(name))
         return run_check(*arguments, **options)
 

@@ -18,12 +18,12 @@ from relkit.launch.netcheck.node_info import (
     unique_names,
 )
 from relkit.launch.netcheck.verdict import decide, how_to_go_on
-from relkit.netcheck.model import Conviction, NetVerdict
+from relkit.netcheck.model import Diagnosis, NetVerdict
 
-DEAD = Conviction(("a",), "node", "a", "dead", 1.0, 1.0, ("said nothing",))
-SLOW = Conviction(("b",), "node", "b", "slow out", 0.5, 0.99, ("half of the median",))
-LINK = Conviction(("a", "c"), "link", "a - c", "dead", 1.0, 0.9, ("no answer",))
-UPLINK = Conviction(("c", "d"), "group", "switch s1", "slow uplink", 0.5, 0.9)
+DEAD = Diagnosis(("a",), "node", "a", "dead", 1.0, 1.0, ("said nothing",))
+SLOW = Diagnosis(("b",), "node", "b", "slow out", 0.5, 0.99, ("half of the median",))
+LINK = Diagnosis(("a", "c"), "link", "a - c", "dead", 1.0, 0.9, ("no answer",))
+UPLINK = Diagnosis(("c", "d"), "group", "switch s1", "slow uplink", 0.5, 0.9)
 
 
 def test_a_dead_node_leaves_and_a_slow_one_only_when_asked() -> None:

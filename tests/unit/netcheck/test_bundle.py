@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.errors import BadBundle
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure.baseline import load_baseline
 from relkit.netcheck.measure.bundle import EDGES, FACTS, FILES, HEAD, load, save
-from relkit.netcheck.model import Edge, Failure, Link, NodeFacts, SizeFigure
+from relkit.netcheck.model import Edge, Failure, Link, NodeFacts, SizeStatistics
 from relkit.netcheck.record import plain_edge, read_edge
-from relkit.netcheck.solve.outcome import Outcome
 
-OUTCOME = Outcome(
+OUTCOME = CheckResult(
     nodes=("a", "b", "ü"),
     facts=(NodeFacts("a", "A", "10.0.0.1", mtu=1500), NodeFacts("b", answered=False, detail="no"),
            NodeFacts("ü", clock_skew_s=-1.5, strangers=2)),
     edges=(Edge("a", "ü", 0, bandwidth_gbps=9.5, latency_p50_us=31.0, size_bytes=1 << 20,
-                by_size=(SizeFigure(1 << 10, 3.5, 32.0, 64.0), SizeFigure(1 << 20, 9.5))),
+                by_size=(SizeStatistics(1 << 10, 3.5, 32.0, 64.0), SizeStatistics(1 << 20, 9.5))),
            Edge("ü", "a", 0, bandwidth_gbps=7.5),
            Edge("ü", "a", 1, failure=Failure.NO_ANSWER, detail="timed out", accused="a")),
     lost={"a": "killed"},
@@ -71,7 +71,7 @@ def test_figures_by_size_that_are_none_are_dropped() -> None:
     ]
     edge = read_edge({"source": "a", "target": "b", "by_size": rows})
     assert edge is not None
-    assert edge.by_size == (SizeFigure(10),)
+    assert edge.by_size == (SizeStatistics(10),)
     for strange in ("x", {"size_bytes": 1}, 3):
         edge = read_edge({"source": "a", "target": "b", "by_size": strange})
         assert edge is not None
@@ -131,6 +131,6 @@ def test_a_baseline_is_the_slower_direction_of_each_good_link(tmp_path: Path) ->
 
 
 def test_a_check_without_a_good_edge_is_no_baseline(tmp_path: Path) -> None:
-    save(tmp_path, Outcome(("a",), (NodeFacts("a"),), ()))
+    save(tmp_path, CheckResult(("a",), (NodeFacts("a"),), ()))
     with pytest.raises(BadBundle, match="no measured edge"):
         load_baseline(tmp_path)

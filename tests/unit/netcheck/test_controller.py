@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from relkit.hosts import NodeSpec
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import agent_rpc, controller
 from relkit.netcheck.measure.controller import CheckOptions, run_check
 from relkit.netcheck.model import Edge, Failure
-from relkit.netcheck.solve.outcome import Outcome
 from tests.unit.fleet.fake_fleet import FakeClock, FakeFleet
 
 NODES = tuple(NodeSpec(name) for name in "abcd")
@@ -24,7 +24,7 @@ class Fixed:
     """A schedule of given rounds."""
 
     rounds: Sequence[tuple[tuple[str, str], ...]] = ROUNDS
-    most_rounds: int = len(ROUNDS)
+    max_rounds: int = len(ROUNDS)
     played: int = 0
     seen: list[int] = field(default_factory=list)
 
@@ -38,30 +38,30 @@ class Fixed:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The conversation waits on this clock; nothing here takes real time."""
     clock = FakeClock()
-    monkeypatch.setattr(agent_rpc.Talk.__init__, "__defaults__", (clock,))
+    monkeypatch.setattr(agent_rpc.AgentRpc.__init__, "__defaults__", (clock,))
     return clock
 
 
-def run(fleet: FakeFleet, schedule: Fixed | None = None, **options: Any) -> Outcome:  # noqa: ANN401
+def run(fleet: FakeFleet, schedule: Fixed | None = None, **options: Any) -> CheckResult:  # noqa: ANN401
     schedule = schedule or Fixed()
     return run_check(fleet, NODES, lambda _names: schedule, options=CheckOptions(**options))
 
 
-def failed(outcome: Outcome) -> set[tuple[str, str, str]]:
-    return {(e.source, e.target, e.accused) for e in outcome.edges if e.failure}
+def failed(result: CheckResult) -> set[tuple[str, str, str]]:
+    return {(e.source, e.target, e.accused) for e in result.edges if e.failure}
 
 
 def test_every_pair_of_every_round_gives_an_edge_each_way() -> None:
     fleet, schedule = FakeFleet(gbps={("a", "c"): 3.0}), Fixed()
-    outcome = run(fleet, schedule)
-    assert [len(r) * 2 for r in ROUNDS] == [sum(e.round == i for e in outcome.edges)
+    result = run(fleet, schedule)
+    assert [len(r) * 2 for r in ROUNDS] == [sum(e.round == i for e in result.edges)
                                             for i in range(3)]  # fmt: skip
     assert schedule.seen == [0, 4, 8, 12]
-    slow = [e for e in outcome.edges if e.bandwidth_gbps < 5]
+    slow = [e for e in result.edges if e.bandwidth_gbps < 5]
     assert [(e.source, e.target, e.round) for e in slow] == [("a", "c", 1)]
     assert fleet.closed == 1
-    assert not outcome.lost
-    assert outcome.rounds == 3
+    assert not result.lost
+    assert result.rounds == 3
 
 
 def test_each_round_has_a_secret_of_its_own_and_every_listener_is_ended() -> None:
@@ -82,10 +82,10 @@ def test_a_node_without_an_agent_is_kept_with_its_reason_and_never_paired() -> N
         asked.append(list(names))
         return Fixed(())
 
-    outcome = run_check(fleet, NODES, plan)
+    result = run_check(fleet, NODES, plan)
     assert asked == [["a", "b", "c"]]
-    assert outcome.facts[3].answered is False
-    assert outcome.facts[3].detail == "ssh refused the login"
+    assert result.facts[3].answered is False
+    assert result.facts[3].detail == "ssh refused the login"
     assert all("d" not in message.get("to", {}) for message in fleet.sent)
 
 
@@ -96,35 +96,35 @@ def test_a_silent_agent_costs_its_pair_one_deadline_and_is_accused_from_then_on(
     # In round 0, b accepts from a; to be asked to connect, the silent one must come first.
     node = "b" if op == "listen" else "a"
     fleet = FakeFleet(clock, silent={(node, op)})
-    outcome = run(fleet, timeout_s=7.0)
-    assert failed(outcome) == {
+    result = run(fleet, timeout_s=7.0)
+    assert failed(result) == {
         pair for other in "abcd" if other != node
         for pair in ((node, other, node), (other, node, node))
     }  # fmt: skip
-    assert "said nothing" in outcome.lost[node]
-    assert {e.failure for e in outcome.edges if e.failure} == {Failure.NO_AGENT}
+    assert "said nothing" in result.lost[node]
+    assert {e.failure for e in result.edges if e.failure} == {Failure.NO_AGENT}
     assert clock.now_s < 7.1 + controller._GRACE_S
-    assert sum(not e.failure for e in outcome.edges) == 6
+    assert sum(not e.failure for e in result.edges) == 6
 
 
 @pytest.mark.parametrize("op", ["facts", "listen", "probe", "end"])
 def test_an_agent_that_dies_is_named_and_the_rounds_go_on(op: str, clock: FakeClock) -> None:
     fleet = FakeFleet(clock, dying={("b", op)})
-    outcome = run(fleet)
-    assert outcome.lost == {"b": "killed"}
-    assert len(outcome.edges) == 12
-    assert {e.link for e in outcome.edges if not e.failure} >= {
-        e.link for e in outcome.edges if "b" not in (e.source, e.target)
+    result = run(fleet)
+    assert result.lost == {"b": "killed"}
+    assert len(result.edges) == 12
+    assert {e.link for e in result.edges if not e.failure} >= {
+        e.link for e in result.edges if "b" not in (e.source, e.target)
     }
-    assert all(e.accused == "b" for e in outcome.edges if e.failure)
+    assert all(e.accused == "b" for e in result.edges if e.failure)
     assert clock.now_s < 1.0
 
 
 def test_a_pair_that_gets_no_answer_accuses_nobody() -> None:
-    outcome = run(FakeFleet(failing={frozenset("ac")}))
-    assert failed(outcome) == {("a", "c", ""), ("c", "a", "")}
-    assert {e.failure for e in outcome.edges if e.failure} == {Failure.NO_ANSWER}
-    assert not outcome.lost
+    result = run(FakeFleet(failing={frozenset("ac")}))
+    assert failed(result) == {("a", "c", ""), ("c", "a", "")}
+    assert {e.failure for e in result.edges if e.failure} == {Failure.NO_ANSWER}
+    assert not result.lost
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_a_pair_that_gets_no_answer_accuses_nobody() -> None:
 )
 def test_nonsense_from_the_connecting_side_is_a_failed_edge(reply: Mapping[str, Any]) -> None:
     fleet = FakeFleet(odd={("a", "probe"): [dict(reply), dict(reply)]})
-    outcome = run(fleet, Fixed((ROUNDS[0],)))
-    assert failed(outcome) == {("a", "b", ""), ("b", "a", "")}
-    assert sum(not e.failure for e in outcome.edges) == 2
+    result = run(fleet, Fixed((ROUNDS[0],)))
+    assert failed(result) == {("a", "b", ""), ("b", "a", "")}
+    assert sum(not e.failure for e in result.edges) == 2
 
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), -5, "fast", None, 10**400, True])
@@ -151,8 +151,8 @@ def test_impossible_figures_are_not_believed(figure: object) -> None:
     edge = {"source": "a", "target": "b", "bandwidth_gbps": figure, "latency_p50_us": figure}
     back = {"source": "b", "target": "a", "bandwidth_gbps": 4}
     fleet = FakeFleet(odd={("a", "probe"): [{"op": "edge", "edge": e} for e in (edge, back)]})
-    outcome = run(fleet, Fixed((ROUNDS[0],)))
-    found = {(e.source, e.target): e for e in outcome.edges}
+    result = run(fleet, Fixed((ROUNDS[0],)))
+    found = {(e.source, e.target): e for e in result.edges}
     assert found["a", "b"].bandwidth_gbps == 0.0
     assert found["a", "b"].latency_p50_us == 0.0
     assert found["b", "a"].bandwidth_gbps == 4.0
@@ -160,8 +160,8 @@ def test_impossible_figures_are_not_believed(figure: object) -> None:
 
 def test_a_listener_that_cannot_be_opened_is_an_error_of_the_probe() -> None:
     fleet = FakeFleet(odd={("b", "listen"): [{"op": "error", "detail": "no route to a"}]})
-    outcome = run(fleet, Fixed((ROUNDS[0],)))
-    mine = [e for e in outcome.edges if e.failure]
+    result = run(fleet, Fixed((ROUNDS[0],)))
+    mine = [e for e in result.edges if e.failure]
     assert {(e.failure, e.accused, e.detail) for e in mine} == {
         (Failure.PROBE_ERROR, "", "no route to a")
     }
@@ -170,8 +170,8 @@ def test_a_listener_that_cannot_be_opened_is_an_error_of_the_probe() -> None:
 def test_late_replies_to_an_earlier_request_are_dropped(clock: FakeClock) -> None:
     late = {"op": "edge", "id": 1, "edge": {"source": "c", "target": "d", "bandwidth_gbps": 1}}
     fleet = FakeFleet(clock, odd={("c", "probe"): [late, late]})
-    outcome = run(fleet, Fixed((ROUNDS[0],)))
-    assert ("c", "d") in {(e.source, e.target) for e in outcome.edges if e.failure}
+    result = run(fleet, Fixed((ROUNDS[0],)))
+    assert ("c", "d") in {(e.source, e.target) for e in result.edges if e.failure}
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -190,23 +190,23 @@ def test_what_nodes_say_of_themselves_is_kept() -> None:
     fleet = FakeFleet(
         strangers={"b": 3}, machines={"a": "m1", "c": "m1", "b": "m2"}, skew_s={"d": -40.0}
     )
-    outcome = run(fleet, compute_rounds=2)
-    facts = {item.name: item for item in outcome.facts}
+    result = run(fleet, compute_rounds=2)
+    facts = {item.name: item for item in result.facts}
     assert facts["b"].strangers == 3
-    assert outcome.twins == (("a", "c"),)
+    assert result.twins == (("a", "c"),)
     assert facts["d"].clock_skew_s == -40.0
     assert facts["a"].hostname == "host-a"
-    assert {item.compute_gflops for item in outcome.facts} == {50.0}
-    assert [(s.node, s.device, s.memory_gbps) for s in outcome.scores] == [
+    assert {item.compute_gflops for item in result.facts} == {50.0}
+    assert [(s.node, s.device, s.memory_gbps) for s in result.scores] == [
         (node, "cpu", (5.0, 5.0)) for node in sorted(facts)
     ]
 
 
 def test_a_node_that_gives_no_scores_is_named_and_stays_in_the_check() -> None:
     odd = {("b", "compute"): [{"op": "error", "detail": "no numpy"}]}
-    outcome = run(FakeFleet(odd=odd), compute_rounds=1)
-    assert dict(outcome.score_errors) == {"b": "no numpy"}
-    assert "b" not in {score.node for score in outcome.scores} | set(outcome.lost)
+    result = run(FakeFleet(odd=odd), compute_rounds=1)
+    assert dict(result.score_errors) == {"b": "no numpy"}
+    assert "b" not in {score.node for score in result.scores} | set(result.lost)
 
 
 def test_rounds_are_told_of_as_they_go() -> None:

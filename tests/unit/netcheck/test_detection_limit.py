@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
+from simulated_fleet import SimulatedFleet, Ways, run
 
 from relkit.findings import Finding, Status
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import schedule
-from relkit.netcheck.measure.simulate import SimulatedFleet, Ways, run
 from relkit.netcheck.model import Edge, Interference, Link, NetVerdict, NodeFacts, Thresholds
 from relkit.netcheck.report.report import net_report
-from relkit.netcheck.solve.outcome import Outcome, judge
+from relkit.netcheck.solve.judge import judge
 
 SIXTEEN = tuple(f"h{number:02d}" for number in range(16))
 
@@ -63,11 +64,11 @@ def test_the_smallest_loss_parts_links_that_are_seen_from_those_that_may_be_miss
             link_ways={bad: Ways(1.0 - loss, 1.0)},
             noise=0.03,
             hiccups=hiccups,
-            hiccup_least=least,
+            transient_min_share=least,
         )
         verdict = verdict_of(fleet, seed)
         assert verdict.interference is not None
-        seen = any(c.nodes == (bad.low, bad.high) for c in verdict.convictions)
+        seen = any(c.nodes == (bad.low, bad.high) for c in verdict.diagnoses)
         (above if loss > verdict.interference.link_loss else below).append(seen)
     assert len(above) > 10
     assert sum(above) >= 0.8 * len(above)
@@ -77,13 +78,13 @@ def test_the_smallest_loss_parts_links_that_are_seen_from_those_that_may_be_miss
 
 def report_on(interference: Interference | None) -> tuple[Finding | None, object]:
     verdict = NetVerdict((), (), 1, 1, 1, interference)
-    outcome = Outcome(
+    result = CheckResult(
         ("a", "b"),
         (NodeFacts("a"), NodeFacts("b")),
         (Edge("a", "b", 0, bandwidth_gbps=9.0), Edge("b", "a", 0, bandwidth_gbps=9.0)),
         mode="full",
     )
-    made = net_report(outcome, verdict, Thresholds())
+    made = net_report(result, verdict, Thresholds())
     assert made.exit_code == 0
     found = [finding for finding in made.findings if finding.id == "RK-NET-020"]
     return (found[0] if found else None), made.facts["interference"]
@@ -122,5 +123,5 @@ def test_nothing_is_said_of_a_calm_fleet() -> None:
 def test_agents_on_one_machine_are_not_called_noisy() -> None:
     played = run(SimulatedFleet(SIXTEEN, hiccups=0.2), schedule.full(SIXTEEN))
     facts = tuple(NodeFacts(name) for name in SIXTEEN)
-    outcome = Outcome(SIXTEEN, facts, played.edges, one_host=True)
-    assert judge(outcome, Thresholds()).interference is None
+    result = CheckResult(SIXTEEN, facts, played.edges, one_host=True)
+    assert judge(result, Thresholds()).interference is None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from simulated_fleet import SimulatedFleet, Ways, run
 
 from relkit.netcheck.measure import schedule
-from relkit.netcheck.measure.simulate import SimulatedFleet, Ways, run
 from relkit.netcheck.model import Edge, Failure, Link, NetVerdict, Thresholds
 from relkit.netcheck.solve.verdict import solve
 
@@ -70,7 +70,7 @@ def measured(**changes: float) -> list[Edge]:
 
 
 def named(verdict: NetVerdict) -> set[str]:
-    return {one.name for one in verdict.convictions}
+    return {one.name for one in verdict.diagnoses}
 
 
 def test_the_links_of_a_slow_node_are_not_convicted_for_their_scatter() -> None:
@@ -98,7 +98,7 @@ def test_one_good_measurement_acquits_a_link() -> None:
     ]
     good = [Edge(one, other, 3, bandwidth_gbps=10.0) for one, other in (("h1", "h2"), ("h2", "h1"))]
     assert named(solve(slow + rest, SIX)) == {"h1 - h2"}
-    assert not solve(slow + rest + good, SIX).convictions
+    assert not solve(slow + rest + good, SIX).diagnoses
 
 
 @pytest.mark.parametrize(("hiccups", "least"), [(0.1, 0.3), (0.3, 0.5), (0.5, 0.7)])
@@ -115,7 +115,7 @@ def test_hiccups_convict_next_to_nobody_and_hide_no_clear_fault(
             link_ways={Link("h03", "h05"): Ways(0.0, 0.0)},
             noise=0.03,
             hiccups=hiccups,
-            hiccup_least=least,
+            transient_min_share=least,
         )
         convicted = named(run(fleet, schedule.full(nodes), seed=seed).verdict)
         false += bool(convicted - true)

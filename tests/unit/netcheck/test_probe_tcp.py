@@ -13,7 +13,7 @@ import pytest
 from relkit.errors import UsageProblem
 from relkit.net import handshake
 from relkit.net.handshake import CONTROL, Label
-from relkit.net.listener import Listener, knock
+from relkit.net.listener import Listener, connect_authenticated
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed
 from relkit.netcheck.measure.probes.tcp import TcpProbe
 from relkit.netcheck.model import Failure
@@ -103,7 +103,7 @@ def test_the_secret_is_never_on_the_wire() -> None:
     assert checked is not None
     label, own = checked
     assert label == Label(2, 1)
-    assert handshake.check_proof(SECRET, 3, greeted, answered, own)
+    assert handshake.check_confirmation(SECRET, 3, greeted, answered, own)
     assert SECRET not in greeted + answered + own
 
 
@@ -114,8 +114,8 @@ def test_an_answer_is_good_for_one_greeting_one_round_and_one_end() -> None:
     assert handshake.check_answer(SECRET, 4, greeted, answered) is None
     assert handshake.check_answer(b"another secret, 16+", 3, greeted, answered) is None
     # Played back as the accepting end's proof, the connecting end's is worth nothing.
-    mac = answered[-handshake.PROOF_BYTES :]
-    assert not handshake.check_proof(SECRET, 3, greeted, answered, mac)
+    mac = answered[-handshake.CONFIRMATION_BYTES :]
+    assert not handshake.check_confirmation(SECRET, 3, greeted, answered, mac)
 
 
 def test_strangers_are_dropped_counted_and_in_nobodys_way(listener: Listener) -> None:
@@ -126,9 +126,9 @@ def test_strangers_are_dropped_counted_and_in_nobodys_way(listener: Listener) ->
     assert len(scanner.recv(100)) == handshake.GREETING_BYTES
     assert scanner.recv(100) == b""
     with pytest.raises(PermissionError):
-        knock(ADDRESS, listener.port, 3, b"not the run's secret", CONTROL, 10)
+        connect_authenticated(ADDRESS, listener.port, 3, b"not the run's secret", CONTROL, 10)
     with pytest.raises(PermissionError):
-        knock(ADDRESS, listener.port, 4, SECRET, CONTROL, 10)
+        connect_authenticated(ADDRESS, listener.port, 4, SECRET, CONTROL, 10)
     assert listener.strangers == 3
     measured, failures = measure(listener)
     assert not failures
@@ -142,7 +142,7 @@ def test_strangers_are_dropped_counted_and_in_nobodys_way(listener: Listener) ->
 
 def test_many_silent_strangers_do_not_use_up_the_listener(listener: Listener) -> None:
     crowd = [socket.create_connection((ADDRESS, listener.port)) for _ in range(80)]
-    knock(ADDRESS, listener.port, 3, SECRET, CONTROL, 10).close()
+    connect_authenticated(ADDRESS, listener.port, 3, SECRET, CONTROL, 10).close()
     assert listener.strangers >= 16
     for one in crowd:
         one.close()
@@ -218,7 +218,7 @@ def test_the_listener_ends_with_its_lifetime() -> None:
     with pytest.raises(TimeoutError):
         short.take(CONTROL, 10)
     with pytest.raises(ConnectionRefusedError):
-        knock(ADDRESS, short.port, 0, SECRET, CONTROL, 5)
+        connect_authenticated(ADDRESS, short.port, 0, SECRET, CONTROL, 5)
     short.close()
 
 
@@ -263,7 +263,7 @@ def test_plans_out_of_bounds(wrong: dict[str, object]) -> None:
     ],
 )
 def test_orders_that_make_no_sense_end_the_accepting_end(listener: Listener, line: bytes) -> None:
-    control = knock(ADDRESS, listener.port, 3, SECRET, CONTROL, 10)
+    control = connect_authenticated(ADDRESS, listener.port, 3, SECRET, CONTROL, 10)
     control.sendall(line)
     control.shutdown(socket.SHUT_WR)
     with pytest.raises(ProbeFailed):

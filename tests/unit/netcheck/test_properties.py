@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from simulated_fleet import SimulatedFleet, Ways, run
 
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.schedule import Schedule
-from relkit.netcheck.measure.simulate import SimulatedFleet, Ways, run
 from relkit.netcheck.model import Edge, Link, NetVerdict
 from relkit.netcheck.solve.verdict import solve
 
@@ -33,7 +33,7 @@ def plans(nodes: tuple[str, ...], seed: int) -> tuple[Schedule, Schedule]:
 def comparable(verdict: NetVerdict, rename: dict[str, str]) -> set[tuple[object, ...]]:
     convicted: set[tuple[object, ...]] = {
         (one.kind, frozenset(rename[name] for name in one.nodes), one.fault, one.severity)
-        for one in verdict.convictions
+        for one in verdict.diagnoses
     }
     return convicted | {
         ("undecided", frozenset(rename[name] for name in group)) for group, _ in verdict.undecided
@@ -45,7 +45,7 @@ def comparable(verdict: NetVerdict, rename: dict[str, str]) -> set[tuple[object,
 def test_healthy_fleets_convict_nobody(count: int, seed: int) -> None:
     nodes = names(count)
     for plan in plans(nodes, seed):
-        assert run(SimulatedFleet(nodes), plan, seed=seed).verdict.convictions == ()
+        assert run(SimulatedFleet(nodes), plan, seed=seed).verdict.diagnoses == ()
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.001, 0.02, 0.1])
@@ -55,8 +55,8 @@ def test_healthy_fleets_convict_nobody_at_any_noise(noise: float) -> None:
     for seed in range(10):
         fleet = SimulatedFleet(nodes, topology, noise=noise, lognormal=seed % 2 == 1)
         for plan in (*plans(nodes[:24], seed), schedule.groups(nodes, topology)):
-            part = replace(fleet, nodes=nodes if plan.most_rounds < 24 else nodes[:24])
-            assert run(part, plan, seed=seed, groups=topology).verdict.convictions == ()
+            part = replace(fleet, nodes=nodes if plan.max_rounds < 24 else nodes[:24])
+            assert run(part, plan, seed=seed, groups=topology).verdict.diagnoses == ()
 
 
 WAYS = ("both", "out", "into")
@@ -69,7 +69,7 @@ def one_bad(count: int, seed: int, left: float, way: str) -> list[bool]:
     ways = {"both": Ways(left, left), "out": Ways(left, 1.0), "into": Ways(1.0, left)}[way]
     fleet = SimulatedFleet(nodes, node_ways={bad: ways}, noise=0.05 if count > 8 else 0.02)
     verdicts = [run(fleet, plan, seed=seed).verdict for plan in plans(nodes, seed)]
-    return [[(c.kind, c.nodes) for c in v.convictions] == [("node", (bad,))] for v in verdicts]
+    return [[(c.kind, c.nodes) for c in v.diagnoses] == [("node", (bad,))] for v in verdicts]
 
 
 @given(st.integers(3, 40), st.integers(0, 2**20), LEFT, st.sampled_from(WAYS))
@@ -138,7 +138,7 @@ def test_renaming_nodes_renames_the_verdict(count: int, seed: int, data: st.Data
 def test_any_edges_give_a_sound_verdict(edges: list[Edge], groups: dict[str, str]) -> None:
     verdict = solve(edges, "abcde", groups=groups)
     assert verdict.tested_links <= verdict.possible_links == 10
-    for one in verdict.convictions:
+    for one in verdict.diagnoses:
         assert 0.0 <= one.severity <= 1.0
         assert 0.0 < one.confidence < 1.0
         assert set(one.nodes) <= set("abcde")
@@ -168,4 +168,4 @@ def test_a_few_sets_of_the_benchmark_are_all_right(mode: str) -> None:
             expected.add(("link", (link.low, link.high)))
             plan = schedule.full(nodes)
         verdict = run(fleet, plan, seed=seed, groups=fleet.groups).verdict
-        assert {(one.kind, one.nodes) for one in verdict.convictions} == expected
+        assert {(one.kind, one.nodes) for one in verdict.diagnoses} == expected

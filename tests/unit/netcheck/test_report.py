@@ -1,4 +1,4 @@
-"""Outcome -> Report: every fault has its finding, and what was not seen never looks healthy."""
+"""CheckResult -> Report: every fault has its finding, and what was not seen never looks healthy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 from relkit.findings import Finding, Report, Status
 from relkit.fleet.ssh import SshCarrier
 from relkit.hosts import NodeSpec
-from relkit.netcheck.model import Conviction, Edge, Failure, NetVerdict, NodeFacts, Thresholds
+from relkit.netcheck.check_result import CheckResult
+from relkit.netcheck.model import Diagnosis, Edge, Failure, NetVerdict, NodeFacts, Thresholds
 from relkit.netcheck.report.report import net_report
-from relkit.netcheck.solve.outcome import Outcome, judge
+from relkit.netcheck.solve.judge import judge
 
 NAMES = ("n1", "n2", "n3", "n4")
 
@@ -31,17 +32,17 @@ def edges() -> tuple[Edge, ...]:
     )  # fmt: skip
 
 
-def outcome(**changes: object) -> Outcome:
-    whole = Outcome(NAMES, tuple(facts(name) for name in NAMES), edges(), mode="full", rounds=3)
+def result(**changes: object) -> CheckResult:
+    whole = CheckResult(NAMES, tuple(facts(name) for name in NAMES), edges(), mode="full", rounds=3)
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
-def with_facts(**by_name: Mapping[str, object]) -> Outcome:
-    return outcome(facts=tuple(facts(name, **by_name.get(name, {})) for name in NAMES))
+def with_facts(**by_name: Mapping[str, object]) -> CheckResult:
+    return result(facts=tuple(facts(name, **by_name.get(name, {})) for name in NAMES))
 
 
-def report(seen: Outcome, *convictions: Conviction, tested: int = 6) -> Report:
-    return net_report(seen, NetVerdict(convictions, (), tested, 6, 3), Thresholds())
+def report(seen: CheckResult, *diagnoses: Diagnosis, tested: int = 6) -> Report:
+    return net_report(seen, NetVerdict(diagnoses, (), tested, 6, 3), Thresholds())
 
 
 def only(made: Report, number: str) -> Finding:
@@ -54,7 +55,7 @@ def ids(made: Report) -> list[str]:
 
 
 def test_a_healthy_fleet() -> None:
-    made = report(outcome())
+    made = report(result())
     assert made.status is Status.OK
     assert ids(made) == ["RK-NET-013", "RK-NET-015"]
     assert made.facts["verdict"] == {"nodes": [], "links": [], "groups": []}
@@ -64,23 +65,23 @@ def test_a_healthy_fleet() -> None:
 @pytest.mark.parametrize(
     ("conviction", "number", "words"),
     [
-        (Conviction(("n3",), "node", "n3", "dead", 1, 1), "RK-NET-001", "n3 is dead"),
-        (Conviction(("n3",), "node", "n3", "slow", 0.6, 1), "RK-NET-002", "n3 is slow: 60 %"),
-        (Conviction(("n3",), "node", "n3", "slow out", 0.6, 1), "RK-NET-002", "at sending"),
-        (Conviction(("n3",), "node", "n3", "slow in", 0.6, 1), "RK-NET-002", "at receiving"),
-        (Conviction(("n1", "n3"), "link", "n1 - n3", "dead", 1, 1), "RK-NET-003", "is dead"),
-        (Conviction(("n1", "n3"), "link", "n1 - n3", "slow", 0.3, 1), "RK-NET-004", "30 %"),
+        (Diagnosis(("n3",), "node", "n3", "dead", 1, 1), "RK-NET-001", "n3 is dead"),
+        (Diagnosis(("n3",), "node", "n3", "slow", 0.6, 1), "RK-NET-002", "n3 is slow: 60 %"),
+        (Diagnosis(("n3",), "node", "n3", "slow out", 0.6, 1), "RK-NET-002", "at sending"),
+        (Diagnosis(("n3",), "node", "n3", "slow in", 0.6, 1), "RK-NET-002", "at receiving"),
+        (Diagnosis(("n1", "n3"), "link", "n1 - n3", "dead", 1, 1), "RK-NET-003", "is dead"),
+        (Diagnosis(("n1", "n3"), "link", "n1 - n3", "slow", 0.3, 1), "RK-NET-004", "30 %"),
         (
-            Conviction(("n1", "n2"), "group", "switch asw-1", "slow uplink", 0.4, 1),
+            Diagnosis(("n1", "n2"), "group", "switch asw-1", "slow uplink", 0.4, 1),
             "RK-NET-005",
             "the uplink of switch asw-1 (2 nodes) is slow",
         ),
     ],
 )
 def test_each_conviction_is_a_failure_with_a_title_that_says_it(
-    conviction: Conviction, number: str, words: str
+    conviction: Diagnosis, number: str, words: str
 ) -> None:
-    made = report(outcome(groups={"n1": "asw-1", "n2": "asw-1"}), conviction)
+    made = report(result(groups={"n1": "asw-1", "n2": "asw-1"}), conviction)
     found = only(made, number)
     assert made.exit_code == 1
     assert words in found.title
@@ -93,7 +94,7 @@ def test_each_conviction_is_a_failure_with_a_title_that_says_it(
 
 def test_an_open_question_is_unknown_and_says_so() -> None:
     verdict = NetVerdict((), ((("n1", "n2"), "cannot tell n1 from n2"),), 1, 1, 1)
-    made = net_report(outcome(), verdict, Thresholds())
+    made = net_report(result(), verdict, Thresholds())
     assert only(made, "RK-NET-007").title == "cannot tell n1 from n2"
     assert made.exit_code == 3
 
@@ -138,7 +139,7 @@ def test_a_node_that_was_lost_is_convicted_once() -> None:
         if "n2" in (e.source, e.target) else e
         for e in edges()
     )  # fmt: skip
-    for seen in (outcome(lost={"n2": "killed"}), outcome(lost={"n2": "killed"}, edges=broken)):
+    for seen in (result(lost={"n2": "killed"}), result(lost={"n2": "killed"}, edges=broken)):
         made = net_report(seen, judge(seen, Thresholds()), Thresholds())
         assert made.facts["verdict"]["nodes"] == ["n2"]
         assert ids(made).count("RK-NET-001") == 1
@@ -184,7 +185,7 @@ def test_compute_is_judged_by_itself() -> None:
 def test_two_names_of_one_machine() -> None:
     assert (
         "n1 and n3 are the same machine"
-        in only(report(outcome(twins=(("n1", "n3"),))), "RK-NET-016").title
+        in only(report(result(twins=(("n1", "n3"),))), "RK-NET-016").title
     )
 
 
@@ -198,7 +199,7 @@ def test_two_names_of_one_machine() -> None:
     ],
 )
 def test_coverage_says_what_was_never_measured(tested: int, mode: str, status: Status) -> None:
-    found = only(report(outcome(mode=mode), tested=tested), "RK-NET-013")
+    found = only(report(result(mode=mode), tested=tested), "RK-NET-013")
     assert found.status is status
     if 0 < tested < 6:
         assert "among the other 2" in found.title
@@ -209,7 +210,7 @@ def test_a_probe_that_cannot_run_is_no_word_on_the_network() -> None:
         replace(e, failure=Failure.PROBE_ERROR, bandwidth_gbps=0.0, detail="no ib_write_bw here")
         for e in edges()
     )
-    seen = outcome(edges=broken, probe="ib")
+    seen = result(edges=broken, probe="ib")
     made = net_report(seen, judge(seen, Thresholds()), Thresholds())
     found = only(made, "RK-NET-018")
     assert found.title == "the ib probe could not run between 6 pairs"
@@ -220,7 +221,7 @@ def test_a_probe_that_cannot_run_is_no_word_on_the_network() -> None:
 
 
 def test_one_node_alone_is_unknown() -> None:
-    seen = Outcome(("n1",), (facts("n1"),), ())
+    seen = CheckResult(("n1",), (facts("n1"),), ())
     made = net_report(seen, judge(seen, Thresholds()), Thresholds())
     assert made.exit_code == 3
 
@@ -242,15 +243,15 @@ def test_agents_on_one_machine_convict_nobody_for_being_slow() -> None:
         replace(e, bandwidth_gbps=0.1 * e.bandwidth_gbps) if "n2" in (e.source, e.target) else e
         for e in edges()
     )
-    fleet = outcome(edges=slow)
-    assert {c.name for c in judge(fleet, Thresholds()).convictions} == {"n2"}
+    fleet = result(edges=slow)
+    assert {c.name for c in judge(fleet, Thresholds()).diagnoses} == {"n2"}
     here = replace(fleet, one_host=True)
     verdict = judge(here, Thresholds())
-    assert (verdict.convictions, verdict.undecided) == ((), ())
+    assert (verdict.diagnoses, verdict.undecided) == ((), ())
     made = net_report(here, verdict, Thresholds())
     assert only(made, "RK-NET-019").status is Status.WARN
     bounds = Thresholds(min_bandwidth_gbps=5.0)
-    assert {c.name for c in judge(here, bounds).convictions} == {"n2"}
+    assert {c.name for c in judge(here, bounds).diagnoses} == {"n2"}
 
 
 def test_agents_on_one_machine_are_convicted_for_being_dead() -> None:
@@ -259,5 +260,5 @@ def test_agents_on_one_machine_are_convicted_for_being_dead() -> None:
         if "n2" in (e.source, e.target) else e
         for e in edges()
     )  # fmt: skip
-    here = outcome(edges=dead, one_host=True)
-    assert {c.name: c.fault for c in judge(here, Thresholds()).convictions} == {"n2": "dead"}
+    here = result(edges=dead, one_host=True)
+    assert {c.name: c.fault for c in judge(here, Thresholds()).diagnoses} == {"n2": "dead"}

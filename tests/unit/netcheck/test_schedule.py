@@ -7,11 +7,11 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_fleet import SimulatedFleet, Ways, run
 
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.cross_switch import crossing_pairs
 from relkit.netcheck.measure.round_robin import circle_round, rounds_needed
-from relkit.netcheck.measure.simulate import SimulatedFleet, Ways, run
 from relkit.netcheck.model import Link
 
 SIZES = st.integers(min_value=0, max_value=40)
@@ -76,7 +76,7 @@ def test_rounds_are_disjoint_pairs_and_never_more_than_the_bound(
         schedule.groups(nodes, groups),
     ):
         done = run(SimulatedFleet(nodes, groups, faults), plan, seed=seed, groups=groups)
-        assert len(done.rounds) <= plan.most_rounds
+        assert len(done.rounds) <= plan.max_rounds
         for pairs in done.rounds:
             assert_disjoint(pairs)
             assert {end for pair in pairs for end in pair} <= set(nodes)
@@ -86,7 +86,7 @@ def test_rounds_are_disjoint_pairs_and_never_more_than_the_bound(
     ("count", "bound"), [(0, 0), (1, 0), (2, 3), (3, 4), (4, 4), (5, 5), (64, 8), (1024, 12)]
 )
 def test_quick_is_bounded_by_two_and_the_doublings(count: int, bound: int) -> None:
-    assert schedule.quick(names(count)).most_rounds == bound
+    assert schedule.quick(names(count)).max_rounds == bound
 
 
 def test_quick_stops_after_screening_when_nothing_is_suspect() -> None:

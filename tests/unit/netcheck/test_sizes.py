@@ -6,9 +6,9 @@ import pytest
 
 from relkit.commands._netcheck_sizes import message_sizes
 from relkit.errors import UsageProblem
-from relkit.netcheck.model import Edge, SizeFigure
+from relkit.netcheck.check_result import CheckResult
+from relkit.netcheck.model import Edge, SizeStatistics
 from relkit.netcheck.report.size_findings import short_size, size_facts, size_findings
-from relkit.netcheck.solve.outcome import Outcome
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_too_many_sizes() -> None:
 def test_the_medians_of_each_size() -> None:
     edges = tuple(
         Edge("a", "b", at, bandwidth_gbps=speed,
-             by_size=(SizeFigure(1 << 16, speed / 2, 20.0, 30.0), SizeFigure(1 << 20, speed)))
+             by_size=(SizeStatistics(1 << 16, speed / 2, 20.0, 30.0), SizeStatistics(1 << 20, speed)))
         for at, speed in enumerate((8.0, 9.0, 2.0))
     )  # fmt: skip
-    outcome = Outcome(("a", "b"), (), edges)
-    (finding,) = size_findings(outcome)
+    result = CheckResult(("a", "b"), (), edges)
+    (finding,) = size_findings(result)
     assert "64K 4 Gbit/s 20 us, 1M 8 Gbit/s;" in finding.title
-    facts = size_facts(outcome)
+    facts = size_facts(result)
     assert facts["sizes"][0] == {
         "size_bytes": 1 << 16, "median_gbps": 4.0, "latency_p50_us": 20.0, "latency_p99_us": 30.0,
     }  # fmt: skip
@@ -64,9 +64,9 @@ def test_the_medians_of_each_size() -> None:
 
 
 def test_one_size_adds_nothing() -> None:
-    outcome = Outcome(("a", "b"), (), (Edge("a", "b", 0, bandwidth_gbps=1.0),))
-    assert size_findings(outcome) == []
-    assert size_facts(outcome) == {}
+    result = CheckResult(("a", "b"), (), (Edge("a", "b", 0, bandwidth_gbps=1.0),))
+    assert size_findings(result) == []
+    assert size_facts(result) == {}
 
 
 def test_sizes_in_their_largest_unit() -> None:

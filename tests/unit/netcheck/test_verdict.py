@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 import pytest
+from simulated_fleet import SimulatedFleet, Ways, run
 
 from relkit.netcheck.measure import schedule
-from relkit.netcheck.measure.simulate import SimulatedFleet, Ways, run
 from relkit.netcheck.model import Edge, Failure, Link, NetVerdict, Thresholds
 from relkit.netcheck.solve.verdict import solve
 
@@ -17,7 +17,7 @@ SWITCHES = {"a": "asw-1", "b": "asw-1", "c": "asw-2", "d": "asw-2", "e": "asw-3"
 
 
 def named(verdict: NetVerdict) -> dict[str, str]:
-    return {one.name: one.fault for one in verdict.convictions}
+    return {one.name: one.fault for one in verdict.diagnoses}
 
 
 def all_pairs(
@@ -82,7 +82,7 @@ def test_groups_mode_tells_node_and_uplink_apart(
     fleet = SimulatedFleet(SIX, SWITCHES, nodes, {}, uplinks, noise=0.01)
     done = run(fleet, schedule.groups(SIX, SWITCHES), groups=SWITCHES)
     assert named(done.verdict) == expected
-    for one in done.verdict.convictions:
+    for one in done.verdict.diagnoses:
         if one.kind == "group":
             assert one.nodes == ("c", "d")
 
@@ -91,7 +91,7 @@ def test_two_switches_leave_a_slow_uplink_open() -> None:
     four = {name: SWITCHES[name] for name in "abcd"}
     fleet = SimulatedFleet(tuple(four), four, group_ways={"asw-1": Ways(0.5, 0.5)}, noise=0.01)
     verdict = run(fleet, schedule.groups(tuple(four), four), groups=four).verdict
-    assert not verdict.convictions
+    assert not verdict.diagnoses
     ((nodes, sentence),) = verdict.undecided
     assert nodes == ("a", "b", "c", "d")
     assert "switch asw-1" in sentence
@@ -105,7 +105,7 @@ def test_an_oversubscribed_network_convicts_no_uplink() -> None:
         if SWITCHES[pair[0]] != SWITCHES[pair[1]]
     }
     verdict = solve(all_pairs(slow=slow, rounds=2), SIX, groups=SWITCHES)
-    assert not verdict.convictions
+    assert not verdict.diagnoses
     assert any("oversubscribed" in sentence for _, sentence in verdict.undecided)
 
 
@@ -114,7 +114,7 @@ def test_two_nodes_cannot_be_told_apart_and_it_says_so(ways: Ways) -> None:
     fleet = SimulatedFleet(("a", "b"), node_ways={"a": ways}, noise=0.01)
     for plan in (schedule.quick(fleet.nodes), schedule.full(fleet.nodes)):
         verdict = run(fleet, plan).verdict
-        assert not verdict.convictions
+        assert not verdict.diagnoses
         ((nodes, sentence),) = verdict.undecided
         assert nodes == ("a", "b")
         assert "node a" in sentence
@@ -128,7 +128,7 @@ def test_three_nodes_are_enough_to_convict_one(ways: Ways) -> None:
     for seed in range(10):
         for plan in (schedule.quick(fleet.nodes, seed), schedule.full(fleet.nodes)):
             verdict = run(fleet, plan, seed=seed).verdict
-            assert [one.name for one in verdict.convictions] == ["c"]
+            assert [one.name for one in verdict.diagnoses] == ["c"]
 
 
 def test_one_node_alone_is_neither_convicted_nor_covered() -> None:
@@ -138,7 +138,7 @@ def test_one_node_alone_is_neither_convicted_nor_covered() -> None:
 
 def test_nodes_that_nothing_measured_are_told() -> None:
     verdict = solve([], ["a", "b"])
-    assert not verdict.convictions
+    assert not verdict.diagnoses
     ((nodes, sentence),) = verdict.undecided
     assert nodes == ("a", "b")
     assert "Not proven healthy" in sentence
@@ -156,14 +156,14 @@ def test_an_agent_that_never_answered_is_convicted_and_its_partner_is_not() -> N
     edges += [Edge("c", "b", 1, failure=Failure.NO_AGENT, accused="b")]
     verdict = solve(edges, "abcd")
     assert named(verdict) == {"b": "dead"}
-    assert "did not answer" in verdict.convictions[0].reasons[0]
+    assert "did not answer" in verdict.diagnoses[0].reasons[0]
     assert verdict.tested_links == 3
     assert verdict.possible_links == 6
 
 
 def test_a_bound_convicts_what_the_fleet_would_allow() -> None:
     slow = {pair: 0.93 for pair in itertools.permutations(SIX, 2) if "b" in pair}
-    assert not solve(all_pairs(slow=slow, rounds=2), SIX).convictions
+    assert not solve(all_pairs(slow=slow, rounds=2), SIX).diagnoses
     verdict = solve(all_pairs(slow=slow, rounds=2), SIX, Thresholds(min_bandwidth_gbps=9.5))
     assert named(verdict) == {"b": "slow"}
 
@@ -179,13 +179,13 @@ def test_latency_above_the_ceiling_counts_as_slow() -> None:
         )
         for one, other in itertools.permutations(SIX, 2)
     ]
-    assert not solve(edges, SIX).convictions
+    assert not solve(edges, SIX).diagnoses
     assert named(solve(edges, SIX, Thresholds(max_latency_us=100.0))) == {"b": "slow"}
 
 
 def test_a_bound_that_everyone_breaks_convicts_nobody() -> None:
     verdict = solve(all_pairs(), SIX, Thresholds(min_bandwidth_gbps=50.0))
-    assert not verdict.convictions
+    assert not verdict.diagnoses
     ((nodes, sentence),) = verdict.undecided
     assert nodes == SIX
     assert "network as a whole" in sentence
@@ -195,7 +195,7 @@ def test_a_baseline_excuses_what_was_always_slow_and_shows_what_became_slow() ->
     slow = {pair: 0.5 for pair in itertools.permutations(SIX, 2) if "b" in pair}
     edges = all_pairs(slow=slow, rounds=2)
     earlier = {edge.link: edge.bandwidth_gbps for edge in edges}
-    assert not solve(edges, SIX, Thresholds(baseline=earlier)).convictions
+    assert not solve(edges, SIX, Thresholds(baseline=earlier)).diagnoses
     even = {edge.link: 10.0 for edge in edges}
     assert named(solve(edges, SIX, Thresholds(baseline=even))) == {"b": "slow"}
 
@@ -203,7 +203,7 @@ def test_a_baseline_excuses_what_was_always_slow_and_shows_what_became_slow() ->
 def test_one_hiccup_is_told_and_not_convicted() -> None:
     edges = all_pairs(slow={("b", "e"): 0.3})
     verdict = solve(edges, SIX)
-    assert not verdict.convictions
+    assert not verdict.diagnoses
     ((nodes, sentence),) = verdict.undecided
     assert nodes == ("b", "e")
     assert "one measurement" in sentence
@@ -228,12 +228,12 @@ def test_edges_of_strangers_and_odd_figures_are_left_out() -> None:
     ]
     assert solve(all_pairs() + odd, SIX) == solve(all_pairs(), SIX)
     broken = [Edge("a", "b", 1, bandwidth_gbps=float("nan"))]
-    assert not solve(all_pairs() + broken, SIX).convictions
+    assert not solve(all_pairs() + broken, SIX).diagnoses
 
 
 def test_severity_and_confidence_are_shares() -> None:
     fleet = SimulatedFleet(SIX, node_ways={"d": Ways(0.6, 0.6)}, noise=0.03)
-    (one,) = run(fleet, schedule.full(SIX)).verdict.convictions
+    (one,) = run(fleet, schedule.full(SIX)).verdict.diagnoses
     assert one.severity == pytest.approx(0.4, abs=0.03)
     assert 0.99 < one.confidence < 1.0
     assert one.reasons

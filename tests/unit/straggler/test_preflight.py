@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.findings import Status
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import DeviceScore, read_score
 from relkit.netcheck.model import NodeFacts, Thresholds
-from relkit.netcheck.solve.outcome import Outcome
 from relkit.straggler.preflight.devices import slow_devices
 from relkit.straggler.preflight.report import preflight_report
 
@@ -104,16 +104,16 @@ def test_a_saved_score_comes_back_and_nonsense_does_not() -> None:
     assert read_score([1]) == DeviceScore("", "")
 
 
-def outcome(scores: list[DeviceScore], errors: dict[str, str] | None = None) -> Outcome:
+def result(scores: list[DeviceScore], errors: dict[str, str] | None = None) -> CheckResult:
     names = tuple(sorted({score.node for score in scores} | set(errors or {})))
-    return Outcome(
+    return CheckResult(
         names, tuple(NodeFacts(name) for name in names), (),
         scores=tuple(scores), score_errors=errors or {},
     )  # fmt: skip
 
 
 def test_the_report_names_device_figure_and_next_step() -> None:
-    made = preflight_report(outcome(fleet(2, slow={"n1/cuda:2": 0.7})), Thresholds())
+    made = preflight_report(result(fleet(2, slow={"n1/cuda:2": 0.7})), Thresholds())
     slow = [f for f in made.findings if f.id == "RK-STRAG-021"]
     assert [f.status for f in slow] == [Status.FAIL]
     assert slow[0].title.startswith("cuda:2 of n1 is slow: its arithmetic is ")
@@ -125,7 +125,7 @@ def test_the_report_names_device_figure_and_next_step() -> None:
 
 def test_missing_scores_and_nothing_to_compare_with_are_no_good_news() -> None:
     made = preflight_report(
-        outcome([DeviceScore("a", "cpu", (5.0,))], {"b": "no numpy"}), Thresholds()
+        result([DeviceScore("a", "cpu", (5.0,))], {"b": "no numpy"}), Thresholds()
     )
     by_id = {f.id: f for f in made.findings}
     assert by_id["RK-STRAG-020"].status is Status.UNKNOWN

@@ -1,14 +1,17 @@
-"""What every probe is given, what it hands back, and how a failed one says why."""
+"""What all probes share: the plan of a measurement, its result, and the kinds of failure."""
 
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from relkit.errors import RelkitError, UsageProblem
-from relkit.net.listener import Listener
+from relkit.net.handshake import Label
+from relkit.net.interface import NoRoute
+from relkit.net.listener import Listener, connect_authenticated
 from relkit.netcheck.model import Edge, Failure
 
 MIB = 1 << 20
@@ -38,12 +41,13 @@ class Plan:
     """One pair's part of one round, as seen from one of its two ends.
 
     Args:
-        round: number of the round, from 0; secret: the run's, 16 bytes or more.
+        round: number of the round, from 0.
+        secret: the run's, 16 bytes or more.
         node, peer: names of this end and of the other.
         address, port: where the accepting end listens.
-        sizes: message sizes, bytes, 1 to 256 MiB; the last one gives the figure of the edge.
+        sizes: message sizes, bytes, 1 to 256 MiB; the last one gives the edge's bandwidth.
         streams: parallel connections each way, 1 to 64.
-        duration_s: time of measuring each direction, shared by the sizes, 0.05 to 120.
+        duration_s: how long each direction is measured, all sizes together, 0.05 to 120.
         both_ways: also measure both directions at once.
         timeout_s: the whole probe's deadline, up to 600.
     """
@@ -74,9 +78,24 @@ class Plan:
         if not 0 < self.timeout_s <= _MAX_TIMEOUT_S:
             raise UsageProblem(f"a deadline is up to {_MAX_TIMEOUT_S} s: {self.timeout_s}")
 
+    def open(self, label: Label, max_wait_s: float) -> socket.socket:
+        """An authenticated connection to the accepting end.
+
+        Raises:
+            OSError, PermissionError: see connect_authenticated.
+            ProbeFailed: there is no route.
+        """
+        wait_s = min(max_wait_s, self.timeout_s)
+        try:
+            return connect_authenticated(
+                self.address, self.port, self.round, self.secret, label, wait_s
+            )
+        except NoRoute as error:
+            raise ProbeFailed(Failure.NO_ROUTE, str(error)) from error
+
     @property
     def shares(self) -> tuple[tuple[int, float], ...]:
-        """Message size and seconds for each, 0.05 s at least; the last has half of the time."""
+        """Message size and seconds for each, at least 0.05 s; the last gets half of the time."""
         if len(self.sizes) == 1:
             return ((self.sizes[0], self.duration_s),)
         half = max(self.duration_s / 2, _MIN_DURATION_S)
@@ -86,11 +105,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the connecting end hands back.
+    """The result at the connecting end.
 
     Args:
-        edges: one a direction, failed ones included.
-        extra: plain JSON besides, e.g. the figure of every message size.
+        edges: one for each direction, failed ones included.
+        extra: further results as plain JSON, e.g. of every message size.
     """
 
     edges: tuple[Edge, ...]
@@ -105,10 +124,10 @@ class Probe(Protocol):
         """As in Edge.probe."""
 
     def missing(self) -> str:
-        """Why it cannot run on this host; "" where it can."""
+        """Why it cannot run on this host; "" if it can."""
 
     def connect(self, plan: Plan) -> Measured:
-        """Measure the pair from the connecting end; failures are edges, never raised."""
+        """Measure the pair from the connecting end; failures become edges and are never raised."""
 
     def accept(self, plan: Plan, listener: Listener) -> None:
         """Serve the other end's measurement. Raises ProbeFailed."""
@@ -124,7 +143,7 @@ def failed_edges(plan: Plan, probe: str, error: ProbeFailed) -> tuple[Edge, Edge
 
 
 def classify(error: OSError) -> Failure:
-    """The kind of failure that an error of a socket stands for."""
+    """The kind of failure that a socket error means."""
     if isinstance(error, ConnectionRefusedError):
         return Failure.REFUSED
     if isinstance(error, ConnectionError):
@@ -135,11 +154,11 @@ def classify(error: OSError) -> Failure:
 
 
 def probe_failure(error: Exception) -> ProbeFailed:
-    """An error of a probe as the failure that it stands for."""
+    """The failure that an error of a probe means."""
     if isinstance(error, ProbeFailed):
         return error
     if isinstance(error, BlockingIOError):
-        # The kernel's word for the end of a socket's own deadline.
+        # What a socket raises at the end of its own deadline.
         return ProbeFailed(Failure.NO_ANSWER, "connected, then no answer before the deadline")
     kind = classify(error) if isinstance(error, OSError) else Failure.PROBE_ERROR
     return ProbeFailed(kind, str(error))

@@ -1,4 +1,4 @@
-"""Runs a part of a probe in a process of its own, so that a hang in there hangs nothing else."""
+"""Runs a part of a probe in a separate process, so that a hang there hangs nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChildFailed(RelkitError):
     """The process ended without a result.
 
     Args:
-        message: the last thing that it said; timed_out: it was killed at its deadline.
+        message: its last line of output; timed_out: it was killed at its deadline.
     """
 
     next_step = "Run the same on that node by hand, with the environment of the job."
@@ -46,11 +46,11 @@ def run_in_child(
 ) -> dict[str, Any]:
     """Run `python -m module` with the order on its stdin; its last line of stdout is the result.
 
-    The process ends with its result, at the deadline, or when this process is gone: its stdin
-    stays open as long as somebody waits for it, and `obey` ends it at end of file.
+    The process ends with its result, at the deadline, or when this process has ended: its stdin
+    stays open while the result is awaited, and the thread of `read_order` ends it at end of file.
 
     Args:
-        module: one that calls `obey`; order: plain JSON.
+        module: one that calls `read_order`; order: plain JSON.
         timeout_s: after this time it is killed.
         keep: file descriptors that it inherits; environment: added to ours.
 
@@ -81,28 +81,28 @@ def run_in_child(
             try:
                 stdin.write(json.dumps(dict(order)).encode() + b"\n")
                 stdin.flush()
-                said, timed_out = _read(stdout, until_s)
+                output, timed_out = _read(stdout, until_s)
             except BrokenPipeError:
-                said, timed_out = b"", False
+                output, timed_out = b"", False
             finally:
                 _kill(process)
         if timed_out:
             raise ChildFailed(f"no result within {timeout_s:.0f} s", timed_out=True)
-        return _result(said, process.returncode, errors)
+        return _result(output, process.returncode, errors)
 
 
 def _read(stdout: IO[bytes], until_s: float) -> tuple[bytes, bool]:
-    said = bytearray()
+    output = bytearray()
     poller = select.poll()
     poller.register(stdout, select.POLLIN | select.POLLHUP)
     while True:
         left_s = until_s - time.monotonic()
         if left_s <= 0 or not poller.poll(left_s * 1000):
-            return bytes(said), True
+            return bytes(output), True
         part = os.read(stdout.fileno(), 1 << 16)
         if not part:
-            return bytes(said), False
-        said += part
+            return bytes(output), False
+        output += part
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -112,8 +112,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _result(said: bytes, code: int, errors: IO[bytes]) -> dict[str, Any]:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+def _result(output: bytes, code: int, errors: IO[bytes]) -> dict[str, Any]:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     try:
         result = json.loads(lines[-1]) if lines else None
     except ValueError:
@@ -124,11 +124,11 @@ def _result(said: bytes, code: int, errors: IO[bytes]) -> dict[str, Any]:
         return result
     errors.seek(max(errors.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
     tail = errors.read().decode("utf-8", "replace").strip().splitlines()
-    raise ChildFailed(tail[-1] if tail else f"the process ended with {code} and said nothing")
+    raise ChildFailed(tail[-1] if tail else f"the process ended with code {code} and no output")
 
 
 def read_order() -> dict[str, Any]:
-    """In the child: the order; from here on the process ends when its parent is gone."""
+    """In the child: the order. From now on the process ends when its parent has ended."""
     raw = bytearray()
     while not raw.endswith(b"\n"):
         part = os.read(0, 1)
@@ -147,7 +147,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def give(result: Mapping[str, Any]) -> None:
-    """In the child: hand back the result and end at once, whatever threads still do."""
+def return_result(result: Mapping[str, Any]) -> None:
+    """In the child: return the result and end at once, even if threads still run."""
     os.write(1, b"\n" + json.dumps(dict(result)).encode() + b"\n")
     os._exit(0)

@@ -1,4 +1,4 @@
-"""How fast a node computes: a matrix product and a copy in memory, a score of its own."""
+"""How fast a node computes: scores of a matrix product and a copy in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CHILD = "relkit.netcheck.measure.probes.compute_child"
 
 
 def measure_compute(time_s: float = 0.5, timeout_s: float = 60.0) -> dict[str, Any]:
-    """Figures of the CPU and of each accelerator, measured in a child.
+    """Scores of the CPU and of each accelerator, measured in a child.
 
     Args:
         time_s: about how long each device is kept busy, 0.05 to 30.
@@ -19,7 +19,7 @@ def measure_compute(time_s: float = 0.5, timeout_s: float = 60.0) -> dict[str, A
     Returns:
         compute_gflops (a float32 product on the CPU, GFLOP/s), memory_gbps (a copy in main
         memory, GB/s, reads and writes both counted), and devices: the same two for each
-        accelerator by name, with a float16 product; device_error where torch failed on them.
+        accelerator by name, with a float16 product; device_error if torch failed on them.
 
     Raises:
         ChildFailed: no result.

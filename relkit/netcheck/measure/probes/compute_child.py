@@ -1,6 +1,6 @@
 """The child of the compute probe: keeps each device busy for a moment, and times it.
 
-A process of its own gives its buffers and its BLAS threads back, and can hang alone.
+A separate process releases its buffers and its BLAS threads, and a hang in it is contained.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from relkit.netcheck.measure.probes.child import give, read_order
+from relkit.netcheck.measure.probes.child import read_order, return_result
 
 _MATRIX = 512
 _COPY_BYTES = 64 << 20
 _DEVICE_MATRIX = 8192
 _DEVICE_COPY_BYTES = 1 << 30
-# torch takes seconds to import: only where a driver has left one of its device files.
+# torch takes seconds to import: only where a driver's device file exists.
 _DRIVERS = {"cuda": ("/dev/nvidiactl", "/dev/kfd", "/dev/mxcd"), "npu": ("/dev/davinci_manager",)}
 
 
 def cpu(time_s: float) -> dict[str, float]:
-    """The CPU through numpy, for about this long."""
+    """Scores of the CPU, measured with numpy for about `time_s`."""
     import numpy
 
     left = numpy.ones((_MATRIX, _MATRIX), dtype=numpy.float32)
@@ -34,22 +34,22 @@ def cpu(time_s: float) -> dict[str, float]:
 
 
 def accelerators(time_s: float) -> dict[str, Any]:
-    """Every accelerator that torch sees; {} where no driver is."""
+    """Scores of every accelerator that torch sees; none without a driver."""
     kinds = [kind for kind, files in _DRIVERS.items() if any(Path(f).exists() for f in files)]
-    found: dict[str, Any] = {}
+    scored: dict[str, Any] = {}
     for kind in kinds:
         try:
-            found |= _of_kind(kind, time_s)
+            scored |= _of_kind(kind, time_s)
         except (ImportError, RuntimeError, AttributeError) as error:
-            return {"devices": found, "device_error": f"{kind}: {error}".splitlines()[0]}
-    return {"devices": found}
+            return {"devices": scored, "device_error": f"{kind}: {error}".splitlines()[0]}
+    return {"devices": scored}
 
 
 def _of_kind(kind: str, time_s: float) -> dict[str, dict[str, float]]:
     import torch
 
     module = getattr(torch, kind)
-    found = {}
+    scored = {}
     for number in range(module.device_count() if module.is_available() else 0):
         device = torch.device(kind, number)
         square = torch.ones((_DEVICE_MATRIX, _DEVICE_MATRIX), dtype=torch.float16, device=device)
@@ -69,8 +69,8 @@ def _of_kind(kind: str, time_s: float) -> dict[str, dict[str, float]]:
             _DEVICE_MATRIX, mean_s(product, time_s / 2),
             _DEVICE_COPY_BYTES, mean_s(copy, time_s / 2),
         )  # fmt: skip
-        found[f"{kind}:{number}"] = scores
-    return found
+        scored[f"{kind}:{number}"] = scores
+    return scored
 
 
 def _scores(matrix: int, product_s: float, copy_bytes: int, copy_s: float) -> dict[str, float]:
@@ -83,8 +83,8 @@ def _scores(matrix: int, product_s: float, copy_bytes: int, copy_s: float) -> di
 def mean_s(work: Callable[[], object], time_s: float) -> float:
     """Mean time of one `work`, repeated for about `time_s`, after one that is not counted.
 
-    The mean and not the median: a core that is shared or throttled runs at full speed most of the
-    time, and stands still for the rest.
+    The mean, not the median: a core that is shared or throttled runs at full speed most of the
+    time and not at all for the rest.
     """
     work()
     count, begin_s = 0, time.perf_counter()
@@ -95,9 +95,9 @@ def mean_s(work: Callable[[], object], time_s: float) -> float:
 
 
 def main() -> None:
-    """Read the order, measure, hand back."""
+    """Read the order, measure, return the result."""
     time_s = float(read_order()["time_s"])
-    give({**cpu(time_s), **{"devices": {}}, **accelerators(time_s)})
+    return_result({**cpu(time_s), **{"devices": {}}, **accelerators(time_s)})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The ib probe: perftest's ib_write_bw and ib_write_lat between the two ends, where installed.
 
-perftest exchanges its queue pairs over a TCP port of its own, which neither knows a secret nor
-binds one address; it is open only while one run waits for the other end. Which end runs what,
-and where, goes over the proven control connection.
+perftest exchanges its queue pairs over a TCP port of its own, without authentication and on all
+addresses; the port is open only while one run waits for the other end. The authenticated control
+connection decides which end runs what, and on which port.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from relkit.bounded_child import run_child
 from relkit.net.handshake import CONTROL
 from relkit.net.interface import NoRoute, route_to
-from relkit.net.listener import Listener, knock
+from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed, guarded, probe_failure
 from relkit.netcheck.measure.probes.ib_text import Bandwidth, Latency, read_bandwidth, read_latency
 from relkit.netcheck.measure.probes.tcp_wire import Control
@@ -25,7 +25,7 @@ from relkit.netcheck.model import Edge, Failure
 
 _TOOLS = ("ib_write_bw", "ib_write_lat")
 _CONNECT_S = 5.0
-# The other end's server needs a moment to open its device before it listens.
+# The other end's server opens its device before it listens, which takes a moment.
 _TRIES_S = 5.0
 _PAUSE_S = 0.2
 _LATENCY_RUNS = 1000
@@ -33,10 +33,10 @@ _SYS_CLASS = Path("/sys/class")
 
 
 class IbProbe:
-    """RDMA writes, through perftest.
+    """RDMA writes through perftest.
 
     Args:
-        sys_class: where the kernel lists its devices.
+        sys_class: the kernel's folder of devices.
     """
 
     name = "ib"
@@ -45,7 +45,7 @@ class IbProbe:
         self._sys_class = sys_class
 
     def missing(self) -> str:
-        """Tools first, then the device."""
+        """The missing tools, else the missing device."""
         absent = [tool for tool in _TOOLS if which(tool) is None]
         if absent:
             return f"perftest is not installed (no {' and no '.join(absent)})"
@@ -67,7 +67,7 @@ class IbProbe:
             raise ProbeFailed(Failure.NO_ANSWER, str(error)) from error
         end = _End(connection, self._device_to(connection), until_s)
         try:
-            while order := end.control.hear():
+            while order := end.control.receive():
                 end.follow(order)
         except (OSError, ValueError) as error:
             raise probe_failure(error) from error
@@ -77,18 +77,17 @@ class IbProbe:
     def _lead(self, plan: Plan) -> Measured:
         self._need(plan)
         until_s = time.monotonic() + plan.timeout_s
-        wait_s = min(_CONNECT_S, plan.timeout_s)
-        connection = knock(plan.address, plan.port, plan.round, plan.secret, CONTROL, wait_s)
+        connection = plan.open(CONTROL, _CONNECT_S)
         end = _End(connection, self._device_to(connection), until_s)
         size, streams = plan.sizes[-1], plan.streams
         seconds = max(round(plan.duration_s), 1)
         run = {"tool": "ib_write_bw", "size": size, "streams": streams, "seconds": seconds}
         try:
-            trip = read_latency(end.towards({"tool": "ib_write_lat", "size": 8}))
-            out = read_bandwidth(end.towards(run))
-            back = read_bandwidth(end.from_there(run))
+            trip = read_latency(end.to_peer({"tool": "ib_write_lat", "size": 8}))
+            out = read_bandwidth(end.to_peer(run))
+            back = read_bandwidth(end.from_peer(run))
             # Bidirectional runs report the sum of both directions.
-            both = read_bandwidth(end.towards({**run, "both": True})) if plan.both_ways else None
+            both = read_bandwidth(end.to_peer({**run, "both": True})) if plan.both_ways else None
         finally:
             end.control.close()
         return Measured(_edges(plan, trip, out, back, both))
@@ -121,18 +120,18 @@ class _End:
         self._own, self._peer = connection.getsockname()[0], connection.getpeername()[0]
         self._device = device
 
-    def towards(self, run: dict[str, Any]) -> str:
-        """Have the other end serve, be the client here: data flows away from this end."""
-        self.control.say(do="serve", **run)
+    def to_peer(self, run: dict[str, Any]) -> str:
+        """The peer serves, this end is the client: data flows to the peer."""
+        self.control.send(do="serve", **run)
         port = int(self._answer("port")["port"])
         text = self._client(run, port)
         self._answer("served")
         return text
 
-    def from_there(self, run: dict[str, Any]) -> str:
-        """Serve here, have the other end be the client: data flows towards this end."""
+    def from_peer(self, run: dict[str, Any]) -> str:
+        """This end serves, the peer is the client: data flows to this end."""
         port = self._free_port()
-        self.control.say(do="client", port=port, **run)
+        self.control.send(do="client", port=port, **run)
         self._tool(run, port, ())
         return str(self._answer("text")["text"])
 
@@ -141,12 +140,12 @@ class _End:
         if order.get("tool") not in _TOOLS or order.get("do") not in ("serve", "client"):
             raise ValueError(f"no such order: {order}")
         if order["do"] == "client":
-            self.control.say(text=self._client(order, int(order["port"])))
+            self.control.send(text=self._client(order, int(order["port"])))
             return
         port = self._free_port()
-        self.control.say(port=port)
+        self.control.send(port=port)
         self._tool(order, port, ())
-        self.control.say(served=True)
+        self.control.send(served=True)
 
     def _client(self, run: dict[str, Any], port: int) -> str:
         end_s = time.monotonic() + min(_TRIES_S, self.control.left_s)
@@ -159,7 +158,7 @@ class _End:
     def _tool(self, run: dict[str, Any], port: int, last: tuple[str, ...]) -> tuple[str, int]:
         path = which(run["tool"])
         if path is None:
-            raise ValueError(f"{run['tool']} is gone")
+            raise ValueError(f"{run['tool']} is no longer installed")
         line = [path, "-d", self._device, "-p", str(port), "-s", str(int(run["size"])), "-F"]
         if run["tool"] == "ib_write_lat":
             line += ["-n", str(_LATENCY_RUNS)]
@@ -172,11 +171,11 @@ class _End:
         return done.stdout.decode("utf-8", "replace")[-8000:] + done.stderr[-2000:], done.returncode
 
     def _answer(self, wanted: str) -> dict[str, Any]:
-        answer = self.control.hear()
+        answer = self.control.receive()
         if not answer:
-            raise ConnectionResetError("the other end gave up")
+            raise ConnectionResetError("the other end closed the control connection")
         if wanted not in answer:
-            raise ValueError(f"the other end said {answer} where {wanted!r} was due")
+            raise ValueError(f"the other end sent {answer} instead of {wanted!r}")
         return answer
 
     def _free_port(self) -> int:

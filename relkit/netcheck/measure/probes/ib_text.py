@@ -1,7 +1,7 @@
 """The tables that perftest's ib_write_bw and ib_write_lat print.
 
-Columns after perftest's own sources (perftest_resources.c, RESULT_FMT and its kin): the row of
-figures follows the line that starts with "#bytes".
+The columns follow perftest's sources (perftest_resources.c, RESULT_FMT and similar): the row of
+numbers follows the line that starts with "#bytes".
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Latency:
 
 
 def read_bandwidth(text: str) -> Bandwidth:
-    """The average of an ib_write_bw run. Raises ValueError where there is none."""
+    """The average of an ib_write_bw run. Raises ValueError if there is none."""
     header, row = _table(text)
     if len(row) < 4:
-        raise ValueError(f"ib_write_bw printed {len(row)} columns, and not at least four")
+        raise ValueError(f"ib_write_bw printed {len(row)} columns, expected at least four")
     # Without --report_gbits the unit is called MB/sec or MiB/sec, and is 2**20 bytes in both.
     scale = 1.0 if "Gb/sec" in header else _MIB_BITS / 1e9
     return Bandwidth(int(row[0]), row[3] * scale)
 
 
 def read_latency(text: str) -> Latency:
-    """Median and 99th percentile of an ib_write_lat run. Raises ValueError where there is none."""
+    """Median and 99th percentile of an ib_write_lat run. Raises ValueError if there is none."""
     header, row = _table(text)
     if "t_typical" not in header or "99%" not in header or len(row) < 8:
         raise ValueError("ib_write_lat printed no percentiles (was it run with -D?)")
@@ -56,6 +56,6 @@ def _table(text: str) -> tuple[str, list[float]]:
 
 
 def _complaint(text: str) -> str:
-    """The last line that says something, for whoever has to find out why."""
+    """An error with the last line that is not blank or a rule."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
-    return f"no figures: {lines[-1]}" if lines else "no figures, and not a word"
+    return f"no results: {lines[-1]}" if lines else "no output"

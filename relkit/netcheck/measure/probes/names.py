@@ -1,4 +1,4 @@
-"""What the probes are called; imports nothing, so that a command line can list them at once."""
+"""The names of the probes; imports nothing, so that --help can list them quickly."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The tcp probe: latency, and bandwidth each way and both ways, through plain sockets.
 
-The connecting end leads. Its control connection carries JSON lines: "ping", then one "flow" a
-message size and direction. Each flow has data connections of its own, so that what a slow link
-still holds of one flow is thrown away (by a reset) before the next. Who receives, measures.
+The connecting end leads. Its control connection carries JSON lines: "ping", then one "flow" for
+each message size and direction. Each flow has its own data connections, so that data still queued
+on a slow link is dropped (by a reset) before the next flow. The receiving end measures.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from typing import Any
 
 from relkit.errors import RelkitError
 from relkit.net.handshake import CONTROL
-from relkit.net.listener import Listener, knock
+from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed, guarded, probe_failure
 from relkit.netcheck.measure.probes.tcp_flow import Flow, Received, labels
 from relkit.netcheck.measure.probes.tcp_wire import PING_BYTES, Control, percentile
-from relkit.netcheck.model import Edge, Failure, SizeFigure
+from relkit.netcheck.model import Edge, Failure, SizeStatistics
+from relkit.netcheck.record import positive, read_failure
 
 _CONNECT_S = 5.0
 _PING_SHARE = 0.25
 _MAX_PING_S = 0.5
-# A message that takes longer there and back is not timed: a slow link must not hold up its round.
+# A message with a longer round trip is not timed: a slow link must not delay its round.
 _MAX_TRIP_S = 1.0
-# Streams of one flow connect one after the other, each within two round trips.
+# The streams of a flow connect one after the other, each within two round trips.
 _JOIN_S = 10.0
 
 
 class TcpProbe:
-    """Needs nothing but the network."""
+    """Needs nothing besides the network."""
 
     name = "tcp"
 
     def missing(self) -> str:
-        """Always there."""
+        """It can always run."""
         return ""
 
     def connect(self, plan: Plan) -> Measured:
         """Latency, each message size each way, and the last size both ways at once.
 
-        Of several sizes each one's round trip is measured as well.
+        With several sizes the round trip of each is measured as well.
         """
         return guarded(plan, self.name, _lead)
 
@@ -52,11 +53,11 @@ class TcpProbe:
         except TimeoutError as error:
             raise ProbeFailed(Failure.NO_ANSWER, str(error)) from error
         try:
-            while order := control.hear():
+            while order := control.receive():
                 if order.get("do") == "ping":
                     size = int(order.get("size", PING_BYTES))
                     replace(plan, sizes=(size,))
-                    control.say(ready=True)
+                    control.send(ready=True)
                     control.pong(size)
                 else:
                     _follow(order, plan, control, listener)
@@ -70,7 +71,7 @@ def _follow(order: dict[str, Any], plan: Plan, control: Control, listener: Liste
     """Do the accepting end's part of one flow, as ordered."""
     size, streams = int(order.get("size", 0)), int(order.get("streams", 0))
     phase, duration_s = int(order.get("phase", 0)), float(order.get("duration_s", 0))
-    # Plan knows the bounds, and an order from outside may break them as well as an option.
+    # Plan checks the bounds: the order comes from outside.
     replace(plan, sizes=(size,), streams=streams, duration_s=duration_s)
     incoming, outgoing = labels(phase, streams, str(order.get("ways")))
     with Flow(size) as flow:
@@ -79,15 +80,15 @@ def _follow(order: dict[str, Any], plan: Plan, control: Control, listener: Liste
         for label in outgoing:
             flow.send_on(listener.take(label, min(control.left_s, _JOIN_S)))
         flow.start()
-        control.say(go=True)
+        control.send(go=True)
         if incoming:
             try:
-                got = flow.window(duration_s)
-                control.say(bytes=got.size_bytes, seconds=got.seconds, silent=got.silent)
+                result = flow.window(duration_s)
+                control.send(bytes=result.size_bytes, seconds=result.seconds, silent=result.silent)
             except ProbeFailed as error:
-                control.say(failure=error.failure.value, detail=str(error))
-        # The connecting end says when it has seen enough; until then this end goes on sending.
-        control.hear()
+                control.send(failure=error.failure.value, detail=str(error))
+        # This end keeps sending until the connecting end stops the flow.
+        control.receive()
 
 
 class _Leader:
@@ -107,8 +108,8 @@ class _Leader:
         for size, seconds in self._plan.shares:
             out, _ = self._flow(size, seconds, "out")
             _, back = self._flow(size, seconds, "in")
-            figures = {"size_bytes": size, "out_gbps": _gbps(out), "in_gbps": _gbps(back)}
-            self.by_size.append(figures)
+            row = {"size_bytes": size, "out_gbps": _gbps(out), "in_gbps": _gbps(back)}
+            self.by_size.append(row)
         self.out, self.back = _with_result(self.out, out), _with_result(self.back, back)
         if self._plan.both_ways and not self.out.failure.value and not self.back.failure.value:
             size, seconds = self._plan.shares[-1]
@@ -119,7 +120,7 @@ class _Leader:
             self._each_size()
 
     def broke(self, failure: ProbeFailed) -> None:
-        """Mark the directions that have no figure yet."""
+        """Mark the directions that have no result yet as failed."""
         self.out, self.back = _marked(self.out, failure), _marked(self.back, failure)
 
     def _ping(self) -> None:
@@ -128,7 +129,7 @@ class _Leader:
         self.back = replace(self.back, latency_p50_us=p50, latency_p99_us=p99)
 
     def _each_size(self) -> None:
-        """The figures of every size. Last, so that a deadline here costs no other figure."""
+        """Round trips of every size: last, so that a deadline here costs no other result."""
         self._keep_sizes()
         for row in self.by_size:
             slowest_gbps = min(row["out_gbps"], row["in_gbps"])
@@ -144,7 +145,7 @@ class _Leader:
 
     def _round_trip(self, size: int) -> tuple[float, float]:
         """Median and 99th percentile of messages of this size there and back, us."""
-        self._control.say(do="ping", size=size)
+        self._control.send(do="ping", size=size)
         self._answer("ready")
         trips = self._control.ping(min(self._plan.duration_s * _PING_SHARE, _MAX_PING_S), size)
         ordered = sorted(trip * 1e6 for trip in trips)
@@ -153,13 +154,13 @@ class _Leader:
     def _flow(
         self, size: int, seconds: float, ways: str
     ) -> tuple[Received | ProbeFailed | None, Received | ProbeFailed | None]:
-        """One flow's result at the far end and at this one; None where nothing was sent."""
+        """The results of one flow at the far end and at this end; None if nothing was sent there."""
         plan, control = self._plan, self._control
         if control.left_s < seconds:
-            raise ProbeFailed(Failure.DEADLINE, f"{plan.timeout_s:g} s were not enough")
+            raise ProbeFailed(Failure.DEADLINE, f"not finished within {plan.timeout_s:g} s")
         self._phase += 1
         outgoing, incoming = labels(self._phase, plan.streams, ways)
-        control.say(
+        control.send(
             do="flow", phase=self._phase, size=size, streams=plan.streams, ways=ways,
             duration_s=seconds,
         )  # fmt: skip
@@ -171,7 +172,7 @@ class _Leader:
                 *((label, flow.receive_on) for label in incoming),
             ):
                 wait_s = min(control.left_s, _CONNECT_S)
-                use(knock(plan.address, plan.port, plan.round, plan.secret, label, wait_s))
+                use(plan.open(label, wait_s))
             self._answer("go")
             flow.start()
             if incoming:
@@ -180,23 +181,21 @@ class _Leader:
                 except ProbeFailed as error:
                     near = error
             if outgoing:
-                far = _far_result(control.hear())
-            control.say(do="stop")
+                far = _far_result(control.receive())
+            control.send(do="stop")
         return far, near
 
     def _answer(self, wanted: str) -> None:
-        answer = self._control.hear()
+        answer = self._control.receive()
         if not answer:
             raise ConnectionResetError("the other end closed the control connection")
         if wanted not in answer:
-            raise ValueError(f"the other end said {answer} where {wanted!r} was due")
+            raise ValueError(f"the other end sent {answer} instead of {wanted!r}")
 
 
 def _lead(plan: Plan) -> Measured:
     until_s = time.monotonic() + plan.timeout_s
-    wait_s = min(_CONNECT_S, plan.timeout_s)
-    opened = knock(plan.address, plan.port, plan.round, plan.secret, CONTROL, wait_s)
-    control = Control(opened, until_s)
+    control = Control(plan.open(CONTROL, _CONNECT_S), until_s)
     leader = _Leader(plan, control)
     try:
         leader.all()
@@ -207,9 +206,9 @@ def _lead(plan: Plan) -> Measured:
     return Measured((leader.out, leader.back))
 
 
-def _by_size(rows: list[dict[str, Any]], way: str) -> tuple[SizeFigure, ...]:
+def _by_size(rows: list[dict[str, Any]], way: str) -> tuple[SizeStatistics, ...]:
     return tuple(
-        SizeFigure(
+        SizeStatistics(
             row["size_bytes"],
             row[way],
             row.get("latency_p50_us", 0.0),
@@ -220,11 +219,15 @@ def _by_size(rows: list[dict[str, Any]], way: str) -> tuple[SizeFigure, ...]:
 
 
 def _far_result(answer: dict[str, Any]) -> Received | ProbeFailed:
+    """The far end's result. Raises ValueError if it is none: the numbers come from outside."""
     if not answer:
         raise ConnectionResetError("the other end closed the control connection")
     if "failure" in answer:
-        return ProbeFailed(Failure(answer["failure"]), str(answer.get("detail", "")))
-    return Received(int(answer["bytes"]), float(answer["seconds"]), int(answer["silent"]))
+        return ProbeFailed(read_failure(answer["failure"]), str(answer.get("detail", ""))[:200])
+    size_bytes, seconds = positive(answer.get("bytes")), positive(answer.get("seconds"))
+    if not size_bytes or not seconds:
+        raise ValueError(f"the other end sent no result: {answer!s:.100}")
+    return Received(int(size_bytes), seconds, int(positive(answer.get("silent"))))
 
 
 def _gbps(result: Received | ProbeFailed | None) -> float:
@@ -235,11 +238,11 @@ def _with_result(edge: Edge, result: Received | ProbeFailed | None) -> Edge:
     if isinstance(result, ProbeFailed):
         return _marked(edge, result)
     silent = result.silent if result else 0
-    detail = f"{silent} streams moved nothing (one of several paths broken?)" if silent else ""
+    detail = f"{silent} streams carried no data (is one of several paths broken?)" if silent else ""
     return replace(edge, bandwidth_gbps=_gbps(result), detail=detail)
 
 
 def _marked(edge: Edge, failure: ProbeFailed) -> Edge:
     if edge.bandwidth_gbps:
-        return replace(edge, detail=f"measured, then: {failure}")
+        return replace(edge, detail=f"measured before it failed: {failure}")
     return replace(edge, failure=failure.failure, detail=str(failure))

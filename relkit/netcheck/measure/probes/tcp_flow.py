@@ -17,7 +17,7 @@ from relkit.netcheck.model import Failure
 
 # Measured on loopback with four streams: 128 KiB stays in the CPU's cache and beats 1 MiB.
 _RECEIVE_BYTES = 128 << 10
-# TCP's slow start, and the first burst that a rate limit lets through, are not the link's speed.
+# TCP's slow start and the first burst through a rate limit do not show the link's speed.
 _WARM_UP_SHARE = 0.2
 _FIRST_BYTE_S = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -28,7 +28,7 @@ class Received:
     """What one end received in one window.
 
     Args:
-        size_bytes: how much; seconds: in how long; silent: streams on which nothing came.
+        size_bytes: how much; seconds: in what time; silent: streams that carried nothing.
     """
 
     size_bytes: int
@@ -49,7 +49,7 @@ def labels(phase: int, streams: int, ways: str) -> tuple[tuple[Label, ...], tupl
         streams: how many each way; ways: "out", "in" or "both".
 
     Raises:
-        ValueError: no such ways.
+        ValueError: no such flow.
     """
     if phase < 1 or ways not in ("out", "in", "both"):
         raise ValueError(f"no such flow: phase {phase}, ways {ways!r}")
@@ -59,7 +59,7 @@ def labels(phase: int, streams: int, ways: str) -> tuple[tuple[Label, ...], tupl
 
 
 class Flow:
-    """The streams of one flow at one end; leaving it ends streams and threads.
+    """The streams of one flow at one end; leaving the context ends streams and threads.
 
     Args:
         message_bytes: size of each message that is sent.
@@ -94,7 +94,7 @@ class Flow:
         self._receivers.append(stream)
 
     def start(self) -> None:
-        """Start a thread a stream."""
+        """Start one thread for each stream."""
         message = bytes(self._message_bytes) if self._senders else b""
         self._counts = [0] * len(self._receivers)
         self._threads = [
@@ -105,10 +105,10 @@ class Flow:
             thread.start()
 
     def window(self, duration_s: float) -> Received:
-        """Bytes that arrive within `duration_s` of the first one, without the warm-up.
+        """Bytes that arrive within `duration_s` after the first one, without the warm-up.
 
         Raises:
-            ProbeFailed: a stream broke, or nothing came at all.
+            ProbeFailed: a stream broke, or nothing arrived.
         """
         begun = self._begun.wait(max(duration_s, _FIRST_BYTE_S))
         # Not a sleep: a stream that breaks ends the window at once.
@@ -116,7 +116,7 @@ class Flow:
         before, start = tuple(self._counts), time.perf_counter()
         self._broke.wait(duration_s * (1 - _WARM_UP_SHARE) if begun else 0)
         after, end = tuple(self._counts), time.perf_counter()
-        # On a busy host a short window may fall between two turns of the reader.
+        # On a busy host a short window may fall between two time slices of the reader.
         while begun and sum(after) == sum(before) and end - start < duration_s + _FIRST_BYTE_S:
             if self._broke.wait(duration_s):
                 break
@@ -126,11 +126,11 @@ class Flow:
         if not begun:
             raise ProbeFailed(
                 Failure.DEADLINE,
-                "connected, but no byte of data came: small packets pass and large ones do not"
-                " (different MTUs on the way?)",
+                "connected, but no data arrived: small packets pass and large ones do not"
+                " (different MTUs on the route?)",
             )
         if sum(after) == sum(before):
-            raise ProbeFailed(Failure.DEADLINE, "some bytes of data came, and then no more")
+            raise ProbeFailed(Failure.DEADLINE, "the data stopped after some bytes")
         silent = sum(count == 0 for count in after)
         return Received(sum(after) - sum(before), end - start, silent)
 
@@ -158,7 +158,7 @@ class Flow:
         streams = [*self._senders, *self._receivers]
         for stream in streams:
             with contextlib.suppress(OSError):
-                # What is still buffered would occupy a slow link in the next flow.
+                # Data still in buffers would occupy a slow link during the next flow.
                 stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
                 stream.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
@@ -169,7 +169,7 @@ class Flow:
 
 
 def _send(stream: socket.socket, message: bytes) -> None:
-    # The receiver ends a stream when its window is over, so an error is the normal end here.
+    # The receiver ends the stream when its window is over, so an error is the normal end.
     with contextlib.suppress(OSError):
         while True:
             stream.sendall(message)

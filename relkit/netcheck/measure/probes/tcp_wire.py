@@ -20,7 +20,7 @@ class Control:
     """Lines to and from the other end, each within the probe's deadline.
 
     Args:
-        connection: proven and blocking; owned from here on.
+        connection: authenticated and blocking; closed by `close`.
         until_s: time.monotonic() at which the whole probe ends.
     """
 
@@ -34,20 +34,20 @@ class Control:
         """Time until the deadline; never negative."""
         return max(self._until_s - time.monotonic(), 0.0)
 
-    def say(self, **message: object) -> None:
+    def send(self, **message: object) -> None:
         """Send one line. Raises OSError."""
-        self._bound()
+        self._set_deadline()
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def hear(self) -> dict[str, Any]:
-        """The next line; {} where the other end has closed.
+    def receive(self) -> dict[str, Any]:
+        """The next line; {} if the other end has closed.
 
         Raises:
             OSError: no line within the deadline, or the connection broke.
             ValueError: not a JSON object, or too long.
         """
         while b"\n" not in self._rest:
-            self._bound()
+            self._set_deadline()
             part = self._connection.recv(4096)
             if not part:
                 if self._rest:
@@ -60,12 +60,12 @@ class Control:
         self._rest = bytearray(rest)
         message = json.loads(line)
         if not isinstance(message, dict):
-            raise ValueError("the other end sent a line that is no JSON object")
+            raise ValueError("the other end sent a line that is not a JSON object")
         return message
 
     def ping(self, time_s: float, size_bytes: int = PING_BYTES) -> list[float]:
         """Round trips of this size for this long, at least one: seconds each, in order."""
-        self._bound()
+        self._set_deadline()
         trips: list[float] = []
         connection, buffer = self._connection, memoryview(bytearray(size_bytes))
         end_s = time.monotonic() + min(time_s, self.left_s)
@@ -81,7 +81,7 @@ class Control:
 
     def pong(self, size_bytes: int = PING_BYTES) -> None:
         """Send back whatever `ping` sends of this size, until its last."""
-        self._bound()
+        self._set_deadline()
         buffer = memoryview(bytearray(size_bytes))
         while True:
             _fill(self._connection, buffer)
@@ -93,8 +93,8 @@ class Control:
         """Close the connection."""
         self._connection.close()
 
-    def _bound(self) -> None:
-        """Have the kernel end any call at the deadline; a Python timeout would poll each time."""
+    def _set_deadline(self) -> None:
+        """Let the kernel end calls at the deadline; a Python timeout would poll on each call."""
         left_s = max(self.left_s, 0.001)
         limit = struct.pack("@ll", int(left_s), int(left_s % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -102,12 +102,12 @@ class Control:
 
 
 def _fill(connection: socket.socket, buffer: memoryview) -> None:
-    got = 0
-    while got < len(buffer):
-        part = connection.recv_into(buffer[got:])
+    filled = 0
+    while filled < len(buffer):
+        part = connection.recv_into(buffer[filled:])
         if not part:
             raise ConnectionResetError("closed in the middle of the ping-pong")
-        got += part
+        filled += part
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

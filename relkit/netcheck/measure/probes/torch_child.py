@@ -1,6 +1,6 @@
 """One rank of the torch probe: all-reduce and send/recv between two ranks, timed.
 
-Started by `child.py` beside it; the one file of the agent in which torch is at work.
+Started by child.py; the only file of the agent that uses torch.
 Bandwidths of collectives follow nccl-tests (doc/PERFORMANCE.md): algbw = bytes / time, and
 busbw = algbw * 2 (n - 1) / n for an all-reduce, in GB/s.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from relkit.netcheck.measure.probes.child import give, read_order
+from relkit.netcheck.measure.probes.child import read_order, return_result
 from relkit.netcheck.measure.probes.tcp_wire import percentile
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class _Rank:
                 dist.P2POp(dist.isend, mine, self._other),
                 dist.P2POp(dist.irecv, theirs, self._other),
             ]
-            for one in dist.batch_isend_irecv(work):
-                one.wait()
+            for request in dist.batch_isend_irecv(work):
+                request.wait()
 
         return self.timed(step, time_s)
 
@@ -126,7 +126,7 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
     """Join the group of two and measure.
 
     Args:
-        order: fd (of the proven connection), rank, backend, sizes, duration_s, both_ways,
+        order: fd (of the authenticated connection), rank, backend, sizes, duration_s, both_ways,
             timeout_s.
     """
     if order["backend"] == "hccl":
@@ -146,10 +146,10 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=_WORLD, timeout=timedelta(seconds=timeout_s)
     )
-    return _figures(_Rank(rank, device), order)
+    return _measure_all(_Rank(rank, device), order)
 
 
-def _figures(rank: _Rank, order: dict[str, Any]) -> dict[str, Any]:
+def _measure_all(rank: _Rank, order: dict[str, Any]) -> dict[str, Any]:
     sizes = [int(size) for size in order["sizes"]]
     share_s = float(order["duration_s"]) / len(sizes)
     pings = rank.pings()
@@ -174,13 +174,13 @@ def _figures(rank: _Rank, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the order, measure, hand back."""
+    """Read the order, measure, return the result."""
     order = read_order()
     try:
         result = measure(order)
     except (RuntimeError, OSError, ImportError, ValueError) as error:
         result = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
-    give(result)
+    return_result(result)
 
 
 if __name__ == "__main__":

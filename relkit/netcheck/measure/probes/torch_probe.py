@@ -1,6 +1,6 @@
 """The gloo, nccl and hccl probes: a process group of two, each rank in a child of its agent.
 
-NCCL's twins keep its name: torch built for ROCm (RCCL) or for MACA (MCCL) calls them nccl.
+The counterparts of NCCL keep its name: torch built for ROCm (RCCL) or MACA (MCCL) calls them nccl.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from relkit.net.handshake import CONTROL
 from relkit.net.interface import NoRoute, route_to
-from relkit.net.listener import Listener, knock
+from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed, guarded
 from relkit.netcheck.measure.probes.child import ChildFailed, run_in_child
-from relkit.netcheck.model import Edge, Failure, SizeFigure
+from relkit.netcheck.model import Edge, Failure, SizeStatistics
 
 _CHILD = "relkit.netcheck.measure.probes.torch_child"
 _CONNECT_S = 5.0
@@ -34,7 +34,7 @@ class TorchProbe:
         self.name = backend
 
     def missing(self) -> str:
-        """The package that is not installed; the child tells of devices that are not there."""
+        """The package that is not installed; a missing device is reported by the child."""
         package = _PACKAGES[self.name]
         # Not imported: that takes seconds and hundreds of megabytes.
         return "" if importlib.util.find_spec(package) else f"{package} is not installed"
@@ -54,20 +54,19 @@ class TorchProbe:
 
     def _measure(self, plan: Plan) -> Measured:
         self._need(plan)
-        wait_s = min(_CONNECT_S, plan.timeout_s)
-        connection = knock(plan.address, plan.port, plan.round, plan.secret, CONTROL, wait_s)
-        found = self._run(plan, 1, connection)
-        row = found["all_reduce"][-1]
+        connection = plan.open(CONTROL, _CONNECT_S)
+        result = self._run(plan, 1, connection)
+        row = result["all_reduce"][-1]
         out = Edge(
             plan.node, plan.peer, plan.round, self.name, row["size_bytes"], row["out_gbps"],
-            found["both_ways_gbps"], found["latency_p50_us"], found["latency_p99_us"],
+            result["both_ways_gbps"], result["latency_p50_us"], result["latency_p99_us"],
         )  # fmt: skip
         back = replace(out, source=plan.peer, target=plan.node, bandwidth_gbps=row["in_gbps"])
         if len(plan.sizes) > 1:
-            rows = found["all_reduce"]
+            rows = result["all_reduce"]
             out = replace(out, by_size=_by_size(rows, "out_gbps"))
             back = replace(back, by_size=_by_size(rows, "in_gbps"))
-        return Measured((out, back), {"all_reduce": found["all_reduce"]})
+        return Measured((out, back), {"all_reduce": result["all_reduce"]})
 
     def _need(self, plan: Plan) -> None:
         if why := self.missing():
@@ -90,12 +89,12 @@ class TorchProbe:
                 raise ProbeFailed(kind, f"{self.name} on {plan.node}: {error}") from error
 
 
-def _by_size(rows: Sequence[Mapping[str, Any]], way: str) -> tuple[SizeFigure, ...]:
-    return tuple(SizeFigure(row["size_bytes"], row[way]) for row in rows)
+def _by_size(rows: Sequence[Mapping[str, Any]], way: str) -> tuple[SizeStatistics, ...]:
+    return tuple(SizeStatistics(row["size_bytes"], row[way]) for row in rows)
 
 
 def _interfaces(connection: socket.socket) -> dict[str, str]:
-    """Environment that keeps each library on the interface of the way to the peer."""
+    """Environment that keeps each library on the interface of the route to the peer."""
     try:
         name = route_to(connection.getpeername()[0]).interface
     except NoRoute:

@@ -1,7 +1,7 @@
-"""The store of a two-rank process group, over the one connection that both ends have proved.
+"""The store of a two-rank process group, over one authenticated connection.
 
-torch's own TCPStore listens on every address and lets anybody in; this one opens nothing. Rank
-0 keeps the keys and serves rank 1, one request a line.
+torch's own TCPStore listens on all addresses, without authentication; this one opens no port. Rank 0
+keeps the keys and serves rank 1, one request per line.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class PairStore(Store):
     """What init_process_group needs of a store.
 
     Args:
-        connection: proven; owned from here on.
+        connection: authenticated; owned by the store.
         rank: 0 keeps the keys, 1 asks.
-        timeout_s: for a key that does not come.
+        timeout_s: how long to wait for a key.
     """
 
     def __init__(self, connection: socket.socket, rank: int, timeout_s: float) -> None:
@@ -91,7 +91,7 @@ class PairStore(Store):
         return bool(self._do("delete", key))
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """The deadline is the probe's, whatever torch asks."""
+        """Ignored: the deadline is the probe's."""
 
     def clone(self) -> PairStore:
         return self
@@ -104,7 +104,7 @@ class PairStore(Store):
             self._lines.flush()
             line = self._lines.readline()
         if not line:
-            raise ConnectionResetError("the other end's process is gone")
+            raise ConnectionResetError("the other end's process has ended")
         answer = json.loads(line)
         if "error" in answer:
             raise TimeoutError(answer["error"])

@@ -46,8 +46,8 @@ class SimulatedFleet:
         node_ways, link_ways, group_ways: the faults.
         healthy_gbps: what a healthy edge reaches before noise.
         noise: sigma, relative. lognormal: exp(sigma z) instead of 1 + sigma z.
-        hiccups: chance that something else slows one directed measurement; it then reaches a
-            share that is uniform from `hiccup_least` to 1 of what it would have.
+        transient_rate: chance that something else slows one directed measurement; it then reaches
+            a share of what it would, uniform from `transient_min_share` to 1.
     """
 
     nodes: tuple[str, ...]
@@ -58,8 +58,8 @@ class SimulatedFleet:
     healthy_gbps: float = 100.0
     noise: float = 0.05
     lognormal: bool = False
-    hiccups: float = 0.0
-    hiccup_least: float = 0.3
+    transient_rate: float = 0.0
+    transient_min_share: float = 0.3
 
     def capacity(self, source: str, target: str) -> float:
         """Share of the healthy bandwidth that can go from source to target, without noise."""
@@ -87,10 +87,10 @@ class SimulatedFleet:
         ways = [way for one, other in pairs for way in ((one, other), (other, one))]
         drawn = rng.standard_normal(len(ways)) * self.noise
         factors = np.exp(drawn) if self.lognormal else np.maximum(1.0 + drawn, 0.01)
-        if self.hiccups > 0.0:
-            slowed = rng.random(len(ways)) < self.hiccups
+        if self.transient_rate > 0.0:
+            slowed = rng.random(len(ways)) < self.transient_rate
             factors = np.where(
-                slowed, factors * rng.uniform(self.hiccup_least, 1.0, len(ways)), factors
+                slowed, factors * rng.uniform(self.transient_min_share, 1.0, len(ways)), factors
             )
         edges = []
         for (source, target), factor in zip(ways, factors.tolist(), strict=True):
