@@ -16,7 +16,8 @@ from relkit.fleet.open import open_channel
 from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import bundle, schedule
-from relkit.netcheck.measure.controller import CheckOptions, run_check
+from relkit.netcheck.measure.controller import run_check
+from relkit.netcheck.measure.options import CheckOptions
 from relkit.netcheck.model import Thresholds
 from relkit.output import as_json, write_atomic
 

@@ -92,7 +92,7 @@ def preflight(
     from relkit.commands._netcheck_run import measure, save_all
     from relkit.netcheck.measure.baseline import baseline_of
     from relkit.netcheck.measure.bundle import HEAD, load_any
-    from relkit.netcheck.measure.controller import CheckOptions
+    from relkit.netcheck.measure.options import CheckOptions
     from relkit.netcheck.model import Thresholds
     from relkit.straggler.preflight.report import preflight_report
 

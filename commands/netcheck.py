@@ -144,7 +144,7 @@ def netcheck(
     from relkit.commands._netcheck_sizes import message_sizes
     from relkit.netcheck.measure.baseline import load_baseline
     from relkit.netcheck.measure.bundle import HEAD, load
-    from relkit.netcheck.measure.controller import CheckOptions
+    from relkit.netcheck.measure.options import CheckOptions
     from relkit.netcheck.model import Thresholds
     from relkit.netcheck.report.report import net_report
     from relkit.netcheck.solve.judge import judge

@@ -13,7 +13,7 @@ MAX_FAULTY = 200
 """Nodes with a fault that are drawn; a layout of more takes too long and shows nothing."""
 
 Verdict = Mapping[str, Any]
-"""One row of the report's `convictions`: kind, name, nodes, fault, severity."""
+"""One row of the report's `diagnoses`: kind, name, nodes, fault, severity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ def read_faults(facts: Mapping[str, Any]) -> FleetFaults:
     """Sort the facts of a netcheck report by what they are about.
 
     Args:
-        facts: `nodes`, `convictions`, `undecided` and `unknown` are read; each may be missing.
+        facts: `nodes`, `diagnoses`, `inconclusive` and `unknown` are read; each may be missing.
     """
-    verdicts = _rows(facts, "convictions")
+    verdicts = _rows(facts, "diagnoses")
     by_kind: dict[object, list[Verdict]] = {"node": [], "link": [], "group": []}
     for verdict in verdicts:
         by_kind.setdefault(verdict.get("kind"), []).append(verdict)
@@ -76,7 +76,7 @@ def read_faults(facts: Mapping[str, Any]) -> FleetFaults:
         links=tuple(v for v in by_kind["link"] if len(nodes_of(v)) == 2),
         groups={str(v.get("name", "")): v for v in by_kind["group"]},
         silent=frozenset(str(name) for name in _list(facts.get("unknown"))),
-        inconclusive=frozenset(n for row in _rows(facts, "undecided") for n in nodes_of(row)),
+        inconclusive=frozenset(n for row in _rows(facts, "inconclusive") for n in nodes_of(row)),
     )
 
 

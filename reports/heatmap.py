@@ -65,7 +65,7 @@ def render(
     Args:
         nodes: names in the order in which to draw them; with groups, members are put together.
         edges: all measurements; of several of one pair and direction the median counts.
-        bad_nodes, bad_links: the convicted, marked in the margin and with a frame.
+        bad_nodes, bad_links: those at fault, marked in the margin and with a frame.
         groups: node -> switch, drawn as a band in the margin.
     """
     groups = groups or {}

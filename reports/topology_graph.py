@@ -18,7 +18,7 @@ def graph(facts: Mapping[str, Any]) -> str:
     """DOT text from the facts of a netcheck report.
 
     Args:
-        facts: `nodes`, `diagnoses`, `undecided` and `unknown` are read; each may be missing.
+        facts: `nodes`, `diagnoses`, `inconclusive` and `unknown` are read; each may be missing.
     """
     fleet = read_faults(facts)
     selection = select(fleet)
@@ -114,7 +114,7 @@ def _hubs(
 
 
 def _group_key(name: str, switches: Sequence[str]) -> str:
-    """The switch that a conviction's name means: "switch asw-2" is asw-2."""
+    """The switch that a diagnosis's name means: "switch asw-2" is asw-2."""
     if name in switches:
         return name
     last = name.rpartition(" ")[2]
@@ -132,13 +132,13 @@ def _look(name: str, fleet: FleetFaults) -> tuple[dict[str, str], str]:
         return look, "\nno answer"
     if name in fleet.inconclusive:
         look = {"class": "unknown", "fillcolor": "#f3ebfd", "color": "#6b3fa0"}
-        return look, "\nundecided"
+        return look, "\ninconclusive"
     return {}, ""
 
 
-def _fault(conviction: Mapping[str, Any] | None) -> str:
-    fault = str((conviction or {}).get("fault", ""))
-    severity = (conviction or {}).get("severity")
+def _fault(diagnosis: Mapping[str, Any] | None) -> str:
+    fault = str((diagnosis or {}).get("fault", ""))
+    severity = (diagnosis or {}).get("severity")
     if fault == "dead" or not isinstance(severity, (int, float)):
         return shown(fault)
     return f"{shown(fault)} (-{100 * severity:.0f} %)"

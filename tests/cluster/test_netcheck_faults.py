@@ -67,15 +67,15 @@ def test_a_slow_node(check: Check, fleet: Hosts) -> None:
     report, done = check()
     assert report["verdict"] == verdict(["h3"], [], []), report["findings"]
     assert done.code == 1
-    assert report["convictions"][0]["fault"] == "slow"
-    assert report["convictions"][0]["severity"] == pytest.approx(0.6, abs=0.15)
+    assert report["diagnoses"][0]["fault"] == "slow"
+    assert report["diagnoses"][0]["severity"] == pytest.approx(0.6, abs=0.15)
 
 
 def test_a_node_that_is_slow_one_way(check: Check, fleet: Hosts) -> None:
     fleet.limit("h5", out_mbit=80)
     report, _ = check()
     assert report["verdict"] == verdict(["h5"], [], []), report["findings"]
-    assert report["convictions"][0]["fault"] == "slow out"
+    assert report["diagnoses"][0]["fault"] == "slow out"
 
 
 def test_one_slow_link(check: Check, fleet: Hosts) -> None:
@@ -88,14 +88,14 @@ def test_one_dead_link(check: Check, fleet: Hosts) -> None:
     fleet.cut_pair("h1", "h4")
     report, _ = check("--mode", "full")
     assert report["verdict"] == verdict([], [["h1", "h4"]], []), report["findings"]
-    assert report["convictions"][0]["fault"] == "dead"
+    assert report["diagnoses"][0]["fault"] == "dead"
 
 
 def test_a_dead_host(check: Check, fleet: Hosts) -> None:
     fleet.cut("h6")
     report, done = check()
     assert report["verdict"] == verdict(["h6"], [], []), report["findings"]
-    assert report["convictions"][0]["fault"] == "dead"
+    assert report["diagnoses"][0]["fault"] == "dead"
     assert done.code == 1
 
 

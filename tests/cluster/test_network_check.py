@@ -142,7 +142,7 @@ def test_a_node_whose_data_network_is_dead_leaves_and_the_others_train(
     assert [one.code for one in done] == [0, 0, EXIT_CONVICTED], text
     (report,) = reports(tmp_path)
     assert report["verdict"] == {"nodes": ["h3"], "links": [], "groups": []}, text
-    assert [one["fault"] for one in report["convictions"]] == ["dead"]
+    assert [one["fault"] for one in report["diagnoses"]] == ["dead"]
     assert "this node (h3) was convicted" in done[2].err
     assert "kubectl taint nodes h3" in done[2].err
     assert "done: 4 steps" in done[0].out + done[1].out

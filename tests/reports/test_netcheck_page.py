@@ -121,13 +121,13 @@ def facts(**more: Any) -> dict[str, Any]:  # noqa: ANN401
     nodes = names(6)
     whole: dict[str, Any] = {
         "verdict": {"nodes": ["node003"], "links": [["node001", "node005"]], "groups": []},
-        "convictions": [
+        "diagnoses": [
             {"kind": "node", "nodes": ["node003"], "name": "node003", "fault": "slow",
              "severity": 0.6},
             {"kind": "link", "nodes": ["node001", "node005"], "name": "l", "fault": "dead",
              "severity": 1.0},
         ],
-        "undecided": [],
+        "inconclusive": [],
         "unknown": ["node006"],
         "coverage": {"tested_links": 10, "possible_links": 15, "share": 0.667},
         "rounds": 5, "edges": 20, "mode": "full", "probe": "tcp", "median_gbps": 90.04,
@@ -186,8 +186,8 @@ def test_the_verdict_is_the_headline() -> None:
     [
         {"verdict": None, "nodes": None, "coverage": None, "median_gbps": None, "unknown": None},
         {"verdict": {"nodes": "x", "links": [1, []]}, "nodes": [{}, 5], "coverage": {}},
-        {"convictions": [5, {}, {"kind": "node"}, {"kind": "link", "nodes": ["a"]}]},
-        {"undecided": [{}, {"nodes": 5}], "unknown": 7},
+        {"diagnoses": [5, {}, {"kind": "node"}, {"kind": "link", "nodes": ["a"]}]},
+        {"inconclusive": [{}, {"nodes": 5}], "unknown": 7},
     ],
 )
 def test_missing_and_odd_facts_do_not_stop_page_or_graph(odd: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.netcheck.solve"
     ),
     "relkit.netcheck.measure.probes": "ground relkit.net relkit.netcheck",
-    "relkit.netcheck.report": "ground relkit.netcheck relkit.netcheck.solve",
+    "relkit.netcheck.report": "ground relkit.netcheck",
     "relkit.netcheck.solve": "relkit.netcheck",
     "relkit.stacks": "ground",
     "relkit.stacks.dump": "ground relkit.hook relkit.stacks relkit.stacks.engines",

@@ -31,7 +31,8 @@ from relkit.launch.netcheck.node_info import (
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_interval_s
 from relkit.launch.netcheck.verdict import decide, how_to_go_on
 from relkit.netcheck.measure import schedule
-from relkit.netcheck.measure.controller import CheckOptions, run_check
+from relkit.netcheck.measure.controller import run_check
+from relkit.netcheck.measure.options import CheckOptions
 from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import NetVerdict, Thresholds
 from relkit.netcheck.report.report import net_report

@@ -44,7 +44,7 @@ def decide(
             leave.setdefault(item.nodes[0], why)
         elif item.nodes[0] not in leave:
             warnings.append(f"{item.name} is {why}; it stays (--exclude-straggler is not given)")
-    warnings += [sentence for _, sentence in verdict.undecided]
+    warnings += [sentence for _, sentence in verdict.inconclusive]
     return Decision(leave, tuple(warnings))
 
 

@@ -119,9 +119,7 @@ def _end(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, Any]]
     """Close the round's listener."""
     number = int(request.fields["round"])
     listeners.close(number)
-    count = listeners.unauthenticated
-    # Controllers of earlier versions read "strangers".
-    yield {"op": "ended", "round": number, "unauthenticated": count, "strangers": count}
+    yield {"op": "ended", "round": number, "unauthenticated": listeners.unauthenticated}
 
 
 def _answer_facts(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, Any]]:

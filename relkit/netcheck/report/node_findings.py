@@ -183,7 +183,7 @@ def _clocks(facts: Sequence[NodeFacts]) -> list[Finding]:
                 Evidence(i.name, round(i.clock_skew_s, 1), "s", _SKEW_S, "the agent's first line")
                 for i in off[:_MAX_NAMED]
             ),
-            advice="Look at chrony or ntpd there: otherwise logs of different nodes cannot be compared.",
+            advice="Look at chrony or ntpd there: logs of nodes cannot be compared otherwise.",
         )
     ]
 

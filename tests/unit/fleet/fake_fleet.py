@@ -35,7 +35,7 @@ class FakeFleet:
         silent: (node, op): says nothing to it, ever.
         dying: (node, op): ends when it is asked.
         odd: (node, op) -> replies in place of the right ones.
-        strangers: node -> count told at the end of a round.
+        unauthenticated: node -> count reported at the end of a round.
     """
 
     clock: FakeClock = field(default_factory=FakeClock)
@@ -45,7 +45,7 @@ class FakeFleet:
     silent: set[tuple[str, str]] = field(default_factory=set)
     dying: set[tuple[str, str]] = field(default_factory=set)
     odd: Mapping[tuple[str, str], Sequence[Message]] = field(default_factory=dict)
-    strangers: Mapping[str, int] = field(default_factory=dict)
+    unauthenticated: Mapping[str, int] = field(default_factory=dict)
     machines: Mapping[str, str] = field(default_factory=dict)
     skew_s: Mapping[str, float] = field(default_factory=dict)
     on_send: Callable[[Mapping[str, Any]], None] = lambda _message: None
@@ -101,7 +101,7 @@ class FakeFleet:
         if op == "listen":
             return [{"op": "listening", "address": "10.0.0.9", "port": 9}]
         if op == "end":
-            return [{"op": "ended", "strangers": self.strangers.get(node, 0)}]
+            return [{"op": "ended", "unauthenticated": self.unauthenticated.get(node, 0)}]
         if op == "compute":
             return [{"op": "compute", "compute_gflops": 50.0, "memory_gbps": 5.0}]
         if fields["role"] == "accept":

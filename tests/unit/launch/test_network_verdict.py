@@ -38,7 +38,7 @@ def test_a_dead_node_leaves_and_a_slow_one_only_when_asked() -> None:
 
 
 def test_links_uplinks_and_open_questions_make_no_node_leave() -> None:
-    verdict = NetVerdict((LINK, UPLINK), undecided=((("e", "f"), "e or f is slow"),))
+    verdict = NetVerdict((LINK, UPLINK), inconclusive=((("e", "f"), "e or f is slow"),))
     found = decide(verdict, {}, exclude_stragglers=True)
     assert found.leave == {}
     assert found.warnings == (

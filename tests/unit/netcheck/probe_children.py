@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from relkit.netcheck.measure.probes.child import give, read_order
+from relkit.netcheck.measure.probes.child import read_order, return_result
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
         # Tells its pid at once, then waits for its parent's end.
         os.write(int(order["fd"]), str(os.getpid()).encode() + b"\n")
         time.sleep(1000)
-    give({"echo": order})
+    return_result({"echo": order})
 
 
 if __name__ == "__main__":

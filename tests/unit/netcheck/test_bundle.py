@@ -17,17 +17,17 @@ from relkit.netcheck.measure.bundle import EDGES, FACTS, FILES, HEAD, load, save
 from relkit.netcheck.model import Edge, Failure, Link, NodeFacts, SizeStatistics
 from relkit.netcheck.record import plain_edge, read_edge
 
-OUTCOME = CheckResult(
+RESULT = CheckResult(
     nodes=("a", "b", "ü"),
     facts=(NodeFacts("a", "A", "10.0.0.1", mtu=1500), NodeFacts("b", answered=False, detail="no"),
-           NodeFacts("ü", clock_skew_s=-1.5, strangers=2)),
+           NodeFacts("ü", clock_skew_s=-1.5, unauthenticated_connections=2)),
     edges=(Edge("a", "ü", 0, bandwidth_gbps=9.5, latency_p50_us=31.0, size_bytes=1 << 20,
                 by_size=(SizeStatistics(1 << 10, 3.5, 32.0, 64.0), SizeStatistics(1 << 20, 9.5))),
            Edge("ü", "a", 0, bandwidth_gbps=7.5),
            Edge("ü", "a", 1, failure=Failure.NO_ANSWER, detail="timed out", accused="a")),
     lost={"a": "killed"},
     groups={"a": "asw-1"},
-    twins=(("a", "ü"),),
+    duplicate_hosts=(("a", "ü"),),
     mode="full",
     probe="gloo",
     rounds=2,
@@ -36,11 +36,11 @@ OUTCOME = CheckResult(
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
-    written = save(tmp_path / "new" / "bundle", OUTCOME)
+    written = save(tmp_path / "new" / "bundle", RESULT)
     assert [path.name for path in written] == list(FILES)
     assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     assert stat.S_IMODE(written[0].parent.stat().st_mode) == 0o700
-    assert load(tmp_path / "new" / "bundle") == OUTCOME
+    assert load(tmp_path / "new" / "bundle") == RESULT
 
 
 @settings(deadline=None)
@@ -94,21 +94,21 @@ def test_no_json_at_all_breaks_the_reader(value: object) -> None:
     [
         (HEAD, None, "cannot read"),
         (FACTS, None, "cannot read"),
-        (HEAD, "{", "no JSON"),
+        (HEAD, "{", "not JSON"),
         (HEAD, "[]", "not a netcheck bundle"),
-        (HEAD, '{"format": "relkit.netcheck.measure.bundle/99"}', "bundle/99"),
+        (HEAD, '{"format": "relkit.netcheck.bundle/99"}', "bundle/99"),
         (FACTS, '{"name": "a"}\n', "do not name the same nodes"),
-        (FACTS, "{}\n", "nodes.jsonl:1 is not the facts"),
-        (EDGES, '{"source": "a", "target": "ü", "round": 0}\n{"sour', "edges.jsonl:2 is no JSON"),
+        (FACTS, "{}\n", "nodes.jsonl:1 does not describe a node"),
+        (EDGES, '{"source": "a", "target": "ü", "round": 0}\n{"sour', "edges.jsonl:2 is not JSON"),
         (EDGES, '{"source": "a", "target": "z", "round": 0}\n', "edges.jsonl:1 is not an edge"),
         (EDGES, '{"source": "a", "target": "a"}\n', "edges.jsonl:1 is not an edge"),
-        (EDGES, "[" * 100_000 + "\n", "edges.jsonl:1 is no JSON"),
+        (EDGES, "[" * 100_000 + "\n", "edges.jsonl:1 is not JSON"),
     ],
 )
 def test_what_is_no_bundle_is_refused(
     tmp_path: Path, name: str, text: str | None, words: str
 ) -> None:
-    save(tmp_path, OUTCOME)
+    save(tmp_path, RESULT)
     if text is None:
         (tmp_path / name).unlink()
     else:
@@ -117,15 +117,26 @@ def test_what_is_no_bundle_is_refused(
         load(tmp_path)
 
 
+def test_a_bundle_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    head = {"format": "relkit.netcheck.bundle/1", "nodes": ["a", "b"], "twins": [["a", "b"]]}
+    (tmp_path / "check.json").write_text(json.dumps(head))
+    (tmp_path / "nodes.jsonl").write_text('{"name": "a", "strangers": 3}\n{"name": "b"}\n')
+    (tmp_path / "edges.jsonl").write_text('{"source": "a", "target": "b", "bandwidth_gbps": 2}\n')
+    result = load(tmp_path)
+    assert result.duplicate_hosts == (("a", "b"),)
+    assert [item.unauthenticated_connections for item in result.facts] == [3, 0]
+    assert result.edges[0].bandwidth_gbps == 2.0
+
+
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    save(tmp_path, OUTCOME)
+    save(tmp_path, RESULT)
     (tmp_path / EDGES).write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadBundle, match="not text"):
         load(tmp_path)
 
 
 def test_a_baseline_is_the_slower_direction_of_each_good_link(tmp_path: Path) -> None:
-    save(tmp_path, OUTCOME)
+    save(tmp_path, RESULT)
     assert load_baseline(tmp_path) == {Link("a", "ü"): 7.5}
     assert load_baseline(tmp_path / EDGES) == {Link("a", "ü"): 7.5}
 

@@ -10,8 +10,9 @@ import pytest
 
 from relkit.hosts import NodeSpec
 from relkit.netcheck.check_result import CheckResult
-from relkit.netcheck.measure import agent_rpc, controller
-from relkit.netcheck.measure.controller import CheckOptions, run_check
+from relkit.netcheck.measure import agent_rpc
+from relkit.netcheck.measure.controller import run_check
+from relkit.netcheck.measure.options import GRACE_S, CheckOptions
 from relkit.netcheck.model import Edge, Failure
 from tests.unit.fleet.fake_fleet import FakeClock, FakeFleet
 
@@ -101,9 +102,9 @@ def test_a_silent_agent_costs_its_pair_one_deadline_and_is_accused_from_then_on(
         pair for other in "abcd" if other != node
         for pair in ((node, other, node), (other, node, node))
     }  # fmt: skip
-    assert "said nothing" in result.lost[node]
+    assert "did not reply" in result.lost[node]
     assert {e.failure for e in result.edges if e.failure} == {Failure.NO_AGENT}
-    assert clock.now_s < 7.1 + controller._GRACE_S
+    assert clock.now_s < 7.1 + GRACE_S
     assert sum(not e.failure for e in result.edges) == 6
 
 
@@ -186,14 +187,14 @@ def test_the_channel_is_closed_whatever_happens(error: type[BaseException]) -> N
     assert fleet.closed == 1
 
 
-def test_what_nodes_say_of_themselves_is_kept() -> None:
+def test_facts_of_the_nodes_are_kept() -> None:
     fleet = FakeFleet(
-        strangers={"b": 3}, machines={"a": "m1", "c": "m1", "b": "m2"}, skew_s={"d": -40.0}
+        unauthenticated={"b": 3}, machines={"a": "m1", "c": "m1", "b": "m2"}, skew_s={"d": -40.0}
     )
     result = run(fleet, compute_rounds=2)
     facts = {item.name: item for item in result.facts}
-    assert facts["b"].strangers == 3
-    assert result.twins == (("a", "c"),)
+    assert facts["b"].unauthenticated_connections == 3
+    assert result.duplicate_hosts == (("a", "c"),)
     assert facts["d"].clock_skew_s == -40.0
     assert facts["a"].hostname == "host-a"
     assert {item.compute_gflops for item in result.facts} == {50.0}

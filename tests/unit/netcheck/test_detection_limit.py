@@ -42,7 +42,9 @@ def test_the_rate_is_about_what_it_is() -> None:
     # Shares are uniform from 0.3 to 1, and what stays above 0.88 is taken for noise.
     rates = []
     for seed in range(6):
-        found = verdict_of(SimulatedFleet(SIXTEEN, noise=0.03, hiccups=0.1), seed).interference
+        found = verdict_of(
+            SimulatedFleet(SIXTEEN, noise=0.03, transient_rate=0.1), seed
+        ).interference
         assert found is not None
         assert 0 < found.taken_back <= found.repeated
         rates.append(found.rate)
@@ -63,7 +65,7 @@ def test_the_smallest_loss_parts_links_that_are_seen_from_those_that_may_be_miss
             SIXTEEN,
             link_ways={bad: Ways(1.0 - loss, 1.0)},
             noise=0.03,
-            hiccups=hiccups,
+            transient_rate=hiccups,
             transient_min_share=least,
         )
         verdict = verdict_of(fleet, seed)
@@ -121,7 +123,7 @@ def test_nothing_is_said_of_a_calm_fleet() -> None:
 
 
 def test_agents_on_one_machine_are_not_called_noisy() -> None:
-    played = run(SimulatedFleet(SIXTEEN, hiccups=0.2), schedule.full(SIXTEEN))
+    played = run(SimulatedFleet(SIXTEEN, transient_rate=0.2), schedule.full(SIXTEEN))
     facts = tuple(NodeFacts(name) for name in SIXTEEN)
     result = CheckResult(SIXTEEN, facts, played.edges, one_host=True)
     assert judge(result, Thresholds()).interference is None

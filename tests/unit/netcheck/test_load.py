@@ -76,7 +76,7 @@ def named(verdict: NetVerdict) -> set[str]:
 def test_the_links_of_a_slow_node_are_not_convicted_for_their_scatter() -> None:
     verdict = solve(measured(), SIX)
     assert named(verdict) == {"h2", "h4 - h6"}
-    assert not verdict.undecided
+    assert not verdict.inconclusive
 
 
 def test_a_link_far_below_its_slow_node_is_convicted_beside_it() -> None:
@@ -114,7 +114,7 @@ def test_hiccups_convict_next_to_nobody_and_hide_no_clear_fault(
             node_ways={"h01": Ways(0.45, 0.45)},
             link_ways={Link("h03", "h05"): Ways(0.0, 0.0)},
             noise=0.03,
-            hiccups=hiccups,
+            transient_rate=hiccups,
             transient_min_share=least,
         )
         convicted = named(run(fleet, schedule.full(nodes), seed=seed).verdict)

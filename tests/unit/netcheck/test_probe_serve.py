@@ -55,16 +55,16 @@ def test_a_round_between_two_agents() -> None:
     edges = [Edge(**reply["edge"]) for reply in replies]
     assert [(edge.source, edge.target) for edge in edges] == [("n1", "n2"), ("n2", "n1")]
     assert all(edge.bandwidth_gbps > 0 and edge.failure == Failure.NONE for edge in edges)
-    assert other.ask("end", round=5) == [{"op": "ended", "round": 5, "strangers": 0}]
+    assert other.ask("end", round=5) == [{"op": "ended", "round": 5, "unauthenticated": 0}]
 
 
-def test_strangers_reach_the_facts_and_the_end_of_the_round() -> None:
+def test_unauthenticated_connections_reach_the_facts_and_the_end_of_the_round() -> None:
     node = Node("n1")
     (listening,) = node.ask("listen", round=0, secret=SECRET, address="127.0.0.1")
     with pytest.raises(PermissionError):
         connect_authenticated("127.0.0.1", listening["port"], 0, b"x" * 16, CONTROL, 10)
-    assert node.ask("facts", peers=[])[0]["facts"]["strangers"] == 1
-    assert node.ask("end", round=0)[0]["strangers"] == 1
+    assert node.ask("facts", peers=[])[0]["facts"]["unauthenticated_connections"] == 1
+    assert node.ask("end", round=0)[0]["unauthenticated"] == 1
     with pytest.raises(ConnectionRefusedError):
         connect_authenticated("127.0.0.1", listening["port"], 0, bytes.fromhex(SECRET), CONTROL, 10)
 

@@ -1,4 +1,4 @@
-"""The tcp probe over real loopback sockets: figures, strangers, failures, nothing left."""
+"""The tcp probe over real loopback sockets: results, unauthenticated peers, failures."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_figures_in_both_directions(listener: Listener) -> None:
         assert edge.by_size[-1].bandwidth_gbps == edge.bandwidth_gbps
         assert all(0 < row.latency_p50_us <= row.latency_p99_us for row in edge.by_size)
         assert all(row.bandwidth_gbps > 0 for row in edge.by_size)
-    assert listener.strangers == 0
+    assert listener.unauthenticated == 0
 
 
 def test_both_ways_can_be_left_out(listener: Listener) -> None:
@@ -118,7 +118,7 @@ def test_an_answer_is_good_for_one_greeting_one_round_and_one_end() -> None:
     assert not handshake.check_confirmation(SECRET, 3, greeted, answered, mac)
 
 
-def test_strangers_are_dropped_counted_and_in_nobodys_way(listener: Listener) -> None:
+def test_unauthenticated_connections_are_closed_and_counted(listener: Listener) -> None:
     silent = socket.create_connection((ADDRESS, listener.port))
     scanner = socket.create_connection((ADDRESS, listener.port))
     scanner.sendall(b"GET / HTTP/1.0\r\n\r\n".ljust(handshake.ANSWER_BYTES, b"x"))
@@ -129,21 +129,21 @@ def test_strangers_are_dropped_counted_and_in_nobodys_way(listener: Listener) ->
         connect_authenticated(ADDRESS, listener.port, 3, b"not the run's secret", CONTROL, 10)
     with pytest.raises(PermissionError):
         connect_authenticated(ADDRESS, listener.port, 4, SECRET, CONTROL, 10)
-    assert listener.strangers == 3
+    assert listener.unauthenticated == 3
     measured, failures = measure(listener)
     assert not failures
     assert measured.edges[0].failure is Failure.NONE
     # Whoever never said a word counts when the round is over.
     listener.close()
-    assert listener.strangers == 4
+    assert listener.unauthenticated == 4
     silent.close()
     scanner.close()
 
 
-def test_many_silent_strangers_do_not_use_up_the_listener(listener: Listener) -> None:
+def test_many_silent_connections_do_not_use_up_the_listener(listener: Listener) -> None:
     crowd = [socket.create_connection((ADDRESS, listener.port)) for _ in range(80)]
     connect_authenticated(ADDRESS, listener.port, 3, SECRET, CONTROL, 10).close()
-    assert listener.strangers >= 16
+    assert listener.unauthenticated >= 16
     for one in crowd:
         one.close()
 

@@ -31,12 +31,13 @@ def plans(nodes: tuple[str, ...], seed: int) -> tuple[Schedule, Schedule]:
 
 
 def comparable(verdict: NetVerdict, rename: dict[str, str]) -> set[tuple[object, ...]]:
-    convicted: set[tuple[object, ...]] = {
+    diagnosed: set[tuple[object, ...]] = {
         (one.kind, frozenset(rename[name] for name in one.nodes), one.fault, one.severity)
         for one in verdict.diagnoses
     }
-    return convicted | {
-        ("undecided", frozenset(rename[name] for name in group)) for group, _ in verdict.undecided
+    return diagnosed | {
+        ("inconclusive", frozenset(rename[name] for name in group))
+        for group, _ in verdict.inconclusive
     }
 
 
@@ -74,7 +75,7 @@ def one_bad(count: int, seed: int, left: float, way: str) -> list[bool]:
 
 @given(st.integers(3, 40), st.integers(0, 2**20), LEFT, st.sampled_from(WAYS))
 @settings(max_examples=120, **NOISY)  # type: ignore[arg-type]
-def test_one_bad_node_is_convicted_and_no_other(
+def test_one_bad_node_is_diagnosed_and_no_other(
     count: int, seed: int, left: float, way: str
 ) -> None:
     assert all(one_bad(count, seed, left, way))

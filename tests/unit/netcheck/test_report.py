@@ -153,7 +153,7 @@ def test_a_node_that_was_lost_is_convicted_once() -> None:
         ({"mtu": 1500}, "RK-NET-009", "MTU differs: n3 with 1500 bytes, 3 nodes with 9000"),
         ({"speed_mbps": 1000}, "RK-NET-010", "link speed differs: n3 with 1000 Mbit/s"),
         ({"duplex": "half"}, "RK-NET-010", "duplex differs: n3 with half"),
-        ({"strangers": 4}, "RK-NET-011", "4 connections"),
+        ({"unauthenticated_connections": 4}, "RK-NET-011", "4 unauthenticated connections"),
         ({"clock_skew_s": -90.0}, "RK-NET-012", "off, by up to 90.0 s"),
     ],
 )
@@ -185,7 +185,7 @@ def test_compute_is_judged_by_itself() -> None:
 def test_two_names_of_one_machine() -> None:
     assert (
         "n1 and n3 are the same machine"
-        in only(report(result(twins=(("n1", "n3"),))), "RK-NET-016").title
+        in only(report(result(duplicate_hosts=(("n1", "n3"),))), "RK-NET-016").title
     )
 
 
@@ -247,7 +247,7 @@ def test_agents_on_one_machine_convict_nobody_for_being_slow() -> None:
     assert {c.name for c in judge(fleet, Thresholds()).diagnoses} == {"n2"}
     here = replace(fleet, one_host=True)
     verdict = judge(here, Thresholds())
-    assert (verdict.diagnoses, verdict.undecided) == ((), ())
+    assert (verdict.diagnoses, verdict.inconclusive) == ((), ())
     made = net_report(here, verdict, Thresholds())
     assert only(made, "RK-NET-019").status is Status.WARN
     bounds = Thresholds(min_bandwidth_gbps=5.0)

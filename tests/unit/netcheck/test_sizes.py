@@ -46,7 +46,8 @@ def test_too_many_sizes() -> None:
 def test_the_medians_of_each_size() -> None:
     edges = tuple(
         Edge("a", "b", at, bandwidth_gbps=speed,
-             by_size=(SizeStatistics(1 << 16, speed / 2, 20.0, 30.0), SizeStatistics(1 << 20, speed)))
+             by_size=(SizeStatistics(1 << 16, speed / 2, 20.0, 30.0),
+                      SizeStatistics(1 << 20, speed)))
         for at, speed in enumerate((8.0, 9.0, 2.0))
     )  # fmt: skip
     result = CheckResult(("a", "b"), (), edges)

@@ -57,7 +57,7 @@ def test_full_mode_names_the_fault(
         fleet = SimulatedFleet(SIX, {}, nodes, links, noise=noise)
         done = run(fleet, schedule.full(SIX), seed=seed)
         assert named(done.verdict) == expected
-        assert not done.verdict.undecided
+        assert not done.verdict.inconclusive
         assert done.verdict.rounds == len(done.rounds)
 
 
@@ -92,7 +92,7 @@ def test_two_switches_leave_a_slow_uplink_open() -> None:
     fleet = SimulatedFleet(tuple(four), four, group_ways={"asw-1": Ways(0.5, 0.5)}, noise=0.01)
     verdict = run(fleet, schedule.groups(tuple(four), four), groups=four).verdict
     assert not verdict.diagnoses
-    ((nodes, sentence),) = verdict.undecided
+    ((nodes, sentence),) = verdict.inconclusive
     assert nodes == ("a", "b", "c", "d")
     assert "switch asw-1" in sentence
     assert "switch asw-2" in sentence
@@ -106,7 +106,7 @@ def test_an_oversubscribed_network_convicts_no_uplink() -> None:
     }
     verdict = solve(all_pairs(slow=slow, rounds=2), SIX, groups=SWITCHES)
     assert not verdict.diagnoses
-    assert any("oversubscribed" in sentence for _, sentence in verdict.undecided)
+    assert any("oversubscribed" in sentence for _, sentence in verdict.inconclusive)
 
 
 @pytest.mark.parametrize("ways", [Ways(0.0, 0.0), Ways(0.4, 1.0)])
@@ -115,7 +115,7 @@ def test_two_nodes_cannot_be_told_apart_and_it_says_so(ways: Ways) -> None:
     for plan in (schedule.quick(fleet.nodes), schedule.full(fleet.nodes)):
         verdict = run(fleet, plan).verdict
         assert not verdict.diagnoses
-        ((nodes, sentence),) = verdict.undecided
+        ((nodes, sentence),) = verdict.inconclusive
         assert nodes == ("a", "b")
         assert "node a" in sentence
         assert "node b" in sentence
@@ -139,9 +139,9 @@ def test_one_node_alone_is_neither_convicted_nor_covered() -> None:
 def test_nodes_that_nothing_measured_are_told() -> None:
     verdict = solve([], ["a", "b"])
     assert not verdict.diagnoses
-    ((nodes, sentence),) = verdict.undecided
+    ((nodes, sentence),) = verdict.inconclusive
     assert nodes == ("a", "b")
-    assert "Not proven healthy" in sentence
+    assert "Not known to be healthy" in sentence
     assert (verdict.tested_links, verdict.possible_links) == (0, 1)
 
 
@@ -186,9 +186,9 @@ def test_latency_above_the_ceiling_counts_as_slow() -> None:
 def test_a_bound_that_everyone_breaks_convicts_nobody() -> None:
     verdict = solve(all_pairs(), SIX, Thresholds(min_bandwidth_gbps=50.0))
     assert not verdict.diagnoses
-    ((nodes, sentence),) = verdict.undecided
+    ((nodes, sentence),) = verdict.inconclusive
     assert nodes == SIX
-    assert "network as a whole" in sentence
+    assert "whole network is slow" in sentence
 
 
 def test_a_baseline_excuses_what_was_always_slow_and_shows_what_became_slow() -> None:
@@ -204,7 +204,7 @@ def test_one_hiccup_is_told_and_not_convicted() -> None:
     edges = all_pairs(slow={("b", "e"): 0.3})
     verdict = solve(edges, SIX)
     assert not verdict.diagnoses
-    ((nodes, sentence),) = verdict.undecided
+    ((nodes, sentence),) = verdict.inconclusive
     assert nodes == ("b", "e")
     assert "one measurement" in sentence
 
@@ -221,7 +221,7 @@ def test_the_largest_message_of_a_round_is_the_one_that_counts() -> None:
     assert named(solve(small + large, SIX)) == {"c": "slow"}
 
 
-def test_edges_of_strangers_and_odd_figures_are_left_out() -> None:
+def test_edges_of_unknown_nodes_and_odd_values_are_ignored() -> None:
     odd = [
         Edge("a", "nobody", 0, bandwidth_gbps=1.0),
         Edge("a", "a", 0, bandwidth_gbps=1.0),
@@ -247,4 +247,4 @@ def test_a_node_behind_partners_at_fault_is_not_called_healthy() -> None:
     ]
     verdict = solve(edges, SIX)
     assert named(verdict) == {"b": "dead"}
-    assert verdict.undecided[0][0] == ("a",)
+    assert verdict.inconclusive[0][0] == ("a",)

@@ -154,7 +154,7 @@ class _Leader:
     def _flow(
         self, size: int, seconds: float, ways: str
     ) -> tuple[Received | ProbeFailed | None, Received | ProbeFailed | None]:
-        """The results of one flow at the far end and at this end; None if nothing was sent there."""
+        """One flow's results at the far end and at this end; None if nothing was sent there."""
         plan, control = self._plan, self._control
         if control.left_s < seconds:
             raise ProbeFailed(Failure.DEADLINE, f"not finished within {plan.timeout_s:g} s")

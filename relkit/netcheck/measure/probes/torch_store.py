@@ -1,7 +1,7 @@
 """The store of a two-rank process group, over one authenticated connection.
 
-torch's own TCPStore listens on all addresses, without authentication; this one opens no port. Rank 0
-keeps the keys and serves rank 1, one request per line.
+torch's own TCPStore listens on all addresses, without authentication; this one opens no port.
+Rank 0 keeps the keys and serves rank 1, one request per line.
 """
 
 from __future__ import annotations
