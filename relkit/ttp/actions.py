@@ -1,4 +1,4 @@
-"""What a controller is told to keep to, and what it wants done."""
+"""The deadlines of a controller, its phases, and the actions that it asks for."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ class Limits:
 
     Args:
         settle_s: wait after a first fault, so that deaths of one cause are one fault.
-        state_s: longest wait for a rank's state, on top of one step.
-        heartbeat_s: between two signs of life; missed_heartbeats: as many in a row mean death.
-        overall_s: from the fault to the end of everything (TTP_OT).
-        takeover_s: how long a backup waits for ranks that have not found it yet.
+        state_s: wait for a rank's state, on top of one step, where the others can save without it.
+        heartbeat_s: between two signs of life; missed_heartbeats: after as many in a row a rank is
+            silent, which is a fault.
+        overall_s: from the fault to the end of everything (TTP_OT); a rank that holds what no other
+            has is waited for as long.
+        takeover_s: how long a backup waits for ranks to register.
     """
 
     settle_s: float = 0.03
@@ -42,6 +44,11 @@ class Limits:
     missed_heartbeats: int = 3
     overall_s: float = 120.0
     takeover_s: float = 4.0
+
+    @property
+    def silent_s(self) -> float:
+        """From when on a rank is silent."""
+        return self.heartbeat_s * self.missed_heartbeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End a rank's process: it is not in the job any more, and must not wake up into it."""
+    """End a rank's process: it is no longer in the job, and must not wake up and go on."""
 
     rank: int
     reason: str

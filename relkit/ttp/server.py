@@ -265,7 +265,7 @@ class Server:
         try:
             for message in peer.lines.feed(data):
                 self._check(peer, message)
-                self._do(self._controller.told(message, time.monotonic()))
+                self._do(self._controller.received(message, time.monotonic()))
         except BadMessage as error:
             self._node.say(f"ttp: rank {peer.rank}: {error}")
             self._drop(peer)
@@ -275,7 +275,7 @@ class Server:
         if isinstance(message, Stop) and peer.rank < 0:
             return
         if isinstance(message, Hello) and peer.rank < 0:
-            if not 0 <= message.rank < self._controller.world_size == message.world_size:
+            if not 0 <= message.rank < self._controller.members.world_size == message.world_size:
                 raise BadMessage(f"there is no rank {message.rank} of {message.world_size}")
             if any(other.rank == message.rank for other in self._peers.values()):
                 raise BadMessage(f"rank {message.rank} is there already")

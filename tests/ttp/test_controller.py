@@ -40,13 +40,16 @@ class Job:
 
     Args:
         deaths: rank -> when it dies; silent: rank -> from when on it says nothing.
-        delays: how long each answer takes, used in turn.
+        wakes: rank -> when one that is silent goes on; it answers then what it was sent meanwhile.
+        delays: how long each answer takes, used in turn; slow: rank -> how long its states take.
     """
 
     maps: tuple[ReplicaMap, ...]
     size: int
     deaths: dict[int, float] = field(default_factory=dict)
     silent: dict[int, float] = field(default_factory=dict)
+    wakes: dict[int, float] = field(default_factory=dict)
+    slow: dict[int, float] = field(default_factory=dict)
     delays: Sequence[float] = (0.01,)
     steps: dict[int, int] = field(default_factory=dict)
     ready: frozenset[int] = frozenset()
@@ -87,7 +90,7 @@ class Job:
                 beat = self.now_s + self.limits.heartbeat_s
                 for rank in range(self.size):
                     if self._speaks(rank):
-                        self._do(self.controller.told(self._beat(rank), self.now_s))
+                        self._do(self.controller.received(self._beat(rank), self.now_s))
             self._do(self.controller.tick(self.now_s))
         return self.outcome
 
@@ -99,7 +102,8 @@ class Job:
 
     def _speaks(self, rank: int) -> bool:
         dead = self.now_s >= self.deaths.get(rank, 1e9) or rank in self.killed
-        return not dead and self.now_s < self.silent.get(rank, 1e9)
+        from_s, until_s = self.silent.get(rank, 1e9), self.wakes.get(rank, 1e9)
+        return not dead and not from_s <= self.now_s < until_s
 
     def _at(self, when_s: float, rank: int, event: Message | str) -> None:
         self._count += 1
@@ -114,7 +118,9 @@ class Job:
         elif event == "hang":
             self._do(self.controller.hung("the job hangs", self.now_s))
         elif not isinstance(event, str) and self._speaks(rank):
-            self._do(self.controller.told(event, self.now_s))
+            self._do(self.controller.received(event, self.now_s))
+        elif not isinstance(event, str) and rank in self.wakes and self.now_s < self.wakes[rank]:
+            self._at(self.wakes[rank], rank, event)
 
     def _do(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -151,7 +157,10 @@ class Job:
         elif isinstance(message, Exit):
             self.codes[rank] = message.code
         if answer is not None:
-            self._at(self.now_s + self.delays[self._count % len(self.delays)], rank, answer)
+            delay_s = self.delays[self._count % len(self.delays)]
+            if isinstance(answer, State):
+                delay_s = self.slow.get(rank, delay_s)
+            self._at(self.now_s + delay_s, rank, answer)
 
 
 def dp(size: int) -> tuple[ReplicaMap, ...]:
@@ -278,7 +287,7 @@ def test_a_save_that_fails_leaves_nothing_and_says_why(failed: SaveFailed, code:
 
 def test_a_fault_before_everybody_has_begun_is_refused() -> None:
     controller = Controller(2)
-    controller.told(Hello(0, 2, 1, "h", 0, dp(2)), 0.0)
+    controller.received(Hello(0, 2, 1, "h", 0, dp(2)), 0.0)
     actions = controller.lost(1, "rank 1 exited with code 1", 1.0)
     over = actions[-1]
     assert isinstance(over, Over)
@@ -295,12 +304,12 @@ def test_a_job_that_ends_well_is_not_a_fault() -> None:
 def test_answers_to_an_old_plan_are_not_heard() -> None:
     controller = Controller(2, Limits(settle_s=0.0))
     for rank in range(2):
-        controller.told(Hello(rank, 2, 1, "h", 3, dp(2)), 0.0)
+        controller.received(Hello(rank, 2, 1, "h", 3, dp(2)), 0.0)
     controller.hung("hang", 1.0)
     controller.tick(1.0)
     assert controller.epoch == 1
     for rank in range(2):
-        controller.told(State(rank, 0, Survivor(rank, 3)), 1.0)
+        controller.received(State(rank, 0, Survivor(rank, 3)), 1.0)
     assert controller.phase is Phase.COLLECTING
 
 
@@ -308,13 +317,78 @@ def test_a_backup_needs_more_than_half() -> None:
     for present, code in ((2, EXIT_REFUSED), (3, None)):
         controller = Controller(4, backup=True)
         for rank in range(present):
-            controller.told(Hello(rank, 4, 1, "h", 3, dp(4)), 0.0)
+            controller.received(Hello(rank, 4, 1, "h", 3, dp(4)), 0.0)
         actions = controller.tick(4.1)
         over = [a.outcome.code for a in actions if isinstance(a, Over)]
         assert over == ([code] if code else [])
         if code is None:
             assert controller.phase is Phase.COLLECTING
             assert controller.dead == {3}
+
+
+# Ranks 0 and 2 hold all of one tensor-parallel half, 1 and 3 all of the other.
+TP2_DP2 = (replica_map("tp0 pp0", (0, 2)), replica_map("tp1 pp0", (1, 3)))
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["beats", "silent"])
+def test_the_last_holder_is_waited_for(silent: bool) -> None:
+    """It was given up after 5.3 s, and with it every step since the last periodic checkpoint."""
+    job = Job(TP2_DP2, 4, deaths={0: 3.0}, slow={2: 40.0})
+    if silent:
+        job = Job(TP2_DP2, 4, deaths={0: 3.0}, silent={2: 3.01}, wakes={2: 43.0})
+    outcome = ended(job)
+    assert (outcome.code, outcome.dead) == (EXIT_SAVED, (0,))
+    assert 39 < outcome.duration_s < 42
+    assert job.killed == set()
+
+
+def test_the_last_holder_is_waited_for_until_the_end_of_all_time() -> None:
+    job = Job(TP2_DP2, 4, deaths={0: 3.0}, slow={2: 1000.0}, limits=Limits(overall_s=60.0))
+    outcome = ended(job)
+    assert outcome.code == EXIT_REFUSED
+    assert outcome.sentence == (
+        "shard 0 of group tp0 pp0 has no holder at step 5: rank 0 is gone, rank 2 is gone"
+    )
+    assert 60 < outcome.duration_s < 62
+    assert job.killed == {2}
+    assert job.discarded == 1
+
+
+def test_a_rank_that_is_not_needed_is_given_up_after_seconds() -> None:
+    outcome = ended(Job(dp(4), 4, deaths={0: 3.0}, slow={1: 40.0}))
+    assert (outcome.code, outcome.dead) == (EXIT_SAVED, (0, 1))
+    assert outcome.duration_s < 6
+
+
+def test_a_silent_rank_that_the_others_can_do_without_is_not_waited_for() -> None:
+    # Silence alone has begun the fault: no further wait for its state.
+    outcome = ended(Job(dp(4), 4, silent={1: 2.0}, limits=Limits(state_s=50.0)))
+    assert (outcome.code, outcome.dead) == (EXIT_SAVED, (1,))
+    assert outcome.duration_s < 1
+
+
+def test_the_only_holder_falls_silent_while_it_saves() -> None:
+    maps = (replica_map("tp0", (0,), copies=1), replica_map("tp1", (1,), copies=1))
+    job = Job(maps, 2, silent={1: 3.15}, wakes={1: 30.0}, delays=(0.1,))
+    outcome = ended(job, (3.0, "hang"))
+    assert (outcome.code, outcome.dead) == (EXIT_SAVED, ())
+    assert outcome.epochs > 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(2, 4), st.booleans(), st.data())
+def test_no_step_is_lost_to_a_rank_that_is_only_slow(
+    size: int, two: bool, data: st.DataObject
+) -> None:
+    """One death, and any number of ranks that say nothing for up to a minute."""
+    groups = 2 if two else 1
+    maps = tuple(replica_map(f"g{g}", range(g * size, (g + 1) * size)) for g in range(groups))
+    world = size * groups
+    victim = data.draw(st.integers(0, world - 1))
+    silent = data.draw(st.dictionaries(st.integers(0, world - 1), st.floats(2.0, 4.0)))
+    wakes = {rank: data.draw(st.floats(4.0, 60.0)) for rank in silent}
+    job = Job(maps, world, deaths={victim: 3.0}, silent=silent, wakes=wakes)
+    assert ended(job).code == EXIT_SAVED
 
 
 @settings(max_examples=300, deadline=None)
@@ -344,4 +418,5 @@ def test_any_storm_ends_in_time_and_rightly(size: int, two: bool, data: st.DataO
         assert outcome.folder
     else:
         assert outcome.code == EXIT_REFUSED or "gone" in outcome.sentence, outcome
-    assert outcome.duration_s < 30
+    # Only a last holder that never says anything is worth the whole time.
+    assert outcome.duration_s < (30 if survivable else job.limits.overall_s + 2)

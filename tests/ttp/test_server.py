@@ -166,7 +166,7 @@ def test_a_rank_that_has_finished_is_still_a_holder(served: tuple[Server, list[s
     links = [rank(server, number) for number in range(2)]
     until(lambda: phase(server) == "normal")
     links[0].send(Done(0))
-    until(lambda: bool(server._controller.done))
+    until(lambda: bool(server._controller.members.done))
     links[1].close()
     fault = next_of(links[0], FaultNotice)
     assert isinstance(fault, FaultNotice)

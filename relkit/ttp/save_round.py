@@ -1,0 +1,77 @@
+"""One try at an emergency save: what survivors have, the plan, and what is on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from relkit.ttp.plan import Refusal, SavePlan, Survivor, make_plan
+from relkit.ttp.replicas import ReplicaMap
+
+Files = dict[str, tuple[str, int]]
+
+
+class SaveRound:
+    """From one notice of a fault to the commit, or to the next notice.
+
+    Args:
+        epoch: number of the round; answers to another one do not count.
+
+    Attributes:
+        states: what each rank that has answered can give.
+        plan: who saves what; None until it is made.
+        committer: the rank that was asked to commit; -1 until then.
+    """
+
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
+        self.states: dict[int, Survivor] = {}
+        self.plan: SavePlan | None = None
+        self.committer = -1
+        self._saved: dict[int, Files] = {}
+
+    def missing(self, living: Collection[int]) -> list[int]:
+        """Living ranks that have not said what they have."""
+        return [rank for rank in living if rank not in self.states]
+
+    def can_do_without(self, missing: Collection[int], maps: Sequence[ReplicaMap]) -> bool:
+        """Whether those that have answered can save everything by themselves."""
+        given = [state for rank, state in self.states.items() if rank not in missing]
+        return isinstance(make_plan(given, maps), SavePlan)
+
+    def make_plan(self, maps: Sequence[ReplicaMap]) -> SavePlan | Refusal:
+        """Plan with the states that have come; see plan.make_plan."""
+        plan = make_plan(list(self.states.values()), maps)
+        if isinstance(plan, SavePlan):
+            self.plan, self._saved = plan, {}
+        return plan
+
+    def still_needs(self, rank: int) -> bool:
+        """Whether the rank has a part in the plan that it has not done.
+
+        Once it has, its file is on the disk, and the rank may go.
+        """
+        return self.plan is not None and rank in self.plan.ranks and rank not in self._saved
+
+    def saved(self, rank: int, files: Mapping[str, tuple[str, int]]) -> None:
+        """A rank has done its part."""
+        self._saved[rank] = dict(files)
+
+    @property
+    def all_saved(self) -> bool:
+        """Whether everything of the plan is on the disk."""
+        return self.plan is not None and set(self.plan.ranks) <= self._saved.keys()
+
+    @property
+    def files(self) -> Files:
+        """All files that were written."""
+        return {name: facts for part in self._saved.values() for name, facts in part.items()}
+
+    def choose_committer(self, living: Sequence[int]) -> int | None:
+        """A living rank to commit, a writer if one lives; None where nobody does."""
+        assert self.plan is not None
+        writers = [group.writer for group in self.plan.groups if group.writer in living]
+        able = writers or list(living)
+        if not able:
+            return None
+        self.committer = able[0]
+        return self.committer
