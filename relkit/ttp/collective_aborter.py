@@ -27,7 +27,7 @@ _HOOK_S = 0.5
 
 
 class CollectiveAborter:
-    """Frees this process, again and again if need be.
+    """Ends this process's collectives with an error, again and again if need be.
 
     Args:
         store_ports: ports of rendezvous stores, whose connections stay.
@@ -48,7 +48,7 @@ class CollectiveAborter:
         self._kept = frozenset(kept or _AT_IMPORT)
         self._aborted = False
 
-    def free(self, keep: Sequence[int]) -> int:
+    def abort(self, keep: Sequence[int]) -> int:
         """Shut the connections of process groups.
 
         Args:

@@ -362,7 +362,7 @@ class Controller:
             )
             if needed:
                 return
-            self._kill(missing, "did not answer in time, and is not needed to save")
+            self._kill(missing, "did not answer in time")
             self.members.lose(missing)
         self._until_s = None
         if self.phase is Phase.CLEARING:

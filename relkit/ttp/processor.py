@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from relkit.ttp.link import Endpoint, Link, LinkEnded, connect
@@ -28,10 +28,9 @@ from relkit.ttp.messages import (
 from relkit.ttp.rank_state import RankState
 from relkit.ttp.relay import Notes
 from relkit.ttp.save_outcome import EXIT_REFUSED
+from relkit.ttp.training_thread import AGAIN_S, TrainingThread
 
 _CONNECT_S = 10.0
-# Sockets may still be made while others are shut (connections are lazy), so shut them again.
-_FREE_AGAIN_S = 0.02
 # How long a thread that was told to leave may take: in the user's code, and in an order of ours.
 _LEAVE_S = 5.0
 _LEAVE_BUSY_S = 60.0
@@ -60,7 +59,8 @@ class Processor:
         wire: see ControllerAccess.
         hello: what this rank says of itself; its step is taken from the state.
         state: shared with the training thread.
-        free: makes blocked collectives return with an error; may be called again and again.
+        training: the thread that runs the training loop.
+        stand_in: starts a thread that carries out orders in the place of the training thread.
 
     Attributes:
         epoch: the plan that is valid; orders of another are not to be carried out.
@@ -72,9 +72,11 @@ class Processor:
         wire: ControllerAccess,
         hello: Hello,
         state: RankState,
-        free: Callable[[Sequence[int]], int],
+        training: TrainingThread,
+        stand_in: Callable[[], None],
     ) -> None:
-        self._wire, self._hello, self._state, self._free = wire, hello, state, free
+        self._wire, self._hello, self._state = wire, hello, state
+        self._training, self._stand_in = training, stand_in
         self._link: Link | None = None
         self._place = 0
         self.epoch = 0
@@ -134,7 +136,7 @@ class Processor:
                     Heartbeat(self._hello.rank, progress.step, progress.phase, self._state.step_s)
                 )
             try:
-                waiting_s = _FREE_AGAIN_S if self._state_due else beat_s - now_s
+                waiting_s = AGAIN_S if self._state_due else beat_s - now_s
                 message = self._link.receive(max(0.0, min(waiting_s, 0.2)))
             except LinkEnded:
                 if not self._closing:
@@ -149,6 +151,7 @@ class Processor:
         if isinstance(message, FaultNotice):
             self.epoch, self._state_due = message.epoch, True
             self.notes.begin(message.epoch)
+            self._training.begin()
             self._state.fault = True
         elif isinstance(message, Pause):
             self.epoch, self._state_due = message.epoch, True
@@ -159,17 +162,17 @@ class Processor:
         elif isinstance(message, Exit):
             self._leave(message)
         elif isinstance(message, Save | Commit | Discard):
-            self._state.give(message)
+            self._state.orders.give(message)
         elif isinstance(message, Finished):
             self._closing = True
-            self._state.give(message)
+            self._state.orders.give(message)
 
     def _send_state(self) -> None:
-        # Twice: at once where the thread is idle, else after a try to free it.
-        if not self._state.is_idle and self._state.fault:
-            self._free([self._link.fileno()] if self._link else [])
-            self._state.wait_idle(_FREE_AGAIN_S)
-        if self._state.is_idle:
+        if not self._state.orders.is_idle and self._state.fault:
+            self._training.interrupt([self._link.fileno()] if self._link else [])
+            if self._training.is_stuck() and self._state.replace_thread():
+                self._stand_in()
+        if self._state.orders.is_idle:
             self._state_due = False
             self.answer(State(self._hello.rank, self.epoch, self._state.survivor()))
 
@@ -191,15 +194,16 @@ class Processor:
     def _leave(self, order: Exit) -> None:
         """Have the training thread end this process, or end it from here."""
         self._closing = True
+        self._training.begin()
         self._state.fault = True
         # Whoever waits for a member of the save gets an error.
         self.notes.begin(self.epoch + 1)
-        self._state.give(order)
+        self._state.orders.give(order)
         now_s = time.monotonic()
         until_s, until_busy_s = now_s + _LEAVE_S, now_s + _LEAVE_BUSY_S
         while not self._state.gone:
-            if time.monotonic() > (until_busy_s if self._state.parked else until_s):
+            if time.monotonic() > (until_busy_s if self._state.orders.is_parked else until_s):
                 # It is in a loop that no error reaches. Its output may hold a lock: no flush.
                 os._exit(order.code)
-            self._free([])
-            time.sleep(_FREE_AGAIN_S)
+            self._training.interrupt([])
+            time.sleep(AGAIN_S)

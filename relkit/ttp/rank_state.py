@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from dataclasses import dataclass, replace
 
-from relkit.ttp.messages import Commit, Discard, Exit, Finished, Save
+from relkit.ttp.order_queue import OrderQueue
 from relkit.ttp.plan import Survivor
-
-Order = Save | Commit | Discard | Exit | Finished
 
 
 class TrainingInterrupted(BaseException):
@@ -40,13 +36,18 @@ class RankProgress:
 
 
 class RankState:
-    """One rank's place between its training loop and its processor.
+    """What the training loop of a rank says of itself, and what is asked of it.
 
-    The trainer's methods cost an assignment each and take no lock; those for orders do.
+    The methods that a step calls cost an assignment each and take no lock.
 
     Args:
         rank: global rank.
         step: committed step that the run starts from.
+
+    Attributes:
+        fault: the loop is to be left at once; pause_at: before it makes more steps than these.
+        step_s: how long the last step took, seconds.
+        gone: this process is about to end.
     """
 
     def __init__(self, rank: int, step: int) -> None:
@@ -56,12 +57,8 @@ class RankState:
         self.pause_at: int | None = None
         self.step_s = 0.0
         self.gone = False
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self.orders = OrderQueue()
         self._broken = ""
-        self._lock = threading.Lock()
-        self._parked = False
-        self._pending = 0
-        self._idle = threading.Event()
         self._committed_s = time.monotonic()
 
     def phase(self, name: str) -> None:
@@ -134,55 +131,23 @@ class RankState:
             error: what ended it: TrainingInterrupted where it was asked to leave, None where the
                 loop came to its end.
         """
+        if self.orders.is_replaced:
+            # For ever: the process ends without this thread.
+            self.orders.park()
         if self.progress.updating:
             name = type(error).__name__ if error is not None else "the loop's end"
             self.broken(f"{name} in the update")
         phase = "done" if error is None else "parked"
         self.progress = replace(self.progress, phase=phase)
-        with self._lock:
-            self._parked = True
-            self._settle()
+        self.orders.park()
 
-    def unpark(self) -> None:
-        """All ranks have finished: this thread goes on with the user's program."""
-        with self._lock:
-            self._parked = False
-            self._idle.clear()
+    def replace_thread(self) -> bool:
+        """The training thread cannot be got out of its loop: another one carries out orders.
 
-    def give(self, order: Order) -> None:
-        """Hand the parked thread an order; it is not idle until that is done."""
-        with self._lock:
-            self._pending += 1
-            self._idle.clear()
-            self._orders.put(order)
-
-    def next_order(self) -> Order:
-        """The parked thread waits for an order; it must call `done` after it."""
-        return self._orders.get()
-
-    def done(self) -> None:
-        """The order is done."""
-        with self._lock:
-            self._pending -= 1
-            self._settle()
-
-    def _settle(self) -> None:
-        if self._parked and not self._pending:
-            self._idle.set()
-
-    @property
-    def parked(self) -> bool:
-        """The training loop was left."""
-        return self._parked
-
-    @property
-    def is_idle(self) -> bool:
-        """Parked, and no order is being carried out."""
-        return self._idle.is_set()
-
-    def wait_idle(self, timeout_s: float) -> bool:
-        """Wait until the thread is parked and idle."""
-        return self._idle.wait(timeout_s)
+        Returns:
+            False where it has left the loop, or is in an update, which it will leave.
+        """
+        return not self.progress.updating and self.orders.replace_thread()
 
     def survivor(self) -> Survivor:
         """What this rank can give; meant to be asked when it is idle."""

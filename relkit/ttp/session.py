@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeVar
@@ -20,12 +21,17 @@ from relkit.ttp.messages import Commit, Discard, Exit, Finished, Hello, Save
 from relkit.ttp.processor import Processor
 from relkit.ttp.rank_state import RankState, TrainingInterrupted
 from relkit.ttp.replicas import ReplicaMap
+from relkit.ttp.training_thread import TrainingThread
 
 # A peer's end is felt in a collective some milliseconds before the controller tells of it.
 _ECHO_S = 1.0
 _PR_SET_PDEATHSIG = 1
 # The launcher alone decides when ranks end: one that leaves takes its shards with it.
 _LEFT_TO_THE_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
+_STUCK = (
+    "no error reaches the training thread, which sleeps in a call that cannot return;"
+    " its state is saved without it"
+)
 T = TypeVar("T")
 
 
@@ -56,7 +62,10 @@ class Session:
         self._environment = environment
         aborter = CollectiveAborter([environment.store.port], own_recorder(), kept)
         hello = Hello(rank, world_size, os.getpid(), socket.gethostname(), step, tuple(maps))
-        self._processor = Processor(environment.wire, hello, self.state, aborter.free)
+        self._training = TrainingThread(self.state, aborter.abort)
+        self._processor = Processor(
+            environment.wire, hello, self.state, self._training, self._start_stand_in
+        )
         self._saver = Saver(self.state, handlers, self._processor.notes, self._processor.answer)
 
     def run(self, train: Callable[[], T]) -> T:
@@ -73,6 +82,7 @@ class Session:
         """
         # First of all: from here on the launcher must not end the others when this one fails.
         self._environment.mark(self.state.rank)
+        self._training.is_this_one()
         self._processor.start()
         _end_with_the_launcher()
         with _left_to_the_launcher():
@@ -90,7 +100,7 @@ class Session:
             self.state.park(None)
             self._processor.done()
             self._obey()
-            self.state.unpark()
+            self.state.orders.unpark()
             self._environment.unmark(self.state.rank)
             self._processor.close()
         if leaving is not None:
@@ -110,7 +120,7 @@ class Session:
     def _obey(self) -> None:
         """Carry out orders, until all ranks have finished."""
         while True:
-            order = self.state.next_order()
+            order = self.state.orders.next()
             if isinstance(order, Finished):
                 return
             if isinstance(order, Exit):
@@ -122,7 +132,17 @@ class Session:
                     self._processor.answer(self._saver.commit(order))
                 elif isinstance(order, Discard):
                     self._saver.discard()
-            self.state.done()
+            self.state.orders.done()
+
+    def _start_stand_in(self) -> None:
+        """Nothing wakes the training thread: another one saves, and ends the process."""
+        # In one piece, as all ranks write to one terminal.
+        os.write(2, f"relkit: rank {self.state.rank}: {_STUCK}\n".encode())
+        threading.Thread(target=self._carry_out, name="relkit-ttp-save", daemon=True).start()
+
+    def _carry_out(self) -> None:
+        self._obey()
+        self._leave(1)
 
     def _is_an_echo(self, error: BaseException) -> bool:
         """Whether the error only says that another rank is gone, which the controller knows."""

@@ -39,7 +39,7 @@ def main() -> None:
         sys.stdin.readline()
         aborter = CollectiveAborter([port], own_recorder(), KEPT)
         while not freed.is_set():
-            aborter.free([])
+            aborter.abort([])
             time.sleep(0.01)
 
     freeing = threading.Thread(target=free, daemon=True)

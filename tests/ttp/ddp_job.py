@@ -24,7 +24,8 @@ from relkit.ttp.handlers import SaveRequest
 from relkit.ttp.replicated import ReplicatedLoop
 
 # Before the forward pass; the others happen elsewhere.
-IN_FORWARD = ("kill", "stop", "raise", "exit", "spin", "hold", "ask", "swallow")
+IN_FORWARD = ("kill", "stop", "raise", "exit", "spin", "hold", "ask", "swallow", "send", "receive")
+_PAYLOAD = 64 << 20
 
 
 class Deeds:
@@ -62,6 +63,17 @@ def forward(deed: str) -> None:
     elif deed == "hold":
         # Seconds in C with the interpreter lock held: no heartbeat, and nothing wrong.
         sum(itertools.repeat(1, 1_500_000_000))
+    elif deed == "receive":
+        # Said only once the receive is posted, so that the payload follows at once.
+        work = dist.irecv(torch.empty(_PAYLOAD), 0)
+        dist.send(torch.ones(1), 0)
+        assert work is not None
+        work.wait()
+    elif deed == "send":
+        # More than fits between the two: a part arrives before the end of the connection.
+        dist.recv(torch.empty(1), 1)
+        dist.isend(torch.ones(_PAYLOAD), 1)
+        os.kill(os.getpid(), signal.SIGKILL)
     elif deed == "ask":
         os.kill(os.getppid(), signal.SIGTERM)
 

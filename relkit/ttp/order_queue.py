@@ -1,0 +1,90 @@
+"""Orders of the controller on their way to the thread of a rank that carries them out."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from relkit.ttp.messages import Commit, Discard, Exit, Finished, Save
+
+Order = Save | Commit | Discard | Exit | Finished
+
+
+class OrderQueue:
+    """Orders, and whether the thread that carries them out has nothing to do.
+
+    That is the training thread, once it has left its loop; or a stand-in, where nothing makes it
+    leave.
+    """
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._parked = False
+        self._replaced = False
+        self._pending = 0
+        self._idle = threading.Event()
+
+    def park(self) -> None:
+        """The training thread is here for orders; it never returns if another has its place."""
+        with self._lock:
+            if not self._replaced:
+                self._parked = True
+                self._settle()
+        if self._replaced:
+            threading.Event().wait()
+
+    def unpark(self) -> None:
+        """All ranks have finished: the training thread goes on with the user's program."""
+        with self._lock:
+            self._parked = False
+            self._idle.clear()
+
+    def replace_thread(self) -> bool:
+        """Another thread takes orders from here on; False where the training thread does."""
+        with self._lock:
+            if self._parked:
+                return False
+            self._parked = self._replaced = True
+            self._settle()
+            return True
+
+    def give(self, order: Order) -> None:
+        """Hand over an order; the thread is not idle until that is done."""
+        with self._lock:
+            self._pending += 1
+            self._idle.clear()
+            self._orders.put(order)
+
+    def next(self) -> Order:
+        """Wait for an order; `done` must be called after it."""
+        return self._orders.get()
+
+    def done(self) -> None:
+        """The order is done."""
+        with self._lock:
+            self._pending -= 1
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._parked and not self._pending:
+            self._idle.set()
+
+    @property
+    def is_parked(self) -> bool:
+        """The training loop was left, or is not waited for any more."""
+        return self._parked
+
+    @property
+    def is_replaced(self) -> bool:
+        """Another thread has the training thread's place."""
+        return self._replaced
+
+    @property
+    def is_idle(self) -> bool:
+        """Parked, and no order is being carried out."""
+        return self._idle.is_set()
+
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until the thread is parked and idle."""
+        return self._idle.wait(timeout_s)
