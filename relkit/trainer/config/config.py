@@ -280,7 +280,8 @@ class TrainingConfig:
         log_interval, save_interval, eval_interval: in steps; None: never.
         eval_iters: global batches of one evaluation.
         loss_scale: initial loss scale of fp16; ignored (1) otherwise. loss_scale_window: good steps
-            before it doubles.
+            before it doubles. min_loss_scale: it halves down to this. loss_scale_hysteresis:
+            overflows before it halves, counted since it last doubled.
         grad_clip_type: "ClipGlobalNorm" or "GradClipByValue"; clip_value: 0 leaves clipping out.
         loss_reduction: "mean" of the means of a step's micro-batches, as Megatron's default, or
             "sum" over ranks of their means.
@@ -307,6 +308,8 @@ class TrainingConfig:
     eval_iters: int = 10
     loss_scale: float = 4096.0
     loss_scale_window: int = 1000
+    min_loss_scale: float = 1.0
+    loss_scale_hysteresis: int = 1
     grad_clip_type: str = "ClipGlobalNorm"
     clip_value: float = 1.0
     loss_reduction: str = "mean"
@@ -323,7 +326,13 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         where = "training_config"
         _at_least(where, "training_iters", self.training_iters, 1)
-        _at_least(where, "ttp_copies", self.ttp_copies, 1)
+        for key in ("ttp_copies", "loss_scale_window", "loss_scale_hysteresis"):
+            _at_least(where, key, getattr(self, key), 1)
+        if not 0 < self.min_loss_scale <= self.loss_scale:
+            raise UsageProblem(
+                f"training_config.min_loss_scale is {self.min_loss_scale:g}; it must be above 0 and"
+                f" at most loss_scale ({self.loss_scale:g})"
+            )
         for key in (
             "log_interval",
             "save_interval",

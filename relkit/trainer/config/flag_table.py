@@ -107,6 +107,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--clip-grad", "training.clip_value", "largest gradient norm; 0: any", float),
     Flag("--initial-loss-scale", "training.loss_scale", "first loss scale of fp16", float),
     Flag("--loss-scale-window", "training.loss_scale_window", "good steps until it doubles"),
+    Flag("--min-loss-scale", "training.min_loss_scale", "it halves down to this", float),
+    Flag("--hysteresis", "training.loss_scale_hysteresis", "overflows before it halves"),
     Flag("--save", "training.save", "folder of the checkpoints", str),
     Flag("--save-interval", "training.save_interval", "steps between two of them"),
     Flag("--eval-interval", "training.eval_interval", "steps between two evaluations"),
@@ -151,8 +153,8 @@ IGNORED_SWITCHES = _names(
     use-legacy-models use-mcore-models"""
 )
 IGNORED_VALUES = _names(
-    """attention-backend data-impl distributed-timeout-minutes hysteresis
-    local-rank min-loss-scale num-workers recompute-granularity recompute-method
-    recompute-num-layers tensorboard-dir timing-log-level wandb-exp-name wandb-project"""
+    """attention-backend data-impl distributed-timeout-minutes local-rank num-workers
+    recompute-granularity recompute-method recompute-num-layers tensorboard-dir timing-log-level
+    wandb-exp-name wandb-project"""
 )
 """Flags of Megatron that change no number here: speed, memory and logging of another program."""

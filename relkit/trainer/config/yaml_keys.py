@@ -58,7 +58,7 @@ IGNORED: Mapping[str, frozenset[str]] = {
     "training_config": _names(
         """epochs wrap_with_ddp overlap_grad_reduce bucket_size check_for_nan_in_grad
         accumulate_allreduce_grads_in_fp32 crc_check enable_compile_cache compile_cache_path
-        prefix best_metric_comparison eval_metric calculate_per_token_loss loss_scale_factor"""
+        prefix best_metric_comparison eval_metric"""
     ),
     "parallel_config": _names(
         """recv_dtype zero_level standalone_embedding_stage overlap_grad_reduce
@@ -68,13 +68,13 @@ IGNORED: Mapping[str, frozenset[str]] = {
     MODEL: _names(
         """parallel_position_embedding head_skip_weight_param_allocation use_flash_attention
         fa_config enable_flash_sp mask_func_type embedding_init_dtype softmax_compute_dtype
-        bias_init fp16_lm_cross_entropy flatten_labels_and_input_mask recompute_method
+        bias_init flatten_labels_and_input_mask recompute_method
         recompute_num_layers recompute_granularity bias_dropout_fusion transformer_impl
         clone_scatter_output_in_embedding attention_softmax_in_fp32 masked_softmax_fusion
         distribute_saved_activations model_type select_comm_recompute select_recompute"""
     ),
     "moe_config": _names(
-        """moe_grouped_gemm moe_router_load_balancing_type moe_token_dispatcher_type
+        """moe_grouped_gemm moe_token_dispatcher_type
         use_self_defined_alltoall moe_pad_expert_input_to_capacity moe_token_drop_policy"""
     ),
     "dataset_config": _names("train_samples data_layout drop_remainder pad_token_id"),
@@ -183,6 +183,9 @@ _ABSENT = (
 
 TRANSLATED: Mapping[tuple[str, str], Translator] = {
     ("training_config", "ckpt_format"): only("torch", "ckpt"),
+    # MindFormers divides and multiplies by it; relkit does both by 2.
+    ("training_config", "loss_scale_factor"): only(2),
+    ("training_config", "calculate_per_token_loss"): only(False),
     ("training_config", "fp16"): _precision("float16"),
     ("training_config", "bf16"): _precision("bfloat16"),
     ("parallel_config", "context_parallel_size"): only(1),
@@ -197,6 +200,7 @@ TRANSLATED: Mapping[tuple[str, str], Translator] = {
     (MODEL, "use_final_norm"): only(True),
     (MODEL, "residual_connection_dtype"): only("float32"),
     (MODEL, "fp8_format"): only(None),
+    (MODEL, "fp16_lm_cross_entropy"): only(False),
     **{(MODEL, name): only(False) for name in _ABSENT},
     **{(MODEL, name): _biases for name in _BIASES},
     (MODEL, "num_experts"): _experts,
@@ -204,6 +208,7 @@ TRANSLATED: Mapping[tuple[str, str], Translator] = {
     (MODEL, "normalization"): _normalization,
     ("moe_config", "num_experts"): _experts,
     ("moe_config", "moe_expert_capacity_factor"): only(None),
+    ("moe_config", "moe_router_load_balancing_type"): only("aux_loss"),
     ("moe_config", "moe_z_loss_coeff"): only(None, 0),
     ("moe_config", "moe_input_jitter_eps"): only(None, 0),
     ("optimizer_config", "optimizer_type"): _optimizer_type,

@@ -30,6 +30,7 @@ from relkit.trainer.config.values import (
 from relkit.trainer.config.yaml_file import settled, yaml_values
 
 DEFAULTS: Values = {
+    "training.loss_scale_hysteresis": 2,
     "training.log_interval": 100,
     "training.eval_interval": 1000,
     "training.eval_iters": 100,

@@ -19,6 +19,7 @@ SAMPLES: dict[object, object] = {int: "2", float: "0.25", str: "text"}
 # Values that their section would refuse, or that need another flag.
 NEED = {
     "--normalization": "RMSNorm",
+    "--initial-loss-scale": "8.0",
     "--lr-decay-style": "constant",
     "--distributed-backend": "gloo",
     "--tokenizer-type": "CharLevelTokenizer",

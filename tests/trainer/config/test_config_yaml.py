@@ -212,6 +212,7 @@ def test_a_key_without_effect_is_warned_of_only_where_it_is_set(load: Loader) ->
         ("optimizer_config: {optimizer_type: Adamax}", "'Adamax'; it must be one of AdamW"),
         ("optimizer_config: {learning_rate_scheduler_kwargs: 5}", "kwargs is 5; it must hold keys"),
         ("parallel_config: {context_parallel_size: 2}", "is 2; relkit has only 1"),
+        ("moe_config: {moe_router_load_balancing_type: sinkhorn}", "has only 'aux_loss'"),
         ("dataset_config: {global_batch_size: 8, micro_batch_num: 2}", "both .*global_batch_size"),
         ("training_config: {training_iters: 1, load_checkpoint: ckpt}", "resume_training is not"),
     ],
@@ -229,11 +230,27 @@ def test_what_is_refused_is_named(load: Loader, section: str, sentence: str) -> 
         ("qkv_has_bias: True, mlp_has_bias: False", "qkv_has_bias, mlp_has_bias differ"),
         ("preset: 7b", "no preset '7b'; the nearest is 7B"),
         ("apply_residual_connection_post_norm: True", "relkit has only False"),
+        ("fp16_lm_cross_entropy: True", "relkit has only False"),
     ],
 )
 def test_what_a_model_here_cannot_be(load: Loader, keys: str, sentence: str) -> None:
     with pytest.raises(UsageProblem, match=sentence):
         load(SMALL.replace("num_layers: 2", f"num_layers: 2, {keys}"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ("loss_scale_factor: 4", "training_config.loss_scale_factor is 4; relkit has only 2"),
+        ("calculate_per_token_loss: True", "relkit has only False"),
+        ("min_loss_scale: 0", "min_loss_scale is 0; it must be above 0"),
+        ("loss_scale_value: 4, min_loss_scale: 8", "at most loss_scale .4."),
+        ("loss_scale_hysteresis: 0", "loss_scale_hysteresis"),
+    ],
+)
+def test_keys_that_would_change_numbers_are_refused(load: Loader, keys: str, sentence: str) -> None:
+    with pytest.raises(UsageProblem, match=sentence):
+        load(SMALL.replace("{training_iters: 10}", f"{{training_iters: 9, {keys}}}"))
 
 
 def test_three_keys_of_biases_and_two_of_the_activation(load: Loader) -> None:

@@ -7,6 +7,9 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relkit.trainer.config.config import ModelConfig, OptimizerConfig, TrainerConfig, TrainingConfig
 from relkit.trainer.core.loss_scaler import LossScaler
@@ -15,6 +18,7 @@ from relkit.trainer.core.lr_schedule import learning_rate
 with warnings.catch_warnings():
     # Its import reaches parts of torch that warn of being deprecated.
     warnings.simplefilter("ignore")
+    from megatron.core.optimizer.grad_scaler import DynamicGradScaler
     from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
 ITERS = 40
@@ -100,6 +104,37 @@ def test_the_loss_scale_halves_at_once_and_doubles_after_a_window() -> None:
         scaler = scaler.after(finite=False)
     assert scaler.scale == 1.0
     assert math.isfinite(scaler.state()["growth_tracker"])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.booleans(), max_size=60), st.integers(1, 4), st.integers(1, 4), st.integers(0, 4)
+)
+def test_it_is_megatrons_scaler(
+    steps: list[bool], window: int, hysteresis: int, minimum_log2: int
+) -> None:
+    minimum = 2.0**minimum_log2
+    # Without its constructor, which puts its numbers on a GPU.
+    theirs = object.__new__(DynamicGradScaler)
+    theirs._scale, theirs.min_scale = torch.tensor(16.0), torch.tensor(minimum)
+    theirs.growth_factor, theirs.backoff_factor = torch.tensor(2.0), torch.tensor(0.5)
+    theirs.growth_interval, theirs.hysteresis = window, hysteresis
+    theirs._growth_tracker, theirs._hysteresis_tracker = 0, hysteresis
+    ours = LossScaler(16.0, window, minimum, hysteresis, overflows_left=hysteresis)
+    for finite in steps:
+        theirs.update(not finite)
+        ours = ours.after(finite).restored(ours.after(finite).state())
+        assert ours.state() == {
+            "scale": float(theirs._scale),
+            "growth_tracker": theirs._growth_tracker,
+            "hysteresis_tracker": theirs._hysteresis_tracker,
+        }
+
+
+def test_a_checkpoint_without_the_count_of_overflows() -> None:
+    scaler = LossScaler(16.0, 3, hysteresis=2, overflows_left=2)
+    older = {"scale": 8.0, "growth_tracker": 1.0}
+    assert scaler.restored(older) == LossScaler(8.0, 3, 1.0, 2, good_steps=1, overflows_left=2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
