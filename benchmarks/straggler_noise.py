@@ -1,4 +1,4 @@
-"""Noise of recorded runs: how long a rank took in a step, and how long of that it starved."""
+"""Noise of recorded runs: how long a rank took in a step, and how long of that it waited to run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST_STEPS = 5
 
 
 def recorded_noise(path: Path, half: str = "all") -> list[Floats]:
-    """Of each rank (steps, 2): its own time and its starvation, over the median of its own time.
+    """Of each rank (steps, 2): its local time and run-queue wait, over its median local time.
 
     The median is that of the whole record: what wandered for minutes wanders here too.
 
@@ -35,8 +35,12 @@ def recorded_noise(path: Path, half: str = "all") -> list[Floats]:
         steps = [step for step in infer_steps(keys, gaps) if step.regular][_FIRST_STEPS:]
         own = np.array([gaps[step.first : step.end].sum() for step in steps])
         looks = columns["look_rank"] == rank
-        starved_s = np.interp(end, columns["look_ns"][looks], columns["starved_ns"][looks]) / 1e9
-        waited = np.array([starved_s[step.end - 1] - starved_s[step.first - 1] for step in steps])
+        run_queue_wait_s = (
+            np.interp(end, columns["look_ns"][looks], columns["starved_ns"][looks]) / 1e9
+        )
+        waited = np.array(
+            [run_queue_wait_s[step.end - 1] - run_queue_wait_s[step.first - 1] for step in steps]
+        )
         both = np.stack([own, np.clip(waited, 0.0, 0.95 * own)], axis=1) / np.median(own)
         middle = len(both) // 2
         found.append({"tune": both[:middle], "test": both[middle:], "all": both}[half])

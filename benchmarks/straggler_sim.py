@@ -99,7 +99,7 @@ class Simulation:
         """One job.
 
         Returns:
-            (who is accused at the end, first step of each accusation, own time over the work)
+            (who is accused at the end, first step of each accusation, local time over the work)
         """
         shake = self._shake(rng, steps)
         scorer = RankScorer(self._positions, self._settings)
@@ -241,8 +241,12 @@ def with_faults(
 
 
 def _slow_down(parts: Floats, kind: str, extra_s: float, step: int) -> None:
-    place = {"input": "input", "sleep": "gap", "gc": "gap"}.get(kind, "compute")
-    inside = {"sleep": ("asleep",), "host": ("starved",), "throttled": ("throttled", "starved")}
+    place = {"input": "input", "sleep": "unattributed", "gc": "unattributed"}.get(kind, "compute")
+    inside = {
+        "sleep": ("off_cpu",),
+        "host": ("run_queue_wait",),
+        "throttled": ("throttled", "run_queue_wait"),
+    }
     if kind == "gc":
         extra_s = GC_S if step % GC_EVERY == 0 else 0.0
     for part in (place, *inside.get(kind, ("gc",) if kind == "gc" else ())):

@@ -38,19 +38,19 @@ def report(job: str, page: Path | None, force: bool, fmt: str | None) -> int:
     """
     from relkit.output import write_atomic
     from relkit.straggler.present.report import straggler_report
-    from relkit.straggler.transport.locate import find_history
+    from relkit.straggler.transport.locate import locate_history
 
     started = time.time()
     if page is not None and page.exists() and not force:
         raise UsageProblem(f"{page} exists already", next_step="Add --force to replace it.")
-    history = find_history(job)
+    history = locate_history(job)
     made = straggler_report(
         history, argv=sys.argv, started=started, duration_s=time.time() - started
     )
     if page is not None:
         from relkit.reports import straggler_page
-        from relkit.straggler.present.metrics import view_of
+        from relkit.straggler.present.metrics import metrics_of
 
-        write_atomic(page, straggler_page.render(made, history, view_of(history)))
+        write_atomic(page, straggler_page.render(made, history, metrics_of(history)))
         click.echo(f"wrote {page}", err=True)
     return finish(made, fmt, None, force)

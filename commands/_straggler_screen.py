@@ -17,7 +17,7 @@ from relkit.output import table, use_colour
 from relkit.reports.markup import middle_cut, shown
 from relkit.straggler.present.metrics import breakdown, main_part
 from relkit.straggler.present.report import straggler_report, what, who
-from relkit.straggler.present.summary import MOST_RANKS, RankLine, Summary, plain_summary, summarise
+from relkit.straggler.present.summary import MAX_RANKS, RankLine, Summary, plain_summary, summarise
 from relkit.straggler.transport.history import History, RaisedVerdict
 
 _FULL, _EMPTY = "█", "░"
@@ -130,7 +130,7 @@ class Screen:
         """Draw it anew, with as many ranks as the window has room for."""
         room = self._console.size.height - 9 - 2 * len(history.verdicts)
         room -= len(history.links[:5]) + 3 if history.links else 0
-        found = summarise(history, max(3, min(MOST_RANKS, room)))
+        found = summarise(history, max(3, min(MAX_RANKS, room)))
         self._live.update(picture(history, found), refresh=True)
 
 
@@ -181,7 +181,7 @@ def sentence(history: History, raised: RaisedVerdict) -> str:
 
 
 def percent(share: float) -> str:
-    """An excess with its sign."""
+    """An slowdown with its sign."""
     return f"{round(100 * share, 1) + 0.0:+.1f} %" if math.isfinite(share) else "?"
 
 
@@ -198,7 +198,7 @@ def _cells(one: RankLine) -> list[str]:
     return [
         f"{one.rank}",
         shown(middle_cut(one.host, 24)),
-        _ms(one.own_s),
+        _ms(one.local_s),
         percent(one.score),
         _ms(one.late_s),
         _bar(one.evidence),
@@ -236,8 +236,8 @@ def _link_table(found: Summary) -> Table:
         drawn.add_column(name, justify="right" if i == 1 else "left", no_wrap=True)
     for row in found.links:
         name = f"{shown(middle_cut(row.source, 24))} → {shown(middle_cut(row.target, 24))}"
-        cells = (name, f"{row.ratio:,.2f}", _bar(row.nats_share))
-        drawn.add_row(*(Text(cell) for cell in cells), style="red" if row.nats_share >= 1 else "")
+        cells = (name, f"{row.ratio:,.2f}", _bar(row.evidence))
+        drawn.add_row(*(Text(cell) for cell in cells), style="red" if row.evidence >= 1 else "")
     return drawn
 
 
@@ -250,7 +250,7 @@ def _plain_table(found: Summary) -> str:
             [
                 f"{shown(row.source)} → {shown(row.target)}",
                 f"{row.ratio:,.2f}",
-                _bar(row.nats_share),
+                _bar(row.evidence),
             ]
             for row in found.links
         ]

@@ -12,7 +12,7 @@ from relkit.errors import EXIT_UNKNOWN, NoSuchProcess, UsageProblem
 
 if TYPE_CHECKING:
     from relkit.commands._straggler_screen import Sink
-    from relkit.straggler.transport.tail import Follower
+    from relkit.straggler.transport.tail import HistoryTail
 
 # Shorter than any interval, so that the end of a job and Ctrl-C are not waited for.
 _POLL_S = 0.1
@@ -48,11 +48,11 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
     """
     from relkit.commands._straggler_screen import JsonLines, Lines, Screen
     from relkit.straggler.present.report import straggler_report
-    from relkit.straggler.transport.tail import Follower
+    from relkit.straggler.transport.tail import HistoryTail
 
     if job is None:
         job = _only_job()
-    follower = Follower(job)
+    follower = HistoryTail(job)
     sink: Sink
     if as_json:
         sink = JsonLines()
@@ -61,7 +61,7 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
     else:
         sink = Lines(whole=once)
     with sink:
-        _follow(follower, sink, interval_s, once)
+        _tail(follower, sink, interval_s, once)
     if follower.history is None:
         click.echo(f"job {job}: no step was seen, relkit could not tell", err=True)
         return EXIT_UNKNOWN
@@ -84,7 +84,7 @@ def _only_job() -> str:
     )
 
 
-def _follow(follower: Follower, sink: Sink, interval_s: float, once: bool) -> None:
+def _tail(follower: HistoryTail, sink: Sink, interval_s: float, once: bool) -> None:
     shown_at_s = float("-inf")
     waiting = False
     news = False

@@ -218,7 +218,7 @@ def launch(
             Control(Mode(straggler), straggler_min_slowdown),
             folder,
             log,
-            least_nodes=int(options.nnodes.partition(":")[0]),
+            min_nodes=int(options.nnodes.partition(":")[0]),
         )
         return run_job(options, monitor, recorders.prepare, log, network, persist, stragglers)
     finally:

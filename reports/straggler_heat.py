@@ -19,14 +19,14 @@ from relkit.reports.palette import oklch
 from relkit.reports.png import indexed
 from relkit.straggler.history_types import History, RaisedVerdict
 from relkit.straggler.model import Subject
-from relkit.straggler.present.metrics import View
+from relkit.straggler.present.metrics import Metrics
 
 BOUNDS = (0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
-"""Excess from which on the next stronger colour begins."""
+"""Slowdowns from which on the next stronger colour begins."""
 
 NOT_KNOWN = len(BOUNDS) + 1
 _BIG = 32
-_MOST_ROWS, _MOST_COLUMNS, _MOST_ACCUSED = 256, 864, 12
+_MAX_ROWS, _MAX_COLUMNS, _MAX_ACCUSED = 256, 864, 12
 _BLOCKS = 22
 _LINE = 14.0
 
@@ -63,10 +63,12 @@ def css() -> str:
     return f"{rules(False)}@media screen and (prefers-color-scheme: dark) {{\n{rules(True)}}}\n"
 
 
-def levels(excess: Cells) -> NDArray[np.uint8]:
+def levels(slowdown: Cells) -> NDArray[np.uint8]:
     """The number of each cell's colour."""
-    found = np.searchsorted(np.array(BOUNDS), np.nan_to_num(excess), side="right").astype(np.uint8)
-    found[~np.isfinite(excess)] = NOT_KNOWN
+    found = np.searchsorted(np.array(BOUNDS), np.nan_to_num(slowdown), side="right").astype(
+        np.uint8
+    )
+    found[~np.isfinite(slowdown)] = NOT_KNOWN
     return found
 
 
@@ -79,11 +81,11 @@ def worst_of(values: Cells, size: int, axis: int) -> Cells:
     return found
 
 
-def render(history: History, view: View) -> str:
+def render(history: History, metrics: Metrics) -> str:
     """The picture as SVG, for a page that has css() and straggler.css in its style.
 
     Args:
-        history: which ranks, where, accused of what; view: the excess.
+        history: which ranks, where, accused of what; metrics: the slowdown.
     """
     steps = Steps(history.first_step, max(1, history.steps))
     order = by_host(history.hosts)
@@ -98,17 +100,17 @@ def render(history: History, view: View) -> str:
     if small:
         rows = [_Row((rank,), _named(history, rank)) for rank in order]
         height = 24.0 if len(rows) <= 16 else 16.0
-        out += _panel(history, view, rows, steps, y, height)
+        out += _panel(history, metrics, rows, steps, y, height)
         out += _frames(accused, {row.ranks[0]: i for i, row in enumerate(rows)}, steps, y, height)
         y += height * len(rows)
     else:
-        chosen = list(dict.fromkeys(raised.verdict.rank for raised in accused))[:_MOST_ACCUSED]
+        chosen = list(dict.fromkeys(raised.verdict.rank for raised in accused))[:_MAX_ACCUSED]
         if chosen:
             rows = [_Row((rank,), _named(history, rank)) for rank in chosen]
-            out += _panel(history, view, rows, steps, y, 24.0)
+            out += _panel(history, metrics, rows, steps, y, 24.0)
             out += _frames(accused, {rank: i for i, rank in enumerate(chosen)}, steps, y, 24.0)
             y += 24.0 * len(rows) + 30.0
-        y = _everybody(out, history, view, order, steps, y)
+        y = _everybody(out, history, metrics, order, steps, y)
     out.append(steps.axis(y + 4))
     out.append(_legend(y + 44))
     height_px = y + 92
@@ -116,7 +118,7 @@ def render(history: History, view: View) -> str:
     return (
         f'<svg class="rk-slow" xmlns="http://www.w3.org/2000/svg" '
         f'viewBox="0 0 {WIDTH:.0f} {height_px:.0f}" width="{WIDTH:.0f}" '
-        f'height="{height_px:.0f}" role="img" aria-label="own time of each rank and step; '
+        f'height="{height_px:.0f}" role="img" aria-label="local time of each rank and step; '
         f'accused: {accused_text}">\n'
         '<defs><pattern id="rk-slow-empty" width="6" height="6" patternUnits="userSpaceOnUse">'
         '<circle class="dots" cx="3" cy="3" r="1"/></pattern></defs>\n'
@@ -160,10 +162,10 @@ def _named(history: History, rank: int) -> str:
 
 
 def _panel(
-    history: History, view: View, rows: Sequence[_Row], steps: Steps, y: float, height: float
+    history: History, metrics: Metrics, rows: Sequence[_Row], steps: Steps, y: float, height: float
 ) -> list[str]:
     """One row a rank, with its name and figures for the pointer."""
-    cells = view.excess[[row.ranks[0] for row in rows]]
+    cells = metrics.slowdown[[row.ranks[0] for row in rows]]
     accused = {raised.verdict.rank for raised in history.verdicts}
     out = [_image(cells, y, height * len(rows))]
     size = max(1, math.ceil(history.steps / _BLOCKS))
@@ -188,16 +190,16 @@ def _panel(
 
 
 def _everybody(
-    out: list[str], history: History, view: View, order: Sequence[int], steps: Steps, y: float
+    out: list[str], history: History, metrics: Metrics, order: Sequence[int], steps: Steps, y: float
 ) -> float:
     """All ranks, several a row where there are many; returns where it ends."""
-    share = math.ceil(len(order) / _MOST_ROWS)
+    share = math.ceil(len(order) / _MAX_ROWS)
     bins = [tuple(order[i : i + share]) for i in range(0, len(order), share)]
     height = float(max(2, 512 // len(bins)))
-    cells = worst_of(view.excess[list(order)], share, 0)
+    cells = worst_of(metrics.slowdown[list(order)], share, 0)
     whole = height * len(bins)
     out.append(_image(cells, y, whole))
-    means = _means(view.excess)
+    means = _means(metrics.slowdown)
     for i, ranks in enumerate(bins):
         known = [rank for rank in ranks if math.isfinite(means[rank])]
         worst = max(known, key=lambda rank: means[rank], default=-1)
@@ -284,7 +286,7 @@ def _lane(raised: RaisedVerdict, steps: Steps, y: float, history: History) -> st
 def _image(cells: Cells, y: float, height: float) -> str:
     if not cells.size:
         return ""
-    found = levels(worst_of(cells, math.ceil(cells.shape[1] / _MOST_COLUMNS), 1))
+    found = levels(worst_of(cells, math.ceil(cells.shape[1] / _MAX_COLUMNS), 1))
     out = [f'<rect class="ground" x="{GUTTER:.0f}" y="{y:.1f}" width="{PLOT:.0f}" '
            f'height="{height:.1f}"/>']  # fmt: skip
     for kind, dark in (("light", False), ("dark", True)):
@@ -311,10 +313,10 @@ def _figures(where: str, values: Cells) -> str:
     return f"{where}: {100 * known.mean():+.1f} % on average, {100 * known.max():+.1f} % at most"
 
 
-def _means(excess: Cells) -> list[float]:
-    known = np.isfinite(excess)
+def _means(slowdown: Cells) -> list[float]:
+    known = np.isfinite(slowdown)
     count = known.sum(axis=1)
-    total = np.where(known, excess, 0.0).sum(axis=1)
+    total = np.where(known, slowdown, 0.0).sum(axis=1)
     found: list[float] = np.where(count > 0, total / np.maximum(count, 1), np.nan).tolist()
     return found
 
@@ -323,7 +325,7 @@ def _legend(y: float) -> str:
     bounds = [f"{100 * bound:.0f}" for bound in BOUNDS]
     words = [f"< {bounds[0]} %", *(f"≥ {bound} %" for bound in bounds)]
     out = [
-        f'<text x="{GUTTER:.0f}" y="{y:.1f}">own time of a step, longer than its peers by</text>'
+        f'<text x="{GUTTER:.0f}" y="{y:.1f}">local time of a step, longer than its peers by</text>'
     ]
     for i, word in enumerate(words):
         x = GUTTER + i * 60

@@ -14,8 +14,8 @@ from relkit.reports.straggler_heat import spread, worst_of
 from relkit.straggler.history_types import History
 from relkit.straggler.model import Subject
 
-MOST_LINES = 5
-_MOST_POINTS = 440
+MAX_LINES = 5
+_MAX_POINTS = 440
 _HEIGHT, _TOP = 220.0, 12.0
 _LOW, _HIGH = 0.05, 0.95
 
@@ -31,8 +31,8 @@ def render(history: History) -> str:
         for raised in history.verdicts
         if raised.verdict.subject is Subject.RANK and 0 <= raised.verdict.rank < history.world_size
     ]
-    lines = list(dict.fromkeys(accused))[:MOST_LINES]
-    size = math.ceil(history.steps / _MOST_POINTS)
+    lines = list(dict.fromkeys(accused))[:MAX_LINES]
+    size = math.ceil(history.steps / _MAX_POINTS)
     late = worst_of(history.late_s, size, 1)
     others = np.delete(late, accused, axis=0)
     band = _band(others)

@@ -14,7 +14,7 @@ from relkit.findings import Finding, Report, Status
 from relkit.reports import straggler_heat, straggler_lateness, straggler_parts
 from relkit.reports.html import environment, page_time
 from relkit.straggler.history_types import History
-from relkit.straggler.present.metrics import View, recent
+from relkit.straggler.present.metrics import Metrics, recent
 
 _CAUSES = {
     "slow-compute": "slow compute",
@@ -23,7 +23,7 @@ _CAUSES = {
     "slow-host": "slow host",
     "noise": "not explained",
 }
-_MOST_CARDS, _MOST_RANKS, _MOST_LINKS, _MOST_CLOCKS = 6, 15, 15, 64
+_MAX_CARDS, _MAX_RANKS, _MAX_LINKS, _MAX_CLOCKS = 6, 15, 15, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class _Card:
     said: str
 
 
-def render(report: Report, history: History, view: View) -> str:
+def render(report: Report, history: History, metrics: Metrics) -> str:
     """The page as text.
 
     Args:
-        report: straggler_report of the history; history, view: what is drawn.
+        report: straggler_report of the history; history, metrics: what is drawn.
     """
     cards = _cards(report)
     others = [f for f in report.findings if not any(f is card.finding for card in cards)]
@@ -55,22 +55,22 @@ def render(report: Report, history: History, view: View) -> str:
             headline=headline(report),
             lead=_lead(report, cards),
             tiles=_tiles(report, history),
-            cards=cards[:_MOST_CARDS],
-            more_cards=cards[_MOST_CARDS:],
+            cards=cards[:_MAX_CARDS],
+            more_cards=cards[_MAX_CARDS:],
             others=others,
             # Each of these escapes every name; the rules are our own.
             heat_css=Markup(straggler_heat.css()),  # noqa: S704
-            heat=Markup(straggler_heat.render(history, view)),  # noqa: S704
+            heat=Markup(straggler_heat.render(history, metrics)),  # noqa: S704
             lateness=Markup(straggler_lateness.render(history)),  # noqa: S704
-            parts=Markup(straggler_parts.render(view.breakdowns, history.hosts)),  # noqa: S704
-            ranks=_rank_rows(history, view),
-            left_out=max(0, history.world_size - _MOST_RANKS),
+            parts=Markup(straggler_parts.render(metrics.breakdowns, history.hosts)),  # noqa: S704
+            ranks=_rank_rows(history, metrics),
+            left_out=max(0, history.world_size - _MAX_RANKS),
             links=_link_rows(history),
-            links_left_out=max(0, len(history.links) - _MOST_LINKS),
+            links_left_out=max(0, len(history.links) - _MAX_LINKS),
             clocks=_clock_rows(history),
-            clocks_left_out=max(0, len(history.clock_offsets) - _MOST_CLOCKS),
+            clocks_left_out=max(0, len(history.clock_offsets) - _MAX_CLOCKS),
             hosts=len(set(history.hosts)),
-            unseen=_unseen(history, view),
+            unseen=_unseen(history, metrics),
             started=page_time(report.started),
             version=report.to_json()["meta"]["version"],
         )
@@ -158,19 +158,19 @@ def _time(value_s: float) -> str:
     return f"{1e3 * value_s:,.3g} ms" if value_s < 0.9995 else f"{value_s:,.3g} s"
 
 
-def _rank_rows(history: History, view: View) -> list[tuple[bool, list[str], int]]:
+def _rank_rows(history: History, metrics: Metrics) -> list[tuple[bool, list[str], int]]:
     """(accused, cells, evidence in percent) of the worst ranks."""
     accused = {raised.verdict.rank for raised in history.verdicts}
-    own, late = recent(history, history.own_s), recent(history, history.late_s)
-    excess = recent(history, view.excess)
+    own, late = recent(history, history.local_s), recent(history, history.late_s)
+    slowdown = recent(history, metrics.slowdown)
     rows = []
-    for rank in view.worst[:_MOST_RANKS]:
+    for rank in metrics.worst[:_MAX_RANKS]:
         evidence = float(np.nan_to_num(history.evidence[rank]))
         cells = [
             f"{rank}",
             history.hosts[rank],
             _or_blank(1e3 * own[rank], "{:,.1f}"),
-            _or_blank(100 * excess[rank], "{:+.1f}"),
+            _or_blank(100 * slowdown[rank], "{:+.1f}"),
             _or_blank(1e3 * late[rank], "{:,.1f}"),
         ]
         rows.append((rank in accused, cells, round(100 * min(1.0, max(0.0, evidence)))))
@@ -185,7 +185,7 @@ def _or_blank(value: float, form: str) -> str:
 def _link_rows(history: History) -> list[tuple[bool, str, str, str, int, int, str]]:
     """(accused, from, to, ratio, width of its bar, evidence in percent, time lost)."""
     accused = {tuple(raised.verdict.ends) for raised in history.verdicts}
-    rows = sorted(history.links, key=lambda row: -row.ratio)[:_MOST_LINKS]
+    rows = sorted(history.links, key=lambda row: -row.ratio)[:_MAX_LINKS]
     most = max((row.ratio for row in rows), default=1.0)
     return [
         (
@@ -194,7 +194,7 @@ def _link_rows(history: History) -> list[tuple[bool, str, str, str, int, int, st
             row.target,
             f"{row.ratio:,.2f}",
             round(100 * max(0.0, row.ratio) / max(most, 1.0)),
-            round(100 * min(1.0, max(0.0, row.nats_share))),
+            round(100 * min(1.0, max(0.0, row.evidence))),
             _time(max(0.0, row.lost_s)) if row.lost_s > 0 else "none",
         )
         for row in rows
@@ -206,14 +206,14 @@ def _clock_rows(history: History) -> list[tuple[str, str, str]]:
     rows = sorted(history.clock_offsets.items(), key=lambda item: -abs(item[1][0]))
     return [
         (host, f"{1e3 * offset_s:+,.3f}", f"{1e3 * sigma_s:,.3f}")
-        for host, (offset_s, sigma_s) in rows[:_MOST_CLOCKS]
+        for host, (offset_s, sigma_s) in rows[:_MAX_CLOCKS]
     ]
 
 
-def _unseen(history: History, view: View) -> list[str]:
+def _unseen(history: History, metrics: Metrics) -> list[str]:
     told = list(history.notes)
-    if view.unseen > 0:
-        told.append(f"{100 * view.unseen:.2g} % of all ranks' steps were not seen.")
+    if metrics.unseen > 0:
+        told.append(f"{100 * metrics.unseen:.2g} % of all ranks' steps were not seen.")
     if not np.isfinite(history.late_s).any():
         told.append("No arrival in a collective was seen: lateness is not known.")
     if not history.links and len(set(history.hosts)) > 1:

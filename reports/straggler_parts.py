@@ -11,9 +11,9 @@ from relkit.straggler.model import PARTS
 from relkit.straggler.present.metrics import Breakdown
 
 MOST = 6
-MAIN = {"compute": "compute", "input": "input", "gap": "everything else (gap)"}
-HOST = {"gc": "garbage collection", "starved": "waiting for a core",
-        "throttled": "stopped by its cgroup", "asleep": "main thread asleep"}  # fmt: skip
+MAIN = {"compute": "compute", "input": "input", "unattributed": "everything else (gap)"}
+HOST = {"gc": "garbage collection", "run_queue_wait": "waiting for a core",
+        "throttled": "stopped by its cgroup", "off_cpu": "main thread asleep"}  # fmt: skip
 _BAR, _THIN, _BLOCK = 20.0, 7.0, 92.0
 _FIGURE_ROOM = 52.0
 
@@ -36,10 +36,10 @@ def render(breakdowns: Sequence[Breakdown], hosts: Sequence[str]) -> str:
         own, usual = _own(one.mine_s), _own(one.peers_s)
         host = middle_cut(shown(hosts[one.rank]), 12)
         name = f"{one.rank} · {host}" if host else f"rank {one.rank}"
-        excess = f"{_ms(own)}"
+        slowdown = f"{_ms(own)}"
         if usual > 0.0:
-            excess += f", {1e3 * (own - usual):+.3g} ms"
-        out += _bars(name, "strong", one.mine_s, y, scale, excess)
+            slowdown += f", {1e3 * (own - usual):+.3g} ms"
+        out += _bars(name, "strong", one.mine_s, y, scale, slowdown)
         out += _bars("its peers", "soft", one.peers_s, y + 38, scale, _ms(usual))
     bottom = 4 + len(shown_ones) * _BLOCK - 10
     out.append(f'<path class="axis" d="M{GUTTER:.0f} {bottom:.1f}h{PLOT:.0f}"/>')

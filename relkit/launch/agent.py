@@ -31,7 +31,7 @@ from relkit.launch.netcheck.node_info import listens_on, node_name, own_address,
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
 from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
 from relkit.launch.straggler.exclusion import Excluded
-from relkit.launch.straggler.straggler_node import Scene
+from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.ranks import RankSet
 
@@ -173,10 +173,10 @@ class MonitoredAgent(LocalElasticAgent):
         job_id: str,
         job_dir: Path | None,
         ranks: tuple[LocalRank, ...],
-    ) -> Scene:
+    ) -> JobAttempt:
         mailbox = self._mailbox(worker_group, "straggler-")
         _, port = store_endpoint(worker_group.store)
-        return Scene(
+        return JobAttempt(
             job_id,
             worker_group.workers[0].world_size,
             job_dir,

@@ -19,13 +19,13 @@ STILL_HOLDS = -1
 """ended_step of a verdict that was not dropped."""
 
 _KEPT_BYTES = 20 << 20
-_MOST_STEPS, _FEWEST_STEPS = 2000, 64
+_MAX_STEPS, _FEWEST_STEPS = 2000, 64
 
 
 def steps_to_keep(world_size: int) -> int:
     """How many of the newest steps a live job keeps: 2,000, or what 20 MiB hold, at least 64."""
     step_bytes = 4 * (len(PARTS) + 2) * max(1, world_size)
-    return min(_MOST_STEPS, max(_FEWEST_STEPS, _KEPT_BYTES // step_bytes))
+    return min(_MAX_STEPS, max(_FEWEST_STEPS, _KEPT_BYTES // step_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ class RaisedVerdict:
     raised_step: int
     ended_step: int = STILL_HOLDS
 
+    @property
+    def holds(self) -> bool:
+        """It was not dropped."""
+        return self.ended_step == STILL_HOLDS
+
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
@@ -50,14 +55,14 @@ class LinkRow:
     Args:
         source, target: host names.
         ratio: time of a transfer against what is usual; 1 = as usual, 4 = four times as long.
-        nats_share: evidence that it is slow as a share of what a verdict needs, 0 up; 1 = said.
+        evidence: evidence that it is slow as a share of what a verdict needs, 0 up; 1 = said.
         lost_s: time that the job has lost there, s.
     """
 
     source: str
     target: str
     ratio: float
-    nats_share: float
+    evidence: float
     lost_s: float
 
 
@@ -70,7 +75,7 @@ class History:
         first_step: number of the first column; steps: how many columns. A step that was left out
             has a column of NaN.
         hosts: name by rank.
-        own_s, late_s: (ranks, steps), s; parts: (parts in the order of model.PARTS, ranks,
+        local_s, late_s: (ranks, steps), s; parts: (parts in the order of model.PARTS, ranks,
             steps), s; NaN = not known.
         step_unix_s: when each step ended, Unix time, s; NaN = not known.
         verdicts: those that hold; past: those that were dropped, oldest first.
@@ -78,7 +83,7 @@ class History:
         clock_offsets: host -> (ahead of the first host by, standard error), s.
         settings: of the scorer, plain JSON values.
         notes: what was not seen, one sentence each.
-        scores: by rank, recent excess over its peers as a share (0.1 = 10 %); NaN = not known.
+        scores: by rank, recent slowdown over its peers as a share (0.1 = 10 %); NaN = not known.
         evidence: by rank, as a share of what a verdict needs, 0..1.
         peers: by rank, a number that is equal for ranks that do equal work.
         ended: the job is over.
@@ -92,7 +97,7 @@ class History:
     first_step: int
     steps: int
     hosts: tuple[str, ...]
-    own_s: Singles
+    local_s: Singles
     late_s: Singles
     parts: Singles
     step_unix_s: Doubles
@@ -133,7 +138,7 @@ class History:
 def shapes(ranks: int, steps: int) -> dict[str, tuple[int, ...]]:
     """The shape of each array of a History."""
     return {
-        "own_s": (ranks, steps),
+        "local_s": (ranks, steps),
         "late_s": (ranks, steps),
         "parts": (len(PARTS), ranks, steps),
         "step_unix_s": (steps,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,25 +38,40 @@ class Subject(str, Enum):
         return self.value
 
 
-# The first three add up to a rank's own time; the others are parts of these.
-PARTS = ("compute", "input", "gap", "gc", "starved", "throttled", "asleep")
-
-
-@dataclass(frozen=True, slots=True)
-class StepTable:
-    """One step of all ranks, as arrays over the rank.
+class PartTimes(NamedTuple):
+    """Seconds of one rank in one step; NaN = not known.
 
     Args:
-        step: its number.
-        parts: seconds, one row for each of PARTS; NaN in all rows of a rank that is not known,
-            NaN from the fourth row on where just that is not known.
-        late_s: by how much the rank came after the middle of its groups, added up over the
-            step's collectives; NaN where that is not known.
+        compute_s: in timed kernels; input_s: waiting for the next batch; unattributed_s: the rest
+            of the time outside of communication. These three do not overlap; together they are
+            the rank's local time.
+        gc_s: garbage collection; run_queue_wait_s: runnable without a core, as the kernel counts
+            it, together with throttled_s: stopped by its cgroup; off_cpu_s: the main thread
+            neither ran nor was runnable, also while it waits for a device. They are parts of the
+            three above, not on top.
     """
 
-    step: int
-    parts: Floats
-    late_s: Floats
+    compute_s: float
+    input_s: float
+    unattributed_s: float
+    gc_s: float
+    run_queue_wait_s: float
+    throttled_s: float
+    off_cpu_s: float
+
+    @property
+    def local_s(self) -> float:
+        """What the rank took itself, waiting for others left out."""
+        return self.compute_s + self.input_s + self.unattributed_s
+
+
+PARTS = tuple(name.removesuffix("_s") for name in PartTimes._fields)
+"""Names of the parts, in the order of the rows of every array that holds them."""
+
+COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU = range(len(PARTS))
+
+LOCAL_PARTS = 3
+"""The first so many of PARTS add up to the local time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One finished step of one rank, as a node hands it to the node that scores."""
+"""A finished step: of one rank, as its node reports it, and of all ranks, as it is scored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-NOT_KNOWN = float("nan")
+from relkit.straggler.model import Floats, PartTimes
 
 # Numbers of operations, the same on every host whatever its hook's table looks like.
 OPERATIONS = (
@@ -67,11 +67,7 @@ class StepRecord:
             between two steps), and it begins anew where the job takes up another pattern.
         exact: by marks of the loop, not inferred.
         begin_ns, end_ns: Unix time, ns. A step begins where the one before has ended.
-        own_s: what the rank took itself, waiting for others left out: compute + input + gap.
-        compute_s, input_s, gap_s: in timed kernels, waiting for the next batch, the rest.
-        gc_s, starved_s, throttled_s, asleep_s: parts of these, as in model.RankStep, not on top;
-            NaN = not known. asleep_s: the main thread neither ran nor was runnable; of a job that
-            computes on a device that is waiting for the device too.
+        parts: where the rank's time went.
         collectives: COLLECTIVE rows by end, times in Unix ns; `communicator` is a place in
             `groups`, `operation` one in OPERATIONS.
         groups: (name, size, rank in group).
@@ -84,16 +80,28 @@ class StepRecord:
     exact: bool
     begin_ns: int
     end_ns: int
-    own_s: float
-    compute_s: float
-    input_s: float
-    gap_s: float
-    gc_s: float = NOT_KNOWN
-    starved_s: float = NOT_KNOWN
-    throttled_s: float = NOT_KNOWN
+    parts: PartTimes
     collectives: npt.NDArray[Any] = field(default_factory=no_collectives)
     groups: tuple[tuple[str, int, int], ...] = ()
-    asleep_s: float = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepTable:
+    """One step of all ranks of the job, as arrays over the rank.
+
+    Args:
+        step: grows by one at least from step to step, also where the job takes up another pattern
+            or starts again.
+        parts: (len(PARTS), ranks), s; NaN in all rows of a rank that has not reported the step.
+        late_s: by how much the rank came after the middle of its groups, added up over the
+            step's collectives; NaN = not known, as before the collectives are matched.
+        records: that it was made of, by rank.
+    """
+
+    step: int
+    parts: Floats
+    late_s: Floats
+    records: tuple[StepRecord, ...] = ()
 
 
 class RankProcess(Protocol):

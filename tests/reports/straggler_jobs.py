@@ -9,7 +9,7 @@ import numpy as np
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.transport.history import History, LinkRow, RaisedVerdict
 
-COMPUTE, INPUT, GAP, GC, STARVED, THROTTLED, ASLEEP = range(len(PARTS))
+COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU = range(len(PARTS))
 SLOWNESS, STEP_S = 0.12, 0.1
 PAUSE_S, PAUSE_EVERY = 0.2, 11
 
@@ -29,19 +29,19 @@ def job(ranks: int, steps: int, *, seed: int = 1, slow: bool = True) -> History:
     parts = np.zeros((len(PARTS), ranks, steps))
     parts[COMPUTE] = 0.085 * (1 + 0.012 * random.normal(size=(ranks, steps)))
     parts[INPUT] = 0.004 * random.gamma(4.0, 0.25, (ranks, steps))
-    parts[GAP] = 0.011 * (1 + 0.05 * random.normal(size=(ranks, steps)))
+    parts[UNATTRIBUTED] = 0.011 * (1 + 0.05 * random.normal(size=(ranks, steps)))
     # What an operating system does now and then, to anybody.
     hiccup = (random.random((ranks, steps)) < 0.002) * random.gamma(2.0, 0.01, (ranks, steps))
-    parts[GAP] += hiccup
-    parts[STARVED] = 0.001 * random.gamma(2.0, 0.5, (ranks, steps)) + 0.8 * hiccup
+    parts[UNATTRIBUTED] += hiccup
+    parts[RUN_QUEUE_WAIT] = 0.001 * random.gamma(2.0, 0.5, (ranks, steps)) + 0.8 * hiccup
     parts[GC] = 0.0005 * random.gamma(1.0, 1.0, (ranks, steps))
-    parts[ASLEEP] = 0.5 * parts[COMPUTE]
+    parts[OFF_CPU] = 0.5 * parts[COMPUTE]
     if slow:
         parts[COMPUTE, culprit, since:] += SLOWNESS * STEP_S
         pauses = np.arange(gc_since, steps, PAUSE_EVERY)
         parts[INPUT, 0, 8:41] += 0.031
         length_s = PAUSE_S * random.uniform(0.9, 1.1, len(pauses))
-        parts[GAP, collector, pauses] += length_s
+        parts[UNATTRIBUTED, collector, pauses] += length_s
         parts[GC, collector, pauses] += length_s
     own = parts[:3].sum(axis=0)
     late = own - np.median(own, axis=0)
@@ -52,7 +52,7 @@ def job(ranks: int, steps: int, *, seed: int = 1, slow: bool = True) -> History:
         first_step=200,
         steps=steps,
         hosts=hosts,
-        own_s=own.astype(np.float32),
+        local_s=own.astype(np.float32),
         late_s=late.astype(np.float32),
         parts=parts.astype(np.float32),
         step_unix_s=ends,
@@ -80,7 +80,7 @@ def _with_faults(
             Verdict(
                 Subject.RANK, Cause.COMPUTE, SLOWNESS, 0.98, first + since,
                 SLOWNESS * STEP_S * slow_for,
-                ("compute is 12 ms a step longer: 100% of its excess",
+                ("compute is 12 ms a step longer: 100% of its slowdown",
                  f"it is the last to arrive in {slow_for * 9 // 10} of {slow_for} steps"),
                 rank=culprit,
             ),
@@ -100,7 +100,7 @@ def _with_faults(
             Verdict(
                 Subject.RANK, Cause.HOST, PAUSE_S / PAUSE_EVERY / STEP_S, 0.93, first + gc_since,
                 PAUSE_S * pauses,
-                ("garbage collection is 18.2 ms a step longer: 100% of its excess",
+                ("garbage collection is 18.2 ms a step longer: 100% of its slowdown",
                  f"{pauses} pauses of 0.2 s, one every {PAUSE_EVERY} steps"),
                 rank=collector,
             ),
@@ -121,7 +121,7 @@ def _with_faults(
             RaisedVerdict(
                 Verdict(
                     Subject.RANK, Cause.INPUT, 0.31, 0.88, first + 8, 0.9,
-                    ("waiting for input is 31 ms a step longer: 97% of its excess",), rank=0,
+                    ("waiting for input is 31 ms a step longer: 97% of its slowdown",), rank=0,
                 ),
                 first + 14, first + 40,
             ),

@@ -17,7 +17,7 @@ from relkit.reports import straggler_heat, straggler_lateness, straggler_page, s
 from relkit.reports.chart_scale import Steps, ticks
 from relkit.reports.palette import contrast
 from relkit.straggler.model import Cause, Subject, Verdict
-from relkit.straggler.present.metrics import view_of
+from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport.history import History, LinkRow, RaisedVerdict
 from tests.reports.straggler_jobs import job
@@ -28,11 +28,11 @@ HOSTILE = "<script>alert(1)</script>\u202e\x00\"'&]]>`<b>`"
 
 def page(history: History) -> str:
     report = straggler_report(history, argv=("relkit", "straggler", "report"), started=1.79e9)
-    return straggler_page.render(report, history, view_of(history))
+    return straggler_page.render(report, history, metrics_of(history))
 
 
 def heat(history: History) -> str:
-    return straggler_heat.render(history, view_of(history))
+    return straggler_heat.render(history, metrics_of(history))
 
 
 def pictures(svg: str) -> list[Any]:
@@ -82,7 +82,7 @@ def test_one_slow_step_of_one_rank_stays_visible(rank: int) -> None:
     quiet = job(1024, 2000, slow=False)
     own = np.full((1024, 2000), 0.1, np.float32)
     own[rank, 1234] = 0.3
-    (cells,) = pictures(heat(replace(quiet, own_s=own)))
+    (cells,) = pictures(heat(replace(quiet, local_s=own)))
     assert cells.shape[0] <= 256
     assert (cells == straggler_heat.levels(np.array([[2.0]], np.float32))[0, 0]).sum() == 1
     assert cells[rank // 4, 1234 // 3] == len(straggler_heat.BOUNDS)
@@ -106,9 +106,9 @@ def test_ranks_stand_host_by_host() -> None:
 
 
 def test_what_is_not_known_is_see_through() -> None:
-    own = job(8, 50, slow=False).own_s.copy()
+    own = job(8, 50, slow=False).local_s.copy()
     own[3, 10:20] = np.nan
-    (cells,) = pictures(heat(replace(job(8, 50, slow=False), own_s=own)))
+    (cells,) = pictures(heat(replace(job(8, 50, slow=False), local_s=own)))
     assert (cells == straggler_heat.NOT_KNOWN).sum() == 10
 
 
@@ -143,12 +143,12 @@ def test_lateness_has_a_line_for_each_accused_rank_up_to_five() -> None:
     one = slow.verdicts[0]
     many = [replace(one, verdict=replace(one.verdict, rank=rank)) for rank in range(9)]
     svg = straggler_lateness.render(replace(slow, verdicts=tuple(many)))
-    assert svg.count("<title>rank ") == straggler_lateness.MOST_LINES
+    assert svg.count("<title>rank ") == straggler_lateness.MAX_LINES
     assert straggler_lateness.render(replace(slow, late_s=np.full_like(slow.late_s, np.nan))) == ""
 
 
 def test_parts_tell_where_the_time_went() -> None:
-    svg = straggler_parts.render(view_of(job(8, 300)).breakdowns, job(8, 300).hosts)
+    svg = straggler_parts.render(metrics_of(job(8, 300)).breakdowns, job(8, 300).hosts)
     (collected,) = re.findall(r"garbage collection: (1[0-9][\d.]*) ms", svg)
     assert 15 < float(collected) < 22
     assert straggler_parts.render((), ()) == ""
@@ -157,10 +157,10 @@ def test_parts_tell_where_the_time_went() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        {"own_s": np.full((8, 60), np.nan, np.float32)},
-        {"own_s": np.zeros((8, 60), np.float32)},
-        {"own_s": np.full((8, 60), -1.0, np.float32)},
-        {"own_s": np.full((8, 60), np.inf, np.float32)},
+        {"local_s": np.full((8, 60), np.nan, np.float32)},
+        {"local_s": np.zeros((8, 60), np.float32)},
+        {"local_s": np.full((8, 60), -1.0, np.float32)},
+        {"local_s": np.full((8, 60), np.inf, np.float32)},
         {"late_s": np.full((8, 60), np.inf, np.float32)},
         {"late_s": np.full((8, 60), np.nan, np.float32)},
         {"parts": np.full((7, 8, 60), np.nan, np.float32)},

@@ -36,7 +36,7 @@ class Collected:
 
     def usual(self, rank: int, part: str) -> float:
         """Median of a part over the steps of a rank, without the first ones."""
-        return float(np.median([getattr(record, part) for record in self.of(rank)[5:]]))
+        return float(np.median([getattr(record.parts, part) for record in self.of(rank)[5:]]))
 
 
 def free_port() -> int:

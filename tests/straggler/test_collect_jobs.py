@@ -35,11 +35,10 @@ def test_a_loop_of_several_collectives_below_a_shell() -> None:
     job = run_job([STAND_IN, "--steps", "30", "--step-ms", "20"], 3, wrapped=True)
     assert len(same_steps(job, 3)) >= 28
     for record in job.records:
-        assert record.own_s == pytest.approx(record.compute_s + record.input_s + record.gap_s)
-        assert record.own_s <= (record.end_ns - record.begin_ns) / 1e9 + 1e-9
+        assert record.parts.local_s <= (record.end_ns - record.begin_ns) / 1e9 + 1e-9
         assert len(record.collectives) == 4
     # It sleeps for its device.
-    assert job.usual(0, "asleep_s") > 0.5 * job.usual(0, "own_s")
+    assert job.usual(0, "off_cpu_s") > 0.5 * job.usual(0, "local_s")
 
 
 def test_the_example_trainer() -> None:
@@ -52,7 +51,7 @@ def test_compute_under_collectives_belongs_to_the_rank_that_computes() -> None:
     options = ["--steps", "40", "--width", "768", "--slow-rank", "1", "--compute", "12"]
     job = run_job([DDP, *options], 2)
     assert len(same_steps(job, 2)) >= 30
-    slow, fit = job.usual(1, "own_s"), job.usual(0, "own_s")
+    slow, fit = job.usual(1, "local_s"), job.usual(0, "local_s")
     assert slow > 1.1 * fit
     # Twelve passes more than twenty-four: the time of the other is not lost under its waiting,
     # where only a third of it would be left.
@@ -65,9 +64,9 @@ def test_waits_for_a_loader_and_collections_are_told_without_an_edit() -> None:
     job = run_job([DDP, *options, "--collect-every", "2"], 2)
     assert len(same_steps(job, 2)) >= 30
     assert job.usual(1, "input_s") > 4.0 * job.usual(0, "input_s")
-    collected = [np.array([record.gc_s for record in job.of(rank)]) for rank in (0, 1)]
+    collected = [np.array([record.parts.gc_s for record in job.of(rank)]) for rank in (0, 1)]
     assert np.nansum(collected[1]) > 4.0 * np.nansum(collected[0])
-    lengths = [record.own_s for record in job.of(1)]
+    lengths = [record.parts.local_s for record in job.of(1)]
     assert max(lengths) > np.nanmax(collected[1])
 
 

@@ -17,11 +17,11 @@ class EdgeLooker:
     """Reads the kernel's counters of the connections of this node's ranks, once a second.
 
     Args:
-        say: one line to the terminal; rates: where the counters come from.
+        log: one line to the terminal; rates: where the counters come from.
     """
 
-    def __init__(self, say: Log, rates: SocketRates | None = None) -> None:
-        self._say, self._rates = say, rates or SocketRates()
+    def __init__(self, log: Log, rates: SocketRates | None = None) -> None:
+        self._log, self._rates = log, rates or SocketRates()
         self._next_s = float("-inf")
         self._given_up = False
 
@@ -34,7 +34,7 @@ class EdgeLooker:
             return self._rates.look(rank.pid for rank in ranks)
         except OSError as error:
             self._given_up = True
-            self._say(
+            self._log(
                 f"slow links are told by the times of collectives alone: the kernel does not "
                 f"tell what its connections send ({error.strerror or error})"
             )

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from relkit.errors import EXIT_CONVICTED, RelkitError
+from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Subject, Verdict
-from relkit.straggler.score.online_scorer import Change
 
-# A node that leaves costs a restart: less sure than this, and it is only said.
-LEAST_CONFIDENCE = 0.9
+# A node that leaves costs a restart: below this confidence it is only reported.
+MIN_CONFIDENCE = 0.9
 _TEXT_LIMIT = 500
 
 
@@ -59,12 +59,12 @@ class Exclusion:
     """Decides for node 0, and lets one node go at most.
 
     Args:
-        least_nodes: fewer must not be left; nodes: how many there are.
+        min_nodes: fewer must not be left; nodes: how many there are.
         restarts_left: how often workers may be started again: the others lose theirs with the
             node's.
     """
 
-    least_nodes: int
+    min_nodes: int
     nodes: int
     restarts_left: int = 1
     done: bool = False
@@ -74,8 +74,8 @@ class Exclusion:
         """Why nobody can leave, whoever it is; "" where somebody can."""
         if self.nodes == 1:
             return "the job has one node"
-        if self.nodes - 1 < self.least_nodes:
-            return f"--nnodes asks for {self.least_nodes} nodes at least, and there are no more"
+        if self.nodes - 1 < self.min_nodes:
+            return f"--nnodes asks for {self.min_nodes} nodes at least, and there are no more"
         if self.restarts_left < 1:
             return "no restart is left (--max-restarts)"
         return ""
@@ -98,8 +98,8 @@ class Exclusion:
             return None, "a node is leaving; nobody else is excluded before the restart"
         if self.impossible:
             return None, f"{who} is not excluded: {self.impossible}"
-        if verdict.confidence < LEAST_CONFIDENCE:
-            return None, f"{who} is not excluded below a confidence of {LEAST_CONFIDENCE:g}"
+        if verdict.confidence < MIN_CONFIDENCE:
+            return None, f"{who} is not excluded below a confidence of {MIN_CONFIDENCE:g}"
         accused = _nodes(verdict, node_of, host_of)
         if len(accused) != 1:
             return None, f"{who} is not excluded: it is not one node's fault for certain"
@@ -131,21 +131,21 @@ def who_is(verdict: Verdict, host_of: Mapping[int, str]) -> str:
     return f"rank {verdict.rank} (host {host})" if host else f"rank {verdict.rank}"
 
 
-def spoken(change: Change, job_id: str, host_of: Mapping[int, str]) -> str:
+def log_line(raised: RaisedVerdict, job_id: str, host_of: Mapping[int, str]) -> str:
     """One line for the terminal about a verdict that was raised or dropped.
 
     Args:
         host_of: by rank.
     """
-    raised = change.raised
-    one = raised.verdict
-    who = who_is(one, host_of)
-    if not change.began:
+    verdict = raised.verdict
+    who = who_is(verdict, host_of)
+    if not raised.holds:
         return f"straggler: {who} is as fast as the others again (step {raised.ended_step})"
-    slow = "its peers" if one.subject is Subject.RANK else "is usual"
+    slow = "its peers" if verdict.subject is Subject.RANK else "usual"
     return (
-        f"straggler: {who} {one.cause}, {one.score:.0%} slower than {slow} since step "
-        f"{one.first_step}, {_seconds(one.cost_s)} lost so far (confidence {one.confidence:.2f}); "
+        f"straggler: {who} {verdict.cause}, {verdict.score:.0%} slower than {slow} since step "
+        f"{verdict.first_step}, {_seconds(verdict.cost_s)} lost so far "
+        f"(confidence {verdict.confidence:.2f}); "
         f"relkit straggler watch {job_id}"
     )
 

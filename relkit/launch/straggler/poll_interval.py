@@ -4,12 +4,12 @@ from __future__ import annotations
 
 # Between two looks where somebody waits for what they say, and where nobody does.
 QUICK_S, SELDOM_S = 0.5, 4.0
-LEAST_S = 0.1
+MIN_S = 0.1
 # A look must not find more of a recorder's ring than this, or a busy moment would overrun it.
-_MOST_FILL = 0.25
+_MAX_FILL = 0.25
 
 
-class Pace:
+class PollInterval:
     """Every look costs a job something, whatever there is to see; ask next_s() after each."""
 
     def __init__(self) -> None:
@@ -22,8 +22,8 @@ class Pace:
             fill: share of a recorder's ring that the last look found new; above 1 some was lost.
             wanted: somebody waits for what is seen, or there may be something to see.
         """
-        most_s = QUICK_S if wanted else min(SELDOM_S, 2.0 * self.interval_s)
+        max_s = QUICK_S if wanted else min(SELDOM_S, 2.0 * self.interval_s)
         if fill > 0.0:
-            most_s = min(most_s, self.interval_s * _MOST_FILL / fill)
-        self.interval_s = max(LEAST_S, most_s)
+            max_s = min(max_s, self.interval_s * _MAX_FILL / fill)
+        self.interval_s = max(MIN_S, max_s)
         return self.interval_s

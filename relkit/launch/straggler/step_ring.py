@@ -13,7 +13,7 @@ from relkit.straggler.transport import step_codec
 
 # Notes of a node that are kept in the store: so long may node 0 be busy without a loss.
 RING = 16
-_MOST_TROUBLES = 20
+_MAX_TROUBLES = 20
 
 
 class StepSender:
@@ -107,5 +107,5 @@ class StepReceiver:
         return note
 
     def _trouble(self, sentence: str) -> None:
-        if len(self._troubles) < _MOST_TROUBLES and sentence not in self._troubles:
+        if len(self._troubles) < _MAX_TROUBLES and sentence not in self._troubles:
             self._troubles.append(sentence)

@@ -1,4 +1,4 @@
-"""The straggler thread of a launcher: it ticks this node's part of the present incarnation."""
+"""The straggler thread of a launcher: it ticks this node's part of the present attempt."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.launch.job.settings import Log
+from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S
-from relkit.launch.straggler.straggler_node import Scene, StragglerNode
+from relkit.launch.straggler.straggler_node import StragglerNode
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Control
@@ -23,7 +24,7 @@ _CLOSE_S = 10.0
 
 
 class Stragglers:
-    """Runs beside the launcher: begin() with each incarnation, pause() before its workers stop.
+    """Runs beside the launcher: begin() with each attempt, pause() before its workers stop.
 
     All of the work is done in the thread, so that neither a slow store nor a slow disk holds the
     launcher or its hang detection up.
@@ -31,8 +32,8 @@ class Stragglers:
     Args:
         settings: to begin with; a file in the job's folder may change them later.
         timeline: folder that keeps the evidence.
-        say: one line to the terminal.
-        least_nodes: fewer must not be left when a node is excluded.
+        log: one line to the terminal.
+        min_nodes: fewer must not be left when a node is excluded.
         clock: monotonic seconds.
     """
 
@@ -40,17 +41,17 @@ class Stragglers:
         self,
         settings: Control,
         timeline: Path,
-        say: Log,
+        log: Log,
         *,
-        least_nodes: int = 1,
+        min_nodes: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings, self._timeline, self._say = settings, timeline, say
-        self._least_nodes, self._clock = least_nodes, clock
+        self._settings, self._timeline, self._log = settings, timeline, log
+        self._min_nodes, self._clock = min_nodes, clock
         self._past: tuple[RaisedVerdict, ...] = ()
-        # What the launcher wants, in order: a scene to watch, or an event to set when none is
+        # What the launcher wants, in order: a attempt to watch, or an event to set when none is
         # watched any more.
-        self._wanted: deque[Scene | threading.Event] = deque()
+        self._wanted: deque[JobAttempt | threading.Event] = deque()
         self._wake = threading.Event()
         self._closing = False
         self._first = True
@@ -58,11 +59,11 @@ class Stragglers:
         self._complained = ""
         self._thread = threading.Thread(target=self._run, name="relkit-stragglers", daemon=True)
 
-    def begin(self, scene: Scene) -> None:
-        """Watch a new incarnation."""
-        if scene.job_dir is None or self._closing:
+    def begin(self, attempt: JobAttempt) -> None:
+        """Watch a new attempt."""
+        if attempt.job_dir is None or self._closing:
             return
-        self._wanted.append(scene)
+        self._wanted.append(attempt)
         self._wake.set()
         if not self._thread.is_alive():
             with contextlib.suppress(RuntimeError):
@@ -124,7 +125,7 @@ class Stragglers:
                 break
         self._wake.clear()
 
-    def _take(self, wanted: Scene | threading.Event) -> None:
+    def _take(self, wanted: JobAttempt | threading.Event) -> None:
         if isinstance(wanted, threading.Event):
             try:
                 self._end()
@@ -140,8 +141,8 @@ class Stragglers:
                 (job_dir / control.FILE).unlink(missing_ok=True)
         self._first = False
         self._node = StragglerNode(
-            wanted, job_dir, self._settings, self._timeline, self._say,
-            least_nodes=self._least_nodes, past=self._past,
+            wanted, job_dir, self._settings, self._timeline, self._log,
+            min_nodes=self._min_nodes, past=self._past,
         )  # fmt: skip
 
     def _end(self) -> None:
@@ -162,4 +163,4 @@ class Stragglers:
         except (RelkitError, OSError) as error:
             if str(error) != self._complained:
                 self._complained = str(error)
-                self._say(f"straggler detection hit a problem: {error}")
+                self._log(f"straggler detection hit a problem: {error}")

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from relkit.hook.model import OpKind
 from relkit.straggler.collect.event_rows import GC_MARK, INPUT_MARK, MARK_KIND, Rows
-from relkit.straggler.model import Floats, Ints
+from relkit.straggler.model import (
+    COMPUTE,
+    GC,
+    INPUT,
+    OFF_CPU,
+    PARTS,
+    RUN_QUEUE_WAIT,
+    UNATTRIBUTED,
+    Floats,
+    Ints,
+)
 
 # The kernel brings the run time of a thread that is running up to date some times in 10 ms, and
 # the hook reads it every 2 ms: over less than this it says nothing.
 _COARSE_NS = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class OwnTimes:
-    """Seconds of each step, as StepRecord has them; NaN = not known."""
-
-    own_s: Floats
-    compute_s: Floats
-    input_s: Floats
-    gap_s: Floats
-    gc_s: Floats
-    starved_s: Floats
-    asleep_s: Floats
-
-
-def own_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> OwnTimes:
-    """Own time and its parts, of all steps at once.
+def local_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> Floats:
+    """Where a rank's time went, in all steps at once.
 
     A rank is itself busy when it is in no collective and in no send or receive of any of its
     threads, and also when its main thread runs, or wants to, while other threads of it
@@ -39,7 +34,7 @@ def own_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> Own
     it called itself is never its own. That is a lower bound, short by what the main thread slept
     outside of collectives in a stretch in which it also ran during one. It is never wrong for the
     slow rank of a group, which comes last and therefore is in its collectives for the transfer
-    only; of the others a smaller own time makes that one stand out more.
+    only; of the others a smaller local time makes that one stand out more.
 
     Where collectives run on a device, the thread that issued them is far ahead or spins: there
     the time of kernels stands in for the time of the thread.
@@ -49,43 +44,44 @@ def own_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> Own
         begins, ends: of each step a row whose end_ns and counters are those of its boundary;
             steps in order, not overlapping.
         gc_reported: the process reports its garbage collections.
+
+    Returns:
+        (len(PARTS), steps), s, in the order of PARTS; the row "throttled" is left unknown.
     """
     origin = int(begins["end_ns"][0])
     begin_ns, end_ns = begins["end_ns"] - origin, ends["end_ns"] - origin
     length_ns = (end_ns - begin_ns).astype(np.float64)
-    talks = (rows["kind"] == OpKind.COLLECTIVE) | (rows["kind"] == OpKind.P2P)
-    device = bool((rows["device"] & talks).any())
+    communicates = (rows["kind"] == OpKind.COLLECTIVE) | (rows["kind"] == OpKind.P2P)
+    device = bool((rows["device"] & communicates).any())
     run_known = bool((ends["run_ns"] > 0).all() and (begins["run_ns"] > 0).any())
     run_ns = (ends["run_ns"] - begins["run_ns"]).astype(np.float64)
     wait_ns = (ends["wait_ns"] - begins["wait_ns"]).astype(np.float64)
     busy_ns = np.maximum((ends["busy_ns"] - begins["busy_ns"]).astype(np.float64), 0.0)
-    talking = Covered(rows[talks], origin)
+    communicating = Covered(rows[communicates], origin)
     if device or not run_known:
-        outside = length_ns - talking.between(begin_ns, end_ns)
-        own_ns = np.maximum(outside, np.minimum(busy_ns, length_ns)) if device else outside
+        outside = length_ns - communicating.between(begin_ns, end_ns)
+        local_ns = np.maximum(outside, np.minimum(busy_ns, length_ns)) if device else outside
     else:
-        own_ns = _with_main_thread(rows, begins, ends, origin, talking, talks)
+        local_ns = _with_main_thread(rows, begins, ends, origin, communicating, communicates)
     marks = np.where(rows["kind"] == MARK_KIND, rows["mark"], 0)
     input_ns = Covered(rows[marks == INPUT_MARK], origin).between(begin_ns, end_ns)
-    input_ns = np.minimum(input_ns, own_ns)
-    compute_ns = np.minimum(busy_ns, own_ns - input_ns)
-    gc_ns = Covered(rows[marks == GC_MARK], origin).between(begin_ns, end_ns)
-    unknown = np.full(len(begins), np.nan)
-    return OwnTimes(
-        own_s=own_ns / 1e9,
-        compute_s=compute_ns / 1e9,
-        input_s=input_ns / 1e9,
-        gap_s=(own_ns - input_ns - compute_ns) / 1e9,
-        gc_s=gc_ns / 1e9 if gc_reported else unknown,
-        starved_s=np.clip(wait_ns, 0.0, length_ns) / 1e9 if run_known else unknown,
-        asleep_s=np.clip(own_ns - run_ns - wait_ns, 0.0, own_ns) / 1e9 if run_known else unknown,
-    )
+    input_ns = np.minimum(input_ns, local_ns)
+    compute_ns = np.minimum(busy_ns, local_ns - input_ns)
+    parts = np.full((len(PARTS), len(begins)), np.nan)
+    parts[COMPUTE], parts[INPUT] = compute_ns, input_ns
+    parts[UNATTRIBUTED] = local_ns - input_ns - compute_ns
+    if gc_reported:
+        parts[GC] = Covered(rows[marks == GC_MARK], origin).between(begin_ns, end_ns)
+    if run_known:
+        parts[RUN_QUEUE_WAIT] = np.clip(wait_ns, 0.0, length_ns)
+        parts[OFF_CPU] = np.clip(local_ns - run_ns - wait_ns, 0.0, local_ns)
+    return parts / 1e9
 
 
 def _with_main_thread(
-    rows: Rows, begins: Rows, ends: Rows, origin: int, talking: Covered, talks: Ints
+    rows: Rows, begins: Rows, ends: Rows, origin: int, communicating: Covered, communicates: Ints
 ) -> Floats:
-    """Own time of each step, ns, from where it communicates and how long the main thread ran."""
+    """Local time of each step, ns, from where it communicates and how long the main thread ran."""
     steps = len(begins)
     at = rows["end_ns"] - origin
     step = np.searchsorted(ends["end_ns"] - origin, at, side="left")
@@ -109,8 +105,8 @@ def _with_main_thread(
     from_ns, to_ns = left["end_ns"] - origin, right["end_ns"] - origin
     long_ns = (to_ns - from_ns).astype(np.float64)
     wanted = right["run_ns"] + right["wait_ns"] - left["run_ns"] - left["wait_ns"]
-    own = np.maximum(long_ns - talking.between(from_ns, to_ns), wanted)
-    by_main = Covered(rows[talks & rows["main"]], origin).between(from_ns, to_ns)
+    own = np.maximum(long_ns - communicating.between(from_ns, to_ns), wanted)
+    by_main = Covered(rows[communicates & rows["main"]], origin).between(from_ns, to_ns)
     own = np.minimum(own, long_ns - by_main)
     return np.bincount(owner, weights=own, minlength=steps).astype(np.float64)
 

@@ -18,10 +18,10 @@ from relkit.hook.model import Communicator, OpKind
 from relkit.hook.reader import state_files
 from relkit.straggler.collect.cgroup import throttled_s
 from relkit.straggler.collect.event_rows import GC_MARK, HookMeaning, Rows, event_rows
-from relkit.straggler.collect.local_time import OwnTimes, own_times
+from relkit.straggler.collect.local_time import local_times
 from relkit.straggler.collect.placement import Placement, placement, unlike
-from relkit.straggler.collect.step_segmenter import CutSteps, StepCutter
-from relkit.straggler.model import Floats
+from relkit.straggler.collect.step_segmenter import SegmentedSteps, StepSegmenter
+from relkit.straggler.model import LOCAL_PARTS, RUN_QUEUE_WAIT, THROTTLED, Floats, PartTimes
 from relkit.straggler.step_record import COLLECTIVE, RankProcess, StepRecord
 
 # A rank whose recorder is not there yet is looked for this often: it starts with its first
@@ -63,7 +63,7 @@ class _Rank:
     pid: int
     reader: EventSource
     meaning: HookMeaning
-    cutter: StepCutter = field(default_factory=StepCutter)
+    segmenter: StepSegmenter = field(default_factory=StepSegmenter)
     gc_reported: bool = False
     groups: tuple[Communicator, ...] = ()
     seen: int = 0
@@ -137,8 +137,8 @@ class NodeCollector:
                     f"rank {rank}: nothing in {known.seen} operations repeats like the steps of a "
                     "loop; call relkit.step() at the start of each"
                 )
-            if known.cutter.changes:
-                times = known.cutter.changes
+            if known.segmenter.changes:
+                times = known.segmenter.changes
                 found.append(f"rank {rank}: took up another pattern of steps ({times} times)")
         places = {r: k.placement for r, k in self._ranks.items() if k.placement is not None}
         return (*found, *unlike(places))
@@ -205,41 +205,36 @@ class NodeCollector:
         known.lost += batch.lost
         known.seen += len(rows)
         known.gc_reported |= bool((rows["mark"] == GC_MARK).any())
-        cut = known.cutter.feed(rows, known.groups, before=before, lost=batch_lost)
-        if cut is None or not len(cut.numbers):
+        steps = known.segmenter.feed(rows, known.groups, before=before, lost=batch_lost)
+        if steps is None or not len(steps.numbers):
             return []
         known.stepped = True
-        return self._records(rank, known, cut)
+        return self._records(rank, known, steps)
 
-    def _records(self, rank: int, known: _Rank, cut: CutSteps) -> list[StepRecord]:
-        times = own_times(cut.rows, cut.begins, cut.ends, gc_reported=known.gc_reported)
+    def _records(self, rank: int, known: _Rank, steps: SegmentedSteps) -> list[StepRecord]:
+        parts = local_times(steps.rows, steps.begins, steps.ends, gc_reported=known.gc_reported)
         offset = known.reader.boot_to_unix_ns
-        begins, ends = cut.begins["end_ns"], cut.ends["end_ns"]
-        throttled = _throttled(known.throttled_share * (ends - begins) / 1e9, times)
-        talks = cut.rows[(cut.rows["kind"] == OpKind.COLLECTIVE) & (cut.rows["communicator"] >= 0)]
-        first = np.searchsorted(talks["end_ns"], begins, side="right")
-        last = np.searchsorted(talks["end_ns"], ends, side="right")
-        table = np.empty(len(talks), COLLECTIVE)
+        begins, ends = steps.begins["end_ns"], steps.ends["end_ns"]
+        parts[THROTTLED] = _throttled(known.throttled_share * (ends - begins) / 1e9, parts)
+        rows = steps.rows
+        rows = rows[(rows["kind"] == OpKind.COLLECTIVE) & (rows["communicator"] >= 0)]
+        first = np.searchsorted(rows["end_ns"], begins, side="right")
+        last = np.searchsorted(rows["end_ns"], ends, side="right")
+        collectives = np.empty(len(rows), COLLECTIVE)
         for name in ("communicator", "operation", "seq", "size_bytes"):
-            table[name] = talks[name]
-        table["start_ns"], table["end_ns"] = talks["start_ns"] + offset, talks["end_ns"] + offset
+            collectives[name] = rows[name]
+        collectives["start_ns"] = rows["start_ns"] + offset
+        collectives["end_ns"] = rows["end_ns"] + offset
         groups = tuple((group.name, group.size, group.rank) for group in known.groups)
-        columns = zip(
-            cut.numbers.tolist(), (begins + offset).tolist(), (ends + offset).tolist(),
-            times.own_s.tolist(), times.compute_s.tolist(), times.input_s.tolist(),
-            times.gap_s.tolist(), times.gc_s.tolist(), times.starved_s.tolist(), throttled.tolist(),
-            times.asleep_s.tolist(), first.tolist(), last.tolist(),
-            strict=True,
-        )  # fmt: skip
         return [
             StepRecord(
-                rank=rank, host=self._host, peers_key=cut.peers_key, step=number,
-                exact=cut.exact, begin_ns=begin, end_ns=end, own_s=own, compute_s=compute,
-                input_s=waited, gap_s=gap, gc_s=collected, starved_s=starving,
-                throttled_s=stopped, asleep_s=asleep, collectives=table[a:b], groups=groups,
+                rank, self._host, steps.peers_key, number, steps.exact, begin_ns, end_ns,
+                PartTimes._make(times), collectives[a:b], groups,
             )
-            for number, begin, end, own, compute, waited, gap, collected, starving, stopped,
-                asleep, a, b in columns
+            for number, begin_ns, end_ns, times, a, b in zip(
+                steps.numbers.tolist(), (begins + offset).tolist(), (ends + offset).tolist(),
+                parts.T.tolist(), first.tolist(), last.tolist(), strict=True,
+            )
         ]  # fmt: skip
 
     def _look_at_host(self, known: _Rank, now_s: float) -> None:
@@ -266,7 +261,7 @@ def _sent_before(events: Rows, rows: Rows) -> int:
     return max(0, unseen)
 
 
-def _throttled(even_s: Floats, times: OwnTimes) -> Floats:
+def _throttled(even_s: Floats, parts: Floats) -> Floats:
     """Which steps the cgroup stopped the rank in, of a total that was read for all of them.
 
     A stopped thread waits for a core, as the kernel counts: so the steps that waited longest were
@@ -275,16 +270,17 @@ def _throttled(even_s: Floats, times: OwnTimes) -> Floats:
 
     Args:
         even_s: the total, divided evenly; NaN = not known.
+        parts: (len(PARTS), steps), s.
     """
-    starved_s = times.starved_s
-    if not np.isfinite(starved_s).all() or not np.isfinite(even_s).all():
-        return np.minimum(even_s, times.own_s)
-    most_s = np.minimum(starved_s, times.own_s)
-    longest = np.argsort(-most_s, kind="stable")
-    left_s = float(even_s.sum()) - (np.cumsum(most_s[longest]) - most_s[longest])
-    found_s = np.zeros(len(most_s))
-    found_s[longest] = np.clip(left_s, 0.0, most_s[longest])
-    return found_s
+    local_s, wait_s = parts[:LOCAL_PARTS].sum(axis=0), parts[RUN_QUEUE_WAIT]
+    if not np.isfinite(wait_s).all() or not np.isfinite(even_s).all():
+        return np.minimum(even_s, local_s)
+    max_s = np.minimum(wait_s, local_s)
+    longest = np.argsort(-max_s, kind="stable")
+    left_s = float(even_s.sum()) - (np.cumsum(max_s[longest]) - max_s[longest])
+    throttled_s = np.zeros(len(max_s))
+    throttled_s[longest] = np.clip(left_s, 0.0, max_s[longest])
+    return throttled_s
 
 
 def _alive(pid: int) -> bool:

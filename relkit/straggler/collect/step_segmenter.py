@@ -14,7 +14,7 @@ from relkit.straggler.collect.step_work import UsualWork
 from relkit.straggler.model import Flags, Ints
 
 # What is looked at to learn a pattern; the hook's ring holds as many.
-_MOST_HELD = 4096
+_MAX_HELD = 4096
 # The pattern is looked for again when so much more has been seen than at the last try.
 _TRY_AGAIN = 1.2
 _FIRST_TRY = 12
@@ -29,7 +29,7 @@ _NO_STEP = np.zeros(1, ROW)[:0]
 
 
 @dataclass(frozen=True, slots=True)
-class CutSteps:
+class SegmentedSteps:
     """Steps that have just become complete.
 
     Args:
@@ -48,7 +48,7 @@ class CutSteps:
     peers_key: str
 
 
-class StepCutter:
+class StepSegmenter:
     """Feed it what a rank has done; it hands out the steps that this completes.
 
     With marks (`relkit.step()`) a step goes from one to the next and has the number of the mark.
@@ -81,7 +81,7 @@ class StepCutter:
 
     def feed(
         self, rows: Rows, groups: Sequence[Communicator], *, before: int = 0, lost: int = 0
-    ) -> CutSteps | None:
+    ) -> SegmentedSteps | None:
         """Take what a rank has done since the last call.
 
         Args:
@@ -102,23 +102,23 @@ class StepCutter:
         self._held = np.concatenate([self._held, rows])
         self._past.append(rows)
         self._past_rows += len(rows)
-        while self._past_rows - len(self._past[0]) >= _MOST_HELD:
+        while self._past_rows - len(self._past[0]) >= _MAX_HELD:
             self._past_rows -= len(self._past.pop(0))
         if (rows["mark"] == STEP_MARK).any() and not self._marked:
             self._marked, self._pattern = True, None
             self._usual, self._edge = UsualWork(), _NO_STEP
         cut = self._by_marks() if self._marked else self._by_pattern()
-        if len(self._held) > 2 * _MOST_HELD:
-            self._held = self._held[-_MOST_HELD:]
+        if len(self._held) > 2 * _MAX_HELD:
+            self._held = self._held[-_MAX_HELD:]
         return cut
 
     def _forget(self, lost: int) -> None:
-        """A step with a hole in it would look like one of much own time."""
+        """A step with a hole in it would look like one of much local time."""
         self._held, self._edge, self._edge_seq = _NO_STEP, _NO_STEP, -1
         if self._pattern is not None and self._pattern.communicator == P2P_TRACK:
             self._p2p_seen += lost
 
-    def _by_marks(self) -> CutSteps | None:
+    def _by_marks(self) -> SegmentedSteps | None:
         marks = np.flatnonzero(self._held["mark"] == STEP_MARK)
         edges = self._held[marks]
         if len(self._edge):
@@ -136,7 +136,7 @@ class StepCutter:
         self._drop(edges[-1:])
         return self._cut(numbers, begins, ends, rows)
 
-    def _by_pattern(self) -> CutSteps | None:
+    def _by_pattern(self) -> SegmentedSteps | None:
         self._look_for_pattern()
         if self._pattern is None:
             return None
@@ -155,7 +155,7 @@ class StepCutter:
         firsts = _greedy(self._pattern.places(mine["seq"], mine["code"]), period)
         return self._finish(mine, firsts, period) if len(firsts) else None
 
-    def _finish(self, mine: Rows, firsts: Ints, period: int) -> CutSteps | None:
+    def _finish(self, mine: Rows, firsts: Ints, period: int) -> SegmentedSteps | None:
         """Boundaries of steps that start at these places of the pace-setting group."""
         latest = np.maximum.accumulate(mine["end_ns"])
         # Of collectives in flight together, the one that ends last ends the step.
@@ -210,9 +210,9 @@ class StepCutter:
         if self._pattern is not None and self._seen > _SETTLED:
             # Held is what no step has taken up.
             steps, least = _GIVE_UP
-            if len(self._held) < max(least, min(steps * self._usual.rows, _MOST_HELD)):
+            if len(self._held) < max(least, min(steps * self._usual.rows, _MAX_HELD)):
                 return
-        self._next_try = max(int(min(self._seen, _MOST_HELD) * (_TRY_AGAIN - 1)), 1) + self._seen
+        self._next_try = max(int(min(self._seen, _MAX_HELD) * (_TRY_AGAIN - 1)), 1) + self._seen
         self._learn()
 
     def _learn(self) -> None:
@@ -264,9 +264,9 @@ class StepCutter:
         self._edge = edge.copy()
         self._held = self._held[self._held["end_ns"] > edge["end_ns"][0]]
 
-    def _cut(self, numbers: Ints, begins: Rows, ends: Rows, rows: Rows) -> CutSteps:
+    def _cut(self, numbers: Ints, begins: Rows, ends: Rows, rows: Rows) -> SegmentedSteps:
         key = self._usual.work.peers_key
-        return CutSteps(numbers.astype(np.int64), begins, ends, rows, self._marked, key)
+        return SegmentedSteps(numbers.astype(np.int64), begins, ends, rows, self._marked, key)
 
 
 def _greedy(may_begin: Flags, period: int) -> Ints:

@@ -23,7 +23,7 @@ _ADVICE = {
     "compute_gflops": "Leave the node out (-x), and look at its clocks (`nvidia-smi -q -d CLOCK,"
     "PERFORMANCE` or `turbostat`), temperature, power limit, and what else runs there.",
     "memory_gbps": "Leave the node out (-x), and look at memory errors (`nvidia-smi -q -d ECC`, "
-    "`edac-util`), missing memory channels, NUMA settings, and what else runs there.",
+    "`edac-util`), missing memory features, NUMA settings, and what else runs there.",
 }
 
 

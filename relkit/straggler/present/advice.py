@@ -7,8 +7,9 @@ from relkit.straggler.model import Cause, Subject
 _HOST = {
     "gc": "Call `gc.freeze()` after start-up and collect at the same step on all ranks "
     "(`gc.disable()`, then `gc.collect()` every few hundred steps); look for what makes objects.",
-    "starved": "See what else runs on that host (`top`, `ps -eo psr,pcpu,cmd --sort=-pcpu`), "
-    "whether ranks or loader workers share cores (`taskset -cp PID`), and OMP_NUM_THREADS.",
+    "run_queue_wait": "See what else runs on that host (`top`, "
+    "`ps -eo psr,pcpu,cmd --sort=-pcpu`), whether ranks or loader workers share cores "
+    "(`taskset -cp PID`), and OMP_NUM_THREADS.",
     "throttled": "Raise the container's CPU limit (`cpu.max` of its cgroup), or start fewer "
     "threads and loader workers.",
     "": "Look at what the host does outside of the job: `top`, `vmstat 1`, `dmesg`; "

@@ -1,4 +1,4 @@
-"""Figures drawn from a History: excess over the peers, cost, where a slow rank's time goes."""
+"""Figures drawn from a History: slowdown over the peers, cost, where a slow rank's time goes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relkit.straggler.model import PARTS, Cause, Floats, Subject
 from relkit.straggler.score.peers import Peers
 
 _RECENT_STEPS = 50
-_STARVED, _THROTTLED = PARTS.index("starved"), PARTS.index("throttled")
+_RUN_QUEUE_WAIT, _THROTTLED = PARTS.index("run_queue_wait"), PARTS.index("throttled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +38,37 @@ class Breakdown:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class Metrics:
     """What is drawn of a History, rank by rank.
 
     Args:
-        excess: (ranks, steps), own time over the peers' as a share of their usual time (0.1 =
+        slowdown: (ranks, steps), local time over the peers' as a share of their usual time (0.1 =
             10 % longer), float32; NaN = not known.
         step_s: mean seconds a step of the job took; NaN = not known.
         unseen: share of ranks and steps of which nothing is known, 0..1.
         breakdowns: of the ranks in `verdicts` and `past`, worst first.
-        worst: ranks by recent excess and evidence, worst first.
+        worst: ranks by recent slowdown and evidence, worst first.
     """
 
-    excess: NDArray[np.float32]
+    slowdown: NDArray[np.float32]
     step_s: float
     unseen: float
     breakdowns: tuple[Breakdown, ...]
     worst: tuple[int, ...]
 
 
-def view_of(history: History) -> View:
+def metrics_of(history: History) -> Metrics:
     """Everything at once; about 0.2 s for 1,024 ranks and 500 steps."""
-    excess = _excess(history)
-    known = np.isfinite(history.own_s)
+    slowdown = _slowdown(history)
+    known = np.isfinite(history.local_s)
     named = dict.fromkeys(
         raised.verdict.rank
         for raised in history.accusations
         if raised.verdict.subject is Subject.RANK and 0 <= raised.verdict.rank < history.world_size
     )
     made = (breakdown(history, rank) for rank in named)
-    return View(
-        excess=excess.astype(np.float32),
+    return Metrics(
+        slowdown=slowdown.astype(np.float32),
         step_s=step_seconds(history),
         unseen=float(1.0 - known.mean()) if known.size else 1.0,
         breakdowns=tuple(one for one in made if one is not None),
@@ -84,13 +84,13 @@ def step_seconds(history: History) -> float:
         spent = float(times[known[-1]] - times[known[0]])
         if spent > 0.0:
             return spent / float(known[-1] - known[0])
-    own = history.own_s[:, np.isfinite(history.own_s).any(axis=0)]
+    own = history.local_s[:, np.isfinite(history.local_s).any(axis=0)]
     return float(np.nanmax(own, axis=0).mean()) if own.size else math.nan
 
 
 def last_step(history: History) -> int:
     """The newest step of which something is known; the one before the first where there is none."""
-    columns = np.flatnonzero(np.isfinite(history.own_s).any(axis=0))
+    columns = np.flatnonzero(np.isfinite(history.local_s).any(axis=0))
     return history.first_step + (int(columns[-1]) if len(columns) else -1)
 
 
@@ -123,7 +123,9 @@ def breakdown(history: History, rank: int) -> Breakdown | None:
         return None
     means = _mean(window)
     # For people each second is in one part.
-    means[_STARVED] = np.maximum(means[_STARVED] - np.nan_to_num(means[_THROTTLED]), 0.0)
+    means[_RUN_QUEUE_WAIT] = np.maximum(
+        means[_RUN_QUEUE_WAIT] - np.nan_to_num(means[_THROTTLED]), 0.0
+    )
     peers = np.flatnonzero(history.peers == history.peers[rank])
     peers = peers[peers != rank]
     theirs = _median(means[:, peers])
@@ -134,30 +136,30 @@ def breakdown(history: History, rank: int) -> Breakdown | None:
 
 
 def main_part(found: Breakdown | None, cause: Cause) -> str:
-    """What took the most of a slow host's excess: gc, starved, throttled, or "" for none."""
+    """What took the most of a slow host's slowdown: gc, starved, throttled, or "" for none."""
     if found is None or cause is not Cause.HOST:
         return ""
-    most = {part: found.more_s(part) for part in ("gc", "starved", "throttled")}
+    most = {part: found.more_s(part) for part in ("gc", "run_queue_wait", "throttled")}
     part = max(most, key=lambda name: most[name] if math.isfinite(most[name]) else -1.0)
     whole = sum(found.mine_s[:3]) - sum(found.peers_s[:3])
     return part if math.isfinite(most[part]) and most[part] > 0.25 * whole > 0.0 else ""
 
 
-def _excess(history: History) -> Floats:
-    own = history.own_s.T.astype(np.float64)
+def _slowdown(history: History) -> Floats:
+    own = history.local_s.T.astype(np.float64)
     others = Peers(history.peers.tolist()).median_of_others(own)
     # A rank without peers is held against its own past.
     alone = ~np.isfinite(others).any(axis=0)
     others[:, alone] = _median(own[:, alone].T)
     usual = _median(others.T)
     with np.errstate(invalid="ignore", divide="ignore"):
-        excess: Floats = ((own - others) / usual).T
-    excess[~np.isfinite(excess)] = np.nan
-    return excess
+        slowdown: Floats = ((own - others) / usual).T
+    slowdown[~np.isfinite(slowdown)] = np.nan
+    return slowdown
 
 
 def _worst(history: History, named: tuple[int, ...]) -> tuple[int, ...]:
-    """The accused first, then by evidence, then by excess."""
+    """The accused first, then by evidence, then by slowdown."""
     order = sorted(
         range(history.world_size),
         key=lambda rank: (

@@ -103,7 +103,7 @@ def what(raised: RaisedVerdict, part: str = "") -> str:
     if one.cause is Cause.HOST:
         reason = {
             "gc": "for garbage collection",
-            "starved": "waiting for a core",
+            "run_queue_wait": "waiting for a core",
             "throttled": "stopped by its cgroup's CPU limit",
         }.get(part, "on its host, outside of compute and input")
         return f"{'needs' if now else 'needed'} {percent} longer than its peers, {reason}"
@@ -142,7 +142,7 @@ def _accused(history: History, raised: RaisedVerdict) -> Finding:
     )  # fmt: skip
     named = one.ends or ((host_of(history, one.rank),) if one.subject is Subject.RANK else ())
     measured = Evidence(
-        "time of a transfer" if one.cause is Cause.NETWORK else "own time of a step",
+        "time of a transfer" if one.cause is Cause.NETWORK else "local time of a step",
         round(1.0 + one.score, 4), "x usual", how="hook, per step",
     )  # fmt: skip
     return Finding(
@@ -182,7 +182,7 @@ def _recovered(history: History) -> list[Finding]:
 
 def _not_known(history: History) -> list[Finding]:
     """Ranks of which nothing is known, and jobs too short to say anything."""
-    seen = np.isfinite(history.own_s).sum(axis=1)
+    seen = np.isfinite(history.local_s).sum(axis=1)
     found = []
     silent = RankSet.of(int(rank) for rank in np.flatnonzero(seen == 0))
     if len(silent) == history.world_size:
@@ -260,7 +260,7 @@ def _even(history: History) -> Finding:
 
 
 def _facts(history: History) -> dict[str, Any]:
-    steps = int(np.isfinite(history.own_s).any(axis=0).sum())
+    steps = int(np.isfinite(history.local_s).any(axis=0).sum())
     mean_s = step_seconds(history)
     return {
         "job_id": history.job_id,
@@ -274,7 +274,8 @@ def _facts(history: History) -> dict[str, Any]:
         "past_stragglers": [plain_verdict(history, raised) for raised in history.past],
         "links": [
             {"source": row.source, "target": row.target, "ratio": round(row.ratio, 4),
-             "nats_share": round(row.nats_share, 4), "lost_s": round(row.lost_s, 4)}
+             "evidence": round(row.evidence, 4), "nats_share": round(row.evidence, 4),
+             "lost_s": round(row.lost_s, 4)}
             for row in history.links
         ],
         "clock_offsets": {

@@ -14,7 +14,7 @@ from relkit.straggler.model import Subject
 from relkit.straggler.present.metrics import last_step, recent, step_seconds
 from relkit.straggler.present.report import plain_verdict
 
-MOST_RANKS, MOST_LINKS = 15, 5
+MAX_RANKS, MAX_LINKS = 15, 5
 _SUSPECT = 0.5
 
 
@@ -24,15 +24,15 @@ class RankLine:
 
     Args:
         rank, host: who.
-        own_s, late_s: means of the last 50 steps, s; NaN = not known.
-        score: excess over its peers lately, as a share; NaN = not known.
+        local_s, late_s: means of the last 50 steps, s; NaN = not known.
+        score: slowdown over its peers lately, as a share; NaN = not known.
         evidence: share of what a verdict takes, 0..1.
         state: "slow compute since step 350", "suspect", or "".
     """
 
     rank: int
     host: str
-    own_s: float
+    local_s: float
     late_s: float
     score: float
     evidence: float
@@ -46,8 +46,8 @@ class Summary:
     Args:
         job_id: which job; step: the newest, -1 = none yet; step_s: mean time of one, s.
         world_size, hosts: how many.
-        ranks: the accused first, then by evidence and excess.
-        others: everybody else; others_score: the largest excess among them, NaN = not known.
+        ranks: the accused first, then by evidence and slowdown.
+        others: everybody else; others_score: the largest slowdown among them, NaN = not known.
         links: the worst.
         ended: the job is over.
         notes: what was not seen.
@@ -66,7 +66,7 @@ class Summary:
     notes: tuple[str, ...]
 
 
-def summarise(history: History, most: int = MOST_RANKS) -> Summary:
+def summarise(history: History, most: int = MAX_RANKS) -> Summary:
     """The summary of a history, with `most` ranks at most."""
     said = {
         raised.verdict.rank: f"{str(raised.verdict.cause).replace('-', ' ')} since step "
@@ -77,7 +77,7 @@ def summarise(history: History, most: int = MOST_RANKS) -> Summary:
     evidence = np.nan_to_num(history.evidence)
     order = np.lexsort((-np.nan_to_num(history.scores), -evidence)).tolist()
     order.sort(key=lambda rank: rank not in said)
-    own_s, late_s = recent(history, history.own_s), recent(history, history.late_s)
+    local_s, late_s = recent(history, history.local_s), recent(history, history.late_s)
     rest = order[most:]
     known = [float(history.scores[rank]) for rank in rest if np.isfinite(history.scores[rank])]
     return Summary(
@@ -88,7 +88,7 @@ def summarise(history: History, most: int = MOST_RANKS) -> Summary:
         hosts=len({host for host in history.hosts if host}),
         ranks=tuple(
             RankLine(
-                rank, history.hosts[rank], float(own_s[rank]), float(late_s[rank]),
+                rank, history.hosts[rank], float(local_s[rank]), float(late_s[rank]),
                 float(history.scores[rank]), float(evidence[rank]),
                 said.get(rank, "suspect" if evidence[rank] >= _SUSPECT else ""),
             )
@@ -96,7 +96,7 @@ def summarise(history: History, most: int = MOST_RANKS) -> Summary:
         ),
         others=RankSet.of(rest),
         others_score=max(known, default=math.nan),
-        links=tuple(sorted(history.links, key=lambda row: -row.ratio)[:MOST_LINKS]),
+        links=tuple(sorted(history.links, key=lambda row: -row.ratio)[:MAX_LINKS]),
         ended=history.ended,
         notes=history.notes,
     )  # fmt: skip
@@ -115,7 +115,8 @@ def plain_summary(history: History) -> dict[str, Any]:
         "stragglers": [plain_verdict(history, raised) for raised in history.verdicts],
         "ranks": [
             {
-                "rank": one.rank, "host": one.host, "own_s": _known(one.own_s),
+                "rank": one.rank, "host": one.host, "local_s": _known(one.local_s),
+                "own_s": _known(one.local_s),
                 "late_s": _known(one.late_s), "score": _known(one.score),
                 "evidence": round(one.evidence, 4), "state": one.state,
             }
@@ -124,7 +125,8 @@ def plain_summary(history: History) -> dict[str, Any]:
         "others": {"ranks": found.others.fold(), "worst_score": _known(found.others_score)},
         "links": [
             {"source": row.source, "target": row.target, "ratio": round(row.ratio, 4),
-             "nats_share": round(row.nats_share, 4), "lost_s": round(row.lost_s, 4)}
+             "evidence": round(row.evidence, 4), "nats_share": round(row.evidence, 4),
+             "lost_s": round(row.lost_s, 4)}
             for row in found.links
         ],
         "notes": list(found.notes),

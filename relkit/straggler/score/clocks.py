@@ -12,7 +12,7 @@ _MAD_TO_SIGMA = 1.4826
 # The median of n values is this much less sure than their mean.
 _MEDIAN_TO_MEAN = 1.2533
 _QUICK_SHARE = 0.25
-_LEAST_QUICK = 8
+_MIN_QUICK = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +22,22 @@ class ClockOffsets:
     Args:
         offset_s: subtract from a time of the host to get the first host's; offset_s[0] is 0.
         sigma_s: standard error of each, from its scatter.
-        least_s, most_s: bounds that hold whatever the noise: nobody leaves a collective before the
+        min_s, max_s: bounds that hold whatever the noise: nobody leaves a collective before the
             last one has arrived. Infinite where nothing bounds it.
     """
 
     offset_s: Floats
     sigma_s: Floats
-    least_s: Floats
-    most_s: Floats
+    min_s: Floats
+    max_s: Floats
 
 
 def estimate_offsets(starts_s: Floats, ends_s: Floats, host: Ints) -> ClockOffsets:
     """Offsets between hosts, from synchronising collectives (all_reduce, barrier, all_gather).
 
     The quickest quarter of the collectives is used, at least eight: how unevenly ranks leave is
-    bounded by the transfer, so what is quick is precise. Give a window of minutes at most; two
-    clocks without NTP drift apart by up to some 50 us a second.
+    bounded by the transfer, so what is quick is precise. Give collectives of a few minutes at
+    most; two clocks without NTP drift apart by up to some 50 us a second.
 
     Args:
         starts_s, ends_s: (collectives, ranks), each on the clock of its rank's host; NaN where a
@@ -52,8 +52,8 @@ def estimate_offsets(starts_s: Floats, ends_s: Floats, host: Ints) -> ClockOffse
     hosts = int(host.max(initial=0)) + 1
     last, out, middle = _by_host(starts_s, ends_s, host, hosts)
     # Whoever leaves on host h has seen the last of host 0 arrive, and the other way round.
-    most_s: Floats = np.fmin.reduce(out - last[:, :1], axis=0, initial=np.inf)
-    least_s: Floats = np.fmax.reduce(last - out[:, :1], axis=0, initial=-np.inf)
+    max_s: Floats = np.fmin.reduce(out - last[:, :1], axis=0, initial=np.inf)
+    min_s: Floats = np.fmax.reduce(last - out[:, :1], axis=0, initial=-np.inf)
     shared_s = np.fmin.reduce(ends_s - starts_s, axis=1, initial=np.inf)
     offset_s, sigma_s = np.zeros(hosts), np.zeros(hosts)
     apart = middle - middle[:, :1]
@@ -62,17 +62,17 @@ def estimate_offsets(starts_s: Floats, ends_s: Floats, host: Ints) -> ClockOffse
         if not len(usable):
             offset_s[number], sigma_s[number] = np.nan, np.inf
             continue
-        kept = max(_LEAST_QUICK, int(len(usable) * _QUICK_SHARE))
+        kept = max(_MIN_QUICK, int(len(usable) * _QUICK_SHARE))
         quick = usable[np.argsort(shared_s[usable], kind="stable")[:kept]]
         values = apart[quick, number]
         usual = float(np.median(values))
         scatter = float(np.median(np.abs(values - usual))) * _MAD_TO_SIGMA
         offset_s[number] = usual
         sigma_s[number] = _MEDIAN_TO_MEAN * scatter / np.sqrt(len(values))
-    least_s[0] = most_s[0] = 0.0
-    sane = least_s <= most_s
-    offset_s = np.where(sane, np.clip(offset_s, least_s, most_s), offset_s)
-    return ClockOffsets(offset_s, sigma_s, least_s, most_s)
+    min_s[0] = max_s[0] = 0.0
+    sane = min_s <= max_s
+    offset_s = np.where(sane, np.clip(offset_s, min_s, max_s), offset_s)
+    return ClockOffsets(offset_s, sigma_s, min_s, max_s)
 
 
 def _by_host(

@@ -14,21 +14,21 @@ from relkit.straggler.sent import Sent
 
 # Logarithms of how many times longer a byte takes: half as long again, twice, four times.
 _SHIFTS = (0.4, 0.7, 1.4)
-_LEAST_RATIO = 1.5
+_MIN_RATIO = 1.5
 _SIGMA, _SIGMA_WEIGHT, _RATE = 0.35, 6.0, 1.0 / 16.0
 # The kernel counts busy time in ticks of up to 10 ms: some of them are waited for, but not for
 # long, as a quick edge is hardly ever seen busy.
-_LEAST_BUSY_S = 0.04
+_MIN_BUSY_S = 0.04
 _WAITED_S = 0.9
 _TICK_S = 0.01
 # How quick an edge is that is busy for less than this share of the time does not matter.
 _SOFT = 0.1
-_LEAST_BYTES = 64 << 10
+_MIN_BYTES = 64 << 10
 # Edges with less of the traffic, or hardly ever busy, cost the job nothing.
-_LEAST_SHARE = 0.1
-_LEAST_BUSY_SHARE = 0.04
+_MIN_SHARE = 0.1
+_MIN_BUSY_SHARE = 0.04
 _BASELINE = 8
-_LEAST_OTHERS = 2
+_MIN_OTHERS = 2
 _CLEAR = 0.25
 _AS_SLOW = 0.5
 _FALSE_ALARM, _HORIZON = 0.01, 100.0
@@ -69,11 +69,11 @@ class _Edge:
     @property
     def ready(self) -> bool:
         """Enough has come together for a sample."""
-        long = self.busy_s >= _LEAST_BUSY_S or self.waited_s >= _WAITED_S
-        return long and self.acked >= _LEAST_BYTES
+        long = self.busy_s >= _MIN_BUSY_S or self.waited_s >= _WAITED_S
+        return long and self.acked >= _MIN_BYTES
 
     @property
-    def nats(self) -> float:
+    def evidence(self) -> float:
         return float(self.test.best()[0][0])
 
 
@@ -134,8 +134,8 @@ class EdgeScorer:
         slow = set()
         for edge, one in self._edges.items():
             share = _CLEAR if edge in self._slow else 1.0
-            large = np.exp(one.log_ratio) >= _LEAST_RATIO and one.busy_share >= _LEAST_BUSY_SHARE
-            if one.nats >= share * limit and (large or edge in self._slow):
+            large = np.exp(one.log_ratio) >= _MIN_RATIO and one.busy_share >= _MIN_BUSY_SHARE
+            if one.evidence >= share * limit and (large or edge in self._slow):
                 slow.add(edge)
         self._slow = slow
         return self._explain(limit)
@@ -144,7 +144,7 @@ class EdgeScorer:
         """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
         limit = self._limit()
         found = [
-            (*edge, float(np.exp(one.log_ratio)), one.nats / limit, one.cost_s)
+            (*edge, float(np.exp(one.log_ratio)), one.evidence / limit, one.cost_s)
             for edge, one in self._edges.items()
             if one.samples
         ]
@@ -171,44 +171,44 @@ class EdgeScorer:
 
     def _test(self, step: int, edge: Edge, most: float) -> None:
         one = self._edges[edge]
-        if one.traffic < _LEAST_SHARE * most:
+        if one.traffic < _MIN_SHARE * most:
             return
         one.samples += 1
         others = [
             other.byte_s
             for key, other in self._edges.items()
-            if key != edge and other.byte_s and other.traffic >= _LEAST_SHARE * most
+            if key != edge and other.byte_s and other.traffic >= _MIN_SHARE * most
         ]
-        usual_s = float(np.median(others)) if len(others) >= _LEAST_OTHERS else one.past_s
-        if len(others) < _LEAST_OTHERS and one.samples <= _BASELINE:
+        usual_s = float(np.median(others)) if len(others) >= _MIN_OTHERS else one.past_s
+        if len(others) < _MIN_OTHERS and one.samples <= _BASELINE:
             one.past_s += (one.byte_s - one.past_s) / one.samples
             return
         if usual_s <= 0.0:
             return
-        excess = float(np.clip(np.log(one.byte_s / usual_s), -3.0, 3.0))
+        slowdown = float(np.clip(np.log(one.byte_s / usual_s), -3.0, 3.0))
         sigma = np.sqrt(np.array([max(one.variance, 0.01)]))
-        one.test.update(step, np.array([excess]), sigma)
+        one.test.update(step, np.array([slowdown]), sigma)
         # The spread is learnt around the edge's own mean, so that a slow one stays precise.
-        off = min(abs(excess - one.log_ratio), 3.0 * float(sigma[0]))
+        off = min(abs(slowdown - one.log_ratio), 3.0 * float(sigma[0]))
         weight = 1.0 / (min(one.samples, 1.0 / _RATE) + _SIGMA_WEIGHT)
         one.variance += weight * (off**2 - one.variance)
-        one.log_ratio += max(0.25, 1.0 / one.samples) * (excess - one.log_ratio)
+        one.log_ratio += max(0.25, 1.0 / one.samples) * (slowdown - one.log_ratio)
         lost_s = one.busy_s * max(0.0, 1.0 - usual_s / one.byte_s)
-        one.cost_s = one.cost_s + lost_s if one.nats > 0.0 else 0.0
+        one.cost_s = one.cost_s + lost_s if one.evidence > 0.0 else 0.0
 
     def _explain(self, limit: float) -> tuple[Verdict, ...]:
         """A host where all that it sends or gets is slow with two others at least, else a link."""
         found: list[Verdict] = []
         # Behind a slow edge others may look slower than they are: nothing is said of these.
         worst_log = max((self._edges[edge].log_ratio for edge in self._slow), default=0.0)
-        least_log = min(worst_log, _AS_SLOW * worst_log)
-        left = {edge for edge in self._slow if self._edges[edge].log_ratio >= least_log}
+        min_log = min(worst_log, _AS_SLOW * worst_log)
+        left = {edge for edge in self._slow if self._edges[edge].log_ratio >= min_log}
         # The edges of one interface reach the limit one after the other.
         doubtful = {
             edge
             for edge, one in self._edges.items()
-            if one.nats >= _CLEAR * limit
-            and one.log_ratio >= max(np.log(_LEAST_RATIO), _AS_SLOW * worst_log)
+            if one.evidence >= _CLEAR * limit
+            and one.log_ratio >= max(np.log(_MIN_RATIO), _AS_SLOW * worst_log)
         }
         while left:
             hosts = sorted({end for edge in left for end in edge})
@@ -230,7 +230,7 @@ class EdgeScorer:
         found: set[Edge] = set()
         for end in (0, 1):
             mine = {edge for edge, one in self._edges.items() if edge[end] == host and one.samples}
-            fit = {edge for edge in mine if self._edges[edge].log_ratio < np.log(_LEAST_RATIO)}
+            fit = {edge for edge in mine if self._edges[edge].log_ratio < np.log(_MIN_RATIO)}
             if not fit:
                 found |= mine & slow
         return found
@@ -242,7 +242,7 @@ class EdgeScorer:
         one = self._edges[worst]
         ratio = float(np.exp(one.log_ratio))
         others = sum(1 for each in self._edges.values() if each.samples) - 1
-        against = f"the median of {others} other edges" if others >= _LEAST_OTHERS else "its past"
+        against = f"the median of {others} other edges" if others >= _MIN_OTHERS else "its past"
         reasons = [
             f"{worst[0]} to {worst[1]} takes {ratio:.1f} times as long a byte as {against}",
             f"it passes {one.mbit_s:.3g} Mbit/s while busy, for {one.busy_share:.0%} of the time",
@@ -251,7 +251,7 @@ class EdgeScorer:
             reasons.append(f"{len(edges)} edges of {ends[0]} are slow, to and from more than one")
         if one.retransmits:
             reasons.append(f"{one.retransmits} segments were sent again on it")
-        evidence = max(self._edges[edge].nats for edge in edges) / limit
+        evidence = max(self._edges[edge].evidence for edge in edges) / limit
         onset = min(int(self._edges[edge].test.best()[1][0]) for edge in edges)
         return Verdict(
             subject, Cause.NETWORK, ratio - 1.0, 0.95 * (1.0 - float(np.exp(-3.0 * evidence))),

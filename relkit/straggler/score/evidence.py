@@ -1,24 +1,23 @@
-"""What was seen of each rank since it came under suspicion."""
+"""What was seen of each rank since evidence against it began to gather."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from relkit.straggler.model import PARTS, Flags, Floats, Ints
-from relkit.straggler.score.features import CHANNELS, UNSTARVED, WHOLE
-from relkit.straggler.score.slowdown import Excess
+from relkit.straggler.model import OFF_CPU, PARTS, Flags, Floats, Ints
+from relkit.straggler.score.features import FEATURES, WHOLE, WITHOUT_WAIT
+from relkit.straggler.score.slowdown import Slowdowns
 
-_FADES = 1.0 / 64.0
+_DECAY = 1.0 / 64.0
 # Of the usual time, what waiting for a core adds to `lasting_s` in a single step.
-_MOST_WAIT_A_STEP = 0.25
-_ASLEEP = PARTS.index("asleep")
-_ENDS = np.cumsum([len(PARTS), len(PARTS), len(CHANNELS)])
+_MAX_WAIT_PER_STEP = 0.25
+_ENDS = np.cumsum([len(PARTS), len(PARTS), len(FEATURES)])
 
 
-class Suspicion:
-    """Sums over the steps of the present suspicion; empty where there is none.
+class RankEvidence:
+    """Sums over the steps since evidence against a rank began to gather; empty where there is none.
 
-    `lasting_s` is the excess of the whole, of which waiting for a core is a quarter of the usual
+    `lasting_s` is the slowdown of the whole, of which waiting for a core is a quarter of the usual
     time at most in each step: once for long is not the same as always.
 
     Args:
@@ -28,34 +27,38 @@ class Suspicion:
     def __init__(self, ranks: int) -> None:
         self._sums: Floats = np.zeros((int(_ENDS[-1]) + 5, ranks))
         # Views of the rows of _sums, as summands() orders them.
-        self.mine_s, self.theirs_s, self.excess_s, rest = np.split(self._sums, _ENDS)
+        self.mine_s, self.theirs_s, self.slowdown_s, rest = np.split(self._sums, _ENDS)
         self.usual_s, self.lasting_s, self.steps, self.late_s, self.late_steps = rest
+        # The most evidence that there was, as log-likelihood, and in which step.
+        self.peak = np.zeros(ranks)
+        self.peak_step = np.zeros(ranks, dtype=np.int64)
 
     def forget(self, which: Flags) -> None:
         """Of these ranks."""
         self._sums[:, which] = 0.0
 
     @staticmethod
-    def summands(parts: Floats, late_s: Floats, seen: Excess) -> Floats:
-        """What steps add to the sums of a rank under suspicion: what add() and skip() take.
+    def summands(parts: Floats, late_s: Floats, slowdowns: Slowdowns) -> Floats:
+        """What steps add to the sums of a suspect: what add() and skip() take.
 
         Args:
-            parts: (steps, parts, ranks); late_s: (steps, ranks); seen: what was made of them.
+            parts: (steps, parts, ranks); late_s: (steps, ranks); slowdowns: what was made of
+                them.
         """
-        known = np.isfinite(seen.excess_s[:, WHOLE])
+        known = np.isfinite(slowdowns.slowdown_s[:, WHOLE])
         late = known & np.isfinite(late_s)
-        waits_s = seen.excess_s[:, WHOLE] - seen.excess_s[:, UNSTARVED]
-        most_s = _MOST_WAIT_A_STEP * seen.usual_s
-        lasting_s = seen.excess_s[:, UNSTARVED] + np.minimum(waits_s, most_s)
-        columns = (seen.usual_s, lasting_s, known, np.where(late, late_s, 0.0), late)
-        found = np.concatenate(
-            [parts, seen.reference_s, seen.excess_s, np.stack(columns, axis=1)], axis=1
+        waits_s = slowdowns.slowdown_s[:, WHOLE] - slowdowns.slowdown_s[:, WITHOUT_WAIT]
+        max_s = _MAX_WAIT_PER_STEP * slowdowns.usual_s
+        lasting_s = slowdowns.slowdown_s[:, WITHOUT_WAIT] + np.minimum(waits_s, max_s)
+        columns = (slowdowns.usual_s, lasting_s, known, np.where(late, late_s, 0.0), late)
+        summands = np.concatenate(
+            [parts, slowdowns.reference_s, slowdowns.slowdown_s, np.stack(columns, axis=1)], axis=1
         )
-        found = np.where(known[:, None], np.nan_to_num(found), 0.0)
-        # Of sleep it matters whether it is known; one step without that makes the sum unknown.
-        for at, told in ((_ASLEEP, parts), (len(PARTS) + _ASLEEP, seen.reference_s)):
-            found[:, at][known & ~np.isfinite(told[:, _ASLEEP])] = np.nan
-        return found
+        summands = np.where(known[:, None], np.nan_to_num(summands), 0.0)
+        # Of off-CPU time it matters whether it is known; one step without it makes the sum unknown.
+        for at, source in ((OFF_CPU, parts), (len(PARTS) + OFF_CPU, slowdowns.reference_s)):
+            summands[:, at][known & ~np.isfinite(source[:, OFF_CPU])] = np.nan
+        return summands
 
     def add(self, summands: Floats, suspected: Flags, accused: Flags) -> None:
         """Take one step.
@@ -65,21 +68,22 @@ class Suspicion:
                 steps count alike, of the others the latest count most.
         """
         # What was seen long before the accusation would only dilute it.
-        self._sums *= np.where(accused, 1.0, 1.0 - _FADES)
+        self._sums *= np.where(accused, 1.0, 1.0 - _DECAY)
         self._sums += np.where(suspected, summands, 0.0)
 
     def skip(self, summands: Floats, begun: Ints) -> None:
         """Take steps in which nobody stands accused.
 
         Args:
-            summands: of those steps; begun: by rank, place of the first step of the suspicion that
-                is left at their end: -1 where it was there before them, their number where none is.
+            summands: of those steps; begun: by rank, place of the step in which the
+                evidence that is left at their end began: -1 where it was there before them,
+                their number where none is.
         """
         steps = len(summands)
         self._sums[:, begun >= 0] = 0.0
-        self._sums *= (1.0 - _FADES) ** steps
+        self._sums *= (1.0 - _DECAY) ** steps
         place = np.arange(steps)
         weight = np.where(
-            place[:, None] >= begun, (1.0 - _FADES) ** (steps - 1 - place)[:, None], 0
+            place[:, None] >= begun, (1.0 - _DECAY) ** (steps - 1 - place)[:, None], 0
         )
         self._sums += np.where(weight[:, None] > 0, summands * weight[:, None], 0.0).sum(axis=0)

@@ -7,20 +7,20 @@ import numpy as np
 from relkit.straggler.model import Flags, Floats, Ints
 
 
-def smooth(state: Floats, values: Floats, weights: Floats, most_times: float = np.inf) -> Floats:
+def ewma(state: Floats, values: Floats, weights: Floats, max_times: float = np.inf) -> Floats:
     """The average after each step; `state` is moved on to the last one.
 
     Args:
         state: (...); values: (steps, ...), finite also where they do not count.
         weights: (steps, ...), how far a value pulls the average, 0..1; 0 = it does not count.
-        most_times: a value counts for no more than so many times the average; of such averages
+        max_times: a value counts for no more than so many times the average; of such averages
             none may be below 0.
     """
     found = np.empty_like(values)
     # A loop: closed forms lose digits, and few operations on little arrays are quick enough.
     for value, weight, after in zip(values, weights, found, strict=True):
-        if most_times < np.inf:
-            value = np.minimum(value, most_times * state)
+        if max_times < np.inf:
+            value = np.minimum(value, max_times * state)
         np.subtract(value, state, out=after)
         after *= weight
         after += state

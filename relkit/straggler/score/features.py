@@ -1,30 +1,37 @@
-"""Sums of a step's parts that are tested one by one: each shows some fault sooner than the rest."""
+"""What of a step is tested: parts and sums of parts, each of which shows some fault the soonest."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from relkit.straggler.model import PARTS, Floats
+from relkit.straggler import model
+from relkit.straggler.model import LOCAL_PARTS, RUN_QUEUE_WAIT, THROTTLED, Floats
 
-CHANNELS = ("compute", "input", "whole", "unstarved", "asleep")
-COMPUTE, WHOLE, UNSTARVED = 0, 2, 3
-_OWN = 3
-_STARVED, _THROTTLED, _ASLEEP = (PARTS.index(name) for name in ("starved", "throttled", "asleep"))
+FEATURES = ("compute", "input", "whole", "without_wait", "off_cpu")
+COMPUTE, WHOLE, WITHOUT_WAIT, OFF_CPU = 0, 2, 3, 4
 
 
-def channels(parts: Floats) -> Floats:
-    """(..., channels, ranks), s: compute, input, the whole, the whole less starvation, sleep.
+def features(parts: Floats) -> Floats:
+    """(..., features, ranks), s: compute, input, the whole, the whole less run-queue wait, off-CPU.
 
     What other processes take from a core comes and goes in stretches of seconds; without it the
     time of a rank on a shared machine scatters by half as much. Time stopped by the cgroup stays
-    in: the kernel counts it as starvation too, and nobody else's work explains it.
+    in: the kernel counts it as run-queue wait too, and nobody else's work explains it.
 
     Args:
         parts: (..., parts, ranks) as in StepTable.
     """
-    own = parts[..., :_OWN, :].sum(axis=-2)
-    waits = np.nan_to_num(parts[..., _STARVED, :]) - np.nan_to_num(parts[..., _THROTTLED, :])
-    unstarved = own - np.clip(waits, 0.0, np.maximum(np.nan_to_num(own), 0.0))
-    compute, waited, asleep = parts[..., 0, :], parts[..., 1, :], parts[..., _ASLEEP, :]
-    found: Floats = np.stack([compute, waited, own, unstarved, asleep], axis=-2)
-    return found
+    local_s = parts[..., :LOCAL_PARTS, :].sum(axis=-2)
+    wait_s = np.nan_to_num(parts[..., RUN_QUEUE_WAIT, :]) - np.nan_to_num(parts[..., THROTTLED, :])
+    without_wait_s = local_s - np.clip(wait_s, 0.0, np.maximum(np.nan_to_num(local_s), 0.0))
+    values: Floats = np.stack(
+        [
+            parts[..., model.COMPUTE, :],
+            parts[..., model.INPUT, :],
+            local_s,
+            without_wait_s,
+            parts[..., model.OFF_CPU, :],
+        ],
+        axis=-2,
+    )
+    return values

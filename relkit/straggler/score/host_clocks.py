@@ -1,4 +1,4 @@
-"""The clocks of a job's hosts, told while it runs by the groups that its ranks meet in."""
+"""How far the clocks of a job's hosts are apart, from the collectives that their ranks share."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 
 from relkit.straggler.model import Floats, Ints
 from relkit.straggler.score.clocks import estimate_offsets
-from relkit.straggler.score.matched_collectives import Meetings
+from relkit.straggler.score.matched_collectives import MatchedCollectives
 from relkit.straggler.step_record import SYNCHRONISING
 
-# Of each group the quickest meetings, so many, as ranks leave those together; and none that is
+# Of each group the quickest collectives, so many, as ranks leave those together; and none that is
 # older, as clocks drift apart.
-_MEETINGS = 64
+_MAX_COLLECTIVES = 64
 _AGE_S = 180.0
 _FEW = 16
-_GROUPS_A_STEP = 16
-_MEETINGS_A_STEP = 4
+_GROUPS_PER_STEP = 16
+_COLLECTIVES_PER_STEP = 4
 _EVERY = 8
 _ESTIMATE_EVERY = 32
 
@@ -36,7 +36,7 @@ class _Apart:
 
 @dataclass(slots=True)
 class _Group:
-    """A group that connects hosts, and (when, how quick, starts, ends) of its meetings."""
+    """A group that connects hosts, and (when, how quick, starts, ends) of its collectives."""
 
     ranks: tuple[int, ...]
     met: list[tuple[float, float, Floats, Floats]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Group:
 
 
 class HostClocks:
-    """Call update() with the meetings of each step; offsets follow some steps later.
+    """Call update() with the matched collectives of each step; offsets follow some steps later.
 
     Hosts that share no group are connected through hosts that do. Where nothing connects them,
     each part of the job has a clock of its own: nobody there waits for the others.
@@ -78,8 +78,8 @@ class HostClocks:
             if at in self._first_part and math.isfinite(self._known[at][1])
         }
 
-    def update(self, seen: Meetings, host_of: Sequence[str]) -> None:
-        """Take the meetings of one step, each rank by its own host's clock.
+    def update(self, matched: MatchedCollectives, host_of: Sequence[str]) -> None:
+        """Take the matched collectives of one step, each rank by its own host's clock.
 
         Args:
             host_of: by rank.
@@ -88,18 +88,18 @@ class HostClocks:
         if hosts != self._hosts:
             self._hosts, self._groups, self._known = hosts, {}, {}
             self._whole, self._steps = False, 0
-        if len(hosts) < 2 or not len(seen.first):
+        if len(hosts) < 2 or not len(matched.first):
             return
         number = {host: at for at, host in enumerate(hosts)}
         at_host = np.array([number[host] for host in host_of], dtype=np.int64)
-        usable = np.flatnonzero(np.isin(seen.operation, SYNCHRONISING))
+        usable = np.flatnonzero(np.isin(matched.operation, SYNCHRONISING))
         if not self._whole and self._steps % _EVERY == 0:
-            self._choose(seen, usable, at_host)
-        self._note(seen, usable)
+            self._choose(matched, usable, at_host)
+        self._note(matched, usable)
         self._estimate(at_host)
         self._steps += 1
 
-    def _choose(self, seen: Meetings, usable: Ints, at_host: Ints) -> None:
+    def _choose(self, matched: MatchedCollectives, usable: Ints, at_host: Ints) -> None:
         """Add groups until they connect as many hosts as can be, large ones first."""
         part = list(range(len(self._hosts)))
 
@@ -116,34 +116,34 @@ class HostClocks:
 
         for group in self._groups.values():
             join(group.ranks)
-        groups, firsts = np.unique(seen.group[usable], return_index=True)
+        groups, firsts = np.unique(matched.group[usable], return_index=True)
         places = usable[firsts]
-        for order in np.argsort(-seen.size[places], kind="stable"):
-            begin, size = int(seen.first[places[order]]), int(seen.size[places[order]])
-            ranks = tuple(seen.rank[begin : begin + size].tolist())
+        for order in np.argsort(-matched.size[places], kind="stable"):
+            begin, size = int(matched.first[places[order]]), int(matched.size[places[order]])
+            ranks = tuple(matched.rank[begin : begin + size].tolist())
             if join(ranks):
                 self._groups[int(groups[order])] = _Group(ranks)
         self._whole = len({root(host) for host in range(len(self._hosts))}) == 1
 
-    def _note(self, seen: Meetings, usable: Ints) -> None:
+    def _note(self, matched: MatchedCollectives, usable: Ints) -> None:
         numbers = list(self._groups)
-        turn = (self._steps * _GROUPS_A_STEP) % max(1, len(numbers))
-        by_group = seen.group[usable]
-        for number in (numbers[turn:] + numbers[:turn])[:_GROUPS_A_STEP]:
+        turn = (self._steps * _GROUPS_PER_STEP) % max(1, len(numbers))
+        by_group = matched.group[usable]
+        for number in (numbers[turn:] + numbers[:turn])[:_GROUPS_PER_STEP]:
             group = self._groups[number]
-            # Meetings are sorted by group.
+            # MatchedCollectives are sorted by group.
             low, high = np.searchsorted(by_group, (number, number + 1))
-            for at in usable[low : min(high, low + _MEETINGS_A_STEP)]:
-                rows = slice(int(seen.first[at]), int(seen.first[at] + seen.size[at]))
-                if tuple(seen.rank[rows].tolist()) != group.ranks:
+            for at in usable[low : min(high, low + _COLLECTIVES_PER_STEP)]:
+                rows = slice(int(matched.first[at]), int(matched.first[at] + matched.size[at]))
+                if tuple(matched.rank[rows].tolist()) != group.ranks:
                     continue
-                start_s, end_s = seen.start_s[rows], seen.end_s[rows]
+                start_s, end_s = matched.start_s[rows], matched.end_s[rows]
                 shortest_s = float((end_s - start_s).min())
-                group.met.append((seen.origin_s, shortest_s, start_s, end_s))
+                group.met.append((matched.origin_s, shortest_s, start_s, end_s))
             if len(group.met) > _FEW:
-                group.met = [met for met in group.met if seen.origin_s - met[0] <= _AGE_S]
+                group.met = [met for met in group.met if matched.origin_s - met[0] <= _AGE_S]
             group.met.sort(key=itemgetter(1))
-            del group.met[_MEETINGS:]
+            del group.met[_MAX_COLLECTIVES:]
 
     def _estimate(self, at_host: Ints) -> None:
         news = False
@@ -155,8 +155,10 @@ class HostClocks:
             group.due_step = self._steps + group.wait_steps + place % group.wait_steps
             hosts, local = np.unique(at_host[list(group.ranks)], return_inverse=True)
             starts, ends = (np.stack([met[at] for met in group.met]) for at in (2, 3))
-            found = estimate_offsets(starts, ends, local.astype(np.int64))
-            group.apart = _Apart(hosts.tolist(), found.offset_s.tolist(), found.sigma_s.tolist())
+            offsets = estimate_offsets(starts, ends, local.astype(np.int64))
+            group.apart = _Apart(
+                hosts.tolist(), offsets.offset_s.tolist(), offsets.sigma_s.tolist()
+            )
             news = True
         if news:
             self._put_together([g.apart for g in self._groups.values() if g.apart is not None])
@@ -178,12 +180,12 @@ class HostClocks:
 
 
 def _connect(known: dict[int, tuple[float, float]], apart: _Apart) -> None:
-    """Tell the clocks of a group's hosts by the best known one among them."""
+    """Derive the clocks of a group's hosts from the best known one among them."""
     hosts, offset_s, sigma_s = apart.hosts, apart.offset_s, apart.sigma_s
-    told = [at for at, host in enumerate(hosts) if host in known]
-    if not told or len(told) == len(hosts):
+    known_places = [at for at, host in enumerate(hosts) if host in known]
+    if not known_places or len(known_places) == len(hosts):
         return
-    base = min(told, key=lambda at: math.hypot(known[hosts[at]][1], sigma_s[at]))
+    base = min(known_places, key=lambda at: math.hypot(known[hosts[at]][1], sigma_s[at]))
     base_s, base_sigma_s = known[hosts[base]]
     for at, host in enumerate(hosts):
         if host not in known and math.isfinite(offset_s[at] - offset_s[base]):

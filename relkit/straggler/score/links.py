@@ -18,7 +18,7 @@ _What = tuple[Subject, tuple[str, ...]]
 _SHIFTS = (0.25, 0.5, 1.0, 2.0)
 _LEAST = 0.25
 _BASELINE = 8
-_LEAST_GROUPS = 3
+_MIN_GROUPS = 3
 _SIGMA_WEIGHT = 6.0
 _PRIOR_SIGMA = 0.15
 _RATE = 1.0 / 16.0
@@ -79,14 +79,14 @@ class LinkScorer:
     by a test before the job, not here.
 
     Args:
-        limit: nats at which a path counts as slow.
+        limit: log-likelihood at which a path counts as slow.
     """
 
     def __init__(self, limit: float = 12.0) -> None:
         self._limit = limit
         # One test for all paths, with room for more: one at a time takes ten times as long.
         self._test = ShiftTest(_SHIFTS, (_ROOM,), limit)
-        self._nats = self._test.nats.max(axis=0)
+        self._log_likelihood = self._test.log_likelihood.max(axis=0)
         self._paths: dict[_Key, _Path] = {}
         self._slow: set[_Key] = set()
 
@@ -97,8 +97,8 @@ class LinkScorer:
         shapes: dict[Hashable, list[float]] = {}
         for transfer in transfers:
             shapes.setdefault(transfer.shape, []).append(transfer.seconds)
-        room = len(self._nats)
-        excess, sigma = np.full(room, np.nan), np.ones(room)
+        room = len(self._log_likelihood)
+        slowdown, sigma = np.full(room, np.nan), np.ones(room)
         taken: list[tuple[_Path, Transfer, float]] = []
         for transfer in transfers:
             path = self._path(step, transfer) if transfer.edges else None
@@ -108,18 +108,18 @@ class LinkScorer:
             if usual_s <= 0.0:
                 continue
             ratio = transfer.seconds / usual_s - 1.0
-            excess[path.place] = min(ratio, 3.0)
+            slowdown[path.place] = min(ratio, 3.0)
             sigma[path.place] = max(0.02, math.sqrt(path.variance))
             taken.append((path, transfer, usual_s))
-        self._test.update(step, excess, sigma)
-        self._nats = self._test.nats.max(axis=0)
+        self._test.update(step, slowdown, sigma)
+        self._log_likelihood = self._test.log_likelihood.max(axis=0)
         for path, transfer, usual_s in taken:
-            _learn(path, transfer, usual_s, bool(self._nats[path.place] > 0.0))
+            _learn(path, transfer, usual_s, bool(self._log_likelihood[path.place] > 0.0))
         slow = {}
         for key, path in self._paths.items():
             # Once slow, a path stays so until most of the evidence has gone.
             share = _CLEAR if key in self._slow else 1.0
-            if self._nats[path.place] >= share * self._limit:
+            if self._log_likelihood[path.place] >= share * self._limit:
                 slow[key] = path
         self._slow = set(slow)
         return self._explain(slow)
@@ -128,7 +128,11 @@ class LinkScorer:
         """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
         worst: dict[Edge, tuple[float, float, float]] = {}
         for path in self._paths.values():
-            figures = (float(self._nats[path.place]) / self._limit, 1.0 + path.ratio, path.cost_s)
+            figures = (
+                float(self._log_likelihood[path.place]) / self._limit,
+                1.0 + path.ratio,
+                path.cost_s,
+            )
             for edge in path.transfer.edges:
                 worst[edge] = max(worst.get(edge, (0.0, 0.0, 0.0)), figures)
         found = [
@@ -164,7 +168,11 @@ class LinkScorer:
 
     def _explain(self, slow: Mapping[_Key, _Path]) -> tuple[Verdict, ...]:
         """The fewest links or hosts that all slow paths share and no healthy one uses."""
-        fit = [p for p in self._paths.values() if self._nats[p.place] < _HEALTHY * self._limit]
+        fit = [
+            p
+            for p in self._paths.values()
+            if self._log_likelihood[p.place] < _HEALTHY * self._limit
+        ]
         good = {edge for path in fit if path.seen > _BASELINE for edge in path.transfer.edges}
         left = [path for path in slow.values() if path.ratio >= _LEAST]
         found: list[Verdict] = []
@@ -208,7 +216,7 @@ class LinkScorer:
 
 def _usual(path: _Path, transfer: Transfer, alike_s: Sequence[float]) -> float:
     """What the transfer is held against, s; 0 = nothing yet."""
-    if len(alike_s) >= _LEAST_GROUPS:
+    if len(alike_s) >= _MIN_GROUPS:
         return float(np.median(alike_s))
     if path.seen <= _BASELINE:
         path.baseline_s += (transfer.seconds - path.baseline_s) / path.seen

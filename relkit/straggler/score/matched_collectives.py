@@ -10,19 +10,19 @@ import numpy as np
 
 from relkit.straggler.model import Floats, Ints
 from relkit.straggler.score.links import Transfer
-from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord
+from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, StepTable
 
 _CONNECT = OPERATIONS.index("connect")
 # Hostile sequence numbers must not overflow.
-_MOST_SEQ = 1 << 62
+_MAX_SEQ = 1 << 62
 _SHORT = 1 << 16
 # Of a row of COLLECTIVE: communicator and operation are one.
 _WORDS = COLLECTIVE.itemsize // 8
-_MOST_GROUPS = 1 << 22
+_MAX_GROUPS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Meetings:
+class MatchedCollectives:
     """All collectives of a step in which every member of the group was seen.
 
     Args:
@@ -65,8 +65,8 @@ class Groups:
             return before[1]
         at = self._place.get(groups)
         if at is None:
-            if len(self._group_at) > _MOST_GROUPS:
-                raise ValueError(f"more than {_MOST_GROUPS} groups")
+            if len(self._group_at) > _MAX_GROUPS:
+                raise ValueError(f"more than {_MAX_GROUPS} groups")
             at = self._place[groups] = len(self._group_at)
             for name, size, _ in groups:
                 self._group_at.append(self._number.setdefault(name, len(self._number)))
@@ -81,42 +81,43 @@ class Groups:
         return self._arrays
 
 
-def meetings(
+def match_collectives(
     records: Sequence[StepRecord],
     groups: Groups | None = None,
     steps: Sequence[int] | None = None,
-) -> Meetings:
+) -> MatchedCollectives:
     """Put the collectives of all ranks of one step together, each on its own host's clock.
 
     Args:
         records: one a rank; groups: of the steps before, so that names are not looked at anew.
-        steps: place of the step of each record, where there are several; each meets in its own.
+        steps: place of the step of each record, where there are several; only those of
+            one step are matched.
     """
     steps = steps or [0] * len(records)
     pairs = [
-        (one, step)
-        for one, step in zip(records, steps, strict=True)
-        if len(one.collectives) and one.groups
+        (record, step)
+        for record, step in zip(records, steps, strict=True)
+        if len(record.collectives) and record.groups
     ]
-    talking = [one for one, _ in pairs]
-    if not talking:
+    members = [record for record, _ in pairs]
+    if not members:
         return _none()
     groups = groups or Groups()
     # As plain bytes: joining structures compares their fields a thousand times.
-    raw: list[Any] = [np.ascontiguousarray(one.collectives) for one in talking]
+    raw: list[Any] = [np.ascontiguousarray(record.collectives) for record in members]
     table = np.frombuffer(b"".join(raw), COLLECTIVE)
-    first_group = [groups.place(one.rank, one.groups) for one in talking]
+    first_group = [groups.place(record.rank, record.groups) for record in members]
     group_at, size_at = groups.arrays()
     lengths = np.array([len(each) for each in raw])
     begin = np.repeat(np.array(first_group), lengths)
-    many = np.repeat(np.array([len(one.groups) for one in talking]), lengths)
-    rank = np.repeat(np.array([one.rank for one in talking]), lengths)
+    many = np.repeat(np.array([len(record.groups) for record in members]), lengths)
+    rank = np.repeat(np.array([record.rank for record in members]), lengths)
     step = np.repeat(np.array([step for _, step in pairs]), lengths)
     # Columns of their own: what lies together is read many times as fast.
     words = table.view(np.int64).reshape(-1, _WORDS)
     communicator, operation = words[:, 0] & 0xFFFFFFFF, words[:, 0] >> 32
     seq = words[:, 1].copy()
-    known = (communicator < many) & (seq.view(np.uint64) < _MOST_SEQ)
+    known = (communicator < many) & (seq.view(np.uint64) < _MAX_SEQ)
     known &= (operation.view(np.uint64) < len(OPERATIONS)) & (operation != _CONNECT)
     if not known.all():
         table, rank, begin, seq = table[known], rank[known], begin[known], seq[known]
@@ -136,7 +137,7 @@ def meetings(
     kept = order if whole.all() else order[np.repeat(whole, count)]
     first, count = first[whole], count[whole]
     origin_ns = int(table["start_ns"].min())
-    return Meetings(
+    return MatchedCollectives(
         rank=rank[kept],
         start_s=(table["start_ns"][kept] - origin_ns) / 1e9,
         end_s=(table["end_ns"][kept] - origin_ns) / 1e9,
@@ -153,7 +154,7 @@ def meetings(
 def _order(kind: Ints, seq: Ints) -> Ints:
     """Puts equal ones beside each other: by kind, then by seq; ranks stay in their order."""
     kinds = int(kind.max()) + 1
-    least, most = np.full(kinds, _MOST_SEQ), np.full(kinds, -1)
+    least, most = np.full(kinds, _MAX_SEQ), np.full(kinds, -1)
     np.minimum.at(least, kind, seq)
     np.maximum.at(most, kind, seq)
     span = np.where(most < 0, 0, most - least + 1)
@@ -173,89 +174,93 @@ def _changes(*columns: Ints) -> Ints:
     return np.flatnonzero(new)
 
 
-def _none() -> Meetings:
+def _none() -> MatchedCollectives:
     number, time_s = np.empty(0, np.int64), np.empty(0)
-    return Meetings(number, time_s, time_s, number, number, number, number, number, number)
+    return MatchedCollectives(
+        number, time_s, time_s, number, number, number, number, number, number
+    )
 
 
-def on_one_clock(seen: Meetings, offset_s: Floats) -> Meetings:
+def on_one_clock(matched: MatchedCollectives, offset_s: Floats) -> MatchedCollectives:
     """The same with all times on the first host's clock.
 
     Args:
         offset_s: by rank, what the clock of its host is ahead, s.
     """
-    shift = offset_s[seen.rank]
-    return replace(seen, start_s=seen.start_s - shift, end_s=seen.end_s - shift)
+    shift = offset_s[matched.rank]
+    return replace(matched, start_s=matched.start_s - shift, end_s=matched.end_s - shift)
 
 
 def middles(values: Floats, first: Ints, size: Ints) -> Floats:
     """The median of each collective's values."""
-    found = np.empty(len(first))
+    medians = np.empty(len(first))
     for ranks in np.flatnonzero(np.bincount(size)).tolist():
         of = size == ranks
         # Of a few values each, sorting all is five times as fast as looking for the middle.
         block = np.sort(values[first[of][:, None] + np.arange(ranks)], axis=1)
-        found[of] = 0.5 * (block[:, (ranks - 1) // 2] + block[:, ranks // 2])
-    return found
+        medians[of] = 0.5 * (block[:, (ranks - 1) // 2] + block[:, ranks // 2])
+    return medians
 
 
-def lateness(seen: Meetings, world_size: int, steps: int = 1) -> Floats:
+def lateness(matched: MatchedCollectives, world_size: int, steps: int = 1) -> Floats:
     """By how much each rank came after the middle of its group, s; NaN = not known.
 
     Added up over the step: who is slow is late anew after every collective, by a little each time.
 
     Args:
-        steps: that there are meetings of.
+        steps: that there are collectives of.
 
     Returns:
         (steps * ranks,), step after step.
     """
-    found = np.full(steps * world_size, np.nan)
-    if not len(seen.first):
-        return found
-    late = seen.start_s - np.repeat(middles(seen.start_s, seen.first, seen.size), seen.size)
-    inside = seen.rank < world_size
-    cell = (np.repeat(seen.step, seen.size) * world_size + seen.rank)[inside]
-    total = np.bincount(cell, weights=late[inside], minlength=len(found))
-    met = np.bincount(cell, minlength=len(found)) > 0
-    found[met] = total[met]
-    return found
+    late_s = np.full(steps * world_size, np.nan)
+    if not len(matched.first):
+        return late_s
+    after = matched.start_s - np.repeat(
+        middles(matched.start_s, matched.first, matched.size), matched.size
+    )
+    inside = matched.rank < world_size
+    cell = (np.repeat(matched.step, matched.size) * world_size + matched.rank)[inside]
+    total = np.bincount(cell, weights=after[inside], minlength=len(late_s))
+    met = np.bincount(cell, minlength=len(late_s)) > 0
+    late_s[met] = total[met]
+    return late_s
 
 
-def lateness_by_step(
-    steps: Sequence[Sequence[StepRecord]], groups: Groups, world_size: int
-) -> Floats:
+def lateness_by_step(tables: Sequence[StepTable], groups: Groups, world_size: int) -> Floats:
     """The same for some steps of ranks whose hosts share a clock, (steps, ranks)."""
-    records = [one for step in steps for one in step]
-    at = [place for place, step in enumerate(steps) for _ in step]
-    seen = meetings(records, groups, at)
-    return lateness(seen, world_size, len(steps)).reshape(len(steps), world_size)
+    records = [record for table in tables for record in table.records]
+    at = [place for place, table in enumerate(tables) for _ in table.records]
+    matched = match_collectives(records, groups, at)
+    return lateness(matched, world_size, len(tables)).reshape(len(tables), world_size)
 
 
-def transfers(seen: Meetings, host_of: Sequence[str]) -> list[Transfer]:
+def transfers(matched: MatchedCollectives, host_of: Sequence[str]) -> list[Transfer]:
     """Transfers between hosts after the last arrival: one a group and shape, means of the step."""
-    if not len(seen.first):
+    if not len(matched.first):
         return []
     number = {host: at for at, host in enumerate(dict.fromkeys(host_of))}
-    at_host = np.array([number[host] for host in host_of])[seen.rank]
-    across = np.minimum.reduceat(at_host, seen.first) != np.maximum.reduceat(at_host, seen.first)
-    last_s = np.maximum.reduceat(seen.start_s, seen.first)
-    found: list[Transfer] = []
-    for size in np.flatnonzero(np.bincount(seen.size[across], minlength=1)).tolist():
-        places = np.flatnonzero(across & (seen.size == size))
-        keys = (seen.size_bytes[places], seen.operation[places], seen.group[places])
+    at_host = np.array([number[host] for host in host_of])[matched.rank]
+    across = np.minimum.reduceat(at_host, matched.first) != np.maximum.reduceat(
+        at_host, matched.first
+    )
+    last_s = np.maximum.reduceat(matched.start_s, matched.first)
+    moved: list[Transfer] = []
+    for size in np.flatnonzero(np.bincount(matched.size[across], minlength=1)).tolist():
+        places = np.flatnonzero(across & (matched.size == size))
+        keys = (matched.size_bytes[places], matched.operation[places], matched.group[places])
         order = np.lexsort(keys)
         places = places[order]
         begins = _changes(*(key[order] for key in keys))
         many = np.diff(np.append(begins, len(places)))
-        ends = seen.end_s[seen.first[places][:, None] + np.arange(size)]
+        ends = matched.end_s[matched.first[places][:, None] + np.arange(size)]
         ordered = np.sort(ends, axis=1)
         out_s = 0.5 * (ordered[:, (size - 1) // 2] + ordered[:, size // 2])
         took_s = np.add.reduceat(np.maximum(out_s - last_s[places], 0.0), begins) / many
         left_s = np.add.reduceat(ends - out_s[:, None], begins, axis=0) / many[:, None]
-        members = seen.rank[seen.first[places[begins]][:, None] + np.arange(size)]
+        members = matched.rank[matched.first[places[begins]][:, None] + np.arange(size)]
         shapes = zip(
-            seen.operation[places[begins]].tolist(), seen.size_bytes[places[begins]].tolist(),
+            matched.operation[places[begins]].tolist(), matched.size_bytes[places[begins]].tolist(),
             members.tolist(), took_s.tolist(), left_s, strict=True,
         )  # fmt: skip
         for operation, size_bytes, ranks, seconds, left in shapes:
@@ -264,5 +269,5 @@ def transfers(seen: Meetings, host_of: Sequence[str]) -> list[Transfer]:
             of = np.array([place[host_of[rank]] for rank in ranks])
             by_host = np.bincount(of, weights=left) / np.bincount(of)
             shape = (operation, size_bytes, size, len(hosts))
-            found.append(Transfer(hosts, shape, seconds, exit_s=tuple(by_host.tolist())))
-    return found
+            moved.append(Transfer(hosts, shape, seconds, exit_s=tuple(by_host.tolist())))
+    return moved

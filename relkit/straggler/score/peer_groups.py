@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from relkit.straggler.step_record import StepRecord
 
 
-class Kinds:
-    """Ranks of one kind are compared with each other.
+class PeerGroups:
+    """Ranks of one group are compared with each other.
 
     What a step communicates may change (an evaluation, another number of micro-batches) while the
     ranks stay divided as before: then nothing changes here, and evidence is kept.
 
     Args:
-        world_size: ranks; one that was not seen yet is of a kind of its own.
+        world_size: ranks; one that was not seen yet is a group of its own.
     """
 
     def __init__(self, world_size: int) -> None:
@@ -28,7 +28,7 @@ class Kinds:
         Args:
             records: of one step, one a rank at most.
         """
-        keys = [(one.rank, one.peers_key) for one in records]
+        keys = [(record.rank, record.peers_key) for record in records]
         if keys == self._keys:
             return False
         before = dict(self._keys)
@@ -42,11 +42,11 @@ class Kinds:
             if all(before.get(rank, key) == key for rank, key in alone):
                 return False
         number: dict[str, int] = {}
-        found = dict(enumerate(self.by_rank))
+        group_of = dict(enumerate(self.by_rank))
         free = max(self.by_rank) + 1
         for rank, key in keys:
-            found[rank] = free + number.setdefault(key, len(number))
+            group_of[rank] = free + number.setdefault(key, len(number))
         # Small numbers again, in the order of ranks.
         order: dict[int, int] = {}
-        self.by_rank = tuple(order.setdefault(kind, len(order)) for kind in found.values())
+        self.by_rank = tuple(order.setdefault(group, len(order)) for group in group_of.values())
         return True

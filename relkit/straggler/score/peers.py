@@ -26,7 +26,7 @@ class Peers:
         self.alone: Flags = np.zeros(len(keys), dtype=bool)
         for (one,) in by_size.pop(1, []):
             self.alone[one] = True
-        # Of two ranks one excess is the other's with the sign changed.
+        # Of two ranks one slowdown is the other's with the sign changed.
         self.independent = max(1, len(keys) - len(groups)) / max(1, len(keys))
         if self.alone.all():
             self.independent = 1.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from relkit.straggler.history_types import Doubles, Singles, steps_to_keep
-from relkit.straggler.model import PARTS, Floats
+from relkit.straggler.model import LOCAL_PARTS, PARTS, Floats
 
 
-class StepWindow:
+class StepRingBuffer:
     """Columns that move on; a step number that was left out has a column of NaN.
 
     Args:
@@ -29,14 +29,14 @@ class StepWindow:
         Args:
             parts: (len(PARTS), ranks), s; late_s: (ranks,), s; unix_s: when it ended.
         """
-        gap = step - self._newest - 1 if self._count else 0
-        for left_out in range(min(gap, self._keep)):
+        skipped = step - self._newest - 1 if self._count else 0
+        for left_out in range(min(skipped, self._keep)):
             self._clear((self._newest + 1 + left_out) % self._keep)
         place = step % self._keep
         self._parts[:, :, place] = parts
         self._late[:, place] = late_s
         self._ended[place] = unix_s
-        self._count = min(self._keep, self._count + gap + 1)
+        self._count = min(self._keep, self._count + skipped + 1)
         self._newest = step
 
     def _clear(self, place: int) -> None:
@@ -55,8 +55,8 @@ class StepWindow:
         return self._count
 
     def columns(self) -> tuple[Singles, Singles, Singles, Doubles]:
-        """(own_s, late_s, parts, step_unix_s), oldest step first."""
+        """(local_s, late_s, parts, step_unix_s), oldest step first."""
         order = np.arange(self.first_step, self.first_step + self._count) % self._keep
         parts = self._parts[:, :, order]
-        own: Singles = parts[:3].sum(axis=0)
-        return own, self._late[:, order], parts, self._ended[order]
+        local_s: Singles = parts[:LOCAL_PARTS].sum(axis=0)
+        return local_s, self._late[:, order], parts, self._ended[order]

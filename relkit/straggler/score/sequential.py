@@ -6,34 +6,37 @@ import numpy as np
 
 from relkit.straggler.model import Flags, Floats, Ints
 
-# No single step counts for more: one hiccup is never a straggler.
-MOST_A_STEP = 3.0
+# No single step counts for more: one transient slowdown is never a straggler.
+MAX_PER_STEP = 3.0
 # Evidence beyond the limit is kept up to here, so that a fault that has gone is soon forgotten.
 _BEYOND = 6.0
 # One pause in so many steps is taken to be usual before any was seen: of all, of explained ones.
 _BURST_PRIORS = (50.0, 200.0)
-_LEAST_OFTEN = 0.1
+_MIN_OFTEN = 0.1
 _FORGET = 1.0 / 512.0
 
 
 class Cusum:
-    """Evidence that adds up from step to step, in nats; never below 0, nor far beyond the limit.
+    """Evidence that adds up from step to step: the log-likelihood of slow against healthy.
+
+    It is never below 0, nor far beyond the limit.
 
     Args:
-        shape: one test each; the last axis is what is tested. limit: nats at which it is decided.
+        shape: one test each; the last axis is what is tested. limit: log-likelihood
+            at which it is decided.
     """
 
     def __init__(self, shape: tuple[int, ...], limit: float) -> None:
         self._most = limit + _BEYOND
         # The evidence, and the step in which it began to gather.
-        self.nats: Floats = np.zeros(shape)
+        self.log_likelihood: Floats = np.zeros(shape)
         self.onset: Ints = np.full(shape, -1, dtype=np.int64)
 
     def add(self, step: int, ratio: Floats) -> None:
-        """Take one step, which says so much, in nats."""
-        fresh = (self.nats <= 0.0) & (ratio > 0.0)
+        """Take the log-likelihood ratio of one step."""
+        fresh = (self.log_likelihood <= 0.0) & (ratio > 0.0)
         self.onset[fresh] = step
-        np.clip(self.nats + ratio, 0.0, self._most, out=self.nats)
+        np.clip(self.log_likelihood + ratio, 0.0, self._most, out=self.log_likelihood)
 
     def scan(self, ratio: Floats) -> Floats:
         """The evidence after each of some steps, were none of it forgotten; nothing is kept.
@@ -41,73 +44,74 @@ class Cusum:
         Args:
             ratio: (steps, ...), what they say.
         """
-        found = np.empty_like(ratio)
-        before = self.nats
-        for told, after in zip(ratio, found, strict=True):
-            np.add(before, told, out=after)
+        sums = np.empty_like(ratio)
+        before = self.log_likelihood
+        for step, after in zip(ratio, sums, strict=True):
+            np.add(before, step, out=after)
             np.maximum(after, 0.0, out=after)
             np.minimum(after, self._most, out=after)
             before = after
-        return found
+        return sums
 
-    def keep(self, steps: Ints, ratio: Floats, nats: Floats) -> None:
-        """Go on from what scan() has found.
+    def keep(self, steps: Ints, ratio: Floats, log_likelihood: Floats) -> None:
+        """Go on from the result of scan().
 
         Args:
-            steps: their numbers; ratio, nats: what scan() took and gave, as far as it holds.
+            steps: their numbers; ratio, log_likelihood: what scan() took and returned, as far
+                as it holds.
         """
         fresh = ratio > 0.0
-        fresh[0] &= self.nats <= 0.0
-        fresh[1:] &= nats[:-1] <= 0.0
+        fresh[0] &= self.log_likelihood <= 0.0
+        fresh[1:] &= log_likelihood[:-1] <= 0.0
         latest = len(steps) - 1 - np.argmax(fresh[::-1], axis=0)
         np.copyto(self.onset, steps[latest], where=fresh.any(axis=0))
-        self.nats[...] = nats[-1]
+        self.log_likelihood[...] = log_likelihood[-1]
 
     def forget(self, which: Flags) -> None:
         """All evidence against these, on the last axis."""
-        self.nats[..., which] = 0.0
+        self.log_likelihood[..., which] = 0.0
 
     def best(self) -> tuple[Floats, Ints]:
-        """(nats, step of onset) of the test with the most evidence, of those on the first axis."""
-        which = np.argmax(self.nats, axis=0)[None]
-        nats: Floats = np.take_along_axis(self.nats, which, axis=0)[0]
+        """(log-likelihood, step of onset) of the strongest of the tests on the first axis."""
+        which = np.argmax(self.log_likelihood, axis=0)[None]
+        log_likelihood: Floats = np.take_along_axis(self.log_likelihood, which, axis=0)[0]
         onset: Ints = np.take_along_axis(self.onset, which, axis=0)[0]
-        return nats, onset
+        return log_likelihood, onset
 
 
 class ShiftTest(Cusum):
-    """CUSUM of the log-likelihood ratio of slow against healthy, in nats, for several slownesses.
+    """CUSUM of the log-likelihood ratio of slow against healthy, for several slownesses.
 
     Args:
-        shifts: relative slownesses to test for, ascending; excess up to half of the first counts
+        shifts: relative slownesses to test for, ascending; slowdown up to half of the first counts
             as healthy.
         shape: of what update() gets.
-        limit: nats at which it is decided.
+        limit: log-likelihood at which it is decided.
     """
 
     def __init__(self, shifts: tuple[float, ...], shape: tuple[int, ...], limit: float) -> None:
         super().__init__((len(shifts), *shape), limit)
         self._shifts = np.array(shifts).reshape((-1,) + (1,) * len(shape))
 
-    def update(self, step: int, excess: Floats, sigma: Floats) -> None:
+    def update(self, step: int, slowdown: Floats, sigma: Floats) -> None:
         """Take one step.
 
         Args:
-            excess, sigma: relative; NaN in excess = not known, which is no evidence. sigma may
-                differ by the slowness tested for, on an axis before those of excess.
+            slowdown, sigma: relative; NaN in slowdown = not known, which is no evidence. sigma may
+                differ by the slowness tested for, on an axis before those of slowdown.
         """
-        self.add(step, self.ratio(excess, sigma))
+        self.add(step, self.ratio(slowdown, sigma))
 
-    def ratio(self, excess: Floats, sigma: Floats) -> Floats:
-        """What each step says, in nats: what add() and scan() take.
+    def ratio(self, slowdown: Floats, sigma: Floats) -> Floats:
+        """What each step says, in log_likelihood: what add() and scan() take.
 
         Args:
-            excess, sigma: as in update(); both may have an axis of steps before all others, and
-                then excess one of length 1 after it.
+            slowdown, sigma: as in update(); both may have an axis of steps before all others, and
+                then slowdown one of length 1 after it.
         """
-        ratio = self._shifts / sigma**2 * (excess - 0.5 * self._shifts)
-        found: Floats = np.clip(np.nan_to_num(ratio), -MOST_A_STEP, MOST_A_STEP)
-        return found
+        ratio = self._shifts / sigma**2 * (slowdown - 0.5 * self._shifts)
+        bounded: Floats = np.clip(np.nan_to_num(ratio), -MAX_PER_STEP, MAX_PER_STEP)
+        return bounded
 
 
 class BurstTest(Cusum):
@@ -117,16 +121,16 @@ class BurstTest(Cusum):
     (garbage collection, throttling), of which fewer are expected.
 
     Args:
-        ranks: how many; limit: nats at which it is decided.
+        ranks: how many; limit: log-likelihood at which it is decided.
     """
 
     def __init__(self, ranks: int, limit: float) -> None:
         super().__init__((len(_BURST_PRIORS), ranks), limit)
         self._priors = np.array(_BURST_PRIORS)[:, None]
-        self._hits, self._seen = np.zeros_like(self.nats), np.zeros(ranks)
+        self._hits, self._seen = np.zeros_like(self.log_likelihood), np.zeros(ranks)
 
     def ratio(self, hit: Flags, explained: Flags, known: Flags) -> Floats:
-        """What some steps say, in nats: what add() and scan() take. They are learnt from.
+        """What some steps say, in log_likelihood: what add() and scan() take. They are learnt from.
 
         Args:
             hit: (steps, ranks), who paused; explained: for a known reason; known: of whom anything
@@ -146,9 +150,9 @@ class BurstTest(Cusum):
         others = before.sum(axis=2, keepdims=True) - before + 1.0
         elsewhere = (seen.sum(axis=1, keepdims=True) - seen)[:, None]
         usual = np.minimum(others / (elsewhere + self._priors), 0.3)
-        often = np.clip(4.0 * usual, _LEAST_OFTEN, 0.7)
+        often = np.clip(4.0 * usual, _MIN_OFTEN, 0.7)
         ratio = np.log((1.0 - often) / (1.0 - usual))
         if hit.any():
             ratio = np.where(hits, np.log(often / usual), ratio)
-        found: Floats = np.where(known[:, None], np.minimum(ratio, MOST_A_STEP), 0.0)
-        return found
+        bounded: Floats = np.where(known[:, None], np.minimum(ratio, MAX_PER_STEP), 0.0)
+        return bounded

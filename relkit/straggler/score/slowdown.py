@@ -1,4 +1,4 @@
-"""By how much each rank exceeds its peers in every step, and how far that scatters anyway."""
+"""How much slower than its peers each rank is in every step, and how far that scatters anyway."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from relkit.straggler.model import PARTS, Flags, Floats
-from relkit.straggler.score.ewma import begin, smooth
-from relkit.straggler.score.features import CHANNELS, UNSTARVED, WHOLE, channels
+from relkit.straggler.score.ewma import begin, ewma
+from relkit.straggler.score.features import FEATURES, OFF_CPU, WHOLE, WITHOUT_WAIT, features
 from relkit.straggler.score.noise import NoiseLevel
 from relkit.straggler.score.peers import Peers
 
 WARM_UP = 8
 PAST_RATE = 1.0 / 16.0
-MOST_EXCESS = 1.0
-_ASLEEP = CHANNELS.index("asleep")
+MAX_SLOWDOWN = 1.0
 _CENTRE_RATE = 1.0 / 64.0
 _RECENT_RATE = 1.0 / 8.0
 _BURST = 0.2
@@ -27,14 +26,14 @@ _ODD_TIMES = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
-    """What some steps say of all ranks, whoever stands accused.
+class Slowdowns:
+    """How slow all ranks are in some steps, whoever stands accused.
 
     Args:
         reference_s: of the peers, (steps, parts, ranks); usual_s: their whole, (steps, ranks).
-        excess_s: over that, (steps, channels, ranks), s.
-        share: the same by the usual time, without what a healthy rank exceeds its peers by.
-        sigma: of share, by the slowness tested for, (steps, shifts, channels, ranks).
+        slowdown_s: over that, (steps, features, ranks), s.
+        share: the same by the usual time, without the slowdown of a healthy rank.
+        sigma: of share, by the slowness tested for, (steps, shifts, features, ranks).
         paused: who took so much longer that it was no ordinary scatter, (steps, ranks).
         recent: share of the whole, averaged over the last steps, (steps, ranks).
         usual_wait: how much of a step the peers usually wait for a core, (steps, ranks).
@@ -42,15 +41,21 @@ class Excess:
 
     reference_s: Floats
     usual_s: Floats
-    excess_s: Floats
+    slowdown_s: Floats
     share: Floats
     sigma: Floats
     paused: Flags
     recent: Floats
     usual_wait: Floats
 
+    @property
+    def total(self) -> Floats:
+        """Share of the whole, (steps, ranks)."""
+        whole: Floats = self.share[:, WHOLE]
+        return whole
 
-class ExcessMeter:
+
+class SlowdownMeter:
     """Call take() with steps in their order; it learns from all of them, slow ranks or not.
 
     Args:
@@ -60,10 +65,10 @@ class ExcessMeter:
 
     def __init__(self, peers: Peers, ranks: int, shifts: Sequence[float]) -> None:
         self._peers, self._shifts = peers, tuple(shifts)
-        self._noise = NoiseLevel(len(CHANNELS), ranks, peers.independent)
+        self._noise = NoiseLevel(len(FEATURES), ranks, peers.independent)
         self._scale_s = np.full(ranks, np.nan)
-        # Excess of each channel, and the share of waiting for a core.
-        self._means = np.zeros((len(CHANNELS) + 1, ranks))
+        # Slowdowns of each feature, and the share of waiting for a core.
+        self._means = np.zeros((len(FEATURES) + 1, ranks))
         self._recent = np.zeros(ranks)
         self._steps = 0
 
@@ -72,7 +77,7 @@ class ExcessMeter:
         """Of each rank how much longer than its peers it took in the last steps, as a share."""
         return self._recent.copy()
 
-    def take(self, parts: Floats, past_s: Floats) -> Excess:
+    def take(self, parts: Floats, past_s: Floats) -> Slowdowns:
         """Some steps.
 
         Args:
@@ -81,43 +86,43 @@ class ExcessMeter:
                 takes one step at a time.
         """
         count = self._steps + 1 + np.arange(len(parts))
-        took_s = channels(parts)
+        took_s = features(parts)
         reference_s, usual_s = self._reference(parts, took_s, past_s)
         # A quotient of two noisy times is above 1 on average: the divisor must be a steady one.
         scale_s = self._steady(usual_s[:, WHOLE], np.maximum(PAST_RATE, 1.0 / count))
-        excess_s = took_s - usual_s
-        # Sleep may be unknown where all the rest is known.
-        excess_s[:, _ASLEEP] = np.where(
-            np.isfinite(excess_s[:, WHOLE]), np.nan_to_num(excess_s[:, _ASLEEP]), np.nan
+        slowdown_s = took_s - usual_s
+        # Off-CPU time may be unknown where all the rest is known.
+        slowdown_s[:, OFF_CPU] = np.where(
+            np.isfinite(slowdown_s[:, WHOLE]), np.nan_to_num(slowdown_s[:, OFF_CPU]), np.nan
         )
-        raw = excess_s / scale_s[:, None]
+        raw = slowdown_s / scale_s[:, None]
         noise = self._noise.update(raw)
-        waits = (took_s[:, WHOLE] - took_s[:, UNSTARVED]) / scale_s
+        waits = (took_s[:, WHOLE] - took_s[:, WITHOUT_WAIT]) / scale_s
         centre, usual_wait = self._usual(raw, waits, np.maximum(_CENTRE_RATE, 1.0 / count))
         share = raw - centre
         total = share[:, WHOLE]
         known, least = np.isfinite(total), _BURST_SIGMAS * noise.spread()[:, WHOLE]
         total = np.nan_to_num(total)
         self._steps += len(parts)
-        return Excess(
+        return Slowdowns(
             reference_s=reference_s,
             usual_s=usual_s[:, WHOLE],
-            excess_s=excess_s,
+            slowdown_s=slowdown_s,
             share=share,
             sigma=np.stack([noise.sigma(_steps_to_tell(s)) for s in self._shifts], axis=1),
             paused=known & (total > np.maximum(_BURST, least)[:, None]),
-            recent=smooth(self._recent, total, np.where(known, _RECENT_RATE, 0.0)),
+            recent=ewma(self._recent, total, np.where(known, _RECENT_RATE, 0.0)),
             usual_wait=usual_wait,
         )
 
     def _reference(self, parts: Floats, took_s: Floats, past_s: Floats) -> tuple[Floats, Floats]:
-        """What the peers took, by parts and by channels."""
+        """What the peers took, by parts and by features."""
         both = self._peers.median_of_others(np.concatenate([parts, took_s], axis=1))
         reference_s, usual_s = both[:, : len(PARTS)], both[:, len(PARTS) :]
         alone = self._peers.alone
         if alone.any() and self._steps >= WARM_UP:
             reference_s[..., alone] = past_s[:, alone]
-            usual_s[..., alone] = channels(past_s[:, alone])
+            usual_s[..., alone] = features(past_s[:, alone])
         return reference_s, usual_s
 
     def _steady(self, usual_s: Floats, rate: Floats) -> Floats:
@@ -127,18 +132,18 @@ class ExcessMeter:
         weights = np.where(known, rate[:, None], 0.0)
         values = np.where(known, usual_s, 0.0)
         # A checkpoint that takes as long as a hundred steps says nothing of those.
-        found = smooth(self._scale_s, values, weights, _ODD_TIMES)
+        found = ewma(self._scale_s, values, weights, _ODD_TIMES)
         found = np.where(values > _ODD_TIMES * found, values, found)
         found[np.arange(len(found))[:, None] < first] = np.nan
         return found
 
     def _usual(self, raw: Floats, waits: Floats, rate: Floats) -> tuple[Floats, Floats]:
-        """(what a healthy rank exceeds its peers by, how much the peers wait for a core)."""
-        bounded = np.clip(raw, -MOST_EXCESS, MOST_EXCESS)
+        """(slowdown of a healthy rank, how much the peers wait for a core)."""
+        bounded = np.clip(raw, -MAX_SLOWDOWN, MAX_SLOWDOWN)
         values = np.concatenate([bounded, waits[:, None]], axis=1)
         known = np.isfinite(values)
         weights = np.where(known, rate[:, None, None], 0.0)
-        means = smooth(self._means, np.where(known, values, 0.0), weights)
+        means = ewma(self._means, np.where(known, values, 0.0), weights)
         # Not 0 where noise is lopsided.
         centre = np.maximum(np.median(means[:, :-1], axis=2, keepdims=True), 0.0)
         peers = self._peers.median_of_others(means[:, -1])

@@ -34,11 +34,14 @@ __all__ = (
 
 VERSION = 1
 _LIMIT_BYTES = 256 << 20
-_MOST_RANKS, _MOST_STEPS, _MOST_ITEMS = 1 << 17, 100_000, 200_000
+_MAX_RANKS, _MAX_STEPS, _MAX_ITEMS = 1 << 17, 100_000, 200_000
 _TEXT_LIMIT = 4000
 _FAULTS = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error,
            NotImplementedError, RuntimeError, OverflowError, MemoryError, SyntaxError)  # fmt: skip
 _DTYPES = {"step_unix_s": "<f8", "peers": "<i4"}
+# What an earlier version called them.
+_OLD_ARRAYS = {"local_s": "own_s"}
+_OLD_PARTS = {"gap": "unattributed", "starved": "run_queue_wait", "asleep": "off_cpu"}
 _NEXT = "Name a history.npz that relkit wrote (TIMELINE/straggler/), or a job that still runs."
 
 
@@ -84,15 +87,16 @@ def _decode(archive: zipfile.ZipFile) -> History:
     if not isinstance(head, dict) or head.get("version") != VERSION:
         raise ValueError("another version")
     ranks, steps = _whole(head["world_size"]), _whole(head["steps"])
-    if not (0 < ranks <= _MOST_RANKS and 0 <= steps <= _MOST_STEPS):
+    if not (0 < ranks <= _MAX_RANKS and 0 <= steps <= _MAX_STEPS):
         raise ValueError(f"{ranks} ranks and {steps} steps")
-    # Parts are found by name: one that this version does not know is left out.
-    names = [str(name) for name in _list(head["parts"])]
+    # Parts go by name: one that this version does not know is left out.
+    names = [_OLD_PARTS.get(str(name), str(name)) for name in _list(head["parts"])]
     expected = {**shapes(ranks, steps), "parts": (len(names), ranks, steps)}
-    arrays = {
-        name: _array(archive, name, _DTYPES.get(name, "<f4"), shape)
-        for name, shape in expected.items()
-    }
+    members = set(archive.namelist())
+    arrays = {}
+    for name, shape in expected.items():
+        stored = name if f"{name}.npy" in members else _OLD_ARRAYS.get(name, name)
+        arrays[name] = _array(archive, stored, _DTYPES.get(name, "<f4"), shape)
     known = np.full((len(PARTS), ranks, steps), np.nan, np.float32)
     for at, name in enumerate(PARTS):
         if name in names:
@@ -149,7 +153,7 @@ def _head(history: History) -> dict[str, Any]:
         "verdicts": [_plain(one) for one in history.verdicts],
         "past": [_plain(one) for one in history.past],
         "links": [
-            [x.source, x.target, _finite(x.ratio), _finite(x.nats_share), _finite(x.lost_s)]
+            [x.source, x.target, _finite(x.ratio), _finite(x.evidence), _finite(x.lost_s)]
             for x in history.links
         ],
         "clock_offsets": [
@@ -203,7 +207,7 @@ def _settings(plain: object) -> dict[str, Any]:
 
 
 def _list(value: object) -> list[Any]:
-    if not isinstance(value, list) or len(value) > _MOST_ITEMS:
+    if not isinstance(value, list) or len(value) > _MAX_ITEMS:
         raise ValueError("a list is missing or too long")
     return value
 

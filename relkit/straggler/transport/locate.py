@@ -53,7 +53,7 @@ def refresh(folder: Path) -> None:
         live_file.wait_for_news(folder)
 
 
-def find_history(named: str, environ: Mapping[str, str] = os.environ) -> History:
+def locate_history(named: str, environ: Mapping[str, str] = os.environ) -> History:
     """The history of a job, from a file, a timeline folder, or the job's id.
 
     Of several of one job the newest counts.

@@ -13,27 +13,25 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import BadDump
+from relkit.straggler.model import PARTS, PartTimes
 from relkit.straggler.sent import Sent
 from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
 
-# What a node may put into the job's store at once. Own times are some 100 bytes a rank and step;
+# What a node may put into the job's store at once. Local times are some 100 bytes a rank and step;
 # the collectives of as many steps go along as fit.
 NOTE_BYTES = 32 << 10
 _LIMIT_BYTES = 64 << 20
-_MOST_RECORDS = 100_000
-_MOST_GROUPS = 4096
+_MAX_RECORDS = 100_000
+_MAX_GROUPS = 4096
 _TEXT_LIMIT = 256
 _HEAD = struct.Struct("<4sII")
-_MAGIC = b"RKS1"
+_MAGIC = b"RKS2"
 
-_TIMES = (
-    "own_s", "compute_s", "input_s", "gap_s", "gc_s", "starved_s", "throttled_s", "asleep_s",
-)  # fmt: skip
 _ROW = np.dtype(
     [
         ("rank", "<i4"), ("key", "<i4"), ("groups", "<i4"), ("collectives", "<i4"),
         ("step", "<i8"), ("begin_ns", "<i8"), ("end_ns", "<i8"), ("exact", "<i4"),
-        *((name, "<f4") for name in _TIMES),
+        ("parts", "<f4", len(PARTS)),
     ]
 )  # fmt: skip
 
@@ -59,7 +57,7 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
 
     Args:
         note: its records are of one host; host: that host's name.
-        budget_bytes: beyond that, collectives of some steps are left out (own times never are).
+        budget_bytes: beyond that, collectives of some steps are left out (local times never are).
     """
     keys: dict[str, int] = {}
     layouts: dict[tuple[tuple[str, int, int], ...], int] = {}
@@ -68,7 +66,7 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
     blocks: list[npt.NDArray[Any]] = []
     for one, row in zip(note.records, rows, strict=True):
         block = one.collectives if one.step in kept else one.collectives[:0]
-        for name in ("rank", "step", "begin_ns", "end_ns", "exact", *_TIMES):
+        for name in ("rank", "step", "begin_ns", "end_ns", "exact", "parts"):
             row[name] = getattr(one, name)
         row["key"] = keys.setdefault(one.peers_key, len(keys))
         row["groups"] = layouts.setdefault(one.groups, len(layouts))
@@ -80,8 +78,8 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
         "sent": [astuple(one) for one in note.sent],
     }  # fmt: skip
     text = json.dumps(head, separators=(",", ":")).encode()
-    talks = np.concatenate(blocks) if blocks else no_collectives()
-    body = zlib.compress(text + rows.tobytes() + talks.astype(COLLECTIVE).tobytes(), 1)
+    collectives = np.concatenate(blocks) if blocks else no_collectives()
+    body = zlib.compress(text + rows.tobytes() + collectives.astype(COLLECTIVE).tobytes(), 1)
     return _HEAD.pack(_MAGIC, len(text), len(body)) + body
 
 
@@ -125,12 +123,12 @@ def _decode(data: bytes, world_size: int) -> Note:
     if engine.unconsumed_tail or not engine.eof:
         raise ValueError("larger than any note, or cut short")
     head = json.loads(raw[:text_bytes])
-    count, number = _whole(head["rows"], _MOST_RECORDS), _whole(head["number"], 1 << 62)
+    count, number = _whole(head["rows"], _MAX_RECORDS), _whole(head["number"], 1 << 62)
     rows = np.frombuffer(raw, _ROW, count, text_bytes)
-    talks = np.frombuffer(raw, COLLECTIVE, -1, text_bytes + rows.nbytes)
+    collectives = np.frombuffer(raw, COLLECTIVE, -1, text_bytes + rows.nbytes)
     groups = [
         tuple((_text(name), _whole(size, 1 << 31), _whole(rank, 1 << 31))
-              for name, size, rank in layout[:_MOST_GROUPS])
+              for name, size, rank in layout[:_MAX_GROUPS])
         for layout in head["groups"]
     ]  # fmt: skip
     keys = [_text(key) for key in head["keys"]]
@@ -139,16 +137,17 @@ def _decode(data: bytes, world_size: int) -> Note:
         (rows["rank"] >= 0).all()
         and (rows["rank"] < world_size).all()
         and (rows["collectives"] >= 0).all()
-        and int(rows["collectives"].sum()) == len(talks)
+        and int(rows["collectives"].sum()) == len(collectives)
         and (rows["key"] >= 0).all()
         and (rows["groups"] >= 0).all()
         and (rows["end_ns"] >= rows["begin_ns"]).all()
+        and not np.isinf(rows["parts"]).any()
     ):
         raise ValueError("rows that do not fit")
     ends = np.cumsum(rows["collectives"])
     records = []
     for row, end in zip(rows, ends.tolist(), strict=True):
-        mine = talks[end - int(row["collectives"]) : end]
+        mine = collectives[end - int(row["collectives"]) : end]
         layout = groups[int(row["groups"])]
         if len(mine) and not (
             int(mine["communicator"].min()) >= 0
@@ -157,16 +156,16 @@ def _decode(data: bytes, world_size: int) -> Note:
             and int(mine["operation"].max()) < len(OPERATIONS)
         ):
             raise ValueError("collectives that do not fit")
-        times = {name: _seconds(row[name]) for name in _TIMES}
         records.append(
             StepRecord(
                 rank=int(row["rank"]), host=host, peers_key=keys[int(row["key"])],
                 step=int(row["step"]), exact=bool(row["exact"]), begin_ns=int(row["begin_ns"]),
-                end_ns=int(row["end_ns"]), collectives=mine, groups=layout, **times,
+                end_ns=int(row["end_ns"]), parts=PartTimes._make(row["parts"].tolist()),
+                collectives=mine, groups=layout,
             )
         )  # fmt: skip
     notes = tuple(_text(each) for each in head["notes"][:_TEXT_LIMIT])
-    sent = tuple(_sent(each) for each in head["sent"][:_MOST_GROUPS])
+    sent = tuple(_sent(each) for each in head["sent"][:_MAX_GROUPS])
     return Note(number, tuple(records), notes, sent, host)
 
 
@@ -185,13 +184,6 @@ def _duration(value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 <= value <= 1e9:
         raise ValueError(f"{value!r:.50} is no time")
     return float(value)
-
-
-def _seconds(value: Any) -> float:  # noqa: ANN401  a numpy scalar
-    seconds = float(value)
-    if np.isinf(seconds):
-        raise ValueError("a time that is infinite")
-    return seconds
 
 
 def _whole(value: object, most: int) -> int:

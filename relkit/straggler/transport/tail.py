@@ -14,7 +14,7 @@ from relkit.straggler.transport.locate import LIVE_FILE, job_folders, jobs_here,
 _SILENT_S = 10.0
 
 
-class Follower:
+class HistoryTail:
     """One job on this host.
 
     Args:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from relkit.launch.straggler.poll_interval import LEAST_S, QUICK_S, SELDOM_S, Pace
+from relkit.launch.straggler.poll_interval import MIN_S, QUICK_S, SELDOM_S, PollInterval
 from relkit.straggler.transport import live_file
 
 
 def test_looks_become_rare_where_nobody_waits_for_them() -> None:
-    pace = Pace()
+    pace = PollInterval()
     waits_s = [pace.next_s(fill=0.01, wanted=False) for _ in range(4)]
     assert waits_s == [2 * QUICK_S, 4 * QUICK_S, SELDOM_S, SELDOM_S]
     assert pace.next_s(fill=0.01, wanted=True) == QUICK_S
@@ -22,14 +22,14 @@ def test_looks_become_rare_where_nobody_waits_for_them() -> None:
 
 @pytest.mark.parametrize("fill", [0.5, 1.0, 3.0])
 def test_a_ring_that_fills_fast_is_looked_at_often(fill: float) -> None:
-    pace = Pace()
+    pace = PollInterval()
     pace.next_s(fill=0.0, wanted=False)
     before_s = pace.interval_s
     # What comes in until the next look leaves most of the ring untouched.
-    assert fill * pace.next_s(fill=fill, wanted=False) / before_s <= max(0.25, LEAST_S * fill)
+    assert fill * pace.next_s(fill=fill, wanted=False) / before_s <= max(0.25, MIN_S * fill)
     for _ in range(20):
         pace.next_s(fill=fill, wanted=True)
-    assert pace.interval_s == LEAST_S
+    assert pace.interval_s == MIN_S
 
 
 def test_somebody_who_asks_is_remembered_for_a_while(tmp_path: Path) -> None:

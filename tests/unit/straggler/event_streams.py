@@ -1,4 +1,4 @@
-"""Event streams of made-up training loops, one rank at a time, for tests of the step cutter."""
+"""Event streams of made-up training loops, one rank at a time, for tests of the step segmenter."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Stream:
 
     Args:
         seed: of its timing.
-        most_ms: longest time between two operations.
+        max_ms: longest time between two operations.
         threads: collectives that may be in flight at once.
         bursts: a long pause comes before each so many operations after an operation of another
             kind.
     """
 
     seed: int
-    most_ms: float = 20.0
+    max_ms: float = 20.0
     threads: int = 1
     bursts: int = 0
     seqs: dict[int, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Stream:
             last = talk
             if self.bursts and alike % self.bursts == 0:
                 now += int(random.uniform(4.0, 6.0) * MS)
-            now += int(random.uniform(0.1, self.most_ms) * MS)
+            now += int(random.uniform(0.1, self.max_ms) * MS)
             row["start_ns"] = now
             now += int(random.uniform(0.01, 2.0) * MS)
             row["end_ns"] = now

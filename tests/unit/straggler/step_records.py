@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from relkit.straggler.model import PartTimes
 from relkit.straggler.step_record import COLLECTIVE, StepRecord
 
 ORIGIN_NS = 1_700_000_000_000_000_000
@@ -38,12 +40,12 @@ def records(
         noise = rng.normal(1.0, 0.01, (TALKS, ranks))
         begin_s = now_s.copy()
         tables = [np.zeros(TALKS, COLLECTIVE) for _ in range(ranks)]
-        own_s = np.zeros(ranks)
+        local_s = np.zeros(ranks)
         for talk in range(TALKS):
             took_s = STEP_S / TALKS * noise[talk]
             for rank, share in (slow or {}).items():
                 took_s[rank] *= 1.0 + (share if step >= onset else 0.0)
-            own_s += took_s
+            local_s += took_s
             arrived_s = now_s + took_s
             now_s = np.full(ranks, arrived_s.max() + transfer_s) + rng.uniform(0, 2e-5, ranks)
             for rank in range(ranks):
@@ -58,9 +60,9 @@ def records(
             StepRecord(
                 rank=rank, host=host_of[rank] if host_of else "a", peers_key="k", step=step,
                 exact=False, begin_ns=ORIGIN_NS + round(1e9 * begin_s[rank]),
-                end_ns=ORIGIN_NS + round(1e9 * now_s[rank]), own_s=float(own_s[rank]),
-                compute_s=0.0, input_s=0.0, gap_s=float(own_s[rank]), gc_s=0.0,
-                starved_s=0.0, throttled_s=0.0, collectives=tables[rank],
+                end_ns=ORIGIN_NS + round(1e9 * now_s[rank]),
+                parts=PartTimes(0.0, 0.0, float(local_s[rank]), 0.0, 0.0, 0.0, math.nan),
+                collectives=tables[rank],
                 groups=(("0", ranks, rank),),
             )
             for rank in range(ranks)

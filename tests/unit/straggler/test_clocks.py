@@ -15,8 +15,8 @@ def test_offsets_of_hosts_are_found_within_their_own_bounds() -> None:
     starts = np.cumsum(rng.uniform(0.02, 0.1, (200, 1)), axis=0) + rng.uniform(0, 0.01, (200, 12))
     ends = starts.max(axis=1, keepdims=True) + rng.uniform(1e-4, 3e-4, (200, 12))
     found = estimate_offsets(starts + true[host], ends + true[host], host)
-    assert np.all(found.least_s <= true)
-    assert np.all(true <= found.most_s)
+    assert np.all(found.min_s <= true)
+    assert np.all(true <= found.max_s)
     assert np.all(np.abs(found.offset_s - true) < 1e-4)
     assert np.all(found.sigma_s < 5e-5)
 

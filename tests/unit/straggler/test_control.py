@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import BadInputFile
-from relkit.launch.straggler.exclusion import Exclusion, Order, decode_order, spoken
+from relkit.launch.straggler.exclusion import Exclusion, Order, decode_order, log_line
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Cause, Subject, Verdict
-from relkit.straggler.score.online_scorer import Change
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Control, Mode
 
@@ -93,10 +92,10 @@ def test_an_order_is_whole_or_nothing() -> None:
 
 
 def test_a_line_names_who_why_since_when_and_how_sure() -> None:
-    line = spoken(Change(RaisedVerdict(accused(), 50), began=True), "job-1", HOSTS)
+    line = log_line(RaisedVerdict(accused(), 50), "job-1", HOSTS)
     for part in ("rank 3 (host b)", "slow-compute", "20%", "step 40", "2.5 s", "0.95", "job-1"):
         assert part in line
-    over = Change(RaisedVerdict(accused(), 50, 90), began=False)
-    assert "is as fast as the others again (step 90)" in spoken(over, "j", {})
+    over = RaisedVerdict(accused(), 50, 90)
+    assert "is as fast as the others again (step 90)" in log_line(over, "j", {})
     link = Verdict(Subject.LINK, Cause.NETWORK, 2.0, 0.99, 1, 1.0, (), ends=("a", "b"))
-    assert "link a -> b slow-network" in spoken(Change(RaisedVerdict(link, 5), True), "j", {})
+    assert "link a -> b slow-network" in log_line(RaisedVerdict(link, 5), "j", {})

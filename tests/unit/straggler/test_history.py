@@ -94,7 +94,7 @@ def same(one: History, other: History) -> bool:
 def small(**more: Any) -> History:  # noqa: ANN401
     whole: dict[str, Any] = {
         "job_id": "j", "world_size": 2, "first_step": 7, "steps": 3, "hosts": ("a", "b"),
-        "own_s": np.ones((2, 3), np.float32), "late_s": np.zeros((2, 3), np.float32),
+        "local_s": np.ones((2, 3), np.float32), "late_s": np.zeros((2, 3), np.float32),
         "parts": np.ones((len(PARTS), 2, 3), np.float32), "step_unix_s": np.arange(3.0),
     }  # fmt: skip
     return History(**{**whole, **more})
@@ -119,12 +119,12 @@ def test_figures_that_json_does_not_have_do_not_end_the_job(tmp_path: Path) -> N
     save(small(links=links), tmp_path / "h")
     (row,) = load(tmp_path / "h").links
     assert row.ratio > 1e200
-    assert row.nats_share == 0.0
+    assert row.evidence == 0.0
 
 
 def test_arrays_of_another_shape_are_refused() -> None:
-    with pytest.raises(ValueError, match="own_s"):
-        small(own_s=np.ones((2, 4), np.float32))
+    with pytest.raises(ValueError, match="local_s"):
+        small(local_s=np.ones((2, 4), np.float32))
     with pytest.raises(ValueError, match="hosts"):
         small(hosts=("a",))
 
@@ -196,11 +196,11 @@ def test_odd_heads_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
 
 def forged(members: dict[str, bytes]) -> None:
     # A header that promises more than there is.
-    members["own_s.npy"] = members["own_s.npy"].replace(b"(2, 3)", b"(2, 9)")
+    members["local_s.npy"] = members["local_s.npy"].replace(b"(2, 3)", b"(2, 9)")
 
 
 def code(members: dict[str, bytes]) -> None:
-    members["own_s.npy"] = npy(np.array([print], dtype=object), allow_pickle=True)
+    members["local_s.npy"] = npy(np.array([print], dtype=object), allow_pickle=True)
 
 
 def not_json(members: dict[str, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Own time and its parts, by hand-made steps whose answer is plain."""
+"""Local time and its parts, by hand-made steps whose answer is plain."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 from relkit.hook.model import OpKind
 from relkit.straggler.collect.cgroup import throttled_s
 from relkit.straggler.collect.event_rows import GC_MARK, INPUT_MARK, MARK_KIND, ROW, Rows
-from relkit.straggler.collect.local_time import own_times
+from relkit.straggler.collect.local_time import local_times
 from relkit.straggler.collect.placement import Placement, placement, unlike
+from relkit.straggler.model import PartTimes
 
 MS = 1_000_000
 
@@ -30,58 +31,64 @@ def table(*rows: Rows) -> Rows:
     return found
 
 
+def times_of(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> PartTimes:
+    """Of a single step."""
+    (one,) = local_times(rows, begins, ends, gc_reported=gc_reported).T.tolist()
+    return PartTimes._make(one)
+
+
 def test_waiting_for_others_is_not_own_time() -> None:
     begin, end = row(0, 100, 1000), row(130, 200, 1030)
-    times = own_times(end, begin, end, gc_reported=False)
-    assert times.own_s[0] == pytest.approx(0.030)
-    assert times.asleep_s[0] == pytest.approx(0.0)
-    assert np.isnan(times.gc_s[0])
+    times = times_of(end, begin, end, gc_reported=False)
+    assert times.local_s == pytest.approx(0.030)
+    assert times.off_cpu_s == pytest.approx(0.0)
+    assert np.isnan(times.gc_s)
 
 
 def test_compute_under_a_collective_of_another_thread_is_own_time() -> None:
     begin, end = row(0, 100, 1000), row(130, 200, 1090)
-    assert own_times(end, begin, end, gc_reported=True).own_s[0] == pytest.approx(0.090)
+    assert times_of(end, begin, end, gc_reported=True).local_s == pytest.approx(0.090)
     by_main = row(130, 200, 1090, main=1)
-    times = own_times(by_main, begin, by_main, gc_reported=True)
-    assert times.own_s[0] == pytest.approx(0.030)
-    assert times.gc_s[0] == 0.0
+    times = times_of(by_main, begin, by_main, gc_reported=True)
+    assert times.local_s == pytest.approx(0.030)
+    assert times.gc_s == 0.0
 
 
 def test_a_sleep_and_an_overlap_in_one_step_both_count() -> None:
     begin = row(0, 100, 1000)
     marked = row(100, 140, 1002, kind=MARK_KIND, mark=INPUT_MARK)
     end = row(160, 240, 1100)
-    times = own_times(table(marked, end), begin, end, gc_reported=True)
+    times = times_of(table(marked, end), begin, end, gc_reported=True)
     # 40 ms of waiting for input; then 100 ms of which the main thread ran 98.
-    assert times.own_s[0] == pytest.approx(0.138)
-    assert times.input_s[0] == pytest.approx(0.040)
-    assert times.asleep_s[0] == pytest.approx(0.038)
+    assert times.local_s == pytest.approx(0.138)
+    assert times.input_s == pytest.approx(0.040)
+    assert times.off_cpu_s == pytest.approx(0.038)
 
 
 def test_operations_of_several_threads_count_once() -> None:
     begin = row(0, 100, 0)
     first, second = row(110, 160, 0), row(120, 180, 0)
-    times = own_times(table(first, second), begin, second, gc_reported=True)
-    assert times.own_s[0] == pytest.approx(0.010)
-    assert np.isnan(times.starved_s[0])
-    assert np.isnan(times.asleep_s[0])
+    times = times_of(table(first, second), begin, second, gc_reported=True)
+    assert times.local_s == pytest.approx(0.010)
+    assert np.isnan(times.run_queue_wait_s)
+    assert np.isnan(times.off_cpu_s)
 
 
 def test_parts_add_up() -> None:
     begin = row(0, 100, 1000)
     collected = row(150, 160, 1050, kind=MARK_KIND, mark=GC_MARK)
     end = row(190, 200, 1070, busy_ns=50 * MS, wait_ns=10 * MS)
-    times = own_times(table(collected, end), begin, end, gc_reported=True)
-    assert times.compute_s[0] == pytest.approx(0.050)
-    assert times.gap_s[0] == pytest.approx(0.040)
-    assert times.gc_s[0] == pytest.approx(0.010)
-    assert times.starved_s[0] == pytest.approx(0.010)
+    times = times_of(table(collected, end), begin, end, gc_reported=True)
+    assert times.compute_s == pytest.approx(0.050)
+    assert times.unattributed_s == pytest.approx(0.040)
+    assert times.gc_s == pytest.approx(0.010)
+    assert times.run_queue_wait_s == pytest.approx(0.010)
 
 
 def test_on_a_device_kernels_count_and_not_the_thread_that_spins() -> None:
     begin = row(0, 100, 1000, device=1)
     end = row(130, 200, 1100, device=1, busy_ns=60 * MS)
-    assert own_times(end, begin, end, gc_reported=True).own_s[0] == pytest.approx(0.060)
+    assert times_of(end, begin, end, gc_reported=True).local_s == pytest.approx(0.060)
 
 
 def cgroup(root: Path, path: str, text: str) -> None:

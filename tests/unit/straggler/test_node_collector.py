@@ -15,7 +15,6 @@ from relkit.hook import layout
 from relkit.hook.events import EventBatch
 from relkit.hook.model import Communicator, OpKind
 from relkit.launch.job.settings import LocalRank
-from relkit.straggler.collect.local_time import OwnTimes
 from relkit.straggler.collect.node_collector import NodeCollector, _throttled
 from relkit.straggler.step_record import OPERATIONS
 
@@ -101,11 +100,10 @@ def test_steps_of_both_ranks(tmp_path: Path) -> None:
     assert len({r.peers_key for r in records}) == 1
     for rank, own_ms in ((0, 5.0), (1, 7.0)):
         for record in by_rank[rank]:
-            assert record.own_s == pytest.approx(3e-3 * own_ms)
-            assert record.own_s == record.compute_s + record.input_s + record.gap_s
+            assert record.parts.local_s == pytest.approx(3e-3 * own_ms)
             assert record.host == "here"
             assert not record.exact
-            assert math.isnan(record.gc_s)
+            assert math.isnan(record.parts.gc_s)
             assert record.begin_ns > UNIX_NS
             assert [OPERATIONS[n] for n in record.collectives["operation"]] == ["allreduce"] * 3
             assert record.groups == (("0", 2, rank),)
@@ -123,7 +121,7 @@ def test_what_was_lost_is_in_no_step_and_is_told(tmp_path: Path) -> None:
     node.recorders[1].lose = 4
     node.go(20)
     records = [r for r in node.collector.collect(node.ranks) if r.rank == 1]
-    assert all(r.own_s == pytest.approx(21e-3) for r in records)
+    assert all(r.parts.local_s == pytest.approx(21e-3) for r in records)
     assert len(records) >= 17
     assert node.collector.notes() == ("rank 1: 4 operations were lost before they were read",)
 
@@ -188,14 +186,15 @@ def test_no_loop_is_told(tmp_path: Path) -> None:
 
 def test_throttling_is_in_the_steps_that_waited_for_a_core() -> None:
     nan = np.full(4, np.nan)
-    starved_s = np.array([0.001, 0.05, 0.0, 0.02])
-    own_s = np.full(4, 0.1)
-    times = OwnTimes(own_s, own_s, 0 * own_s, 0 * own_s, nan, starved_s, nan)
+    none = np.zeros(4)
+    run_queue_wait_s = np.array([0.001, 0.05, 0.0, 0.02])
+    local_s = np.full(4, 0.1)
+    times = np.stack([local_s, none, none, nan, run_queue_wait_s, nan, nan])
     # Longest first, until the total is used up; what is left over was in no step.
     assert _throttled(np.full(4, 0.015), times).tolist() == pytest.approx([0.0, 0.05, 0.0, 0.01])
-    assert _throttled(np.full(4, 0.04), times).tolist() == pytest.approx(starved_s.tolist())
+    assert _throttled(np.full(4, 0.04), times).tolist() == pytest.approx(run_queue_wait_s.tolist())
     assert _throttled(np.zeros(4), times).tolist() == [0.0] * 4
     # Where waiting is not known it is spread; where nobody counts it is not known.
-    blind = OwnTimes(own_s, own_s, 0 * own_s, 0 * own_s, nan, nan, nan)
+    blind = np.stack([local_s, none, none, nan, nan, nan, nan])
     assert _throttled(np.full(4, 0.015), blind).tolist() == [0.015] * 4
     assert np.isnan(_throttled(nan, times)).all()

@@ -14,14 +14,14 @@ from relkit.straggler.score.host_clocks import HostClocks
 from relkit.straggler.score.matched_collectives import (
     Groups,
     lateness,
-    meetings,
+    match_collectives,
     on_one_clock,
     transfers,
 )
-from relkit.straggler.score.online_scorer import LiveScorer
-from relkit.straggler.score.peer_groups import Kinds
+from relkit.straggler.score.online_scorer import OnlineScorer
+from relkit.straggler.score.peer_groups import PeerGroups
 from relkit.straggler.score.rank_scorer import Settings
-from relkit.straggler.score.ring_buffer import StepWindow
+from relkit.straggler.score.ring_buffer import StepRingBuffer
 from relkit.straggler.step_record import StepRecord
 from tests.unit.straggler.step_records import records
 
@@ -37,40 +37,42 @@ def in_order(found: list[StepRecord]) -> list[list[StepRecord]]:
 
 
 def test_a_slow_rank_is_raised_with_its_steps_and_shows_in_the_history() -> None:
-    scorer = LiveScorer("j", RANKS)
+    scorer = OnlineScorer("j", RANKS)
     began = []
     for now, batch in enumerate(in_order(records(range(80), RANKS, slow={3: 0.1}, onset=30))):
-        began += [c for c in scorer.update(batch, float(now)) if c.began]
-    assert [c.raised.verdict.rank for c in began] == [3]
-    assert began[0].raised.verdict.cause is Cause.COMPUTE
-    assert 28 <= began[0].raised.verdict.first_step <= 34
-    assert 30 <= began[0].raised.raised_step <= 60
+        began += [c for c in scorer.update(batch, float(now)) if c.holds]
+    assert [c.verdict.rank for c in began] == [3]
+    assert began[0].verdict.cause is Cause.COMPUTE
+    assert 28 <= began[0].verdict.first_step <= 34
+    assert 30 <= began[0].raised_step <= 60
     history = scorer.history(["n"], ended=True)
     assert (history.steps, history.first_step, history.world_size) == (80, 0, RANKS)
     assert [r.verdict.rank for r in history.verdicts] == [3]
-    assert np.nanmedian(history.own_s[3, 40:] / history.own_s[0, 40:]) == pytest.approx(1.1, 0.02)
+    assert np.nanmedian(history.local_s[3, 40:] / history.local_s[0, 40:]) == pytest.approx(
+        1.1, 0.02
+    )
     assert np.nanmedian(history.late_s[3, 40:]) > 0.003
     assert history.notes == ("n",)
 
 
 def test_healthy_ranks_are_left_alone_and_a_fault_that_ends_is_dropped() -> None:
-    healthy = LiveScorer("j", RANKS)
+    healthy = OnlineScorer("j", RANKS)
     for now, batch in enumerate(in_order(records(range(200), RANKS, seed=3))):
         assert healthy.update(batch, float(now)) == []
-    scorer = LiveScorer("j", 4)
+    scorer = OnlineScorer("j", 4)
     changes = []
     ill = records(range(60), 4, slow={1: 0.3}, onset=10)
     well = [replace(one, step=one.step + 60) for one in records(range(100), 4, seed=5)]
     for now, batch in enumerate(in_order(ill + well)):
         changes += scorer.update(batch, float(now))
-    assert [(c.began, c.raised.verdict.rank) for c in changes] == [(True, 1), (False, 1)]
+    assert [(c.holds, c.verdict.rank) for c in changes] == [(True, 1), (False, 1)]
     history = scorer.history()
     assert history.verdicts == ()
     assert history.past[0].ended_step > 60
 
 
 def test_a_suspicion_that_comes_to_nothing_is_kept_and_said_to_nobody() -> None:
-    scorer = LiveScorer("j", 4)
+    scorer = OnlineScorer("j", 4)
     ill = records(range(24), 4, slow={2: 0.1}, onset=21)
     well = [replace(one, step=one.step + 24) for one in records(range(40), 4, seed=5)]
     for now, batch in enumerate(in_order(ill + well)):
@@ -82,7 +84,7 @@ def test_a_suspicion_that_comes_to_nothing_is_kept_and_said_to_nobody() -> None:
 
 def test_the_order_in_which_nodes_report_changes_nothing() -> None:
     found = records(range(50), RANKS, slow={5: 0.2}, onset=15)
-    plain, shuffled = LiveScorer("j", RANKS), LiveScorer("j", RANKS)
+    plain, shuffled = OnlineScorer("j", RANKS), OnlineScorer("j", RANKS)
     for batch in in_order(found):
         plain.update(batch, 0.0)
     queues = [[one for one in found if one.rank % 3 == node] for node in range(3)]
@@ -94,7 +96,7 @@ def test_the_order_in_which_nodes_report_changes_nothing() -> None:
         del queue[:take]
     one, other = plain.history(), shuffled.history()
     assert one.steps == other.steps
-    np.testing.assert_array_equal(one.own_s, other.own_s)
+    np.testing.assert_array_equal(one.local_s, other.local_s)
     np.testing.assert_array_equal(one.late_s, other.late_s)
     assert [v.raised_step for v in one.verdicts] == [v.raised_step for v in other.verdicts]
 
@@ -103,11 +105,11 @@ def test_a_rank_that_does_not_report_is_waited_for_and_then_left_out() -> None:
     aligner = Aligner(4)
     found = records(range(5), 4)
     aligner.add([one for one in found if one.step < 2], 0.0)
-    assert [step.number for step in aligner.take(0.0)] == [0, 1]
+    assert [step.step for step in aligner.take(0.0)] == [0, 1]
     aligner.add([one for one in found if one.step >= 2 and one.rank != 2], 1.0)
     assert aligner.take(1.0 + 0.9 * PATIENCE_S) == []
     late = aligner.take(1.0 + PATIENCE_S)
-    assert [step.number for step in late] == [2, 3, 4]
+    assert [step.step for step in late] == [2, 3, 4]
     assert [one.rank for one in late[0].records] == [0, 1, 3]
     # What comes later still is too late for those steps.
     aligner.add([one for one in found if one.step >= 2 and one.rank == 2], 5.0)
@@ -127,7 +129,7 @@ def test_kinds_of_ranks_are_put_together_by_time() -> None:
 
 
 def test_evidence_is_kept_while_ranks_stay_divided_as_before() -> None:
-    kinds = Kinds(4)
+    kinds = PeerGroups(4)
     assert kinds.update(records([0], 4))
     assert kinds.by_rank == (0, 0, 0, 0)
     other = [replace(one, peers_key="other") for one in records([0], 4)]
@@ -140,7 +142,7 @@ def test_evidence_is_kept_while_ranks_stay_divided_as_before() -> None:
     assert kinds.by_rank == (0, 0, 1, 1)
     assert not kinds.update([replace(one, peers_key=one.peers_key + "'") for one in split])
     # Who has no peers is held against its own past, which ends with what it does.
-    alone = Kinds(3)
+    alone = PeerGroups(3)
     pair = [replace(one, peers_key="x" if one.rank else "y") for one in records([0], 3)]
     assert alone.update(pair)
     assert alone.by_rank == (0, 1, 1)
@@ -150,9 +152,9 @@ def test_evidence_is_kept_while_ranks_stay_divided_as_before() -> None:
 def test_numbers_grow_also_where_a_job_begins_anew() -> None:
     aligner = Aligner(2)
     aligner.add(records(range(5), 2), 0.0)
-    first = [step.number for step in aligner.take(0.0)]
+    first = [step.step for step in aligner.take(0.0)]
     aligner.add([replace(one, peers_key="other") for one in records(range(5), 2)], 0.0)
-    second = [step.number for step in aligner.take(0.0)]
+    second = [step.step for step in aligner.take(0.0)]
     assert first == [0, 1, 2, 3, 4]
     assert second == [5, 6, 7, 8, 9]
 
@@ -162,9 +164,9 @@ def test_clocks_that_differ_make_nobody_late() -> None:
     found = records(range(40), 4, slow={2: 0.2}, host_of=hosts, offset_s={"b": 3.7})
     clocks, groups = HostClocks(), Groups()
     for batch in in_order(found):
-        clocks.update(meetings(batch, groups), hosts)
+        clocks.update(match_collectives(batch, groups), hosts)
     assert clocks.offset_s(hosts)[2] == pytest.approx(3.7, abs=1e-4)
-    seen = on_one_clock(meetings(in_order(found)[-1]), clocks.offset_s(hosts))
+    seen = on_one_clock(match_collectives(in_order(found)[-1]), clocks.offset_s(hosts))
     late_s = lateness(seen, 4)
     assert int(np.argmax(late_s)) == 2
     assert late_s[2] == pytest.approx(0.02, abs=0.008)  # 10 ms in each of two collectives
@@ -193,7 +195,7 @@ def test_hosts_that_never_meet_are_put_on_one_clock_through_others() -> None:
                     groups=((f"g{number}", 2, place),),
                 ))  # fmt: skip
         # One record a rank: those of two groups are joined.
-        clocks.update(meetings(joined(batch), groups), hosts)
+        clocks.update(match_collectives(joined(batch), groups), hosts)
     offset_s = clocks.offset_s(hosts)
     assert offset_s[:4].tolist() == pytest.approx([0.0, 2.5, -4.0, 1.25], abs=1e-4)
     assert offset_s[5] - offset_s[4] == pytest.approx(-1.0, abs=1e-4)
@@ -216,9 +218,9 @@ def joined(batch: list[StepRecord]) -> list[StepRecord]:
 
 def test_a_collective_that_somebody_has_not_reported_says_nothing_of_who_was_late() -> None:
     found = [one for one in records([0], 4) if one.rank != 1]
-    assert np.isnan(lateness(meetings(found), 4)).all()
-    assert transfers(meetings(found), ["a"] * 4) == []
-    assert len(meetings([]).first) == 0
+    assert np.isnan(lateness(match_collectives(found), 4)).all()
+    assert transfers(match_collectives(found), ["a"] * 4) == []
+    assert len(match_collectives([]).first) == 0
 
 
 @pytest.mark.parametrize(("transfer_s", "raised"), [(0.06, True), (0.004, False)])
@@ -226,16 +228,16 @@ def test_a_link_is_said_only_if_the_job_loses_by_it(transfer_s: float, raised: b
     hosts = ["a", "b", "c", "d"]
     quick = records(range(30), 4, host_of=hosts, transfer_s=0.0005)
     later = records(range(30, 80), 4, host_of=hosts, transfer_s=transfer_s)
-    scorer = LiveScorer("j", 4)
+    scorer = OnlineScorer("j", 4)
     began = []
     for now, batch in enumerate(in_order(quick + later)):
-        began += [c for c in scorer.update(batch, float(now)) if c.began]
+        began += [c for c in scorer.update(batch, float(now)) if c.holds]
     assert bool(began) is raised
-    assert all(c.raised.verdict.cause is Cause.NETWORK for c in began)
+    assert all(c.verdict.cause is Cause.NETWORK for c in began)
 
 
 def test_other_limits_take_hold_at_once() -> None:
-    scorer = LiveScorer("j", 4, Settings(min_slowdown=0.5))
+    scorer = OnlineScorer("j", 4, Settings(min_slowdown=0.5))
     changes = []
     batches = in_order(records(range(120), 4, slow={0: 0.15}))
     for now, batch in enumerate(batches[:60]):
@@ -244,12 +246,12 @@ def test_other_limits_take_hold_at_once() -> None:
     scorer.retune(Settings(min_slowdown=0.04))
     for now, batch in enumerate(batches[60:]):
         changes += scorer.update(batch, 60.0 + now)
-    assert [c.raised.verdict.rank for c in changes] == [0]
+    assert [c.verdict.rank for c in changes] == [0]
     assert scorer.history().settings["min_slowdown"] == 0.04
 
 
 def test_a_window_keeps_the_newest_and_shows_what_was_left_out() -> None:
-    window = StepWindow(2)
+    window = StepRingBuffer(2)
     parts = np.ones((7, 2))
     for step in (0, 1, 5, 6):
         window.add(step, parts * step, np.zeros(2), float(step))

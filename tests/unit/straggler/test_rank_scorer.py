@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relkit.straggler.model import PARTS, Cause, Floats, StepTable, Verdict
+from relkit.straggler.model import PARTS, Cause, Floats, Verdict
 from relkit.straggler.score.peers import Peers
 from relkit.straggler.score.rank_scorer import Judged, RankScorer, Settings
+from relkit.straggler.step_record import StepTable
 
-COMPUTE, INPUT, GAP, GC, STARVED, THROTTLED, ASLEEP = range(len(PARTS))
+COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU = range(len(PARTS))
 Change = Callable[[int, Floats], None]
 
 
@@ -35,7 +36,7 @@ def _run(
         parts = np.zeros((len(PARTS), len(positions)))
         parts[:3] = np.array([0.08, 0.005, 0.015])[:, None]
         parts[:3] *= 1.0 + sigma * rng.standard_normal(len(positions))
-        parts[ASLEEP] = np.nan
+        parts[OFF_CPU] = np.nan
         change(step, parts)
         own = parts[:3].sum(axis=0)
         late = own - np.median(own) if with_lateness else np.full(len(positions), np.nan)
@@ -65,10 +66,10 @@ def test_a_healthy_job_is_left_alone(ranks: int) -> None:
     [
         (_from(20, 1, COMPUTE, 0.01), Cause.COMPUTE),
         (_from(20, 1, INPUT, 0.01), Cause.INPUT),
-        (_from(20, 1, GAP, 0.01), Cause.HOST),
-        (_from(20, 1, GAP, 0.02, GC), Cause.HOST),
+        (_from(20, 1, UNATTRIBUTED, 0.01), Cause.HOST),
+        (_from(20, 1, UNATTRIBUTED, 0.02, GC), Cause.HOST),
         (_from(20, 1, COMPUTE, 0.02, THROTTLED), Cause.HOST),
-        (_from(20, 1, COMPUTE, 0.02, STARVED), Cause.HOST),
+        (_from(20, 1, COMPUTE, 0.02, RUN_QUEUE_WAIT), Cause.HOST),
     ],
 )
 @pytest.mark.parametrize("ranks", [2, 8])
@@ -92,7 +93,7 @@ def test_positions_with_more_work_are_not_slow() -> None:
 def test_pauses_now_and_then_are_the_host() -> None:
     def collects(step: int, parts: Floats) -> None:
         if step >= 15 and step % 4 == 0:
-            parts[(GAP, GC), 3] += 0.2
+            parts[(UNATTRIBUTED, GC), 3] += 0.2
 
     said = _run([0] * 4, collects, sigma=0.05)
     assert not any(said[:15])
@@ -104,7 +105,7 @@ def test_pauses_now_and_then_are_the_host() -> None:
 def test_one_long_pause_is_no_straggler() -> None:
     def once(step: int, parts: Floats) -> None:
         if step == 20:
-            parts[GAP, 1] += 5.0
+            parts[UNATTRIBUTED, 1] += 5.0
 
     assert not any(_run([0] * 4, once))
 
@@ -154,7 +155,7 @@ def test_a_rank_without_peers_is_held_against_its_own_past() -> None:
 def test_a_slow_rank_that_waits_for_its_core_in_proportion_is_slow_itself() -> None:
     def more_work_on_shared_cores(step: int, parts: Floats) -> None:
         parts[COMPUTE] *= 2.0
-        parts[STARVED] = 0.5 * parts[COMPUTE]
+        parts[RUN_QUEUE_WAIT] = 0.5 * parts[COMPUTE]
         parts[:, 2] *= 1.5
 
     (verdict,) = _run([0] * 4, more_work_on_shared_cores)[-1]
@@ -193,11 +194,11 @@ def test_median_of_others_agrees_with_numpy() -> None:
 def test_sleep_tells_slow_input_from_slow_compute() -> None:
     def sleeps(usually_s: float) -> Change:
         def change(step: int, parts: Floats) -> None:
-            parts[GAP] += parts[COMPUTE]
+            parts[UNATTRIBUTED] += parts[COMPUTE]
             parts[COMPUTE] = 0.0
-            parts[ASLEEP] = usually_s
+            parts[OFF_CPU] = usually_s
             if step >= 20:
-                parts[(GAP, ASLEEP), 1] += 0.01
+                parts[(UNATTRIBUTED, OFF_CPU), 1] += 0.01
 
         return change
 
@@ -210,9 +211,9 @@ def test_sleep_tells_slow_input_from_slow_compute() -> None:
 
 def test_running_longer_without_sleeping_is_slow_compute() -> None:
     def runs(step: int, parts: Floats) -> None:
-        parts[ASLEEP] = 0.001
+        parts[OFF_CPU] = 0.001
         if step >= 20:
-            parts[GAP, 1] += 0.01
+            parts[UNATTRIBUTED, 1] += 0.01
 
     (verdict,) = _run([0] * 4, runs)[49]
     assert (verdict.rank, verdict.cause) == (1, Cause.COMPUTE)
@@ -222,7 +223,7 @@ def test_running_longer_without_sleeping_is_slow_compute() -> None:
 def test_throttling_counts_once_though_the_kernel_counts_it_as_starvation_too() -> None:
     def throttled(step: int, parts: Floats) -> None:
         if step >= 20:
-            parts[(COMPUTE, STARVED, THROTTLED), 1] += 0.01
+            parts[(COMPUTE, RUN_QUEUE_WAIT, THROTTLED), 1] += 0.01
 
     (verdict,) = _run([0] * 4, throttled)[49]
     assert verdict.cause is Cause.HOST
@@ -236,8 +237,8 @@ def test_starvation_that_wanders_is_not_raised_and_does_not_hide_slow_compute() 
 
     def wanders(step: int, parts: Floats) -> None:
         taken = 0.1 * share[step]
-        parts[GAP] += taken
-        parts[STARVED] += taken
+        parts[UNATTRIBUTED] += taken
+        parts[RUN_QUEUE_WAIT] += taken
 
     def slow_too(step: int, parts: Floats) -> None:
         wanders(step, parts)
@@ -270,15 +271,15 @@ def test_a_fault_is_raised_once_and_dropped_once() -> None:
 
 def test_a_suspicion_that_ends_is_called_noise() -> None:
     rng, scorer = np.random.default_rng(2), RankScorer([0] * 4)
-    faded: list[Verdict] = []
+    dismissed: list[Verdict] = []
     for step in range(60):
         parts = np.zeros((len(PARTS), 4))
         parts[COMPUTE] = 0.1 * (1.0 + 0.02 * rng.standard_normal(4))
         parts[COMPUTE, 2] += 0.01 if 20 <= step < 24 else 0.0
         (judged,) = scorer.update([StepTable(step, parts, np.full(4, np.nan))])
         assert not judged.accused
-        faded += judged.faded
-    (verdict,) = faded
+        dismissed += judged.dismissed
+    (verdict,) = dismissed
     assert (verdict.rank, verdict.cause) == (2, Cause.NOISE)
     assert 20 <= verdict.first_step <= 25
 
@@ -288,7 +289,7 @@ def test_moments_without_a_core_accuse_nobody() -> None:
 
     def taken(step: int, parts: Floats) -> None:
         lost_s = 0.05 if step in (4, 9, 10, 21) else 0.001
-        parts[(GAP, STARVED), 0] += lost_s
+        parts[(UNATTRIBUTED, RUN_QUEUE_WAIT), 0] += lost_s
 
     assert not any(_run([0, 0], taken, sigma=0.005, steps=40))
 
@@ -296,7 +297,7 @@ def test_moments_without_a_core_accuse_nobody() -> None:
 def test_a_rank_that_starves_in_every_step_is_found() -> None:
     def starves(step: int, parts: Floats) -> None:
         if step >= 20:
-            parts[(GAP, STARVED), 0] += 0.05
+            parts[(UNATTRIBUTED, RUN_QUEUE_WAIT), 0] += 0.05
 
     said = _run([0, 0], starves, sigma=0.005)
     assert not any(said[:20])
@@ -344,7 +345,7 @@ def test_many_steps_at_once_lead_to_the_same_as_one_by_one(
     for size in sizes:
         together += quick.update(tables[len(together) : len(together) + size])
     for one, other in zip(single, together, strict=True):
-        for mine, theirs in ((one.accused, other.accused), (one.faded, other.faded)):
+        for mine, theirs in ((one.accused, other.accused), (one.dismissed, other.dismissed)):
             assert [replace(each, score=0, confidence=0, cost_s=0) for each in mine] == [
                 replace(each, score=0, confidence=0, cost_s=0) for each in theirs
             ]
@@ -354,7 +355,7 @@ def test_many_steps_at_once_lead_to_the_same_as_one_by_one(
                 )
                 np.testing.assert_allclose(told, expected, atol=1e-9)
     np.testing.assert_allclose(slow.evidence, quick.evidence, atol=1e-9)
-    np.testing.assert_allclose(slow.recent_excess, quick.recent_excess, atol=1e-9)
+    np.testing.assert_allclose(slow.recent_slowdown, quick.recent_slowdown, atol=1e-9)
 
 
 @pytest.mark.parametrize("every", [40, 100])
@@ -364,7 +365,7 @@ def test_checkpoints_that_all_ranks_write_blind_nobody(every: int) -> None:
             parts[COMPUTE, 2] += 0.01
         if step % every == every - 1:
             # Not equally fast, but nobody is to blame for that.
-            parts[GAP] += 30.0 + np.array([0.1, 0.0, 0.4, 0.8])
+            parts[UNATTRIBUTED] += 30.0 + np.array([0.1, 0.0, 0.4, 0.8])
 
     said = _run([0] * 4, change, steps=150)
     assert not any(said[:60])

@@ -12,7 +12,7 @@ import pytest
 from relkit.findings import Status
 from relkit.output import as_json
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
-from relkit.straggler.present.metrics import breakdown, share_lost, step_seconds, view_of
+from relkit.straggler.present.metrics import breakdown, share_lost, step_seconds, metrics_of
 from relkit.straggler.present.report import seconds, straggler_report
 from relkit.straggler.present.summary import plain_summary, summarise
 from relkit.straggler.transport.history import History, RaisedVerdict
@@ -68,14 +68,15 @@ def test_dropped_verdicts_of_a_kind_are_one_finding_and_noise_is_none() -> None:
 
 def test_a_rank_of_which_nothing_is_known_is_not_healthy() -> None:
     healthy = job(8, 100, slow=False)
-    own = healthy.own_s.copy()
+    own = healthy.local_s.copy()
     own[[2, 3]] = np.nan
-    report = straggler_report(replace(healthy, own_s=own))
+    report = straggler_report(replace(healthy, local_s=own))
     assert report.exit_code == 3
     assert [f.ranks for f in report.findings if f.id == "RK-STRAG-010"] == ["2-3"]
     nothing = np.full_like(own, np.nan)
     assert (
-        "no step of any rank" in straggler_report(replace(healthy, own_s=nothing)).findings[0].title
+        "no step of any rank"
+        in straggler_report(replace(healthy, local_s=nothing)).findings[0].title
     )
 
 
@@ -113,17 +114,17 @@ def test_the_json_has_the_keys_that_were_promised() -> None:
 
 def test_the_excess_is_the_injected_one() -> None:
     history = job(8, 400)
-    excess = view_of(history).excess
-    assert np.mean(excess[5, 120:]) == pytest.approx(SLOWNESS, rel=0.1)
-    assert abs(np.mean(excess[5, :120])) < 0.01
-    assert abs(np.mean(excess[7])) < 0.01
+    slowdown = metrics_of(history).slowdown
+    assert np.mean(slowdown[5, 120:]) == pytest.approx(SLOWNESS, rel=0.1)
+    assert abs(np.mean(slowdown[5, :120])) < 0.01
+    assert abs(np.mean(slowdown[7])) < 0.01
 
 
 def test_two_ranks_are_held_against_each_other_not_against_their_middle() -> None:
     history = job(2, 100, slow=False)
     own = np.full((2, 100), 0.1, np.float32)
     own[1] = 0.15
-    assert np.median(view_of(replace(history, own_s=own)).excess[1]) == pytest.approx(0.5)
+    assert np.median(metrics_of(replace(history, local_s=own)).slowdown[1]) == pytest.approx(0.5)
 
 
 def test_ranks_of_different_work_are_not_compared() -> None:
@@ -131,7 +132,7 @@ def test_ranks_of_different_work_are_not_compared() -> None:
     own = np.full((4, 100), 0.1, np.float32)
     own[2:] = 0.2
     peers = np.array([0, 0, 1, 1], np.int32)
-    assert np.abs(view_of(replace(history, own_s=own, peers=peers)).excess).max() < 1e-6
+    assert np.abs(metrics_of(replace(history, local_s=own, peers=peers)).slowdown).max() < 1e-6
 
 
 def test_the_breakdown_has_the_injected_pauses() -> None:
@@ -150,7 +151,7 @@ def test_the_share_is_of_the_time_since() -> None:
     spent_s = (599 - compute.verdict.first_step + 1) * step_s
     assert share_lost(history, compute) == pytest.approx(compute.verdict.cost_s / spent_s)
     blind = replace(
-        history, step_unix_s=np.full(400, np.nan), own_s=np.full_like(history.own_s, np.nan)
+        history, step_unix_s=np.full(400, np.nan), local_s=np.full_like(history.local_s, np.nan)
     )
     assert math.isnan(share_lost(blind, compute))
 
@@ -179,7 +180,7 @@ def test_the_summary_has_the_accused_first_and_folds_the_rest() -> None:
 def test_the_summary_is_plain_json_even_where_nothing_is_known() -> None:
     blind: History = replace(
         job(8, 60, slow=False),
-        own_s=np.full((8, 60), np.nan, np.float32),
+        local_s=np.full((8, 60), np.nan, np.float32),
         step_unix_s=np.full(60, np.nan),
         scores=np.full(8, np.nan, np.float32),
     )

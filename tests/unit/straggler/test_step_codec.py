@@ -23,17 +23,17 @@ def plain(one: StepRecord) -> list[object]:
         value = getattr(one, field.name)
         if field.name == "collectives":
             value = value.tolist()
-        elif isinstance(value, float):
-            value = "nan" if math.isnan(value) else np.float32(value)
+        elif field.name == "parts":
+            value = ["nan" if math.isnan(seconds) else np.float32(seconds) for seconds in value]
         found.append(value)
     return found
 
 
 def test_a_note_comes_back() -> None:
     sent = records(range(20), 4)
-    wires = (Sent("10.0.0.1", "10.0.0.2", 1 << 40, 0.5, 3, 0.001),)
-    note = decode(encode(Note(7, tuple(sent), ("x",), wires), "a", 1 << 30), 4)
-    assert (note.number, note.notes, note.sent, note.host) == (7, ("x",), wires, "a")
+    network = (Sent("10.0.0.1", "10.0.0.2", 1 << 40, 0.5, 3, 0.001),)
+    note = decode(encode(Note(7, tuple(sent), ("x",), network), "a", 1 << 30), 4)
+    assert (note.number, note.notes, note.sent, note.host) == (7, ("x",), network, "a")
     assert [plain(one) for one in note.records] == [plain(one) for one in sent]
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from relkit.straggler.collect.event_rows import Rows
-from relkit.straggler.collect.step_segmenter import CutSteps, StepCutter
+from relkit.straggler.collect.step_segmenter import SegmentedSteps, StepSegmenter
 from tests.unit.straggler.event_streams import (
     ALLGATHER,
     ALLREDUCE,
@@ -39,13 +39,13 @@ talks = st.builds(
 
 def cut_all(
     parts: Sequence[Rows], sizes: Sequence[int] = SIZES
-) -> tuple[StepCutter, list[CutSteps]]:
-    cutter = StepCutter()
-    found = [cutter.feed(rows, groups(sizes)) for rows in parts]
-    return cutter, [cut for cut in found if cut is not None]
+) -> tuple[StepSegmenter, list[SegmentedSteps]]:
+    segmenter = StepSegmenter()
+    found = [segmenter.feed(rows, groups(sizes)) for rows in parts]
+    return segmenter, [cut for cut in found if cut is not None]
 
 
-def content(cuts: Sequence[CutSteps]) -> dict[int, tuple[tuple[int, int], ...]]:
+def content(cuts: Sequence[SegmentedSteps]) -> dict[int, tuple[tuple[int, int], ...]]:
     """Of each step number the (communicator, seq) in it; of the newest pattern only."""
     found: dict[int, tuple[tuple[int, int], ...]] = {}
     for cut in cuts:
@@ -60,7 +60,7 @@ def content(cuts: Sequence[CutSteps]) -> dict[int, tuple[tuple[int, int], ...]]:
     return found
 
 
-def keys(cuts: Sequence[CutSteps]) -> set[str]:
+def keys(cuts: Sequence[SegmentedSteps]) -> set[str]:
     return {cut.peers_key for cut in cuts}
 
 
@@ -87,9 +87,9 @@ def test_ranks_agree_without_a_word(
     assume(len(set(step)) > 1)
     program = START + step * 60
     one = Stream(seeds[0]).rows(program)
-    other = Stream(seeds[1], most_ms=1.0).rows(program)[late:]
-    cutter, first = cut_all(batches(one, seeds[1], most))
-    assert cutter.changes <= 1
+    other = Stream(seeds[1], max_ms=1.0).rows(program)[late:]
+    segmenter, first = cut_all(batches(one, seeds[1], most))
+    assert segmenter.changes <= 1
     _, second = cut_all(batches(other, seeds[0], 13))
     left, right = content(first), content(second)
     assert left
@@ -151,10 +151,10 @@ def test_marks_are_exact() -> None:
 
 def test_many_small_collectives_a_step_of_one_group() -> None:
     tensor = [Talk(0, ALLREDUCE, 512)] * 40
-    rows = Stream(5, most_ms=1.0).rows(START + [*tensor, Talk(1, ALLREDUCE, 4096)] * 30)
-    cutter, cuts = cut_all(batches(rows, 3, 50), (2, 4))
+    rows = Stream(5, max_ms=1.0).rows(START + [*tensor, Talk(1, ALLREDUCE, 4096)] * 30)
+    segmenter, cuts = cut_all(batches(rows, 3, 50), (2, 4))
     found = content(cuts)
-    assert cutter.changes == 0
+    assert segmenter.changes == 0
     assert len(found) >= 28
     assert all(len(pairs) == 41 for pairs in found.values())
 
@@ -171,17 +171,17 @@ def test_only_sends_and_receives() -> None:
     found = content(early)
     assert len(found) >= 38
     rows = Stream(8).rows(START + step * 40)
-    cutter = StepCutter()
-    late = cutter.feed(rows[len(START) + 20 :].copy(), groups(SIZES), before=20)
+    segmenter = StepSegmenter()
+    late = segmenter.feed(rows[len(START) + 20 :].copy(), groups(SIZES), before=20)
     assert late is not None
     assert set(late.numbers.tolist()) == {n for n in found if n >= late.numbers[0]}
 
 
 def test_a_step_with_a_hole_is_left_out() -> None:
     rows = Stream(9).rows(START + DDP * 40)
-    cutter = StepCutter()
-    first = cutter.feed(rows[:80].copy(), groups(SIZES))
-    second = cutter.feed(rows[90:].copy(), groups(SIZES), lost=10)
+    segmenter = StepSegmenter()
+    first = segmenter.feed(rows[:80].copy(), groups(SIZES))
+    second = segmenter.feed(rows[90:].copy(), groups(SIZES), lost=10)
     assert first is not None
     assert second is not None
     found = content([first, second])
@@ -192,8 +192,8 @@ def test_a_step_with_a_hole_is_left_out() -> None:
 def test_a_new_pattern_is_learnt() -> None:
     other = [Talk(0, ALLGATHER, 4000), Talk(1, ALLREDUCE, 9000)]
     rows = Stream(3).rows(START + DDP * 30 + other * 700)
-    cutter, cuts = cut_all(batches(rows, 3, 20))
-    assert 1 <= cutter.changes <= 2
+    segmenter, cuts = cut_all(batches(rows, 3, 20))
+    assert 1 <= segmenter.changes <= 2
     assert cuts[0].peers_key != cuts[-1].peers_key
     assert len(cuts[-1].rows) <= 20
 
@@ -223,7 +223,7 @@ def test_bursts_of_equal_collectives_are_told_by_the_pauses() -> None:
     program = START + burst * 30 + evaluation + burst * 30
     found = []
     for seed in (1, 2):
-        stream = Stream(seed, most_ms=0.3, bursts=8)
+        stream = Stream(seed, max_ms=0.3, bursts=8)
         found.append(cut_all(batches(stream.rows(program), seed, 20), (4,)))
     one, two = (content(cuts) for _, cuts in found)
     assert all(len(pairs) == 8 for pairs in one.values())

@@ -13,15 +13,17 @@ from relkit.errors import BadInputFile
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.settings import LocalRank
 from relkit.launch.straggler.edge_reports import EdgeLooker, EdgeReports
+from relkit.launch.straggler.history_publisher import EXCLUDED
+from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S, SELDOM_S
-from relkit.launch.straggler.straggler_node import EXCLUDED, Scene, StragglerNode
+from relkit.launch.straggler.straggler_node import StragglerNode
 from relkit.launch.straggler.straggler_thread import Stragglers
+from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
 from relkit.straggler.collect.socket_rates import Connection, SocketRates
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Cause, Subject, Verdict
 from relkit.straggler.score.edge_rates import EdgeTraffic
-from relkit.straggler.score.network import Wires
-from relkit.straggler.score.online_scorer import Change
+from relkit.straggler.score.network import Network
 from relkit.straggler.sent import Sent
 from relkit.straggler.step_record import RankProcess, StepRecord
 from relkit.straggler.transport import control, live_file
@@ -64,7 +66,7 @@ class Job:
         mode: Mode,
         *,
         nodes: int = 2,
-        least_nodes: int = 1,
+        min_nodes: int = 1,
         restarts_left: int = 1,
     ) -> None:
         notes: dict[str, bytes] = {}
@@ -79,21 +81,29 @@ class Job:
             mine = [rank for rank in range(RANKS) if hosts[rank] == f"h{node}"]
             # Of recorded kernels: nothing is sure about time of which nothing is known.
             steps = records(range(60), RANKS, slow={6: 0.3}, onset=10, host_of=hosts)
-            told = Told([replace(s, compute_s=s.own_s, gap_s=0.0) for s in steps if s.rank in mine])
+            told = Told(
+                [
+                    replace(
+                        s, parts=s.parts._replace(compute_s=s.parts.local_s, unattributed_s=0.0)
+                    )
+                    for s in steps
+                    if s.rank in mine
+                ]
+            )
             self.sources.append(told)
-            scene = Scene(
+            attempt = JobAttempt(
                 "j", RANKS, self.folder, MemoryMailbox(node, nodes, notes),
                 [LocalRank(rank, 1) for rank in mine], f"h{node}",
                 restarts_left=restarts_left, holds_store=node == 0,
             )  # fmt: skip
             self.nodes.append(
                 StragglerNode(
-                    scene,
+                    attempt,
                     self.folder,
                     Control(mode),
                     self.timeline,
                     self.said[node].append,
-                    least_nodes=least_nodes,
+                    min_nodes=min_nodes,
                     source=lambda _folder, _host, told=told: told,  # type: ignore[misc]
                 )
             )
@@ -145,7 +155,7 @@ def test_nobody_leaves_where_that_cannot_be_and_it_is_said_first(tmp_path: Path)
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
-        job = Job(folder, Mode.EXCLUDE, least_nodes=least, restarts_left=restarts)
+        job = Job(folder, Mode.EXCLUDE, min_nodes=least, restarts_left=restarts)
         job.run(range(60))
         assert [node.order for node in job.nodes] == [None, None]
         assert why in job.said[0][0]
@@ -153,13 +163,14 @@ def test_nobody_leaves_where_that_cannot_be_and_it_is_said_first(tmp_path: Path)
         assert len(job.said[0]) == 3
 
 
-def test_one_that_comes_and_goes_is_named_once_a_minute(tmp_path: Path) -> None:
-    job = Job(tmp_path, Mode.WARN)
+def test_one_that_comes_and_goes_is_named_once_a_minute() -> None:
+    said: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
     verdict = Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, 1.0, (), 6)
     for now_s in (0.0, 20.0, 40.0, 70.0):
-        job.nodes[0]._tell(Change(RaisedVerdict(verdict, 1), began=True), now_s)
-        job.nodes[0]._tell(Change(RaisedVerdict(verdict, 1, 2), began=False), now_s + 5.0)
-    assert ["slow-host" in line for line in job.said[0]] == [True, False, True, False]
+        announcer.announce(RaisedVerdict(verdict, 1), now_s)
+        announcer.announce(RaisedVerdict(verdict, 1, 2), now_s + 5.0)
+    assert ["slow-host" in line for line in said] == [True, False, True, False]
 
 
 def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off(
@@ -222,6 +233,7 @@ def test_a_ring_that_fills_is_looked_at_often(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_be_read_are_refused_once(tmp_path: Path) -> None:
     job = Job(tmp_path, Mode.WARN)
+    (job.folder / control.FILE).touch(mode=0o600)
     (job.folder / control.FILE).write_text("{")
     job.run(range(3))
     assert ["settings not taken" in line for line in job.said[0]] == [True]
@@ -277,7 +289,7 @@ def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     watcher = Stragglers(Control(), tmp_path / "t", said.append)
     mailbox = Broken(1, 2)
-    watcher.begin(Scene("j", 2, tmp_path, mailbox, []))
+    watcher.begin(JobAttempt("j", 2, tmp_path, mailbox, []))
     assert mailbox.asked.wait(10)
     watcher.pause()
     assert watcher.leaves() == watcher.other_leaves() == ""
@@ -288,7 +300,7 @@ def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
 def test_a_store_that_hangs_does_not_hold_the_launcher_up(tmp_path: Path) -> None:
     watcher = Stragglers(Control(), tmp_path / "t", lambda _line: None)
     mailbox = Stuck(1, 2)
-    watcher.begin(Scene("j", 2, tmp_path, mailbox, []))
+    watcher.begin(JobAttempt("j", 2, tmp_path, mailbox, []))
     assert mailbox.asked.wait(10)
     watcher.pause(timeout_s=0.05)
     # It came back while the store was still stuck.
@@ -299,7 +311,7 @@ def test_a_store_that_hangs_does_not_hold_the_launcher_up(tmp_path: Path) -> Non
 
 def test_without_a_hook_nobody_looks(tmp_path: Path) -> None:
     watcher = Stragglers(Control(), tmp_path, lambda _line: None)
-    watcher.begin(Scene("j", 1, None, MemoryMailbox(), []))
+    watcher.begin(JobAttempt("j", 1, None, MemoryMailbox(), []))
     watcher.pause()
     watcher.close()
     assert watcher.leaves() == ""
@@ -345,15 +357,15 @@ def test_what_hosts_send_each_other_is_put_together_once_a_second() -> None:
 
 
 def test_a_slow_edge_is_told_by_its_counters() -> None:
-    wires = Wires()
+    network = Network()
     told: tuple[Verdict, ...] = ()
     edges = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
     for step in range(40):
         traffic = [
             EdgeTraffic(s, t, 1 << 20, 0.4 if (s, t) == ("b", "c") else 0.1) for s, t in edges
         ]
-        wires.take_traffic(step, traffic, 1.0)
-        told = wires.update(step, [])
+        network.take_traffic(step, traffic, 1.0)
+        told = network.update(step, [])
     (verdict,) = told
     assert verdict.ends == ("b", "c")
-    assert wires.rows()[0][:2] == ("b", "c")
+    assert network.rows()[0][:2] == ("b", "c")

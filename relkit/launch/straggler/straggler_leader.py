@@ -1,0 +1,184 @@
+"""Node 0's part in straggler detection: receives the steps of all nodes, scores them, publishes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from relkit.launch.job.settings import Log
+from relkit.launch.straggler.control_file import ControlFile
+from relkit.launch.straggler.exclusion import Exclusion
+from relkit.launch.straggler.history_publisher import HistoryPublisher
+from relkit.launch.straggler.job_attempt import JobAttempt
+from relkit.launch.straggler.step_ring import StepReceiver
+from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
+from relkit.straggler.history_types import RaisedVerdict
+from relkit.straggler.score.online_scorer import OnlineScorer
+from relkit.straggler.score.rank_scorer import Settings
+from relkit.straggler.sent import Sent
+from relkit.straggler.step_record import StepRecord
+from relkit.straggler.transport.control import Control, Mode
+from relkit.straggler.transport.history import History
+
+# Evidence from which on a verdict may come at any moment, as a share of what it takes.
+_NEAR_VERDICT = 0.7
+
+
+class StragglerLeader:
+    """Call take() with each look of its own node, and close() when the workers are stopped.
+
+    Args:
+        attempt, job_dir: what it watches.
+        settings: those that hold.
+        timeline: folder that keeps the evidence.
+        log: one line to the terminal.
+        min_nodes: fewer must not be left when a node is excluded.
+        past: verdicts of earlier attempts.
+        local_notes: what was not seen on its own node.
+    """
+
+    def __init__(
+        self,
+        attempt: JobAttempt,
+        job_dir: Path,
+        settings: Control,
+        timeline: Path,
+        log: Log,
+        *,
+        min_nodes: int,
+        past: Sequence[RaisedVerdict],
+        local_notes: Callable[[], tuple[str, ...]],
+    ) -> None:
+        self._attempt, self._settings, self._log = attempt, settings, log
+        self._local_notes = local_notes
+        self._past = tuple(past)
+        self._scorer: OnlineScorer | None = None
+        self._receiver = StepReceiver(attempt.mailbox, attempt.world_size)
+        self._announcer = VerdictAnnouncer(attempt.job_id, self._receiver.host_of, log)
+        self._publisher = HistoryPublisher(job_dir, timeline)
+        self._control_file = ControlFile(job_dir, log)
+        self._exclusion = Exclusion(min_nodes, attempt.mailbox.nodes, attempt.restarts_left)
+        # Why nobody was excluded, or who was: each is logged once.
+        self._logged: set[str] = set()
+
+    @property
+    def past(self) -> tuple[RaisedVerdict, ...]:
+        """All verdicts so far, for the next attempt."""
+        return self._scorer.past() if self._scorer is not None else self._past
+
+    @property
+    def is_called(self) -> bool:
+        """Somebody has come to watch, or to change the settings, since the last look."""
+        return self._publisher.is_called or self._control_file.has_changed
+
+    @property
+    def is_wanted(self) -> bool:
+        """Somebody watches, or a verdict is near."""
+        near = self._scorer is not None and self._scorer.max_evidence >= _NEAR_VERDICT
+        return self._publisher.is_watched or near
+
+    def begin(self) -> None:
+        """Tell the other nodes the settings, and the terminal what cannot be."""
+        self._send_settings()
+        self._warn_of_impossible_exclusion()
+
+    def asked_settings(self) -> Control:
+        """The settings that `relkit straggler tune` asks for."""
+        return self._control_file.read(self._settings)
+
+    def retune(self, settings: Control) -> None:
+        """Go on with other settings."""
+        before, self._settings = self._settings, settings
+        if before.min_slowdown != settings.min_slowdown and self._scorer is not None:
+            self._scorer.retune(_scorer_settings(settings))
+            self._announcer.forget()
+
+    def announce_settings(self, now_s: float) -> None:
+        """Tell everybody who needs to know of the settings after retune()."""
+        self._send_settings()
+        self._warn_of_impossible_exclusion()
+        if self._scorer is not None:
+            self._publisher.publish(self._history, now_s)
+
+    def look_for_readers(self) -> None:
+        """See who watches the job."""
+        self._publisher.look_for_readers()
+
+    def serve_readers(self, now_s: float) -> None:
+        """While nothing is collected, show who asks what was seen before."""
+        publisher = self._publisher
+        if publisher.is_watched and self._scorer is not None and publisher.is_due(now_s):
+            publisher.publish(self._history, now_s)
+
+    def take(self, records: Sequence[StepRecord], sent: Sequence[Sent], now_s: float) -> None:
+        """Score what this node has seen, and what the others have sent.
+
+        Args:
+            records, sent: of this node's ranks; now_s: monotonic time, s.
+        """
+        self._receiver.take(records, 0)
+        self._receiver.edges.add(self._attempt.host, sent)
+        self._score((*records, *self._receiver.receive()), now_s)
+
+    def close(self, records: Sequence[StepRecord], now_s: float) -> None:
+        """Score the last steps of this node, and write down what was seen."""
+        if self._settings.mode is not Mode.OFF:
+            self._score(records, now_s)
+        if self._scorer is not None and self._scorer.steps:
+            self._publisher.publish(lambda: self._history(ended=True), now_s, keep=True)
+
+    def _score(self, records: Sequence[StepRecord], now_s: float) -> None:
+        if self._scorer is None:
+            self._scorer = OnlineScorer(
+                self._attempt.job_id,
+                self._attempt.world_size,
+                _scorer_settings(self._settings),
+                self._past,
+            )
+        self._scorer.take_traffic(*self._receiver.edges.take(now_s))
+        changes = self._scorer.update(records, now_s)
+        for change in changes:
+            self._announcer.announce(change, now_s)
+        for held in self._scorer.holding if self._settings.mode is Mode.EXCLUDE else ():
+            if not self._exclusion.done:
+                self._exclude(held)
+        if changes or self._publisher.is_due(now_s):
+            self._publisher.publish(self._history, now_s, keep=bool(changes))
+
+    def _exclude(self, held: RaisedVerdict) -> None:
+        """Have a node leave, as soon as that is certain enough; why not is logged once."""
+        order, why = self._exclusion.decide(
+            held.verdict, self._receiver.node_of, self._receiver.host_of, self._holds_store
+        )
+        if order is not None:
+            # First the evidence: the order ends this attempt.
+            self._publisher.keep_exclusion(self._history())
+            self._attempt.mailbox.put("leave", order.encode())
+        if why not in self._logged:
+            self._logged.add(why)
+            self._log(f"straggler: {why}")
+
+    def _holds_store(self, node: int) -> bool:
+        return self._attempt.mailbox.get(f"store/{node}") is not None
+
+    def _history(self, *, ended: bool = False) -> History:
+        assert self._scorer is not None
+        notes = [*self._local_notes(), *self._receiver.notes()]
+        if self._settings.mode is Mode.OFF:
+            notes.append("switched off by `relkit straggler tune`")
+        return self._scorer.history(notes, ended=ended)
+
+    def _send_settings(self) -> None:
+        if self._attempt.mailbox.nodes > 1:
+            plain = json.dumps(self._settings.to_json())
+            self._attempt.mailbox.put("control", plain.encode())
+
+    def _warn_of_impossible_exclusion(self) -> None:
+        why = self._exclusion.impossible
+        if self._settings.mode is Mode.EXCLUDE and why:
+            self._log(f"no node can be excluded ({why}): stragglers are only reported")
+
+
+def _scorer_settings(settings: Control) -> Settings:
+    return Settings(min_slowdown=settings.min_slowdown)
