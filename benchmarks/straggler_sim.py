@@ -39,8 +39,9 @@ from straggler_plot import plot
 from straggler_rules import dlrover, nvrx
 
 from relkit.output import write_atomic
-from relkit.straggler.model import PARTS, Cause, Floats, StepTable
+from relkit.straggler.model import PARTS, Cause, Floats
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
+from relkit.straggler.step_record import StepTable
 
 BAR = 0.99
 LARGE, TENSOR, STAGES = 1024, 8, 8

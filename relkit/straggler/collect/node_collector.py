@@ -274,7 +274,8 @@ def _throttled(even_s: Floats, parts: Floats) -> Floats:
     """
     local_s, wait_s = parts[:LOCAL_PARTS].sum(axis=0), parts[RUN_QUEUE_WAIT]
     if not np.isfinite(wait_s).all() or not np.isfinite(even_s).all():
-        return np.minimum(even_s, local_s)
+        spread_s: Floats = np.minimum(even_s, local_s)
+        return spread_s
     max_s = np.minimum(wait_s, local_s)
     longest = np.argsort(-max_s, kind="stable")
     left_s = float(even_s.sum()) - (np.cumsum(max_s[longest]) - max_s[longest])

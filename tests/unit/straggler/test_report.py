@@ -12,7 +12,7 @@ import pytest
 from relkit.findings import Status
 from relkit.output import as_json
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
-from relkit.straggler.present.metrics import breakdown, share_lost, step_seconds, metrics_of
+from relkit.straggler.present.metrics import breakdown, metrics_of, share_lost, step_seconds
 from relkit.straggler.present.report import seconds, straggler_report
 from relkit.straggler.present.summary import plain_summary, summarise
 from relkit.straggler.transport.history import History, RaisedVerdict
