@@ -11,9 +11,9 @@ from relkit.straggler.model import PARTS
 from relkit.straggler.present.metrics import Breakdown
 
 MOST = 6
-MAIN = {"compute": "compute", "input": "input", "unattributed": "everything else (gap)"}
-HOST = {"gc": "garbage collection", "run_queue_wait": "waiting for a core",
-        "throttled": "stopped by its cgroup", "off_cpu": "main thread asleep"}  # fmt: skip
+MAIN = {"compute": "compute", "input": "input", "unattributed": "unattributed"}
+HOST = {"gc": "garbage collection", "run_queue_wait": "run-queue wait",
+        "throttled": "stopped by its cgroup", "off_cpu": "main thread off-CPU"}  # fmt: skip
 _BAR, _THIN, _BLOCK = 20.0, 7.0, 92.0
 _FIGURE_ROOM = 52.0
 

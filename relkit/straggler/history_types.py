@@ -70,6 +70,8 @@ class LinkRow:
 class History:
     """The newest steps of a job, all ranks, with what was concluded from them.
 
+    It has as many fields as the file that it mirrors, transport/history.py.
+
     Args:
         job_id: as the launcher knows it; world_size: ranks.
         first_step: number of the first column; steps: how many columns. A step that was left out

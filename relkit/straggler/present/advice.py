@@ -38,7 +38,7 @@ def advice(cause: Cause, subject: Subject, part: str = "") -> str:
 
     Args:
         cause, subject: of the verdict.
-        part: of a slow host what takes the time: gc, starved, throttled, or "".
+        part: of a slow host what takes the time: gc, run_queue_wait, throttled, or "".
     """
     if cause is Cause.NETWORK:
         return _NETWORK[subject]

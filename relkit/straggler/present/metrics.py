@@ -136,7 +136,7 @@ def breakdown(history: History, rank: int) -> Breakdown | None:
 
 
 def main_part(found: Breakdown | None, cause: Cause) -> str:
-    """What took the most of a slow host's slowdown: gc, starved, throttled, or "" for none."""
+    """The largest part of a host's slowdown: gc, run_queue_wait, throttled, or "" for none."""
     if found is None or cause is not Cause.HOST:
         return ""
     most = {part: found.more_s(part) for part in ("gc", "run_queue_wait", "throttled")}

@@ -88,7 +88,8 @@ def what(raised: RaisedVerdict, part: str = "") -> str:
     """What it does: "computes 12 % longer than its peers".
 
     Args:
-        raised: the verdict; part: of a slow host, what takes the time (gc, starved, throttled).
+        raised: the verdict; part: of a slow host, what takes the time, as main_part() has
+            it.
     """
     one = raised.verdict
     now = raised.ended_step < 0
