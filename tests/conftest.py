@@ -9,11 +9,21 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from tests.patience import PATIENCE
+
 # A change is judged by the same examples each time; `make explore` draws new ones. No example has a
 # deadline: how long one takes is the machine's affair, and pytest's own limit stops a hang.
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Time limits that tests set themselves are for a quiet machine too."""
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        if limit is not None:
+            item.add_marker(pytest.mark.timeout(limit.args[0] * PATIENCE), append=False)
 
 
 @pytest.fixture(autouse=True)

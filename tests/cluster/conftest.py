@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
 ENDLESS = ("--steps", "100000")
 _PR_SET_CHILD_SUBREAPER = 36
@@ -50,10 +52,10 @@ class Started:
     def wait(self, timeout_s: float = 50) -> Done:
         """Its end; on expiry it is ended and the test fails."""
         try:
-            code = self.process.wait(timeout_s)
+            code = self.process.wait(timeout_s * PATIENCE)
         except subprocess.TimeoutExpired:
             self.stop()
-            raise AssertionError(f"still running after {timeout_s} s:\n{self.text}") from None
+            raise AssertionError(f"runs after {timeout_s * PATIENCE} s:\n{self.text}") from None
         duration_s = time.monotonic() - self.began
         return Done(code, _read(self.out), _read(self.err), duration_s)
 
@@ -64,7 +66,7 @@ class Started:
 
     def wait_for(self, text: str, timeout_s: float = 40) -> None:
         """Until it has printed something."""
-        end = time.monotonic() + timeout_s
+        end = time.monotonic() + timeout_s * PATIENCE
         while text not in self.text:
             assert self.process.poll() is None, f"ended without {text!r}:\n{self.text}"
             assert time.monotonic() < end, f"no {text!r} in:\n{self.text}"

@@ -17,11 +17,12 @@ from relkit.straggler.model import Subject, Verdict
 from relkit.straggler.score.edge_rates import EdgeScorer, by_host
 from relkit.straggler.sent import Sent
 from tests.cluster.hosts import Hosts, some_hosts
+from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.root]
 
 RATE_MBIT = 80.0
-LIMIT_S = 50.0
+LIMIT_S = 50.0 * PATIENCE
 LOOK_S = 0.5
 _JOB = Path(__file__).resolve().parents[2] / "benchmarks" / "jobs" / "stand_in.py"
 # Runs beside a rank, as its launcher does, and looks each time that it is asked.

@@ -16,6 +16,7 @@ from typing import TypeVar
 from relkit.hook.environment import worker_environment
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"
@@ -56,7 +57,7 @@ def compile_c(output: Path, sources: Sequence[Path], *flags: str) -> Path:
 
 def eventually(look: Callable[[], T], what: str, timeout_s: float = 20.0) -> T:
     """Poll until `look` gives something true; fail with `what` at the deadline."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * PATIENCE
     while True:
         found = look()
         if found:

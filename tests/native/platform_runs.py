@@ -19,8 +19,9 @@ from relkit.hook.state_file import open_state_file
 from tests.native.hook_builds import HookBuild, build_hook
 from tests.native.hook_victims import eventually
 from tests.native.simulated import DOUBLES, build_client, build_platforms
+from tests.patience import PATIENCE
 
-DEADLINE_S = 50.0
+DEADLINE_S = 50.0 * PATIENCE
 
 
 @dataclass(frozen=True, slots=True)

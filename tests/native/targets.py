@@ -13,6 +13,7 @@ from pathlib import Path
 
 from relkit import procfs
 from relkit.stacks.engines.base import Target
+from tests.patience import PATIENCE
 
 LOCKED = """
 import threading
@@ -82,7 +83,7 @@ sys.stdin.readline()
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
     """Poll until the condition holds; fail with `what` at the deadline."""
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + timeout_s * PATIENCE
     while not condition():
         assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
         time.sleep(0.002)

@@ -29,12 +29,13 @@ from relkit.trainer.run.loop import pretrain
 from relkit.ttp.fault_injector import PHASES, Death, to_environment
 from relkit.ttp.replicas import replica_map
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED
+from tests.patience import PATIENCE
 from tests.ttp.compare import differs, numbers
 from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TEXT = CHECKOUT / "examples" / "data" / "sonnets.txt"
-LIMIT_S = 90.0
+LIMIT_S = 90.0 * PATIENCE
 SAVE_EVERY = 4
 AT = re.compile(
     r"injecting run=\d+:rank=(\d+):step=\d+:phase=(\w+):delay_ms=([\d.]+)\S* .* at ([\d.]+)"

@@ -36,6 +36,7 @@ from relkit.ttp.plan import Survivor
 from relkit.ttp.replicas import replica_map
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED
 from relkit.ttp.server import Node, Server
+from tests.patience import PATIENCE
 
 SECRET = b"s" * 32
 MAPS = (replica_map("tp0 pp0", range(2)),)
@@ -60,7 +61,7 @@ def served() -> Iterator[tuple[Server, list[str]]]:
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + timeout_s * PATIENCE
     while not condition():
         assert time.monotonic() < end, "it did not come to be"
         time.sleep(0.005)

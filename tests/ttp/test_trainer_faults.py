@@ -17,13 +17,14 @@ from relkit.checkpoint import iteration_folder
 from relkit.trainer.run.loop import pretrain
 from relkit.ttp.fault_injector import Death, to_environment
 from relkit.ttp.save_outcome import EXIT_REFUSED
+from tests.patience import PATIENCE
 from tests.trainer.processes import Place, run_ranks
 from tests.ttp.compare import differs, numbers
 from tests.ttp.matrix import LAYOUTS, configured, write_text
 from tests.ttp.trainer_run import STEPS
 
 CHECKOUT = Path(__file__).parents[2]
-LIMIT_S = 100
+LIMIT_S = 100 * PATIENCE
 
 
 def undisturbed(place: Place) -> None:

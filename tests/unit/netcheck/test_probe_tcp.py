@@ -17,6 +17,7 @@ from relkit.net.listener import Listener, connect_authenticated
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed
 from relkit.netcheck.measure.probes.tcp import TcpProbe
 from relkit.netcheck.model import Failure
+from tests.patience import PATIENCE
 
 SECRET = bytes(range(32))
 ADDRESS = "127.0.0.1"
@@ -46,7 +47,7 @@ def plan_for(port: int, **changes: object) -> Plan:
 
 
 def wait_until(true: Callable[[], bool], timeout_s: float = 10) -> None:
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + timeout_s * PATIENCE
     while not true():
         assert time.monotonic() < end
         time.sleep(0.005)
