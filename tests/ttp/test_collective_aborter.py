@@ -20,7 +20,7 @@ from relkit import procfs
 from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_environment
 
 pytestmark = [pytest.mark.timeout(120)]
-RANK = Path(__file__).with_name("free_rank.py")
+RANK = Path(__file__).with_name("abort_rank.py")
 SIZE = 3
 
 
