@@ -25,7 +25,7 @@ from tools.run_tests.lanes import Rules, Runner, Screen
 from tools.run_tests.left_out import is_strict, markers_left_out
 from tools.run_tests.results import Problem
 from tools.run_tests.summary import summary
-from tools.run_tests.units import Plan, Unit, plan
+from tools.run_tests.units import Plan, Unit, plan, selected
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LANES = ("lane 1", "lane 2")
@@ -81,7 +81,7 @@ def _run(runner: Runner, screen: Screen, tests: list[str]) -> None:
             runner.others.append(Problem(what, "lint", "lint", is_test=False))
             return
     mypy = Unit("mypy", argv=(str(folder / "mypy"),))
-    todo = Plan((Unit("tests", tuple(tests)),), ()) if tests else plan(_ROOT)
+    todo = Plan(selected(tests), ()) if tests else plan(_ROOT)
     screen.lines("tests", [f"{len(todo.shared)} units in two lanes, then {len(todo.alone)} alone"])
     runner.run(_LANES, (mypy, *todo.shared))
     runner.run(("alone",), todo.alone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -120,7 +121,7 @@ class Runner:
 
     def _tests(self, lane: str, unit: Unit) -> None:
         result = UnitResult(unit.name, lane)
-        name = unit.name.replace("/", "-")
+        name = re.sub(r"[^\w.-]", "-", unit.name)[-100:]
         record, log = self._rules.work / f"{name}.jsonl", self._rules.work / f"{name}.log"
         argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
                 "-p", "tools.run_tests.record_plugin", f"--record={record}"]  # fmt: skip

@@ -69,6 +69,13 @@ def arrange(files: Iterable[str]) -> Plan:
     )
 
 
+def selected(words: Sequence[str]) -> tuple[Unit, ...]:
+    """Each path that was asked for is a unit; with options among them, all are one."""
+    if any(word.startswith("-") for word in words):
+        return (Unit("tests", tuple(words)),)
+    return tuple(Unit(word.removeprefix("tests/"), (word,)) for word in dict.fromkeys(words))
+
+
 def _place(folder: str) -> int:
     for place, first in enumerate(_LONGEST_FIRST):
         if _is_below(folder, (first,)):

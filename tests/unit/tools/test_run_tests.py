@@ -11,7 +11,7 @@ from tools.run_tests.lanes import Rules, Runner, Screen
 from tools.run_tests.left_out import is_strict, markers_left_out
 from tools.run_tests.results import Problem, UnitResult
 from tools.run_tests.summary import closing_line, summary
-from tools.run_tests.units import Unit, arrange, plan
+from tools.run_tests.units import Unit, arrange, plan, selected
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = "def test_good():\n    pass\n"
@@ -43,6 +43,15 @@ def test_known_long_folders_come_first_and_then_those_with_most_files() -> None:
     files = ["tests/a/test_1.py", "tests/b/test_1.py", "tests/b/test_2.py", "tests/ttp/test_1.py",
              *numbered("tests/cluster/deep", 5)]  # fmt: skip
     assert [unit.name for unit in arrange(files).shared] == ["cluster/deep", "ttp", "b", "a"]
+
+
+def test_what_is_asked_for_is_a_unit_each_unless_options_belong_to_all() -> None:
+    assert selected(["tests/native", "tests/ttp/test_a.py", "tests/native"]) == (
+        Unit("native", ("tests/native",)), Unit("ttp/test_a.py", ("tests/ttp/test_a.py",))
+    )  # fmt: skip
+    assert selected(["tests/native", "-k", "hook"]) == (
+        Unit("tests", ("tests/native", "-k", "hook")),
+    )
 
 
 def test_every_test_file_of_the_checkout_is_in_exactly_one_unit() -> None:
