@@ -47,7 +47,7 @@ gpu-check:
 # The site in build/site; open index.html, no server is needed. The reference pages are made anew.
 docs: $(VENV)/.develop
 	$(BIN)/python -m tools.docs_reference
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
 docs-serve: $(VENV)/.develop
