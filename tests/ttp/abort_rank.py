@@ -1,6 +1,6 @@
-"""One rank of a gloo group for test_free: blocks in a collective, is freed, and says how.
+"""One rank of a gloo group for test_collective_aborter: blocks in a collective, is freed, and says how.
 
-python free_rank.py STORE_PORT RANK SIZE OPERATION
+python abort_rank.py STORE_PORT RANK SIZE OPERATION
 """
 
 from __future__ import annotations
