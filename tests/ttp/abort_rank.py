@@ -1,4 +1,4 @@
-"""One rank of a gloo group for test_collective_aborter: blocks in a collective, is freed, and says how.
+"""One rank of a gloo group for its test: blocks in a collective, is freed, and says how.
 
 python abort_rank.py STORE_PORT RANK SIZE OPERATION
 """
