@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from relkit.commands._finite import FiniteRange
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -26,7 +28,7 @@ _OPTIONS = (
     click.option("--relkit", default="", metavar="PATH", help="The relkit command on the nodes."),
     click.option("--fanout", type=click.IntRange(1, 1024), default=64, show_default=True,
                  help="Nodes that may be starting at the same time."),
-    click.option("--timeout", "timeout_s", type=click.FloatRange(1.0, 3600.0), default=20.0,
+    click.option("--timeout", "timeout_s", type=FiniteRange(1.0, 3600.0), default=20.0,
                  show_default=True, help="Seconds that a node or a pair has for each step."),
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from relkit.commands._finite import FiniteRange
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
 from relkit.errors import UsageProblem
@@ -39,7 +40,7 @@ from relkit.netcheck.measure.probes.names import PROBES
 @click.option(
     "--duration",
     "duration_s",
-    type=click.FloatRange(0.05, 60.0),
+    type=FiniteRange(0.05, 60.0),
     default=0.5,
     show_default=True,
     help="Seconds of each measurement of bandwidth: there, back, and both ways at once (ib: whole "
@@ -64,7 +65,7 @@ from relkit.netcheck.measure.probes.names import PROBES
 @click.option(
     "--slow",
     "slow_fraction",
-    type=click.FloatRange(0.01, 0.99),
+    type=FiniteRange(0.01, 0.99),
     default=0.1,
     show_default=True,
     help="Share below the fleet's median from which on it is slow.",
@@ -72,7 +73,7 @@ from relkit.netcheck.measure.probes.names import PROBES
 @click.option(
     "--min-bandwidth",
     "min_bandwidth_gbps",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=0.0,
     metavar="GBPS",
     help="Floor in Gbit/s, whatever the median is.",
@@ -80,7 +81,7 @@ from relkit.netcheck.measure.probes.names import PROBES
 @click.option(
     "--max-latency",
     "max_latency_us",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=0.0,
     metavar="US",
     help="Ceiling of the median round trip, in microseconds.",

@@ -13,6 +13,7 @@ from relkit import __version__
 from relkit.command_group import LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
 from relkit.nearest import no_such
+from relkit.printable import printable
 
 # name -> (module:attribute, help line). The help lines live here so that `relkit --help`
 # imports no command at all; a test holds them against each command's own first line.
@@ -132,9 +133,9 @@ def run(argv: list[str]) -> int:
     except RelkitError as error:
         if os.environ.get("RELKIT_DEBUG") == "1":
             raise
-        click.echo(f"relkit: {error}", err=True)
+        click.echo(f"relkit: {printable(str(error))}", err=True)
         if error.next_step:
-            click.echo(f"  next: {error.next_step}", err=True)
+            click.echo(f"  next: {printable(error.next_step)}", err=True)
         return error.exit_code
     except BrokenPipeError:
         # The reader of our stdout has gone (`| head`): say nothing, and let nothing flush later.

@@ -17,6 +17,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _PIECE = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>[^@:]+)(?::(?P<port>\d{1,5}))?")
 _SET = re.compile(r"(?:[A-Za-z0-9._-]|\[[0-9,/-]+\])+")
+# IFNAMSIZ leaves 15 characters.
+_SCOPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
 _GROUP = re.compile(r"@[A-Za-z0-9_*][A-Za-z0-9._:*-]*")
 _COMMA = re.compile(r",(?![^\[]*\])")
 
@@ -29,7 +31,7 @@ class NodeSpec:
         name: what reports call it.
         address: where to reach it, if not under its name.
         user, port: for ssh; "" and 0 leave them to ssh's own configuration.
-        slots: processes that it takes, 0 where not said.
+        slots: number of processes on it, 0 if not given.
     """
 
     name: str
@@ -46,15 +48,24 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """Nodes without duplicates, in the order given, and what was odd about the input."""
+    """Nodes without duplicates, in the order given, and warnings about the input."""
 
     nodes: tuple[NodeSpec, ...]
     warnings: tuple[str, ...] = ()
 
 
-def parse_nodes(text_or_path: str, *, exclude: str = "") -> tuple[NodeSpec, ...]:
-    """The nodes that read_nodes finds, without its warnings."""
-    return read_nodes(text_or_path, exclude=exclude).nodes
+def numeric_address(text: str) -> str:
+    """The normal form of an IPv4 or IPv6 address; "" if the text is none.
+
+    The scope of an IPv6 address must be the name or number of an interface: Python's ipaddress
+    takes any text there, and addresses reach command lines.
+    """
+    try:
+        address = str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+    scope = address.partition("%")[2]
+    return address if not scope or _SCOPE.fullmatch(scope) else ""
 
 
 def read_nodes(text_or_path: str, *, exclude: str = "") -> NodeList:
@@ -66,38 +77,38 @@ def read_nodes(text_or_path: str, *, exclude: str = "") -> NodeList:
         exclude: the same, for nodes to leave out; "" for none.
 
     Raises:
-        UsageProblem: a name that is none, an empty list, a file that cannot be read.
+        UsageProblem: an invalid name, an empty list, a file that cannot be read.
     """
-    found, warnings = _merged(_specs(text_or_path))
+    specs, warnings = _merged(_specs(text_or_path))
     if exclude:
         out = {spec.name for spec in _specs(exclude)}
-        known = {name for spec in found for name in (spec.name, spec.target)}
+        known = {name for spec in specs for name in (spec.name, spec.target)}
         if out - known:
             warnings.append(f"excluded, but not in the list: {fold(out - known)}")
-        found = [spec for spec in found if not out & {spec.name, spec.target}]
-    if not found:
+        specs = [spec for spec in specs if not out & {spec.name, spec.target}]
+    if not specs:
         raise UsageProblem("no node is left", next_step="Name nodes with --nodes.")
-    return NodeList(tuple(found), tuple(warnings))
+    return NodeList(tuple(specs), tuple(warnings))
 
 
 def default_nodes(environ: Mapping[str, str] | None = None) -> NodeList:
     """The nodes of the Slurm job that this runs in.
 
     Raises:
-        UsageProblem: this runs in no job.
+        UsageProblem: this is not a Slurm job.
     """
     text = (os.environ if environ is None else environ).get("SLURM_JOB_NODELIST", "")
     if not text:
         raise UsageProblem(
-            "no nodes are named, and this is no Slurm job",
+            "no nodes are given, and this is not a Slurm job",
             next_step="Name them: --nodes hosts.txt, --nodes 'node[001-128]', or --nodes @group.",
         )
-    found, warnings = _merged(_line(text, "SLURM_JOB_NODELIST"))
-    return NodeList(tuple(found), tuple(warnings))
+    specs, warnings = _merged(_line(text, "SLURM_JOB_NODELIST"))
+    return NodeList(tuple(specs), tuple(warnings))
 
 
 def fold(names: Iterable[str]) -> str:
-    """Names in the short form for people: node[1-4,7]; what is no node name is listed as it is."""
+    """Names in short form: node[1-4,7]; anything that is not a node name is listed as it is."""
     from ClusterShell.NodeSet import NodeSet
 
     plain: list[str] = []
@@ -123,18 +134,18 @@ def _specs(text: str) -> list[NodeSpec]:
 
 
 def _lines(text: str, source: str) -> list[NodeSpec]:
-    found: list[NodeSpec] = []
+    specs: list[NodeSpec] = []
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.split("#", 1)[0].strip()
         if stripped:
-            found += _line(stripped, f"{source}, line {number}")
-        if len(found) > MAX_NODES:
+            specs += _line(stripped, f"{source}, line {number}")
+        if len(specs) > MAX_NODES:
             raise UsageProblem(f"{source}: more than {MAX_NODES} nodes")
-    return found
+    return specs
 
 
 def _line(line: str, source: str) -> list[NodeSpec]:
-    """One line: names (by commas or blanks), then key=value words that hold for all of them."""
+    """One line: names (separated by commas or blanks), then key=value words for all of them."""
     names: list[str] = []
     keys: dict[str, str] = {}
     for word in line.split():
@@ -142,22 +153,20 @@ def _line(line: str, source: str) -> list[NodeSpec]:
         if equals:
             keys[key] = value
         elif keys:
-            raise UsageProblem(f"{source}: {word!r} stands after {next(iter(keys))}=")
+            raise UsageProblem(f"{source}: {word!r} must come before {next(iter(keys))}=")
         else:
             names += [piece for piece in _COMMA.split(word) if piece]
-    found = [spec for piece in names for spec in _piece(piece, source)]
+    specs = [spec for piece in names for spec in _piece(piece, source)]
     for key, value in keys.items():
-        found = _with(found, key, value, source)
-    return found
+        specs = _with(specs, key, value, source)
+    return specs
 
 
 def _piece(piece: str, source: str) -> list[NodeSpec]:
     """All nodes of one name, node set, group or address."""
     bare = piece[1:-1] if piece.startswith("[") and piece.endswith("]") else piece
-    try:
-        return [NodeSpec(str(ipaddress.ip_address(bare)))]
-    except ValueError:
-        pass
+    if address := numeric_address(bare):
+        return [NodeSpec(address)]
     if piece.startswith("@"):
         if not _GROUP.fullmatch(piece):
             raise _refused(piece, source)
@@ -188,11 +197,11 @@ def _expanded(text: str, source: str) -> list[str]:
     for inside in re.findall(r"\[([^\]]*)\]", text):
         size *= sum(_span(item) for item in inside.split(","))
     if size > MAX_NODES:
-        raise UsageProblem(f"{source}: {text!r} are {size} nodes; at most {MAX_NODES} are taken")
+        raise UsageProblem(f"{source}: {text!r} means {size} nodes; the limit is {MAX_NODES}")
     try:
         names = list(NodeSet(text))
     except (NodeSetException, GroupResolverError) as error:
-        raise UsageProblem(f"{source}: {text!r} is no node set: {error}") from error
+        raise UsageProblem(f"{source}: {text!r} is not a node set: {error}") from error
     if not names:
         raise UsageProblem(f"{source}: {text!r} has no nodes")
     for name in names:
@@ -208,50 +217,50 @@ def _span(item: str) -> int:
     return max(1, int(high) - int(low) + 1)
 
 
-def _with(found: list[NodeSpec], key: str, value: str, source: str) -> list[NodeSpec]:
+def _with(specs: list[NodeSpec], key: str, value: str, source: str) -> list[NodeSpec]:
     if key in ("slots", "max_slots", "max-slots"):
         if not value.isdigit():
-            raise UsageProblem(f"{source}: {key}={value!r} is no number")
-        return [replace(spec, slots=int(value)) for spec in found] if key == "slots" else found
+            raise UsageProblem(f"{source}: {key}={value!r} is not a number")
+        return [replace(spec, slots=int(value)) for spec in specs] if key == "slots" else specs
     if key == "port":
-        return [replace(spec, port=_port(value, source)) for spec in found]
+        return [replace(spec, port=_port(value, source)) for spec in specs]
     if key == "user" and _USER.fullmatch(value):
-        return [replace(spec, user=value) for spec in found]
-    if key == "address" and len(found) == 1:
+        return [replace(spec, user=value) for spec in specs]
+    if key == "address" and len(specs) == 1:
         (there,) = _piece(value, source)[:1]
-        return [replace(found[0], address=there.name)]
+        return [replace(specs[0], address=there.name)]
     raise UsageProblem(
         f"{source}: {key}={value!r} is not understood",
-        next_step="slots=, user=, port= hold for a whole line, address= for a single node.",
+        next_step="slots=, user=, port= apply to all nodes of a line, address= to a single node.",
     )
 
 
 def _port(text: str, source: str) -> int:
     if not text.isdigit() or not 0 < int(text) < 1 << 16:
-        raise UsageProblem(f"{source}: {text!r} is no port")
+        raise UsageProblem(f"{source}: {text!r} is not a port")
     return int(text)
 
 
 def _refused(name: str, source: str) -> UsageProblem:
     return UsageProblem(
-        f"{source}: {name!r} is no node name",
+        f"{source}: {name!r} is not a node name",
         next_step="Names have letters, digits, dots, dashes, and do not start with a dash.",
     )
 
 
-def _merged(found: list[NodeSpec]) -> tuple[list[NodeSpec], list[str]]:
-    """Each node once; one host behind several ports is several nodes, named with the port."""
+def _merged(specs: list[NodeSpec]) -> tuple[list[NodeSpec], list[str]]:
+    """Each node once; one host with several ports counts as several nodes, named with the port."""
     ports: dict[str, set[int]] = {}
-    for spec in found:
+    for spec in specs:
         ports.setdefault(spec.name, set()).add(spec.port)
     unique: dict[str, NodeSpec] = {}
     twice: list[str] = []
-    for spec in found:
+    for spec in specs:
         if len(ports[spec.name]) > 1:
             spec = replace(spec, name=f"{spec.name}:{spec.port or 22}", address=spec.target)
         if spec.name in unique:
             twice.append(spec.name)
         else:
             unique[spec.name] = spec
-    warnings = [f"named more than once, taken once: {fold(dict.fromkeys(twice))}"] if twice else []
+    warnings = [f"given more than once, used once: {fold(dict.fromkeys(twice))}"] if twice else []
     return list(unique.values()), warnings

@@ -12,6 +12,7 @@ from typing import IO
 
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Finding, Report, Status, docs_of
+from relkit.printable import printable, printable_json
 
 _COLOURS = {
     Status.OK: "32",
@@ -46,20 +47,25 @@ def _finding_text(finding: Finding, colour: bool) -> list[str]:
     label = finding.status.value.upper()
     if colour:
         label = f"\x1b[{_COLOURS[finding.status]}m{label}\x1b[0m"
-    lines = [f"{label}  {finding.id}  {finding.title}"]
-    lines += [f"    because {reason}" for reason in finding.reasons]
+    lines = [f"{label}  {_shown(finding.id)}  {_shown(finding.title)}"]
+    lines += [f"    because {_shown(reason)}" for reason in finding.reasons]
     for item in finding.evidence:
         unit = f" {item.unit}" if item.unit else ""
         bound = "" if item.threshold is None else f" (threshold {item.threshold}{unit})"
         how = f"  [{item.how}]" if item.how else ""
-        lines.append(f"    {item.name}: {item.value}{unit}{bound}{how}")
+        lines.append(f"    {_shown(f'{item.name}: {item.value}{unit}{bound}{how}')}")
     if finding.advice:
-        lines.append(f"    do: {finding.advice}")
+        lines.append(f"    do: {_shown(finding.advice)}")
     link = docs_of(finding.id)
     # A file of relkit's repository is no help at a terminal; a site that somebody serves is.
     if "://" in link and finding.status is not Status.OK:
         lines.append(f"    see: {link}")
     return lines
+
+
+def _shown(text: str) -> str:
+    """Text that may come from elsewhere; further lines are indented: none can pass for ours."""
+    return printable(text).replace("\n", "\n      ")
 
 
 def as_text(report: Report, *, colour: bool = False) -> str:
@@ -72,12 +78,15 @@ def as_text(report: Report, *, colour: bool = False) -> str:
 
 def as_json(report: Report) -> str:
     """The report as one JSON document."""
-    return json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n"
+    return printable_json(json.dumps(report.to_json(), indent=2, ensure_ascii=False)) + "\n"
 
 
 def as_jsonl(report: Report) -> str:
     """One finding a line, for streaming into log systems."""
-    return "".join(json.dumps(f.to_json(), ensure_ascii=False) + "\n" for f in report.findings)
+    return "".join(
+        printable_json(json.dumps(finding.to_json(), ensure_ascii=False)) + "\n"
+        for finding in report.findings
+    )
 
 
 FORMATS = ("table", "json", "jsonl")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from relkit.printable import UNSAFE, stand_in
+
 NAME_LIMIT = 2000
 """Characters of one frame name or path that a picture keeps; the middle of a longer one goes."""
 
 # What XML 1.0 forbids. C0 controls have pictures of their own in Unicode; the rest have not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_UNSAFE_TO_SHOW = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]+")
+_UNSAFE_TO_SHOW = re.compile(f"(?:{UNSAFE.pattern})+")
 _ENTITIES = str.maketrans(
     {
         "&": "&amp;",
@@ -23,14 +25,9 @@ _ENTITIES = str.maketrans(
 )
 
 
-def _picture(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return chr(0x2400 + code) if code < 0x20 else "\ufffd"
-
-
 def clean(text: str) -> str:
     """The text with every character that XML forbids replaced by a visible stand-in."""
-    return _FORBIDDEN.sub(_picture, text)
+    return _FORBIDDEN.sub(stand_in, text)
 
 
 def xml(text: str) -> str:

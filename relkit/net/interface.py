@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import psutil
 
 from relkit.errors import RelkitError
+from relkit.hosts import numeric_address
 
 _TOOL_S = 5.0
 _NAMES: dict[int, str] = {
@@ -68,10 +69,8 @@ def resolve(host: str, deadline_s: float = _TOOL_S) -> str:
     Raises:
         UnknownHost: unknown name, or the name service did not answer in time.
     """
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        pass
+    if address := numeric_address(host):
+        return address
     # getaddrinfo has no deadline; a child that runs it has one.
     try:
         done = subprocess.run(

@@ -11,6 +11,7 @@ from relkit.netcheck.model import Edge, Failure, NodeFacts, SizeStatistics
 
 _TEXT_LIMIT = 1000
 _MAX_SIZES = 64
+_MAX_ROUND = 1_000_000
 
 
 def fitting_fields(kind: type, raw: object) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def read_edge(raw: object) -> Edge | None:
     source, target = known.get("source"), known.get("target")
     if not isinstance(raw, Mapping) or not source or not target or source == target:
         return None
-    known.setdefault("round", 0)
+    if not 0 <= known.setdefault("round", 0) <= _MAX_ROUND:
+        return None
     for name in ("bandwidth_gbps", "both_ways_gbps", "latency_p50_us", "latency_p99_us"):
         known[name] = positive(known.get(name))
     known["by_size"] = _read_sizes(raw.get("by_size"))

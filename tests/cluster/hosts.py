@@ -177,6 +177,10 @@ class Hosts:
                 *("lladdr", _NOBODY, "dev", "eth0", "nud", "permanent"),
             )
 
+    def exclude(self, here: str, there: str, kind: str) -> None:
+        """One host's route that excludes another: blackhole, unreachable, prohibit or throw."""
+        self._ip(self[here].namespace, "route", "add", kind, f"{self[there].address}/32")
+
     def cut(self, name: str) -> None:
         """The host is off the net: packets to it are lost, nothing is refused."""
         self._ip(self._switch, "link", "set", self[name].uplink, "down")

@@ -14,7 +14,7 @@ import pytest
 
 from relkit.fleet.channel import Channel
 from relkit.fleet.open import open_channel
-from relkit.hosts import parse_nodes
+from relkit.hosts import read_nodes
 from tests.cluster.hosts import some_hosts
 from tests.cluster.slurm import Slurm, a_slurm
 
@@ -49,7 +49,7 @@ def channel(slurm: Slurm) -> Iterator[Channel]:
 
 
 def test_one_step_carries_all_agents_and_long_lines_stay_whole(channel: Channel) -> None:
-    answers = channel.start(parse_nodes("h[1-4]"), UP_S)
+    answers = channel.start(read_nodes("h[1-4]").nodes, UP_S)
     assert {name: a.detail for name, a in answers.items() if not a.answered} == {}
     # Four errors of some ten thousand bytes each, at the same time.
     channel.send({"op": "long" * 1500, "id": 3})
@@ -59,7 +59,7 @@ def test_one_step_carries_all_agents_and_long_lines_stay_whole(channel: Channel)
 
 
 def test_a_request_reaches_only_those_it_names(channel: Channel) -> None:
-    channel.start(parse_nodes("h[2-3]"), UP_S)
+    channel.start(read_nodes("h[2-3]").nodes, UP_S)
     channel.send({"op": "ping", "id": 1, "to": {"h3": {}}})
     heard = channel.receive(10)
     assert heard is not None
@@ -68,7 +68,7 @@ def test_a_request_reaches_only_those_it_names(channel: Channel) -> None:
 
 
 def test_a_killed_agent_is_gone_and_the_others_are_not(channel: Channel) -> None:
-    answers = channel.start(parse_nodes("h[1-4]"), UP_S)
+    answers = channel.start(read_nodes("h[1-4]").nodes, UP_S)
     os.kill(int(answers["h2"].hello["pid"]), signal.SIGKILL)
     heard = channel.receive(10)
     assert heard is not None
@@ -83,7 +83,7 @@ def test_a_killed_agent_is_gone_and_the_others_are_not(channel: Channel) -> None
 def test_nodes_that_slurm_does_not_have_or_trust_are_told(slurm: Slurm, channel: Channel) -> None:
     slurm.run("scontrol", "update", "nodename=h4", "state=down", "reason=test")
     try:
-        answers = channel.start(parse_nodes("h[1,4],elsewhere"), UP_S)
+        answers = channel.start(read_nodes("h[1,4],elsewhere").nodes, UP_S)
     finally:
         slurm.run("scontrol", "update", "nodename=h4", "state=resume")
     assert answers["h1"].answered, answers["h1"].detail
@@ -94,7 +94,7 @@ def test_nodes_that_slurm_does_not_have_or_trust_are_told(slurm: Slurm, channel:
 def test_a_missing_relkit_is_named_with_the_way_out(slurm: Slurm) -> None:
     channel = open_channel("slurm", partition="all", relkit="/opt/no/relkit")
     try:
-        answers = channel.start(parse_nodes("h[1-2]"), UP_S)
+        answers = channel.start(read_nodes("h[1-2]").nodes, UP_S)
         assert all("relkit is not installed there" in a.detail for a in answers.values())
     finally:
         channel.close(5)
@@ -103,7 +103,7 @@ def test_a_missing_relkit_is_named_with_the_way_out(slurm: Slurm) -> None:
 def test_srun_s_own_refusal_is_passed_on(slurm: Slurm) -> None:
     channel = open_channel("slurm", partition="nowhere")
     try:
-        answers = channel.start(parse_nodes("h1"), UP_S)
+        answers = channel.start(read_nodes("h1").nodes, UP_S)
         assert "invalid partition" in answers["h1"].detail.lower()
     finally:
         channel.close(5)

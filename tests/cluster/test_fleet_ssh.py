@@ -15,7 +15,7 @@ import pytest
 from relkit.fleet.channel import Channel
 from relkit.fleet.identity import same_machine
 from relkit.fleet.open import open_channel
-from relkit.hosts import NodeSpec, parse_nodes
+from relkit.hosts import NodeSpec, read_nodes
 from tests.cluster.hosts import Hosts, some_hosts
 
 pytestmark = [pytest.mark.root, pytest.mark.sshd]
@@ -60,7 +60,7 @@ def why_not(hosts: Hosts, spec: NodeSpec, *, ssh_args: str = "", relkit: str = "
 
 
 def test_all_hosts_answer_and_nothing_is_left_after_close(hosts: Hosts, channel: Channel) -> None:
-    answers = channel.start(parse_nodes(str(hosts.hosts_file())), UP_S)
+    answers = channel.start(read_nodes(str(hosts.hosts_file())).nodes, UP_S)
     assert {name: a.detail for name, a in answers.items() if not a.answered} == {}
     assert same_machine(answers) == ()
     assert all(len(pids) == 1 for pids in hosts.processes().values())
@@ -72,7 +72,7 @@ def test_all_hosts_answer_and_nothing_is_left_after_close(hosts: Hosts, channel:
 
 
 def test_a_killed_agent_is_gone_and_the_others_are_not(hosts: Hosts, channel: Channel) -> None:
-    answers = channel.start(parse_nodes(str(hosts.hosts_file())), UP_S)
+    answers = channel.start(read_nodes(str(hosts.hosts_file())).nodes, UP_S)
     os.kill(int(answers["h2"].hello["pid"]), signal.SIGKILL)
     heard = channel.receive(10)
     assert heard is not None
@@ -88,9 +88,9 @@ def test_agents_end_when_the_controller_is_killed(hosts: Hosts) -> None:
     program = (
         "import sys\n"
         "from relkit.fleet.open import open_channel\n"
-        "from relkit.hosts import parse_nodes\n"
+        "from relkit.hosts import read_nodes\n"
         "channel = open_channel('ssh', ssh_args=sys.argv[1])\n"
-        "answers = channel.start(parse_nodes(sys.argv[2]), 30)\n"
+        "answers = channel.start(read_nodes(sys.argv[2]).nodes, 30)\n"
         "print(sum(a.answered for a in answers.values()), flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -163,7 +163,7 @@ def test_a_dead_host_costs_no_more_than_its_timeout(
         args = f"{own.ssh_args} -o ConnectTimeout=2"
         channel = open_channel("ssh", ssh_args=args)
         try:
-            answers = channel.start(parse_nodes(str(own.hosts_file())), UP_S)
+            answers = channel.start(read_nodes(str(own.hosts_file())).nodes, UP_S)
             assert answers["h1"].answered
             assert not answers["h2"].answered
             assert "down" in answers["h2"].detail
@@ -177,7 +177,7 @@ def test_a_host_that_falls_silent_is_gone(tmp_path: Path, monkeypatch: pytest.Mo
         args = f"{own.ssh_args} -o ServerAliveInterval=1 -o ServerAliveCountMax=2"
         channel = open_channel("ssh", ssh_args=args)
         try:
-            channel.start(parse_nodes(str(own.hosts_file())), UP_S)
+            channel.start(read_nodes(str(own.hosts_file())).nodes, UP_S)
             own.cut("h2")
             heard = channel.receive(20)
             assert heard is not None

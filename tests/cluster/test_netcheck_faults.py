@@ -1,4 +1,4 @@
-"""relkit netcheck over real ssh: hosts with one fault, two, or none, and who is convicted."""
+"""relkit netcheck over real ssh: hosts with one fault, two, or none, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ids(report: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("mode", ["quick", "full"])
-def test_a_healthy_fleet_convicts_nobody(check: Check, mode: str) -> None:
+def test_a_healthy_fleet_has_no_fault(check: Check, mode: str) -> None:
     report, done = check("--mode", mode)
     assert report["verdict"] == verdict([], [], []), report["findings"]
     assert done.code == 0
@@ -89,6 +89,27 @@ def test_one_dead_link(check: Check, fleet: Hosts) -> None:
     report, _ = check("--mode", "full")
     assert report["verdict"] == verdict([], [["h1", "h4"]], []), report["findings"]
     assert report["diagnoses"][0]["fault"] == "dead"
+
+
+@pytest.mark.parametrize(
+    ("kind", "here", "there"),
+    [
+        ("blackhole", "h1", "h4"),
+        ("blackhole", "h4", "h1"),
+        ("unreachable", "h1", "h4"),
+        ("prohibit", "h1", "h4"),
+        ("throw", "h4", "h1"),
+    ],
+)
+def test_a_missing_route_between_two_hosts_is_a_dead_link(
+    check: Check, fleet: Hosts, kind: str, here: str, there: str
+) -> None:
+    fleet.exclude(here, there, kind)
+    report, done = check("--mode", "full")
+    assert report["verdict"] == verdict([], [["h1", "h4"]], []), report["findings"]
+    assert report["diagnoses"][0]["fault"] == "dead"
+    assert done.code == 1
+    assert "RK-NET-018" not in ids(report)
 
 
 def test_a_dead_host(check: Check, fleet: Hosts) -> None:

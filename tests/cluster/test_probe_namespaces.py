@@ -165,6 +165,26 @@ def test_a_dead_wire_is_no_answer(pair: Pair) -> None:
     assert {edge.failure for edge in edges} == {Failure.NO_ANSWER.value}
 
 
+@pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit", "throw"])
+def test_a_route_that_excludes_the_peer_is_no_route_at_either_end(pair: Pair, kind: str) -> None:
+    _run("ip", "-n", pair.near.namespace, "route", "add", kind, f"{ADDRESSES[1]}/32")
+    place = {"address": ADDRESSES[1], "port": 9}
+    pair.near.say("probe", role="connect", peer="far", **PROBE, **place)
+    edges = [Edge(**pair.near.hear()["edge"]) for _ in range(2)]
+    assert {edge.failure for edge in edges} == {Failure.NO_ROUTE.value}
+    pair.near.say("listen", peer_address=ADDRESSES[1], **PROBE)
+    reply = pair.near.hear()
+    assert (reply["op"], reply["failure"]) == ("error", Failure.NO_ROUTE.value)
+    assert f"no route to {ADDRESSES[1]}" in reply["detail"]
+
+
+def test_a_name_without_an_address_says_nothing_about_the_network(pair: Pair) -> None:
+    pair.near.say("listen", peer_address="no-such-host.invalid", **PROBE)
+    reply = pair.near.hear()
+    assert reply["op"] == "error"
+    assert "failure" not in reply
+
+
 def test_a_firewall_that_drops_is_no_answer_and_a_closed_port_is_refused(pair: Pair) -> None:
     place = {"address": ADDRESSES[1], "port": 9}
     pair.near.say("probe", role="connect", peer="far", **PROBE, **place)

@@ -257,3 +257,11 @@ def test_a_pod_can_be_left_out(kubectl: Path) -> None:
         "--slow", "0.95", "--json",
     )  # fmt: skip
     assert [row["node"] for row in document(done)["nodes"]] == ["trainer-1", "trainer-3"]
+
+
+@pytest.mark.parametrize("option", ["--slow", "--min-bandwidth", "--max-latency", "--duration"])
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_number_that_is_none_is_refused(option: str, number: str) -> None:
+    done = CliRunner().invoke(cli, ["netcheck", "--nodes", "n[1-2]", option, number])
+    assert done.exit_code == 2
+    assert option in done.output

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.errors import UsageProblem
-from relkit.hosts import NodeSpec, default_nodes, fold, parse_nodes, read_nodes
+from relkit.hosts import NodeSpec, default_nodes, fold, numeric_address, read_nodes
+from relkit.net.interface import NoRoute, route_to
 
 
 def names(text: str, exclude: str = "") -> list[str]:
-    return [spec.name for spec in parse_nodes(text, exclude=exclude)]
+    return [spec.name for spec in read_nodes(text, exclude=exclude).nodes]
 
 
 def test_a_node_set_expands_with_its_zeros() -> None:
@@ -28,7 +29,7 @@ def test_a_file_has_comments_slots_users_and_ports(tmp_path: Path) -> None:
         "# our fleet\n\nnode[1-2] slots=8  # two of them\nroot@gw:2222\n"
         "n9 address=10.0.0.9 user=ops port=22 max_slots=4\n[fe80::1]:2200\nme@[::1]\n10.0.0.7\n"
     )
-    assert parse_nodes(str(path)) == (
+    assert read_nodes(str(path)).nodes == (
         NodeSpec("node1", slots=8),
         NodeSpec("node2", slots=8),
         NodeSpec("gw", user="root", port=2222),
@@ -37,7 +38,7 @@ def test_a_file_has_comments_slots_users_and_ports(tmp_path: Path) -> None:
         NodeSpec("::1", user="me"),
         NodeSpec("10.0.0.7"),
     )
-    assert parse_nodes(str(path))[3].target == "10.0.0.9"
+    assert read_nodes(str(path)).nodes[3].target == "10.0.0.9"
 
 
 def test_stdin_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,11 +49,11 @@ def test_stdin_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_duplicates_are_taken_once_and_told() -> None:
     found = read_nodes("a,b,a,n[1-3],n2")
     assert [spec.name for spec in found.nodes] == ["a", "b", "n1", "n2", "n3"]
-    assert found.warnings == ("named more than once, taken once: a,n2",)
+    assert found.warnings == ("given more than once, used once: a,n2",)
 
 
 def test_one_host_behind_two_ports_is_two_nodes() -> None:
-    found = parse_nodes("h:2201,h:2202,other:2201")
+    found = read_nodes("h:2201,h:2202,other:2201").nodes
     assert [(spec.name, spec.target, spec.port) for spec in found] == [
         ("h:2201", "h", 2201),
         ("h:2202", "h", 2202),
@@ -67,7 +68,7 @@ def test_exclusion_takes_sets_and_files_and_warns_of_strangers(tmp_path: Path) -
     assert names("n[1-4]", exclude=str(out)) == ["n1", "n3"]
     assert read_nodes("n1,n2", exclude="n2,x").warnings == ("excluded, but not in the list: x",)
     with pytest.raises(UsageProblem, match="no node is left"):
-        parse_nodes("n[1-4]", exclude="n[1-9]")
+        read_nodes("n[1-4]", exclude="n[1-9]")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_exclusion_takes_sets_and_files_and_warns_of_strangers(tmp_path: Path) -
 )
 def test_what_is_no_node_is_refused(text: str) -> None:
     with pytest.raises(UsageProblem):
-        parse_nodes(text)
+        read_nodes(text)
 
 
 @given(st.text(max_size=40))
@@ -123,7 +124,7 @@ def test_no_text_gives_a_name_that_a_command_could_misread(text: str) -> None:
     if text == "-":
         return
     try:
-        found = parse_nodes(text)
+        found = read_nodes(text).nodes
     except UsageProblem:
         return
     for spec in found:
@@ -136,14 +137,14 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_bytes(b"\xff\xfe\x00n")
     with pytest.raises(UsageProblem, match="cannot read"):
-        parse_nodes(str(path))
+        read_nodes(str(path))
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("good\n# fine\nba;d\n")
     with pytest.raises(UsageProblem, match="line 3"):
-        parse_nodes(str(path))
+        read_nodes(str(path))
 
 
 def test_slurm_gives_the_default() -> None:
@@ -152,7 +153,7 @@ def test_slurm_gives_the_default() -> None:
         "c2",
         "g7",
     ]
-    with pytest.raises(UsageProblem, match="no Slurm job"):
+    with pytest.raises(UsageProblem, match="not a Slurm job"):
         default_nodes({})
 
 
@@ -160,3 +161,17 @@ def test_names_are_folded_for_people() -> None:
     assert fold(["node2", "node1", "node3", "x"]) == "node[1-3],x"
     assert fold(["::1", "n1", "h:22"]) == "n1,::1,h:22"
     assert fold([]) == ""
+
+
+@pytest.mark.parametrize(
+    "scope", ["eth0;reboot", "$(reboot)", "`id`", "x" * 16, "-oProxy", "\x1b[2J"]
+)
+def test_the_scope_of_an_address_must_name_an_interface(scope: str) -> None:
+    assert numeric_address("fe80::1%eth0.100") == "fe80::1%eth0.100"
+    assert numeric_address(f"fe80::1%{scope}") == ""
+    with pytest.raises(UsageProblem):
+        read_nodes(f"fe80::1%{scope}")
+    with pytest.raises(UsageProblem):
+        read_nodes(f"n1 address=fe80::1%{scope}")
+    with pytest.raises(NoRoute):
+        route_to(f"fe80::1%{scope}")

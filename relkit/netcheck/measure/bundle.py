@@ -14,6 +14,7 @@ from relkit.netcheck.device_score import read_score
 from relkit.netcheck.model import Edge, NodeFacts
 from relkit.netcheck.record import plain_edge, plain_facts, read_edge, read_facts
 from relkit.output import write_atomic
+from relkit.printable import printable_json
 
 FORMAT = "relkit.netcheck.bundle/1"
 HEAD, FACTS, EDGES = "check.json", "nodes.jsonl", "edges.jsonl"
@@ -52,7 +53,8 @@ def save(folder: Path, result: CheckResult) -> list[Path]:
     write_atomic(folder / FACTS, _lines(plain_facts(facts) for facts in result.facts))
     write_atomic(folder / EDGES, _lines(plain_edge(edge) for edge in result.edges))
     # Last: if the head is there, the other two files are complete.
-    write_atomic(folder / HEAD, json.dumps(head, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(head, indent=1, ensure_ascii=False)
+    write_atomic(folder / HEAD, printable_json(text) + "\n")
     return [folder / name for name in FILES]
 
 
@@ -127,7 +129,7 @@ def load_any(path: Path) -> CheckResult:
 
 
 def _lines(items: Iterator[dict[str, Any]]) -> str:
-    return "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
+    return "".join(printable_json(json.dumps(item, ensure_ascii=False)) + "\n" for item in items)
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, object]]:

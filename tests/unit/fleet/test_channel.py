@@ -14,7 +14,7 @@ import pytest
 from relkit.errors import UsageProblem
 from relkit.fleet.channel import Channel
 from relkit.fleet.open import KINDS, open_channel
-from relkit.hosts import NodeSpec, parse_nodes
+from relkit.hosts import NodeSpec, read_nodes
 
 BAD = f"{sys.executable} {Path(__file__).with_name('fleet_agents.py')}"
 UP_S = 20.0
@@ -46,7 +46,7 @@ def everything(channel: Channel, count: int) -> dict[str, list[dict[str, Any]]]:
 def test_real_agents_say_hello_and_answer_what_is_theirs() -> None:
     channel = open_channel("local")
     try:
-        answers = channel.start(parse_nodes("n[1-3]"), UP_S)
+        answers = channel.start(read_nodes("n[1-3]").nodes, UP_S)
         assert list(answers) == ["n1", "n2", "n3"]
         assert all(answer.answered for answer in answers.values())
         assert all(abs(answer.clock_skew_s) < 1 for answer in answers.values())
@@ -195,7 +195,7 @@ def test_an_unknown_channel_is_refused_with_the_list() -> None:
 def test_sixty_four_agents_come_up_small() -> None:
     channel = open_channel("local", node_limit_s=90)
     try:
-        answers = channel.start(parse_nodes("n[01-64]"), 90)
+        answers = channel.start(read_nodes("n[01-64]").nodes, 90)
         assert all(answer.answered for answer in answers.values())
         sizes = [
             psutil.Process(int(answer.hello["pid"])).memory_info().rss

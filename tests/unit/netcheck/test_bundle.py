@@ -14,8 +14,19 @@ from relkit.errors import BadBundle
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure.baseline import load_baseline
 from relkit.netcheck.measure.bundle import EDGES, FACTS, FILES, HEAD, load, save
-from relkit.netcheck.model import Edge, Failure, Link, NodeFacts, SizeStatistics
+from relkit.netcheck.model import (
+    Edge,
+    Failure,
+    Link,
+    NodeFacts,
+    SizeStatistics,
+    Thresholds,
+)
 from relkit.netcheck.record import plain_edge, read_edge
+from relkit.netcheck.report.report import net_report
+from relkit.netcheck.solve.judge import judge
+from relkit.output import as_json, as_text
+from relkit.printable import UNSAFE
 
 RESULT = CheckResult(
     nodes=("a", "b", "ü"),
@@ -126,6 +137,34 @@ def test_a_bundle_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     assert result.duplicate_hosts == (("a", "b"),)
     assert [item.unauthenticated_connections for item in result.facts] == [3, 0]
     assert result.edges[0].bandwidth_gbps == 2.0
+
+
+def test_hostile_text_is_kept_and_never_written_raw(tmp_path: Path) -> None:
+    hostile = "\x1b[2J\x9b\u202e\ud800"
+    facts = (NodeFacts(hostile, detail=hostile), NodeFacts("b"))
+    save(tmp_path, CheckResult((hostile, "b"), facts, (), notes=(hostile,)))
+    assert not any(UNSAFE.search((tmp_path / name).read_text().replace("\n", "")) for name in FILES)
+    result = load(tmp_path)
+    assert (result.facts, result.notes) == (facts, (hostile,))
+    text = as_text(net_report(result, judge(result, Thresholds()), Thresholds()))
+    assert not UNSAFE.search(text.replace("\n", ""))
+    text.encode()
+
+
+@pytest.mark.parametrize("number", ["-1", "1e17", "NaN", "Infinity", "1e400", "[1]"])
+def test_numbers_that_make_no_sense_are_refused_or_ignored(tmp_path: Path, number: str) -> None:
+    save(tmp_path, RESULT)
+    line = '{"source": "a", "target": "b", "round": %s, "bandwidth_gbps": %s, "latency_p50_us": %s}'
+    (tmp_path / EDGES).write_text(line % ("0", number, number))
+    result = load(tmp_path)
+    verdict = judge(result, Thresholds())
+    json.loads(as_json(net_report(result, verdict, Thresholds())), parse_constant=pytest.fail)
+    (tmp_path / EDGES).write_text(line % (number, "1", "1"))
+    if number in ("-1", "1e17"):
+        with pytest.raises(BadBundle, match="is not an edge"):
+            load(tmp_path)
+    else:
+        assert load(tmp_path).edges[0].round == 0
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relkit.hosts import NodeSpec
-from relkit.netcheck.check_result import CheckResult
+from relkit.netcheck.check_result import CheckResult, could_not_run
 from relkit.netcheck.measure import agent_rpc
 from relkit.netcheck.measure.controller import run_check
 from relkit.netcheck.measure.options import GRACE_S, CheckOptions
@@ -201,6 +201,15 @@ def test_facts_of_the_nodes_are_kept() -> None:
     assert [(s.node, s.device, s.memory_gbps) for s in result.scores] == [
         (node, "cpu", (5.0, 5.0)) for node in sorted(facts)
     ]
+
+
+def test_a_listener_without_a_route_to_its_peer_is_a_failed_pair() -> None:
+    reply = {"op": "error", "failure": "no route to the peer", "detail": "no route to 10.0.0.1"}
+    result = run(FakeFleet(odd={("b", "listen"): [reply]}))
+    edges = [edge for edge in result.edges if edge.failure]
+    assert {edge.failure for edge in edges} == {Failure.NO_ROUTE}
+    assert {edge.detail for edge in edges} == {"no route to 10.0.0.1"}
+    assert not any(could_not_run(edge) or edge.accused for edge in edges)
 
 
 def test_a_node_that_gives_no_scores_is_named_and_stays_in_the_check() -> None:

@@ -88,7 +88,7 @@ def test_the_accepting_end_reports_its_own_failure() -> None:
     node = Node("n1")
     (reply,) = node.ask("probe", role="accept", round=1, secret=SECRET, peer="n2")
     assert (reply["side"], reply["edge"]["failure"]) == ("accept", str(Failure.PROBE_ERROR))
-    assert "nothing listens" in reply["edge"]["detail"]
+    assert "no listener" in reply["edge"]["detail"]
 
 
 def test_bad_requests_are_refused() -> None:

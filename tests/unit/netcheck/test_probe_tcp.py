@@ -15,7 +15,7 @@ from relkit.net import handshake
 from relkit.net.handshake import CONTROL, Label
 from relkit.net.listener import Listener, connect_authenticated
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed
-from relkit.netcheck.measure.probes.tcp import TcpProbe
+from relkit.netcheck.measure.probes.tcp import TcpProbe, _far_result
 from relkit.netcheck.model import Failure
 from tests.patience import PATIENCE
 
@@ -153,7 +153,7 @@ def test_a_wrong_secret_is_an_edge_that_says_so(listener: Listener) -> None:
     plan = plan_for(listener.port, secret=b"not the run's secret")
     edges = TcpProbe().connect(plan).edges
     assert {edge.failure for edge in edges} == {Failure.PROBE_ERROR}
-    assert "proof" in edges[0].detail
+    assert "handshake" in edges[0].detail
 
 
 def test_something_else_on_the_port() -> None:
@@ -282,3 +282,13 @@ def test_many_sizes_in_next_to_no_time_are_all_measured(listener: Listener) -> N
     assert not any(edge.failure for edge in found.edges), found.edges
     for edge in found.edges:
         assert [row.size_bytes for row in edge.by_size] == list(sizes)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"bytes": float("nan"), "seconds": 1.0, "silent": 0}, {"bytes": 5, "seconds": float("nan")},
+     {"bytes": 5, "seconds": 0.0}, {"bytes": None, "seconds": 1.0}, {"seconds": 1.0}],
+)  # fmt: skip
+def test_a_far_result_that_is_no_number_is_an_error(answer: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="no result"):
+        _far_result(answer)
