@@ -156,15 +156,15 @@ def preprocess(
         if engine == "spark":
             from relkit.data.spark import preprocess as run_spark
 
-            outcome = run_spark(job, master=master, partitions=partitions, tell=tell)
+            result = run_spark(job, master=master, partitions=partitions, progress=tell)
         else:
-            outcome = run_local(job, tell)
+            result = run_local(job, tell)
     report = made_report(
-        outcome.made,
+        result.made,
         argv=sys.argv,
         started=started,
-        input_bytes=outcome.input_bytes,
-        duration_s=outcome.duration_s,
+        input_bytes=result.input_bytes,
+        duration_s=result.duration_s,
     )
     return finish(report, fmt, None, False)
 

@@ -1,7 +1,7 @@
-"""Input files as chunks of JSON lines: .jsonl and .json as they are, .gz unpacked, .parquet told.
+"""Input files as chunks of JSON lines: .jsonl, .json, either with .gz, and .parquet.
 
-A source is a file or a part of one; the parts of a file are its lines or rows, each once and in
-order, so that they can be read on several machines.
+A source is a file or a part of one. The parts of a file contain each of its lines or rows exactly
+once and in order, so several machines can read them.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def find_sources(words: Sequence[str]) -> list[Source]:
     sources: list[Source] = []
     for word in (part for listed in words for part in listed.split(",") if part):
         exact = Path(word)
-        found = [exact] if exact.is_file() else sorted(map(Path, glob.glob(word)))  # noqa: PTH207
-        files = [path for path in found if path.is_file()]
+        paths = [exact] if exact.is_file() else sorted(map(Path, glob.glob(word)))  # noqa: PTH207
+        files = [path for path in paths if path.is_file()]
         if not files:
             raise BadInputFile(f"--input {word}: no such file")
         sources += [Source(path) for path in files]
@@ -75,7 +75,7 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 
 
 def split_source(source: Source, part_bytes: int) -> list[Source]:
-    """A file's parts of about so many bytes; a packed .gz is one part."""
+    """Parts of a file of about `part_bytes` each; a .gz file is one part."""
     path = source.path
     size = _size(path)
     if path.suffix == ".gz" or not size:
@@ -92,7 +92,7 @@ def split_source(source: Source, part_bytes: int) -> list[Source]:
 
 
 def total_bytes(sources: Sequence[Source]) -> int:
-    """Size of all files together, as they lie on the disk, bytes."""
+    """Size of all files on the disk together, bytes."""
     return sum(_size(source.path) for source in sources)
 
 

@@ -34,7 +34,7 @@ class Encoder:
     Args:
         tokenizer: text to tokens.
         keys: of the JSON objects.
-        is_eod_appended: whether each document that is not empty gets the end-of-document token.
+        is_eod_appended: append the end-of-document token to each document that is not empty.
 
     Raises:
         UsageProblem: the token is to be appended, and the tokenizer has none.
@@ -82,7 +82,7 @@ class Encoder:
         per_document: list[int] = []
         at = 0
         for count in counts:
-            kept = [one for one in tokens[at : at + count] if one]
+            kept = [encoded for encoded in tokens[at : at + count] if encoded]
             at += count
             if kept and self._eod:
                 kept[-1] += self._eod

@@ -1,4 +1,4 @@
-"""How a worker and its parent talk: frames of several byte strings over two pipes."""
+"""The protocol between a worker and its parent: frames of several byte strings over two pipes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_frame(stream: IO[bytes]) -> list[bytes]:
     """Receive one frame.
 
     Raises:
-        EOFError: the other end has gone.
+        EOFError: the other end has closed the pipe.
     """
     (count,) = _COUNT.unpack(_exactly(stream, _COUNT.size))
     sizes = (_SIZE.unpack(_exactly(stream, _SIZE.size))[0] for _ in range(count))
@@ -50,10 +50,10 @@ def to_chunk(parts: Sequence[bytes]) -> Chunk:
 
 def encoded_parts(encoded: Sequence[Encoded]) -> Iterator[bytes | memoryview]:
     """What was encoded under each key, as the parts of a frame."""
-    for one in encoded:
-        yield one.data
-        yield one.lengths.tobytes()
-        yield one.sequences_per_document.tobytes()
+    for documents in encoded:
+        yield documents.data
+        yield documents.lengths.tobytes()
+        yield documents.sequences_per_document.tobytes()
 
 
 def to_encoded(parts: Sequence[bytes]) -> list[Encoded]:
@@ -66,19 +66,19 @@ def to_encoded(parts: Sequence[bytes]) -> list[Encoded]:
 
 def error_part(error: errors.RelkitError) -> bytes:
     """An expected error, as a part of a frame."""
-    told = {"kind": type(error).__name__, "message": str(error), "next_step": error.next_step}
-    return json.dumps(told).encode()
+    plain = {"kind": type(error).__name__, "message": str(error), "next_step": error.next_step}
+    return json.dumps(plain).encode()
 
 
 def to_error(part: bytes) -> errors.RelkitError:
     """The error of a frame's part."""
-    told = json.loads(part)
-    kind: type[errors.RelkitError] = getattr(errors, told["kind"])
-    return kind(told["message"], next_step=told["next_step"])
+    plain = json.loads(part)
+    kind: type[errors.RelkitError] = getattr(errors, plain["kind"])
+    return kind(plain["message"], next_step=plain["next_step"])
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if len(data) != size:
-        raise EOFError("the other end of the pipe has gone")
+        raise EOFError("the other end has closed the pipe")
     return data

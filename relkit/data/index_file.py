@@ -80,6 +80,34 @@ def read_index(path: Path, bin_size_bytes: int) -> Index:
         BadInputFile: not an index, truncated, of another version, contradicting itself, or pointing
             past the .bin; the message says which entry.
     """
+    raw, code, sequences, bounds = _map(path)
+    whole = _size_bytes(sequences, bounds)
+
+    def part(dtype: str, count: int, start: int) -> npt.NDArray[Any]:
+        # A view of the mapping, without memmap's cost at every later access.
+        return np.frombuffer(raw, dtype=dtype, count=count, offset=start)
+
+    offsets_at = HEADER.size + 4 * sequences
+    bounds_at = offsets_at + 8 * sequences
+    index = Index(
+        DTYPES[code],
+        part("<i4", sequences, HEADER.size),
+        part("<i8", sequences, offsets_at),
+        part("<i8", bounds, bounds_at),
+        part("<i1", sequences, whole) if len(raw) > whole else None,
+    )
+    _check_documents(path, index)
+    _check_sequences(path, index, bin_size_bytes)
+    return index
+
+
+def _size_bytes(sequences: int, bounds: int) -> int:
+    """Size of an index without modes."""
+    return HEADER.size + 12 * sequences + 8 * bounds
+
+
+def _map(path: Path) -> tuple[npt.NDArray[np.uint8], int, int, int]:
+    """The mapped file, the code of its token type, and how many sequences and bounds it has."""
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
@@ -101,7 +129,7 @@ def read_index(path: Path, bin_size_bytes: int) -> Index:
         raise BadInputFile(f"{path} has version {version} of the format; known is {VERSION}")
     if code not in DTYPES:
         raise BadInputFile(f"{path} has token type {code}; known are 1 to {max(DTYPES)}")
-    whole = HEADER.size + 12 * sequences + 8 * bounds
+    whole = _size_bytes(sequences, bounds)
     if size < whole:
         raise BadInputFile(
             f"{path} is truncated: {size} bytes, and {sequences} sequences and {bounds} document"
@@ -109,23 +137,7 @@ def read_index(path: Path, bin_size_bytes: int) -> Index:
         )
     if size not in (whole, whole + sequences):
         raise BadInputFile(f"{path} has {size - whole} bytes too many behind its last entry")
-
-    def part(dtype: str, count: int, start: int) -> npt.NDArray[Any]:
-        # A view of the mapping, without memmap's cost at every later access.
-        return np.frombuffer(raw, dtype=dtype, count=count, offset=start)
-
-    offsets_at = HEADER.size + 4 * sequences
-    bounds_at = offsets_at + 8 * sequences
-    index = Index(
-        DTYPES[code],
-        part("<i4", sequences, HEADER.size),
-        part("<i8", sequences, offsets_at),
-        part("<i8", bounds, bounds_at),
-        part("<i1", sequences, whole) if size > whole else None,
-    )
-    _check_documents(path, index)
-    _check_sequences(path, index, bin_size_bytes)
-    return index
+    return raw, code, sequences, bounds
 
 
 def write_index(stream: BinaryIO, index: Index) -> None:
@@ -170,9 +182,9 @@ def _check_sequences(path: Path, index: Index, bin_size_bytes: int) -> None:
         # starts is held against the size first: so the sum below cannot overflow.
         bad = (lengths < 0) | (starts < 0) | (starts > bin_size_bytes)
         bad |= np.where(bad, 0, starts) + lengths * index.dtype.itemsize > bin_size_bytes
-        found = np.flatnonzero(bad)
-        if len(found):
-            at = int(found[0])
+        wrong = np.flatnonzero(bad)
+        if len(wrong):
+            at = int(wrong[0])
             raise BadInputFile(
                 f"{path} points past its .bin: sequence {piece.start + at} has {lengths[at]} tokens"
                 f" from byte {starts[at]}, and the .bin has {bin_size_bytes} bytes",

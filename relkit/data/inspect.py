@@ -1,4 +1,4 @@
-"""What a token data set holds, in figures."""
+"""The contents of a token data set, in numbers."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import numpy as np
 from relkit.data.indexed import IndexedDataset
 
 
-def facts(one: IndexedDataset, show: int = 0) -> dict[str, Any]:
+def facts(data_set: IndexedDataset, show: int = 0) -> dict[str, Any]:
     """A data set in plain JSON types.
 
     Args:
-        one: the opened data set.
-        show: so many tokens of the first sequences are added, to look at.
+        data_set: the opened data set.
+        show: how many tokens of the first sequences to add.
     """
-    lengths = one.lengths
-    per_document = np.diff(one.document_indices)
+    lengths = data_set.lengths
+    per_document = np.diff(data_set.document_indices)
     shown: list[list[int]] = []
-    for number in range(len(one)):
+    for number in range(len(data_set)):
         if show <= 0:
             break
-        tokens = one.get(number, 0, min(show, int(lengths[number])))
+        tokens = data_set.get(number, 0, min(show, int(lengths[number])))
         shown.append(tokens.tolist())
         show -= len(tokens)
     return {
-        "prefix": one.prefix,
-        "dtype": one.dtype.name,
-        "documents": one.num_documents,
+        "prefix": data_set.prefix,
+        "dtype": data_set.dtype.name,
+        "documents": data_set.num_documents,
         "empty_documents": int((per_document == 0).sum()),
-        "sequences": len(one),
-        "tokens": one.num_tokens(),
-        "bin_bytes": one.bin_size_bytes,
-        "length_min": int(lengths.min()) if len(one) else 0,
-        "length_median": float(np.median(lengths)) if len(one) else 0.0,
-        "length_max": int(lengths.max()) if len(one) else 0,
-        "is_multimodal": one.index.modes is not None,
-        "is_packed": one.is_packed(),
+        "sequences": len(data_set),
+        "tokens": data_set.num_tokens(),
+        "bin_bytes": data_set.bin_size_bytes,
+        "length_min": int(lengths.min()) if len(data_set) else 0,
+        "length_median": float(np.median(lengths)) if len(data_set) else 0.0,
+        "length_max": int(lengths.max()) if len(data_set) else 0,
+        "is_multimodal": data_set.index.modes is not None,
+        "is_packed": data_set.is_packed(),
         "first_tokens": shown,
     }

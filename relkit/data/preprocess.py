@@ -15,8 +15,8 @@ from relkit.data.tokenizer import TokenizerSpec
 from relkit.data.workers import Workers
 from relkit.errors import UnwritablePath, UsageProblem
 
-# bytes of the input done, bytes in all, documents so far
-Tell = Callable[[int, int, int], None]
+Progress = Callable[[int, int, int], None]
+"""Called with bytes of input done, bytes in all, and documents so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class Job:
         output_prefix: the data sets become OUTPUT_PREFIX_KEY_document.
         tokenizer: text to tokens.
         keys: of the JSON objects, or columns; a data set is made of each.
-        is_eod_appended: whether each document ends with the end-of-document token.
+        is_eod_appended: each document ends with the end-of-document token.
         workers: processes that encode, 1 or more.
-        is_forced: whether a data set of that name may be replaced.
+        is_forced: a data set of that name may be replaced.
     """
 
     inputs: tuple[str, ...]
@@ -67,7 +67,7 @@ class Job:
 
 
 def refuse_existing(prefixes: Iterable[str]) -> None:
-    """Raise UsageProblem where a data set of that name is there already."""
+    """Raise UsageProblem if a data set of that name exists."""
     for path in (path for prefix in prefixes for path in pair(prefix)):
         if path.exists():
             raise UsageProblem(f"{path} exists already", next_step="Add --force to replace it.")
@@ -93,7 +93,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PreprocessResult:
     """What preprocessing made: the data sets, bytes of input read (as packed), and seconds."""
 
     made: tuple[Made, ...]
@@ -101,12 +101,12 @@ class Outcome:
     duration_s: float
 
 
-def preprocess(job: Job, tell: Tell | None = None) -> Outcome:
+def preprocess(job: Job, progress: Progress | None = None) -> PreprocessResult:
     """Run a job with worker processes on this machine.
 
     Args:
         job: what to do.
-        tell: called after every chunk.
+        progress: called after every chunk.
 
     Raises:
         BadInputFile: an input or tokenizer file is damaged; no output is left then.
@@ -125,26 +125,26 @@ def preprocess(job: Job, tell: Tell | None = None) -> Outcome:
         dtype = token_dtype(workers.vocab_size)
         writers = [stack.enter_context(IndexedWriter(prefix, dtype)) for prefix in job.prefixes]
         for chunk, encoded in workers.encode(_chunks(sources, job.keys)):
-            for writer, one in zip(writers, encoded, strict=True):
-                writer.add_encoded(one.data, one.lengths, one.sequences_per_document)
-            if tell is not None:
-                tell(chunk.done_bytes, size, writers[0].num_documents)
-    return Outcome(made(job.prefixes), size, time.monotonic() - started)
+            for writer, part in zip(writers, encoded, strict=True):
+                writer.add_encoded(part.data, part.lengths, part.sequences_per_document)
+            if progress is not None:
+                progress(chunk.done_bytes, size, writers[0].num_documents)
+    return PreprocessResult(made(job.prefixes), size, time.monotonic() - started)
 
 
 def made(prefixes: Iterable[str]) -> tuple[Made, ...]:
     """Read back what was written, with every check."""
-    read = [IndexedDataset(prefix) for prefix in prefixes]
+    data_sets = [IndexedDataset(prefix) for prefix in prefixes]
     return tuple(
         Made(
-            one.prefix,
-            one.num_documents,
-            len(one),
-            one.num_tokens(),
-            one.bin_size_bytes,
-            one.dtype.name,
+            data_set.prefix,
+            data_set.num_documents,
+            len(data_set),
+            data_set.num_tokens(),
+            data_set.bin_size_bytes,
+            data_set.dtype.name,
         )
-        for one in read
+        for data_set in data_sets
     )
 
 

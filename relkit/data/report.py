@@ -28,10 +28,10 @@ def made_report(
         argv: the command line.
         started: Unix time, s.
         input_bytes: bytes of input that were read.
-        duration_s: how long that took; 0: not told.
+        duration_s: how long that took; 0: unknown.
     """
     speed: tuple[Evidence, ...] = ()
-    facts: dict[str, Any] = {"data_sets": [asdict(one) for one in made]}
+    facts: dict[str, Any] = {"data_sets": [asdict(data_set) for data_set in made]}
     if duration_s:
         rate = input_bytes / 1e6 / duration_s
         facts |= {"input_bytes": input_bytes, "input_mb_per_s": round(rate, 3)}
@@ -43,26 +43,27 @@ def made_report(
         Finding(
             "RK-DATA-001",
             Status.OK,
-            f"wrote {one.prefix}.bin and .idx: {one.documents} documents, {one.tokens} tokens",
+            f"wrote {data_set.prefix}.bin and .idx: {data_set.documents} documents, "
+            f"{data_set.tokens} tokens",
             evidence=speed,
         )
-        for one in made
+        for data_set in made
     )
     return _report(findings, facts, argv, started)
 
 
 def inspect_report(
-    found: Sequence[Mapping[str, Any]], *, argv: Sequence[str], started: float
+    data_sets: Sequence[Mapping[str, Any]], *, argv: Sequence[str], started: float
 ) -> Report:
-    """What data sets hold, of `inspect.facts`."""
+    """The contents of data sets, as `inspect.facts` gives them."""
     findings = tuple(
         Finding(
             "RK-DATA-002",
             Status.OK,
-            f"{one['prefix']}: {one['documents']} documents, {one['sequences']} sequences,"
-            f" {one['tokens']} tokens of {one['dtype']}",
+            f"{facts['prefix']}: {facts['documents']} documents, {facts['sequences']} sequences,"
+            f" {facts['tokens']} tokens of {facts['dtype']}",
             evidence=tuple(
-                Evidence(name.replace("_", " "), one[name], unit)
+                Evidence(name.replace("_", " "), facts[name], unit)
                 for name, unit in (
                     ("bin_bytes", "bytes"),
                     ("empty_documents", ""),
@@ -71,17 +72,17 @@ def inspect_report(
                     ("length_max", "tokens"),
                 )
             )
-            + tuple(Evidence("first tokens", str(tokens)) for tokens in one["first_tokens"]),
+            + tuple(Evidence("first tokens", str(tokens)) for tokens in facts["first_tokens"]),
         )
-        for one in found
+        for facts in data_sets
     )
-    return _report(findings, {"data_sets": [dict(one) for one in found]}, argv, started)
+    return _report(findings, {"data_sets": [dict(facts) for facts in data_sets]}, argv, started)
 
 
 def verify_report(
     results: Mapping[str, Verified | BadInputFile], *, argv: Sequence[str], started: float
 ) -> Report:
-    """Whether data sets are whole; a pair that cannot be opened is a problem found."""
+    """Whether data sets are intact; a pair that cannot be opened fails as well."""
     findings: list[Finding] = []
     facts: list[dict[str, Any]] = []
     for prefix, result in results.items():
@@ -108,7 +109,7 @@ def verify_report(
                 Finding(
                     "RK-DATA-005",
                     Status.WARN if result.remarks else Status.OK,
-                    f"{prefix} is whole: {held} from {result.token_min} to {result.token_max}",
+                    f"{prefix} is intact: {held} from {result.token_min} to {result.token_max}",
                     reasons=result.remarks,
                 )
             )

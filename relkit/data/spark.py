@@ -23,7 +23,7 @@ from relkit.data.encode import Encoder
 from relkit.data.frames import error_part, to_error
 from relkit.data.indexed import IndexedWriter
 from relkit.data.merge import merge
-from relkit.data.preprocess import Job, Outcome, Tell, made
+from relkit.data.preprocess import Job, PreprocessResult, Progress, made
 from relkit.data.spark_session import spark_context
 from relkit.data.tokenizer import load_tokenizer
 from relkit.errors import RelkitError
@@ -50,8 +50,8 @@ class Shard:
 
 
 def preprocess(
-    job: Job, *, master: str = "", partitions: int | None = None, tell: Tell | None = None
-) -> Outcome:
+    job: Job, *, master: str = "", partitions: int | None = None, progress: Progress | None = None
+) -> PreprocessResult:
     """Run a job with Spark.
 
     Args:
@@ -59,7 +59,7 @@ def preprocess(
         master: URL of Spark's master; "": local. A session that is active already is used, and
             left as it is.
         partitions: parts of the input, at least one a file; None: by size.
-        tell: called as shards are finished; documents are counted at the end.
+        progress: called as shards are finished; documents are counted at the end.
 
     Raises:
         BadInputFile, UsageProblem, UnwritablePath: as `preprocess.preprocess` has them.
@@ -70,8 +70,10 @@ def preprocess(
     sources = job.prepare()
     size = total_bytes(sources)
     wanted = partitions or max(job.workers * PARTS_PER_CORE, -(-size // PART_BYTES))
-    sources = [replace(one, path=one.path.absolute()) for one in sources]
-    parts = [part for one in sources for part in split_source(one, max(1, -(-size // wanted)))]
+    sources = [replace(source, path=source.path.absolute()) for source in sources]
+    parts = [
+        part for source in sources for part in split_source(source, max(1, -(-size // wanted)))
+    ]
     # Beside the output: the executors see it too, and joining must not fill another, small disk.
     output = Path(job.output_prefix).absolute()
     folder = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-shards-"))
@@ -79,7 +81,7 @@ def preprocess(
         with spark_context(master or f"local[{job.workers}]") as context:
             spread = context.parallelize(list(enumerate(parts)), len(parts))
             work = spread.mapPartitions(partial(encode_parts, _absolute(job), folder))
-            with _told(folder, len(parts), size, tell):
+            with _reported(folder, len(parts), size, progress):
                 shards: list[Shard] = sorted(work.collect(), key=lambda shard: int(shard.part))
         for shard in shards:
             if shard.failure:
@@ -88,10 +90,10 @@ def preprocess(
             merge([f"{shard.prefix}-{number}" for shard in shards], prefix)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    outcome = Outcome(made(job.prefixes), size, time.monotonic() - started)
-    if tell is not None:
-        tell(size, size, outcome.made[0].documents)
-    return outcome
+    result = PreprocessResult(made(job.prefixes), size, time.monotonic() - started)
+    if progress is not None:
+        progress(size, size, result.made[0].documents)
+    return result
 
 
 def encode_parts(job: Job, folder: Path, parts: Iterator[tuple[int, Source]]) -> Iterator[Shard]:
@@ -106,7 +108,7 @@ def encode_parts(job: Job, folder: Path, parts: Iterator[tuple[int, Source]]) ->
     os.environ.update({"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"})
     failed = folder / "failed"
     for number, part in parts:
-        # Every attempt writes under a name of its own: a lost task's second run meets no first.
+        # Every attempt writes under its own name, so a repeated task meets no files of the first.
         prefix = tempfile.mkdtemp(dir=folder, prefix=f"{number}-") + "/shard"
         try:
             if not failed.exists():
@@ -126,29 +128,31 @@ def _encode_part(job: Job, part: Source, prefix: str) -> None:
             for number in range(len(job.keys))
         ]
         for chunk in read_chunks(part, job.keys):
-            for writer, one in zip(writers, encoder.encode(chunk), strict=True):
-                writer.add_encoded(one.data, one.lengths, one.sequences_per_document)
+            for writer, documents in zip(writers, encoder.encode(chunk), strict=True):
+                writer.add_encoded(
+                    documents.data, documents.lengths, documents.sequences_per_document
+                )
 
 
 def _absolute(job: Job) -> Job:
     """The job for an executor, which need not have the driver's working folder."""
     spec = job.tokenizer
     files = {"vocab_file": spec.vocab_file, "merge_file": spec.merge_file}
-    found = {name: str(Path(file).absolute()) for name, file in files.items() if file}
-    return replace(job, tokenizer=replace(spec, **found))
+    absolute = {name: str(Path(file).absolute()) for name, file in files.items() if file}
+    return replace(job, tokenizer=replace(spec, **absolute))
 
 
 @contextmanager
-def _told(folder: Path, parts: int, size: int, tell: Tell | None) -> Iterator[None]:
-    """Tell, now and then, how many shards are there."""
+def _reported(folder: Path, parts: int, size: int, progress: Progress | None) -> Iterator[None]:
+    """Progress, now and then, how many shards are there."""
     ended = threading.Event()
 
-    def look() -> None:
-        while tell is not None and not ended.wait(POLL_S):
+    def report() -> None:
+        while progress is not None and not ended.wait(POLL_S):
             done = sum(1 for _ in folder.glob("*/shard-0.idx"))
-            tell(size * done // parts, size, 0)
+            progress(size * done // parts, size, 0)
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=report, daemon=True)
     thread.start()
     try:
         yield

@@ -30,7 +30,7 @@ class TokenizerSpec:
         kind: one of KINDS.
         vocab_file: vocab.json of GPT2BPETokenizer; tokenizer.json (or its folder) of HFTokenizer.
         merge_file: merges.txt of GPT2BPETokenizer.
-        eod_token: the text of the end-of-document token; "": found by its usual names.
+        eod_token: the text of the end-of-document token; "": one of EOD_TOKENS.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class LibraryTokenizer:
 
     Args:
         library: the loaded tokenizer.
-        eod_token: text of the end-of-document token; "": tried by its usual names.
+        eod_token: text of the end-of-document token; "": the first of EOD_TOKENS that it knows.
     """
 
     def __init__(self, library: Any, eod_token: str = "") -> None:  # noqa: ANN401
@@ -102,8 +102,8 @@ class LibraryTokenizer:
         library.no_truncation()
         self._library = library
         self.vocab_size: int = library.get_vocab_size()
-        found = [library.token_to_id(name) for name in ([eod_token] if eod_token else EOD_TOKENS)]
-        self.eod: int | None = next((token for token in found if token is not None), None)
+        known = [library.token_to_id(name) for name in ([eod_token] if eod_token else EOD_TOKENS)]
+        self.eod: int | None = next((token for token in known if token is not None), None)
         if eod_token and self.eod is None:
             raise UsageProblem(f"the tokenizer has no token {eod_token!r}")
         self._code = "H" if token_dtype(self.vocab_size).itemsize == 2 else "i"
@@ -116,7 +116,10 @@ class LibraryTokenizer:
 
     def _whole(self, texts: Sequence[str]) -> list[bytes]:
         code = self._code
-        return [array(code, one.ids).tobytes() for one in self._library.encode_batch_fast(texts)]
+        return [
+            array(code, encoding.ids).tobytes()
+            for encoding in self._library.encode_batch_fast(texts)
+        ]
 
 
 def _byte_level_bpe(tokenizers: Any, spec: TokenizerSpec) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Whether a token data set is whole, and fits a vocabulary: every entry and every token is read."""
+"""Whether a token data set is intact and fits a vocabulary; reads every entry and every token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_A_TIME = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a full read of a data set found.
+    """The result of reading a whole data set.
 
     Args:
         documents, sequences, tokens: how many.
@@ -25,8 +25,8 @@ class Verified:
         without_eod: documents, of those that are not empty, which do not end with the
             end-of-document token; None where none was named.
         sha256: of the .bin.
-        problems: what is wrong; empty: nothing.
-        remarks: what is unusual, and allowed.
+        problems: what is wrong.
+        remarks: what is unusual but allowed.
     """
 
     documents: int
@@ -51,76 +51,80 @@ def verify(
 
     Args:
         prefix: of the .bin and the .idx.
-        vocab_size: tokens must be below it; None: only not negative.
-        eod: the token that is to end each document; None: not looked at.
+        vocab_size: tokens must be below it; None: they must not be negative.
+        eod: the token that must end each document; None: not checked.
         progress: called with the bytes read and in all.
 
     Raises:
         BadInputFile: the pair cannot be opened: see `IndexedDataset`.
     """
-    one = IndexedDataset(prefix)
-    if one.dtype.kind == "f":
-        raise BadInputFile(f"{prefix} holds {one.dtype.name} numbers, which are no tokens")
-    digest = hashlib.sha256()
-    least, most = 0, -1
-    raw = one.raw
+    data_set = IndexedDataset(prefix)
+    if data_set.dtype.kind == "f":
+        raise BadInputFile(f"{prefix} holds {data_set.dtype.name} numbers, which are not tokens")
+    sha256 = _sha256(data_set, progress)
+    smallest, largest = 0, -1
+    for tokens in _tokens(data_set):
+        smallest = min(smallest, int(tokens.min())) if largest >= 0 else int(tokens.min())
+        largest = max(largest, int(tokens.max()))
+    problems: list[str] = []
+    if smallest < 0:
+        problems.append(f"a token is negative: {smallest}")
+    if vocab_size is not None and largest >= vocab_size:
+        problems.append(f"token {largest} is above the vocabulary of {vocab_size}")
+    without = None if eod is None else _without_eod(data_set, eod)
+    if without:
+        problems.append(f"{without} documents do not end with token {eod}")
+    return Verified(
+        data_set.num_documents,
+        len(data_set),
+        data_set.num_tokens(),
+        smallest,
+        largest,
+        without,
+        sha256,
+        tuple(problems),
+        tuple(_remarks(data_set)),
+    )
+
+
+def _sha256(data_set: IndexedDataset, progress: Callable[[int, int], None] | None) -> str:
+    digest, raw = hashlib.sha256(), data_set.raw
     for start in range(0, len(raw), _AT_A_TIME):
         piece = raw[start : start + _AT_A_TIME]
         digest.update(piece)
         if progress is not None:
             progress(start + len(piece), len(raw))
-    for tokens in _tokens(one):
-        least = min(least, int(tokens.min())) if most >= 0 else int(tokens.min())
-        most = max(most, int(tokens.max()))
-    problems: list[str] = []
-    if least < 0:
-        problems.append(f"a token is negative: {least}")
-    if vocab_size is not None and most >= vocab_size:
-        problems.append(f"token {most} is above the vocabulary of {vocab_size}")
-    without = None if eod is None else _without_eod(one, eod)
-    if without:
-        problems.append(f"{without} documents do not end with token {eod}")
-    return Verified(
-        one.num_documents,
-        len(one),
-        one.num_tokens(),
-        least,
-        most,
-        without,
-        digest.hexdigest(),
-        tuple(problems),
-        tuple(_remarks(one)),
-    )
+    return digest.hexdigest()
 
 
-def _tokens(one: IndexedDataset) -> Iterator[Tokens]:
-    """All tokens, in arrays that are not empty; bytes that no sequence has are left out."""
-    if one.is_packed():
-        count = one.bin_size_bytes // one.dtype.itemsize
+def _tokens(data_set: IndexedDataset) -> Iterator[Tokens]:
+    """All tokens, in non-empty arrays; bytes that belong to no sequence are left out."""
+    if data_set.is_packed():
+        count = data_set.bin_size_bytes // data_set.dtype.itemsize
         for start in range(0, count, _AT_A_TIME):
             yield np.frombuffer(
-                one.raw,
-                one.dtype,
+                data_set.raw,
+                data_set.dtype,
                 min(_AT_A_TIME, count - start),
-                start * one.dtype.itemsize,
+                start * data_set.dtype.itemsize,
             )
         return
-    for number in range(len(one)):
-        if one.lengths[number]:
-            yield one[number]
+    for number in range(len(data_set)):
+        if data_set.lengths[number]:
+            yield data_set[number]
 
 
-def _without_eod(one: IndexedDataset, eod: int) -> int:
-    bounds = one.document_indices
+def _without_eod(data_set: IndexedDataset, eod: int) -> int:
+    bounds = data_set.document_indices
     full = np.flatnonzero(np.diff(bounds))
-    return sum(1 for d in full if one[int(bounds[d + 1]) - 1][-1:].tolist() != [eod])
+    return sum(1 for d in full if data_set[int(bounds[d + 1]) - 1][-1:].tolist() != [eod])
 
 
-def _remarks(one: IndexedDataset) -> Iterator[str]:
-    empty = int((np.diff(one.document_indices) == 0).sum())
+def _remarks(data_set: IndexedDataset) -> Iterator[str]:
+    empty = int((np.diff(data_set.document_indices) == 0).sum())
     if empty:
         yield f"{empty} documents are empty"
-    if not one.is_packed():
-        yield f"{pair(one.prefix)[0]} is not its sequences in order: there are gaps or overlaps"
-    if one.num_documents == 1 and len(one) > 1:
+    if not data_set.is_packed():
+        yield f"{pair(data_set.prefix)[0]} has gaps or overlaps between its sequences"
+    if data_set.num_documents == 1 and len(data_set) > 1:
         yield "all sequences are one document, as an older Spark preprocessing wrote them"

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 from relkit.net import handshake
 from relkit.net.handshake import Label
@@ -28,6 +29,49 @@ class _Pending:
     answered: bytearray = field(default_factory=bytearray)
 
 
+class _Authenticated:
+    """Authenticated connections by label: the listener's thread adds them, callers take them."""
+
+    def __init__(self) -> None:
+        self._ready: dict[Label, socket.socket] = {}
+        self._taken: list[socket.socket] = []
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def __contains__(self, label: Label) -> bool:
+        return label in self._ready
+
+    def add(self, label: Label, connection: socket.socket) -> None:
+        with self._changed:
+            self._ready[label] = connection
+            self._changed.notify_all()
+
+    def take(self, label: Label, timeout_s: float) -> socket.socket:
+        with self._changed:
+            arrived = self._changed.wait_for(
+                lambda: label in self._ready or self._closed, max(timeout_s, 0)
+            )
+            if not arrived or label not in self._ready:
+                raise TimeoutError("the peer did not connect in time")
+            connection = self._ready.pop(label)
+            # Kept so that closing the round also ends a call that the taker is blocked in.
+            self._taken = [taken for taken in self._taken if taken.fileno() >= 0]
+            self._taken.append(connection)
+            return connection
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            for connection in self._ready.values():
+                connection.close()
+            for connection in self._taken:
+                # Shut down, not closed: the descriptor is the taker's, and may be in use.
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            self._ready.clear()
+            self._changed.notify_all()
+
+
 class Listener:
     """Bound to one address and a free port; lives until `close`, or for `lifetime_s`.
 
@@ -46,17 +90,14 @@ class Listener:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         if socket.inet_pton(family, address).strip(b"\0") == b"":
             raise OSError(f"a listener binds one address, not {address}")
-        self._secret, self._round = secret, round_number
+        self._check = partial(handshake.check_answer, secret, round_number)
         self._socket = socket.create_server((address, 0), family=family, backlog=128)
         self._socket.setblocking(False)
         self.address = address
         self.port: int = self._socket.getsockname()[1]
         self.unauthenticated = 0
         self._pending: dict[int, _Pending] = {}
-        self._ready: dict[Label, socket.socket] = {}
-        self._taken: list[socket.socket] = []
-        self._changed = threading.Condition()
-        self._closed = False
+        self._authenticated = _Authenticated()
         self._until_s = time.monotonic() + lifetime_s
         self._wake, self._woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -78,17 +119,7 @@ class Listener:
         Raises:
             TimeoutError: it did not come in time, or the round is over.
         """
-        with self._changed:
-            arrived = self._changed.wait_for(
-                lambda: label in self._ready or self._closed, max(timeout_s, 0)
-            )
-            if not arrived or label not in self._ready:
-                raise TimeoutError("the peer did not connect in time")
-            connection = self._ready.pop(label)
-            # Kept so that closing the round also ends a call that the taker is blocked in.
-            self._taken = [taken for taken in self._taken if taken.fileno() >= 0]
-            self._taken.append(connection)
-            return connection
+        return self._authenticated.take(label, timeout_s)
 
     def close(self) -> None:
         """Stop listening, drop every connection of the round, and end the thread."""
@@ -147,10 +178,8 @@ class Listener:
             self._authenticate(peer)
 
     def _authenticate(self, peer: _Pending) -> None:
-        accepted = handshake.check_answer(
-            self._secret, self._round, peer.greeted, bytes(peer.answered)
-        )
-        if accepted is None or accepted[0] in self._ready:
+        accepted = self._check(peer.greeted, bytes(peer.answered))
+        if accepted is None or accepted[0] in self._authenticated:
             self._drop(peer)
             return
         label, confirmation = accepted
@@ -161,9 +190,7 @@ class Listener:
             self._drop(peer)
             return
         self._forget(peer)
-        with self._changed:
-            self._ready[label] = peer.connection
-            self._changed.notify_all()
+        self._authenticated.add(label, peer.connection)
 
     def _expire(self, now_s: float) -> None:
         for peer in [peer for peer in self._pending.values() if peer.until_s <= now_s]:
@@ -186,16 +213,7 @@ class Listener:
         self.unauthenticated += len(self._pending)
         for peer in self._pending.values():
             peer.connection.close()
-        with self._changed:
-            self._closed = True
-            for connection in self._ready.values():
-                connection.close()
-            for connection in self._taken:
-                # Shut down, not closed: the descriptor is the taker's, and may be in use.
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-            self._ready.clear()
-            self._changed.notify_all()
+        self._authenticated.close()
 
 
 def connect_authenticated(

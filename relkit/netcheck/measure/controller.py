@@ -48,25 +48,20 @@ def run_check(
     try:
         show(0, 0, "starting agents")
         answers = channel.start(nodes, options.start_s)
-        rpc = AgentRpc(channel, [name for name in names if answers[name].answered])
+        rpc = AgentRpc(channel, [n for n in names if answers[n].answered])
         show(0, 0, "asking for facts")
         facts = ask_facts(rpc, nodes, answers, options.timeout_s + GRACE_S)
         one_host = channel.name == "local" or _is_one_host(answers)
-        scores = DeviceScores(one_host)
-        for number in range(options.compute_rounds):
-            show(number, options.compute_rounds, f"scoring devices, round {number + 1}")
-            scores.ask(rpc, options.timeout_s + GRACE_S)
+        scores = _score(rpc, one_host, options, show)
         facts = with_cpu_scores(facts, scores.all)
         rounds = RoundRunner(rpc, {node.name: node.target for node in nodes}, facts, probe, options)
         _run_rounds(rounds, plan([name for name in names if name in rpc.live]), show)
     finally:
         channel.close(_CLOSE_S)
+    counts = rounds.unauthenticated
     return CheckResult(
         nodes=names,
-        facts=tuple(
-            replace(item, unauthenticated_connections=rounds.unauthenticated.get(item.name, 0))
-            for item in facts
-        ),
+        facts=tuple(replace(f, unauthenticated_connections=counts[f.name]) for f in facts),
         edges=tuple(rounds.edges),
         lost=dict(rpc.lost),
         groups=dict(groups or {}),
@@ -78,6 +73,14 @@ def run_check(
         scores=scores.all,
         score_errors=dict(scores.errors),
     )
+
+
+def _score(rpc: AgentRpc, one_host: bool, options: CheckOptions, show: Progress) -> DeviceScores:
+    scores = DeviceScores(one_host)
+    for number in range(options.compute_rounds):
+        show(number, options.compute_rounds, f"scoring devices, round {number + 1}")
+        scores.ask(rpc, options.timeout_s + GRACE_S)
+    return scores
 
 
 def _run_rounds(rounds: RoundRunner, schedule: Schedule, show: Progress) -> None:

@@ -131,11 +131,8 @@ def observe(
     expected = _expected(kept, bandwidth, thresholds, groups if split else {})
     ratio = np.where(bandwidth > 0.0, bandwidth / expected, 0.0)
     noise = noise_level(ratio) if len(kept) else PRIOR_NOISE
-    if thresholds.min_bandwidth_gbps > 0.0 or thresholds.max_latency_us > 0.0:
-        broken = np.array([_breaks_a_bound(edge, thresholds) for edge in kept], dtype=bool)
-        ratio = np.where(broken, np.minimum(ratio, 1.0 - 2.0 * thresholds.slow_fraction), ratio)
-    names = tuple(sorted({groups[name] for name in nodes if name in groups}))
-    place = {name: at for at, name in enumerate(names)}
+    ratio = _with_bounds(ratio, kept, thresholds)
+    group, names = _groups(nodes, groups)
     return Observations(
         nodes=tuple(nodes),
         source=np.array([number[edge.source] for edge in kept], dtype=np.int64),
@@ -143,12 +140,20 @@ def observe(
         round=np.array([edge.round for edge in kept], dtype=np.int64),
         ratio=ratio,
         accused=np.array([number.get(edge.accused, -1) for edge in kept], dtype=np.int64),
-        group=np.array([place.get(groups.get(name, ""), -1) for name in nodes], dtype=np.int64),
+        group=group,
         group_names=names,
         noise=noise,
         expected=expected,
         weight=np.ones(len(kept)),
     )
+
+
+def _groups(nodes: Sequence[str], groups: Mapping[str, str]) -> tuple[Ints, tuple[str, ...]]:
+    """The number of each node's group, -1 without one, and the names of the groups."""
+    names = tuple(sorted({groups[name] for name in nodes if name in groups}))
+    place = {name: number for number, name in enumerate(names)}
+    numbers = [place.get(groups.get(name, ""), -1) for name in nodes]
+    return np.array(numbers, dtype=np.int64), names
 
 
 def _expected(
@@ -186,6 +191,12 @@ def _once_a_direction(edges: Sequence[Edge], bandwidth: Floats, alive: Ints) -> 
     place = [pairs.setdefault((edges[at].source, edges[at].target), len(pairs)) for at in alive]
     means: Floats = np.bincount(place, weights=bandwidth[alive]) / np.bincount(place)
     return means
+
+
+def _with_bounds(ratio: Floats, edges: Sequence[Edge], thresholds: Thresholds) -> Floats:
+    """The ratios, lowered where an edge breaks an absolute bound."""
+    broken = np.array([_breaks_a_bound(edge, thresholds) for edge in edges], dtype=bool)
+    return np.where(broken, np.minimum(ratio, 1.0 - 2.0 * thresholds.slow_fraction), ratio)
 
 
 def _breaks_a_bound(edge: Edge, thresholds: Thresholds) -> bool:

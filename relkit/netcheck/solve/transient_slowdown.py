@@ -53,26 +53,40 @@ def with_interference(
     taken_back = repeated & (again > 1.0 - _NEAR * noise)
     if not taken_back.any():
         return replace(seen, noise=max(seen.noise, below))
-    transient_share = float(np.count_nonzero(taken_back)) / float(np.count_nonzero(repeated))
-    counts = taken_back | (slow & first & ~repeated)
-    order = np.argsort(share[counts])
-    depths = share[counts][order] / _SLACK
-    # Slow measurements that were not repeated: the same share of them counts as transient.
-    each = np.where(taken_back[counts][order], 1.0, transient_share)
-    often = np.concatenate([[0.0], np.cumsum(each)]) / np.count_nonzero(first & alive)
-    max_gain = -np.log(np.clip(often, np.exp(-MAX_PER_EDGE), 1.0))
+    transients = _transients(
+        share, repeated, taken_back, slow & first & ~repeated, np.count_nonzero(first & alive)
+    )
     # What slows one direction of a pair may slow the other in the same round: as often as seen.
-    shared = np.count_nonzero(taken_back & _back_is_slow(seen, slow)) / np.count_nonzero(taken_back)
+    shared = np.count_nonzero(taken_back & _back_is_slow(seen, slow)) / transients.taken_back
     low = alive & (seen.ratio < 1.0 - _FAR * noise)
     weight = np.where(_back_is_slow(seen, low) & low, 1.0 - 0.5 * shared, 1.0)
-    transients = TransientSlowdowns(
-        depths,
-        max_gain,
-        rate=float(often[-1]),
+    return replace(seen, noise=max(seen.noise, below), weight=weight, transients=transients)
+
+
+def _transients(
+    share: Floats, repeated: Flags, taken_back: Flags, unrepeated: Flags, first_count: int
+) -> TransientSlowdowns:
+    """Frequency and depth of the transient slowdowns.
+
+    Args:
+        share: of what is expected, each measurement.
+        repeated: slow first measurements that were repeated; taken_back: at full speed then.
+        unrepeated: slow first measurements that were not repeated.
+        first_count: number of first measurements that did not fail.
+    """
+    counts = taken_back | unrepeated
+    order = np.argsort(share[counts])
+    transient_share = float(np.count_nonzero(taken_back)) / float(np.count_nonzero(repeated))
+    # Slow measurements that were not repeated: the same share of them counts as transient.
+    each = np.where(taken_back[counts][order], 1.0, transient_share)
+    frequency = np.concatenate([[0.0], np.cumsum(each)]) / first_count
+    return TransientSlowdowns(
+        depths=share[counts][order] / _SLACK,
+        max_gain=-np.log(np.clip(frequency, np.exp(-MAX_PER_EDGE), 1.0)),
+        rate=float(frequency[-1]),
         repeated=int(np.count_nonzero(repeated)),
         taken_back=int(np.count_nonzero(taken_back)),
     )
-    return replace(seen, noise=max(seen.noise, below), weight=weight, transients=transients)
 
 
 def _first_and_best_later(way: Ints, rounds: Ints, share: Floats) -> tuple[Flags, Floats]:

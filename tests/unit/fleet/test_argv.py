@@ -90,7 +90,7 @@ def test_srun_is_one_step_over_all_nodes() -> None:
 
 
 def test_slurm_outside_of_a_job_needs_a_partition() -> None:
-    with pytest.raises(UsageProblem, match="no Slurm job"):
+    with pytest.raises(UsageProblem, match="not a Slurm job"):
         SlurmChannel(environ={})
 
 

@@ -58,23 +58,8 @@ def run_in_child(
         ChildFailed: no result.
     """
     until_s = time.monotonic() + timeout_s
-    paths = [_PACKAGE_PARENT, os.environ.get("PYTHONPATH", "")]
-    added = {"PYTHONPATH": os.pathsep.join(path for path in paths if path), **(environment or {})}
     with tempfile.TemporaryFile() as errors:
-        try:
-            process = subprocess.Popen(
-                # Not from the current folder: a file torch.py in there is not torch.
-                [sys.executable, "-m", module],
-                cwd="/",
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                pass_fds=tuple(keep),
-                env={**os.environ, **added},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ChildFailed(f"cannot start {sys.executable}: {error}") from error
+        process = _start(module, errors, keep, environment or {})
         assert process.stdin is not None
         assert process.stdout is not None
         with process.stdin as stdin, process.stdout as stdout:
@@ -89,6 +74,27 @@ def run_in_child(
         if timed_out:
             raise ChildFailed(f"no result within {timeout_s:.0f} s", timed_out=True)
         return _result(output, process.returncode, errors)
+
+
+def _start(
+    module: str, errors: IO[bytes], keep: Sequence[int], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    paths = [_PACKAGE_PARENT, os.environ.get("PYTHONPATH", "")]
+    python_path = os.pathsep.join(path for path in paths if path)
+    try:
+        return subprocess.Popen(
+            # Not from the current folder: a file torch.py in there is not torch.
+            [sys.executable, "-m", module],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            pass_fds=tuple(keep),
+            env={**os.environ, "PYTHONPATH": python_path, **environment},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ChildFailed(f"cannot start {sys.executable}: {error}") from error
 
 
 def _read(stdout: IO[bytes], until_s: float) -> tuple[bytes, bool]:
