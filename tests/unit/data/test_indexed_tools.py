@@ -63,7 +63,7 @@ def test_what_cannot_be_merged_is_named(tmp_path: Path) -> None:
     small, wide = write(tmp_path / "a", A), write(tmp_path / "b", B, "<i4")
     with pytest.raises(BadInputFile, match=r"b has tokens of int32, and .*a of uint16"):
         merge([small, wide], str(tmp_path / "all"))
-    with pytest.raises(UsageProblem, match="both read and written"):
+    with pytest.raises(UsageProblem, match="both an input and the output"):
         merge([small], small)
     with pytest.raises(UsageProblem, match="nothing"):
         merge([], small)
