@@ -11,7 +11,7 @@ class FiniteRange(click.FloatRange):
     """A FloatRange that refuses nan, which passes every comparison, and inf."""
 
     def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The number; see click.ParamType.convert."""
         number = float(super().convert(value, param, ctx))

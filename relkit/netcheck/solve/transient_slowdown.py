@@ -54,7 +54,7 @@ def with_interference(
     if not taken_back.any():
         return replace(seen, noise=max(seen.noise, below))
     transients = _transients(
-        share, repeated, taken_back, slow & first & ~repeated, np.count_nonzero(first & alive)
+        share, repeated, taken_back, slow & first & ~repeated, int(np.count_nonzero(first & alive))
     )
     # What slows one direction of a pair may slow the other in the same round: as often as seen.
     shared = np.count_nonzero(taken_back & _back_is_slow(seen, slow)) / transients.taken_back
