@@ -1,6 +1,6 @@
 """Aborts communicators of accelerators, so that collectives on them return with an error.
 
-For NCCL and its twins; gloo's abort returns at once and frees nobody (see free.py for that).
+For NCCL, HCCL and MCCL. gloo's abort returns at once and ends nothing (collective_aborter.py does).
 """
 
 from __future__ import annotations

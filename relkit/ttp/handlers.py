@@ -51,10 +51,10 @@ class Handlers:
     Args:
         root: where checkpoints go; iteration folders are made in it.
         save: gives this rank's shards to the writers, and writes where it is one; returns what it
-            wrote (by checkpoint_files.write_file, which fsyncs and sums up).
+            wrote (by iteration_folder.write_file, which flushes to disk and makes the checksum).
         roll_forward: makes the step whose gradients are reduced already, without communication.
         rollback: takes the kept copy of the step before (only with a local copy).
-        rename: gives the iteration its final name; None: checkpoint_files.commit.
+        rename: gives the iteration its final name; None: iteration_folder.commit.
         facts: for the manifest.
     """
 

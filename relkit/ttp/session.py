@@ -44,7 +44,7 @@ class Session:
         maps: replica maps of the groups that this rank is in.
         step: committed step that the run starts from.
         handlers: see Handlers.
-        kept: sockets that were open before process groups were made (free.open_sockets).
+        kept: sockets that were open before process groups were made (collective_aborter.open_sockets).
     """
 
     def __init__(
