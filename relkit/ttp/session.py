@@ -44,7 +44,7 @@ class Session:
         maps: replica maps of the groups that this rank is in.
         step: committed step that the run starts from.
         handlers: see Handlers.
-        kept: sockets that were open before process groups were made (collective_aborter.open_sockets).
+        kept: what collective_aborter.open_sockets gave before process groups were made.
     """
 
     def __init__(
