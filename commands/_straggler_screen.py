@@ -88,7 +88,7 @@ class Lines(_Plain):
 
     def show(self, history: History) -> None:
         """Changes first, then one line; or the table."""
-        found = summarise(history)
+        summary = summarise(history)
         lines = []
         now = {_key(history, raised): raised for raised in history.verdicts}
         for key, raised in now.items():
@@ -97,11 +97,11 @@ class Lines(_Plain):
                 lines += [f"      because {why}" for why in raised.verdict.reasons]
         lines += [f"over  {key[0]}" for key in self._said if key not in now]
         self._said = now
-        if lines or self._whole or head(found) != self._last:
-            self._last = head(found)
+        if lines or self._whole or head(summary) != self._last:
+            self._last = head(summary)
             lines.append(self._last)
         if self._whole:
-            lines += ["", _plain_table(found)]
+            lines += ["", _plain_table(summary)]
         if lines:
             sys.stdout.write("\n".join(map(shown_lines, lines)) + "\n")
         sys.stdout.flush()
@@ -130,13 +130,13 @@ class Screen:
         """Draw it anew, with as many ranks as the window has room for."""
         room = self._console.size.height - 9 - 2 * len(history.verdicts)
         room -= len(history.links[:5]) + 3 if history.links else 0
-        found = summarise(history, max(3, min(MAX_RANKS, room)))
-        self._live.update(picture(history, found), refresh=True)
+        summary = summarise(history, max(3, min(MAX_RANKS, room)))
+        self._live.update(picture(history, summary), refresh=True)
 
 
-def picture(history: History, found: Summary) -> Group:
+def picture(history: History, summary: Summary) -> Group:
     """The whole screen."""
-    parts: list[Text | Table] = [Text(shown(head(found, worst=False)), style="bold")]
+    parts: list[Text | Table] = [Text(shown(head(summary, worst=False)), style="bold")]
     for raised in history.verdicts:
         parts += [Text(f"  {shown(sentence(history, raised))}", style="bold red")]
         parts += [
@@ -145,25 +145,25 @@ def picture(history: History, found: Summary) -> Group:
     if not history.verdicts:
         status = straggler_report(history).findings[0]
         parts.append(Text(f"  {shown(status.title)}", style="green"))
-    parts += [Text(""), _rank_table(found)]
-    if found.others:
-        parts.append(Text(_others(found), style="dim"))
-    if found.links:
-        parts += [Text(""), _link_table(found)]
-    parts += [Text(f"  not seen: {shown(note)}", style="dim") for note in found.notes[:3]]
+    parts += [Text(""), _rank_table(summary)]
+    if summary.others:
+        parts.append(Text(_others(summary), style="dim"))
+    if summary.links:
+        parts += [Text(""), _link_table(summary)]
+    parts += [Text(f"  not seen: {shown(note)}", style="dim") for note in summary.notes[:3]]
     return Group(*parts)
 
 
-def head(found: Summary, *, worst: bool = True) -> str:
+def head(summary: Summary, *, worst: bool = True) -> str:
     """Where the job stands, in one line, with its worst rank or without."""
-    if found.step < 0:
-        return f"job {found.job_id}: no step yet"
-    text = f"job {found.job_id}, step {found.step:,}: {found.world_size:,} ranks"
-    text += f" on {found.hosts:,} host{'s' if found.hosts != 1 else ''}"
-    if math.isfinite(found.step_s):
-        text += f", {1e3 * found.step_s:,.3g} ms a step"
-    if worst and found.ranks and math.isfinite(found.ranks[0].score):
-        one = found.ranks[0]
+    if summary.step < 0:
+        return f"job {summary.job_id}: no step yet"
+    text = f"job {summary.job_id}, step {summary.step:,}: {summary.world_size:,} ranks"
+    text += f" on {summary.hosts:,} host{'s' if summary.hosts != 1 else ''}"
+    if math.isfinite(summary.step_s):
+        text += f", {1e3 * summary.step_s:,.3g} ms a step"
+    if worst and summary.ranks and math.isfinite(summary.ranks[0].score):
+        one = summary.ranks[0]
         text += f"; worst rank {one.rank}, {percent(one.score)} over its peers, "
         text += f"evidence {100 * min(1.0, one.evidence):.0f} %"
     return text
@@ -206,53 +206,53 @@ def _cells(one: RankLine) -> list[str]:
     ]
 
 
-_HEADER = ("rank", "host", "own ms", "over peers", "late ms", "evidence", "")
+_HEADER = ("rank", "host", "local ms", "over peers", "late ms", "evidence", "")
 
 
-def _others(found: Summary) -> str:
+def _others(summary: Summary) -> str:
     """Everybody without a row in one line; "" where everybody has one."""
-    count = len(found.others)
+    count = len(summary.others)
     if not count:
         return ""
-    names = middle_cut(found.others.fold(), _FOLD_LIMIT)
+    names = middle_cut(summary.others.fold(), _FOLD_LIMIT)
     which = f"the {count:,} other ranks" if count > 1 else "the other rank"
-    return f"{which}: {percent(found.others_score)} at most  ({names})"
+    return f"{which}: {percent(summary.others_score)} at most  ({names})"
 
 
-def _rank_table(found: Summary) -> Table:
+def _rank_table(summary: Summary) -> Table:
     drawn = Table(box=None, pad_edge=False, header_style="dim")
     for i, name in enumerate(_HEADER):
         drawn.add_column(name, justify="right" if i in (2, 3, 4) else "left", no_wrap=True)
-    for one in found.ranks:
-        accused = one.state not in ("", "suspect")
-        style = "red" if accused else ("yellow" if one.state else "")
-        drawn.add_row(*(Text(cell) for cell in _cells(one)), style=style)
+    for line in summary.ranks:
+        accused = line.state not in ("", "suspect")
+        style = "red" if accused else ("yellow" if line.state else "")
+        drawn.add_row(*(Text(cell) for cell in _cells(line)), style=style)
     return drawn
 
 
-def _link_table(found: Summary) -> Table:
+def _link_table(summary: Summary) -> Table:
     drawn = Table(box=None, pad_edge=False, header_style="dim")
     for i, name in enumerate(("link", "times as long", "evidence")):
         drawn.add_column(name, justify="right" if i == 1 else "left", no_wrap=True)
-    for row in found.links:
+    for row in summary.links:
         name = f"{shown(middle_cut(row.source, 24))} → {shown(middle_cut(row.target, 24))}"
         cells = (name, f"{row.ratio:,.2f}", _bar(row.evidence))
         drawn.add_row(*(Text(cell) for cell in cells), style="red" if row.evidence >= 1 else "")
     return drawn
 
 
-def _plain_table(found: Summary) -> str:
-    text = table([_cells(one) for one in found.ranks], [*_HEADER[:-1], "state"])
-    if found.others:
-        text += f"\n{_others(found)}"
-    if found.links:
+def _plain_table(summary: Summary) -> str:
+    text = table([_cells(line) for line in summary.ranks], [*_HEADER[:-1], "state"])
+    if summary.others:
+        text += f"\n{_others(summary)}"
+    if summary.links:
         links = [
             [
                 f"{shown(row.source)} → {shown(row.target)}",
                 f"{row.ratio:,.2f}",
                 _bar(row.evidence),
             ]
-            for row in found.links
+            for row in summary.links
         ]
         text += "\n\n" + table(links, ["link", "times as long", "evidence"])
     return text

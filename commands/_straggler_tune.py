@@ -26,7 +26,7 @@ from relkit.straggler.transport.locate import job_folders
     help="The smallest slowdown to report: 0.04 = 4 % slower than its peers.",
 )
 def tune(job: str, mode: str | None, min_slowdown: float | None) -> int:
-    """Switch a running job's straggler detection off, on, or to other limits.
+    """Switch a running job's straggler detection off or on, or change its limits.
 
     Works on the host of the job's first node, without a restart; the launcher says when it has
     taken the settings.

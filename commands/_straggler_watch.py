@@ -52,7 +52,7 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
 
     if job is None:
         job = _only_job()
-    follower = HistoryTail(job)
+    tail = HistoryTail(job)
     sink: Sink
     if as_json:
         sink = JsonLines()
@@ -61,13 +61,13 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
     else:
         sink = Lines(whole=once)
     with sink:
-        _tail(follower, sink, interval_s, once)
-    if follower.history is None:
+        _tail(tail, sink, interval_s, once)
+    if tail.history is None:
         click.echo(f"job {job}: no step was seen, relkit could not tell", err=True)
         return EXIT_UNKNOWN
     if not once:
         click.echo(f"job {job} has ended", err=True)
-    return straggler_report(follower.history).exit_code
+    return straggler_report(tail.history).exit_code
 
 
 def _only_job() -> str:
@@ -84,20 +84,20 @@ def _only_job() -> str:
     )
 
 
-def _tail(follower: HistoryTail, sink: Sink, interval_s: float, once: bool) -> None:
+def _tail(tail: HistoryTail, sink: Sink, interval_s: float, once: bool) -> None:
     shown_at_s = float("-inf")
     waiting = False
     news = False
     while True:
-        news = follower.poll() or news
+        news = tail.poll() or news
         now_s = time.monotonic()
         due = now_s >= shown_at_s + interval_s
-        if news and follower.history is not None and (due or follower.over):
-            sink.show(follower.history)
+        if news and tail.history is not None and (due or tail.over):
+            sink.show(tail.history)
             shown_at_s, news = now_s, False
-        if follower.over or once:
+        if tail.over or once:
             return
-        if follower.history is None and not waiting:
+        if tail.history is None and not waiting:
             waiting = True
             click.echo("waiting for the first steps", err=True)
         time.sleep(min(_POLL_S, interval_s))

@@ -22,7 +22,7 @@ PARTS = {
     ),
     "tune": (
         "relkit.commands._straggler_tune:tune",
-        "Switch a running job's straggler detection off, on, or to other limits.",
+        "Switch a running job's straggler detection off or on, or change its limits.",
     ),
 }
 

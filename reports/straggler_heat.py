@@ -65,11 +65,11 @@ def css() -> str:
 
 def levels(slowdown: Cells) -> NDArray[np.uint8]:
     """The number of each cell's colour."""
-    found = np.searchsorted(np.array(BOUNDS), np.nan_to_num(slowdown), side="right").astype(
+    numbers = np.searchsorted(np.array(BOUNDS), np.nan_to_num(slowdown), side="right").astype(
         np.uint8
     )
-    found[~np.isfinite(slowdown)] = NOT_KNOWN
-    return found
+    numbers[~np.isfinite(slowdown)] = NOT_KNOWN
+    return numbers
 
 
 def worst_of(values: Cells, size: int, axis: int) -> Cells:
@@ -77,8 +77,8 @@ def worst_of(values: Cells, size: int, axis: int) -> Cells:
     if size <= 1 or not values.shape[axis]:
         return values
     starts = np.arange(0, values.shape[axis], size)
-    found: Cells = np.fmax.reduceat(values, starts, axis=axis)
-    return found
+    worst: Cells = np.fmax.reduceat(values, starts, axis=axis)
+    return worst
 
 
 def render(history: History, metrics: Metrics) -> str:
@@ -286,11 +286,11 @@ def _lane(raised: RaisedVerdict, steps: Steps, y: float, history: History) -> st
 def _image(cells: Cells, y: float, height: float) -> str:
     if not cells.size:
         return ""
-    found = levels(worst_of(cells, math.ceil(cells.shape[1] / _MAX_COLUMNS), 1))
+    numbers = levels(worst_of(cells, math.ceil(cells.shape[1] / _MAX_COLUMNS), 1))
     out = [f'<rect class="ground" x="{GUTTER:.0f}" y="{y:.1f}" width="{PLOT:.0f}" '
            f'height="{height:.1f}"/>']  # fmt: skip
     for kind, dark in (("light", False), ("dark", True)):
-        data = indexed(found, [*colours(dark=dark), "#000000"], see_through=NOT_KNOWN)
+        data = indexed(numbers, [*colours(dark=dark), "#000000"], see_through=NOT_KNOWN)
         out.append(
             f'<image class="{kind}" x="{GUTTER:.0f}" y="{y:.1f}" width="{PLOT:.0f}" '
             f'height="{height:.1f}" preserveAspectRatio="none" '
@@ -317,8 +317,8 @@ def _means(slowdown: Cells) -> list[float]:
     known = np.isfinite(slowdown)
     count = known.sum(axis=1)
     total = np.where(known, slowdown, 0.0).sum(axis=1)
-    found: list[float] = np.where(count > 0, total / np.maximum(count, 1), np.nan).tolist()
-    return found
+    means: list[float] = np.where(count > 0, total / np.maximum(count, 1), np.nan).tolist()
+    return means
 
 
 def _legend(y: float) -> str:

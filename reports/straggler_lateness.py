@@ -41,11 +41,11 @@ def render(history: History) -> str:
 
 def _band(values: Singles) -> NDArray[np.float64]:
     """Quantiles of each column: (low, middle, high); NaN where nothing is known."""
-    found = np.full((3, values.shape[1]), np.nan)
+    band = np.full((3, values.shape[1]), np.nan)
     known = np.isfinite(values).any(axis=0)
     if values.size and known.any():
-        found[:, known] = np.nanquantile(values[:, known], (_LOW, 0.5, _HIGH), axis=0)
-    return found
+        band[:, known] = np.nanquantile(values[:, known], (_LOW, 0.5, _HIGH), axis=0)
+    return band
 
 
 def _draw(

@@ -79,8 +79,8 @@ def render(report: Report, history: History, metrics: Metrics) -> str:
 
 def headline(report: Report) -> str:
     """The verdict in a few words."""
-    found = report.facts.get("stragglers")
-    names = [_short(one) for one in found] if isinstance(found, list) else []
+    stragglers = report.facts.get("stragglers")
+    names = [_short(one) for one in stragglers] if isinstance(stragglers, list) else []
     if names:
         listed = _listed(names[:3] if len(names) <= 3 else names[:2], len(names))
         text = f"{listed} {'slows' if len(names) == 1 else 'slow'} the job down"
@@ -113,8 +113,8 @@ def _lead(report: Report, cards: Sequence[_Card]) -> str:
 def _cards(report: Report) -> list[_Card]:
     """The findings that accuse somebody now; both lists have the same order."""
     accusing = [f for f in report.findings if f.status is Status.FAIL]
-    found = report.facts.get("stragglers")
-    plain = [one for one in found or [] if one["cause"] != "noise"]
+    stragglers = report.facts.get("stragglers")
+    plain = [one for one in stragglers or [] if one["cause"] != "noise"]
     cards = []
     for finding, one in zip(accusing, plain, strict=True):
         # A figure and its unit stay on one line.
@@ -135,18 +135,18 @@ def _cards(report: Report) -> list[_Card]:
 def _tiles(report: Report, history: History) -> list[tuple[str, str, str]]:
     facts = report.facts
     first, last = facts["first_step"], facts["last_step"]
-    found = [("steps seen", f"{facts['steps']:,}", f"{first:,} to {last:,}")]
+    tiles = [("steps seen", f"{facts['steps']:,}", f"{first:,} to {last:,}")]
     if facts["step_s"] is not None:
-        found.append(("mean step", _time(facts["step_s"]), ""))
-    found.append(("ranks", f"{history.world_size:,}", _on_hosts(history)))
+        tiles.append(("mean step", _time(facts["step_s"]), ""))
+    tiles.append(("ranks", f"{history.world_size:,}", _on_hosts(history)))
     costs = [one for one in facts["stragglers"] if one["cost_s"] > 0]
     if costs:
         worst = max(costs, key=lambda one: one["cost_s"])
         share = worst["cost_share"]
         note = f"{100 * share:.2g} % of its time" if share is not None else ""
-        found.append(("costliest straggler", _time(worst["cost_s"]), note))
-    found.append(("job", "ended" if history.ended else "running", ""))
-    return found
+        tiles.append(("costliest straggler", _time(worst["cost_s"]), note))
+    tiles.append(("job", "ended" if history.ended else "running", ""))
+    return tiles
 
 
 def _on_hosts(history: History) -> str:
@@ -186,14 +186,14 @@ def _link_rows(history: History) -> list[tuple[bool, str, str, str, int, int, st
     """(accused, from, to, ratio, width of its bar, evidence in percent, time lost)."""
     accused = {tuple(raised.verdict.ends) for raised in history.verdicts}
     rows = sorted(history.links, key=lambda row: -row.ratio)[:_MAX_LINKS]
-    most = max((row.ratio for row in rows), default=1.0)
+    largest = max((row.ratio for row in rows), default=1.0)
     return [
         (
             (row.source, row.target) in accused,
             row.source,
             row.target,
             f"{row.ratio:,.2f}",
-            round(100 * max(0.0, row.ratio) / max(most, 1.0)),
+            round(100 * max(0.0, row.ratio) / max(largest, 1.0)),
             round(100 * min(1.0, max(0.0, row.evidence))),
             _time(max(0.0, row.lost_s)) if row.lost_s > 0 else "none",
         )
@@ -211,11 +211,11 @@ def _clock_rows(history: History) -> list[tuple[str, str, str]]:
 
 
 def _unseen(history: History, metrics: Metrics) -> list[str]:
-    told = list(history.notes)
+    notes = list(history.notes)
     if metrics.unseen > 0:
-        told.append(f"{100 * metrics.unseen:.2g} % of all ranks' steps were not seen.")
+        notes.append(f"{100 * metrics.unseen:.2g} % of all ranks' steps were not seen.")
     if not np.isfinite(history.late_s).any():
-        told.append("No arrival in a collective was seen: lateness is not known.")
+        notes.append("No arrival in a collective was seen: lateness is not known.")
     if not history.links and len(set(history.hosts)) > 1:
-        told.append("No transfer between hosts was measured: links were not judged.")
-    return told
+        notes.append("No transfer between hosts was measured: links were not judged.")
+    return notes

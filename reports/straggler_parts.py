@@ -10,7 +10,7 @@ from relkit.reports.markup import middle_cut, shown, xml
 from relkit.straggler.model import PARTS
 from relkit.straggler.present.metrics import Breakdown
 
-MOST = 6
+MAX_RANKS = 6
 MAIN = {"compute": "compute", "input": "input", "unattributed": "unattributed"}
 HOST = {"gc": "garbage collection", "run_queue_wait": "run-queue wait",
         "throttled": "stopped by its cgroup", "off_cpu": "main thread off-CPU"}  # fmt: skip
@@ -24,7 +24,7 @@ def render(breakdowns: Sequence[Breakdown], hosts: Sequence[str]) -> str:
     Args:
         breakdowns: worst first; hosts: by rank.
     """
-    shown_ones = breakdowns[:MOST]
+    shown_ones = breakdowns[:MAX_RANKS]
     longest_s = max((_own(side) for one in shown_ones for side in (one.mine_s, one.peers_s)),
                     default=0.0)  # fmt: skip
     if not longest_s > 0.0:

@@ -35,8 +35,8 @@ class EdgeLooker:
         except OSError as error:
             self._given_up = True
             self._log(
-                f"slow links are told by the times of collectives alone: the kernel does not "
-                f"tell what its connections send ({error.strerror or error})"
+                f"slow links are judged by the times of collectives alone: the kernel does not "
+                f"report what its connections send ({error.strerror or error})"
             )
             return ()
 
@@ -51,13 +51,13 @@ class EdgeReports:
     def add(self, host: str, sent: Sequence[Sent]) -> None:
         """A report of a host; it may be one of several of a second."""
         mine = self._sent.setdefault(host, {})
-        for one in sent:
-            before = mine.get((one.here, one.there))
-            mine[one.here, one.there] = one if before is None else dataclasses.replace(
-                one,
-                acked_bytes=before.acked_bytes + one.acked_bytes,
-                busy_s=before.busy_s + one.busy_s,
-                retransmits=before.retransmits + one.retransmits,
+        for sample in sent:
+            before = mine.get((sample.here, sample.there))
+            mine[sample.here, sample.there] = sample if before is None else dataclasses.replace(
+                sample,
+                acked_bytes=before.acked_bytes + sample.acked_bytes,
+                busy_s=before.busy_s + sample.busy_s,
+                retransmits=before.retransmits + sample.retransmits,
             )  # fmt: skip
 
     def take(self, now_s: float) -> tuple[tuple[EdgeTraffic, ...], float]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-# Between two looks where somebody waits for what they say, and where nobody does.
+# Between two looks while somebody waits for their result, and while nobody does.
 QUICK_S, SELDOM_S = 0.5, 4.0
 MIN_S = 0.1
-# A look must not find more of a recorder's ring than this, or a busy moment would overrun it.
+# A look should find at most this share of a recorder's ring new, or a busy moment overruns it.
 _MAX_FILL = 0.25
 
 
 class PollInterval:
-    """Every look costs a job something, whatever there is to see; ask next_s() after each."""
+    """Looks cost the job time, whatever there is to see; call next_s() after each."""
 
     def __init__(self) -> None:
         self.interval_s = QUICK_S

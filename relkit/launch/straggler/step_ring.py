@@ -54,7 +54,7 @@ class StepReceiver:
     def __init__(self, mailbox: Mailbox, world_size: int) -> None:
         self._mailbox, self._world_size = mailbox, world_size
         self._expected = [0] * mailbox.nodes
-        self._told: dict[int, tuple[str, ...]] = {}
+        self._notes: dict[int, tuple[str, ...]] = {}
         self._troubles: list[str] = []
         self.node_of: dict[int, int] = {}
         self.host_of: dict[int, str] = {}
@@ -68,7 +68,7 @@ class StepReceiver:
 
     def receive(self) -> tuple[StepRecord, ...]:
         """The steps that other nodes have sent since the last call."""
-        found: list[StepRecord] = []
+        records: list[StepRecord] = []
         for node in range(1, self._mailbox.nodes):
             for _ in range(RING):
                 note = self._next(node)
@@ -76,12 +76,12 @@ class StepReceiver:
                     break
                 self.take(note.records, node)
                 self.edges.add(note.host, note.sent)
-                found += note.records
-        return tuple(found)
+                records += note.records
+        return tuple(records)
 
     def notes(self) -> tuple[str, ...]:
         """What was not seen on other nodes, or on the way from there."""
-        return (*(note for told in self._told.values() for note in told), *self._troubles)
+        return (*(note for notes in self._notes.values() for note in notes), *self._troubles)
 
     def _next(self, node: int) -> step_codec.Note | None:
         """The oldest note of a node that was not read yet."""
@@ -103,7 +103,7 @@ class StepReceiver:
         if lost := note.number - expected:
             self._trouble(f"node {node}: {lost} notes came too fast to be read")
         self._expected[node] = note.number + 1
-        self._told[node] = note.notes
+        self._notes[node] = note.notes
         return note
 
     def _trouble(self, sentence: str) -> None:

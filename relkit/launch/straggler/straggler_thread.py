@@ -49,7 +49,7 @@ class Stragglers:
         self._settings, self._timeline, self._log = settings, timeline, log
         self._min_nodes, self._clock = min_nodes, clock
         self._past: tuple[RaisedVerdict, ...] = ()
-        # What the launcher wants, in order: a attempt to watch, or an event to set when none is
+        # What the launcher wants, in order: an attempt to watch, or an event to set when none is
         # watched any more.
         self._wanted: deque[JobAttempt | threading.Event] = deque()
         self._wake = threading.Event()
@@ -105,7 +105,7 @@ class Stragglers:
 
     def _run(self) -> None:
         while True:
-            with self._said_once():
+            with self._logged_once():
                 while self._wanted:
                     self._take(self._wanted.popleft())
                 if self._node is not None and not self._closing:
@@ -113,7 +113,7 @@ class Stragglers:
             if self._closing and not self._wanted:
                 break
             self._wait()
-        with self._said_once():
+        with self._logged_once():
             self._end()
 
     def _wait(self) -> None:
@@ -156,8 +156,8 @@ class Stragglers:
             self._past = node.past
 
     @contextlib.contextmanager
-    def _said_once(self) -> Iterator[None]:
-        # Who cannot look must not end the job.
+    def _logged_once(self) -> Iterator[None]:
+        # A problem of the detection must not end the job.
         try:
             yield
         except (RelkitError, OSError) as error:

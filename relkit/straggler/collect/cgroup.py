@@ -26,14 +26,14 @@ def throttled_s(pid: int, proc: Path = _PROC, root: Path = _ROOT) -> float | Non
             groups = stream.readall()
     except OSError:
         return None
-    found = [seconds for seconds in map(_read, _files(groups, root)) if seconds is not None]
-    return max(found, default=None)
+    totals_s = [seconds for seconds in map(_read, _files(groups, root)) if seconds is not None]
+    return max(totals_s, default=None)
 
 
 @lru_cache(maxsize=64)
 def _files(groups: bytes, root: Path) -> tuple[str, ...]:
     """What may count for a process of these cgroups; a process changes them seldom."""
-    found: list[str] = []
+    files: list[str] = []
     for line in groups.decode("utf-8", "replace").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -46,8 +46,8 @@ def _files(groups: bytes, root: Path) -> tuple[str, ...]:
         else:
             continue
         for top in tops:
-            found += _up_from(top, path)
-    return tuple(dict.fromkeys(found))
+            files += _up_from(top, path)
+    return tuple(dict.fromkeys(files))
 
 
 def _up_from(top: Path, path: str) -> list[str]:

@@ -103,22 +103,22 @@ def event_rows(
     wanted &= (events["end_ns"] >= events["start_ns"]) & (events["end_ns"] < np.uint64(1 << 62))
     if not wanted.all():
         events, hook, kind = events[wanted], hook[wanted], kind[wanted]
-    found = np.empty(len(events), ROW)
+    rows = np.empty(len(events), ROW)
     for name in _COPIED:
-        found[name] = events[name]
-    found["kind"], found["mark"] = kind, meaning.marks[hook]
-    found["operation"] = meaning.operations[hook]
-    found["communicator"] = events["communicator"]
-    found["main"] = events["tid"] == main_tid
-    found["device"] = events["enqueue_ns"] > 0
+        rows[name] = events[name]
+    rows["kind"], rows["mark"] = kind, meaning.marks[hook]
+    rows["operation"] = meaning.operations[hook]
+    rows["communicator"] = events["communicator"]
+    rows["main"] = events["tid"] == main_tid
+    rows["device"] = events["enqueue_ns"] > 0
     mine = np.full(len(groups) + 1, -1)
     for group in groups:
         mine[group.index] = group.rank
-    outside = (found["communicator"] < 0) | (found["communicator"] >= len(groups))
-    found["communicator"][outside] = -1
-    ahead = np.sign(events["peer"].astype(np.int64) - mine[found["communicator"]])
-    found["direction"] = np.where((kind == OpKind.P2P) & (events["peer"] >= 0), ahead, 0)
-    found["code"] = mix(
-        mix(found["operation"].astype(np.uint64)) + found["size_bytes"].astype(np.uint64)
-    ) + found["direction"].astype(np.uint64)
-    return found
+    outside = (rows["communicator"] < 0) | (rows["communicator"] >= len(groups))
+    rows["communicator"][outside] = -1
+    ahead = np.sign(events["peer"].astype(np.int64) - mine[rows["communicator"]])
+    rows["direction"] = np.where((kind == OpKind.P2P) & (events["peer"] >= 0), ahead, 0)
+    rows["code"] = mix(
+        mix(rows["operation"].astype(np.uint64)) + rows["size_bytes"].astype(np.uint64)
+    ) + rows["direction"].astype(np.uint64)
+    return rows

@@ -30,7 +30,7 @@ _LOOK_AGAIN_S = 0.5
 # Throttling and placement change slowly, and cost some file reads a rank.
 _HOST_EVERY_S = 0.5
 _PLACE_EVERY_S = 10.0
-# So many operations without a step, and it is worth a word.
+# Operations without a step after which that is noted.
 _NO_STEP_AFTER = 200
 
 
@@ -57,8 +57,30 @@ class EventSource(Protocol):
 
 
 @dataclass(slots=True)
+class _KernelView:
+    """How the kernel treats a rank, read now and then."""
+
+    throttled_at: float = 0.0
+    throttled_s: float | None = None
+    throttled_share: float = float("nan")
+    placement: Placement | None = None
+    placed_at: float = -_PLACE_EVERY_S
+
+    def look(self, pid: int, now_s: float) -> None:
+        """How much of the time since the last look the rank was throttled; where it may run."""
+        if now_s - self.placed_at >= _PLACE_EVERY_S:
+            self.placement, self.placed_at = placement(pid), now_s
+        if now_s - self.throttled_at >= _HOST_EVERY_S:
+            total = throttled_s(pid)
+            if total is not None and self.throttled_s is not None:
+                share = (total - self.throttled_s) / (now_s - self.throttled_at)
+                self.throttled_share = min(1.0, max(0.0, share))
+            self.throttled_s, self.throttled_at = total, now_s
+
+
+@dataclass(slots=True)
 class _Rank:
-    """What is followed of one rank."""
+    """What is known of one rank."""
 
     pid: int
     reader: EventSource
@@ -69,11 +91,7 @@ class _Rank:
     seen: int = 0
     lost: int = 0
     stepped: bool = False
-    throttled_at: float = 0.0
-    throttled_s: float | None = None
-    throttled_share: float = float("nan")
-    placement: Placement | None = None
-    placed_at: float = -_PLACE_EVERY_S
+    kernel: _KernelView = field(default_factory=_KernelView)
 
 
 class NodeCollector:
@@ -111,37 +129,41 @@ class NodeCollector:
         for rank in self._missing.keys() - wanted:
             del self._missing[rank]
         now_s, self.fill = self._clock(), 0.0
-        found: list[StepRecord] = []
+        records: list[StepRecord] = []
         for local in sorted(ranks, key=lambda local: local.rank):
             known = self._known(local, now_s)
             if known is None:
                 continue
             try:
-                found += self._steps(local.rank, known, now_s)
+                records += self._steps(local.rank, known, now_s)
             except BadDump as error:
                 self._drop(local.rank)
                 self._broken[local.rank] = str(error)
-        return tuple(found)
+        return tuple(records)
 
     def notes(self) -> tuple[str, ...]:
         """What was not seen so far, one sentence each."""
-        found = [f"rank {rank}: no recorder seen; is the hook loaded?" for rank in self._missing]
-        found += [f"rank {rank}: {text}" for rank, text in sorted(self._broken.items())]
+        notes = [f"rank {rank}: no recorder seen; is the hook loaded?" for rank in self._missing]
+        notes += [f"rank {rank}: {text}" for rank, text in sorted(self._broken.items())]
         for rank, known in sorted(self._ranks.items()):
             if known.lost:
-                found.append(
+                notes.append(
                     f"rank {rank}: {known.lost} operations were lost before they were read"
                 )
             if not known.stepped and known.seen >= _NO_STEP_AFTER:
-                found.append(
+                notes.append(
                     f"rank {rank}: nothing in {known.seen} operations repeats like the steps of a "
                     "loop; call relkit.step() at the start of each"
                 )
             if known.segmenter.changes:
                 times = known.segmenter.changes
-                found.append(f"rank {rank}: took up another pattern of steps ({times} times)")
-        places = {r: k.placement for r, k in self._ranks.items() if k.placement is not None}
-        return (*found, *unlike(places))
+                notes.append(f"rank {rank}: took up another pattern of steps ({times} times)")
+        places = {
+            rank: known.kernel.placement
+            for rank, known in self._ranks.items()
+            if known.kernel.placement is not None
+        }
+        return (*notes, *unlike(places))
 
     def close(self) -> None:
         """Let go of all recorder files."""
@@ -186,7 +208,7 @@ class NodeCollector:
         return None
 
     def _steps(self, rank: int, known: _Rank, now_s: float) -> list[StepRecord]:
-        self._look_at_host(known, now_s)
+        known.kernel.look(known.reader.pid, now_s)
         batch = known.reader.drain()
         if known.seen:
             self.fill = max(self.fill, (len(batch.rows) + batch.lost) / EVENT_COUNT)
@@ -215,7 +237,7 @@ class NodeCollector:
         parts = local_times(steps.rows, steps.begins, steps.ends, gc_reported=known.gc_reported)
         offset = known.reader.boot_to_unix_ns
         begins, ends = steps.begins["end_ns"], steps.ends["end_ns"]
-        parts[THROTTLED] = _throttled(known.throttled_share * (ends - begins) / 1e9, parts)
+        parts[THROTTLED] = _throttled(known.kernel.throttled_share * (ends - begins) / 1e9, parts)
         rows = steps.rows
         rows = rows[(rows["kind"] == OpKind.COLLECTIVE) & (rows["communicator"] >= 0)]
         first = np.searchsorted(rows["end_ns"], begins, side="right")
@@ -237,27 +259,15 @@ class NodeCollector:
             )
         ]  # fmt: skip
 
-    def _look_at_host(self, known: _Rank, now_s: float) -> None:
-        """How much of the time since the last look the rank was throttled; where it may run."""
-        pid = known.reader.pid
-        if now_s - known.placed_at >= _PLACE_EVERY_S:
-            known.placement, known.placed_at = placement(pid), now_s
-        if now_s - known.throttled_at >= _HOST_EVERY_S:
-            total = throttled_s(pid)
-            if total is not None and known.throttled_s is not None:
-                share = (total - known.throttled_s) / (now_s - known.throttled_at)
-                known.throttled_share = min(1.0, max(0.0, share))
-            known.throttled_s, known.throttled_at = total, now_s
-
 
 def _sent_before(events: Rows, rows: Rows) -> int:
     """Sends and receives of which the first look came too late: the ring had them, once."""
     if not len(events) or not len(rows):
         return 0
     unseen = int(events["ticket"][0]) - 1
-    talks = rows[(rows["kind"] == OpKind.COLLECTIVE) & (rows["seq"] >= 0)]
-    for number in np.unique(talks["communicator"]):
-        unseen -= int(talks["seq"][talks["communicator"] == number].min())
+    collectives = rows[(rows["kind"] == OpKind.COLLECTIVE) & (rows["seq"] >= 0)]
+    for number in np.unique(collectives["communicator"]):
+        unseen -= int(collectives["seq"][collectives["communicator"] == number].min())
     return max(0, unseen)
 
 

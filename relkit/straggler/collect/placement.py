@@ -42,13 +42,13 @@ def unlike(ranks: Mapping[int, Placement]) -> tuple[str, ...]:
     Args:
         ranks: placement by rank.
     """
-    found = []
+    notes = []
     levels = Counter(place.nice for place in ranks.values())
     if len(levels) > 1:
         usual = min(levels, key=lambda level: (-levels[level], level))
         for level in sorted(levels.keys() - {usual}):
             odd = RankSet.of(rank for rank, place in ranks.items() if place.nice == level)
-            found.append(f"rank {odd.fold()} runs at nice level {level}, others here at {usual}")
+            notes.append(f"rank {odd.fold()} runs at nice level {level}, others here at {usual}")
     pinned: dict[str, list[int]] = {}
     for rank, place in ranks.items():
         pinned.setdefault(place.cores, []).append(rank)
@@ -56,5 +56,5 @@ def unlike(ranks: Mapping[int, Placement]) -> tuple[str, ...]:
         for cores, members in sorted(pinned.items()):
             single = cores.isdigit()
             if single and len(members) > 1:
-                found.append(f"rank {RankSet.of(members).fold()} share core {cores}")
-    return tuple(found)
+                notes.append(f"rank {RankSet.of(members).fold()} share core {cores}")
+    return tuple(notes)

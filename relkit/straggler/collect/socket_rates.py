@@ -80,7 +80,7 @@ class KernelConnections:
         Raises:
             OSError: the kernel cannot be asked, or does not answer within a second.
         """
-        found: list[Connection] = []
+        connections: list[Connection] = []
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
         with socket.socket(socket.AF_NETLINK, kind, _SOCK_DIAG) as kernel:
             kernel.settimeout(_DEADLINE_S)
@@ -90,9 +90,9 @@ class KernelConnections:
                 )
                 length = _HEADER.size + len(body)
                 kernel.send(_HEADER.pack(length, _BY_FAMILY, _REQUEST_DUMP, number, 0) + body)
-                while not _take(kernel.recv(_RECEIVE_BYTES), number, found):
+                while not _take(kernel.recv(_RECEIVE_BYTES), number, connections):
                     pass
-        return tuple(found)
+        return tuple(connections)
 
 
 class SocketRates:
@@ -116,22 +116,31 @@ class SocketRates:
             OSError: see KernelConnections.read.
         """
         inodes = socket_inodes(pids)
-        now = {one.cookie: one for one in self._table.read() if one.inode in inodes}
-        own = {one.here for one in now.values()}
+        now = {
+            connection.cookie: connection
+            for connection in self._table.read()
+            if connection.inode in inodes
+        }
+        own = {connection.here for connection in now.values()}
         totals: dict[tuple[str, str], Sent] = {}
-        for cookie, one in now.items():
+        for cookie, connection in now.items():
             before = self._before.get(cookie)
-            if one.there in own or before is None:
+            if connection.there in own or before is None:
                 continue
-            busy_s = (one.busy_s - one.receiver_s) - (before.busy_s - before.receiver_s)
-            so_far = totals.get((one.here, one.there), Sent(one.here, one.there, 0, 0.0, 0, 0.0))
-            totals[one.here, one.there] = Sent(
-                one.here,
-                one.there,
-                so_far.acked_bytes + max(0, one.acked_bytes - before.acked_bytes),
+            busy_s = (connection.busy_s - connection.receiver_s) - (
+                before.busy_s - before.receiver_s
+            )
+            so_far = totals.get(
+                (connection.here, connection.there),
+                Sent(connection.here, connection.there, 0, 0.0, 0, 0.0),
+            )
+            totals[connection.here, connection.there] = Sent(
+                connection.here,
+                connection.there,
+                so_far.acked_bytes + max(0, connection.acked_bytes - before.acked_bytes),
                 max(so_far.busy_s, busy_s),
-                so_far.retransmits + max(0, one.retransmits - before.retransmits),
-                max(so_far.rtt_s, one.rtt_s),
+                so_far.retransmits + max(0, connection.retransmits - before.retransmits),
+                max(so_far.rtt_s, connection.rtt_s),
             )
         self._before = now
         return tuple(each for each in totals.values() if each.acked_bytes)
@@ -139,20 +148,20 @@ class SocketRates:
 
 def socket_inodes(pids: Iterable[int]) -> frozenset[int]:
     """Inodes of the sockets that these processes hold; those gone or not ours have none."""
-    found: set[int] = set()
+    inodes: set[int] = set()
     for pid in pids:
         try:
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):
                     kind, _, number = str(link.readlink()).partition(":[")
                     if kind == "socket" and number[:-1].isdigit():
-                        found.add(int(number[:-1]))
+                        inodes.add(int(number[:-1]))
         except OSError:
             continue
-    return frozenset(found)
+    return frozenset(inodes)
 
 
-def _take(raw: bytes, number: int, found: list[Connection]) -> bool:
+def _take(raw: bytes, number: int, connections: list[Connection]) -> bool:
     """Parse one answer; True after the last one."""
     place = 0
     while place + _HEADER.size <= len(raw):
@@ -166,9 +175,9 @@ def _take(raw: bytes, number: int, found: list[Connection]) -> bool:
             if kind == _ERROR:
                 (code,) = struct.unpack_from("=i", body)
                 raise OSError(-code, f"sockets cannot be listed: {os.strerror(-code)}")
-            one = _connection(body)
-            if one is not None:
-                found.append(one)
+            connection = _connection(body)
+            if connection is not None:
+                connections.append(connection)
         place += (length + 3) & ~3
     return False
 
@@ -204,7 +213,7 @@ def _connection(body: bytes) -> Connection | None:
 
 
 def _address(raw: bytes) -> str:
-    found = ipaddress.ip_address(raw)
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
-        return str(found.ipv4_mapped)
-    return str(found)
+    address = ipaddress.ip_address(raw)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(address)

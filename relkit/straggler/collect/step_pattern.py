@@ -34,7 +34,7 @@ _LONGEST_TAIL = 1536
 # Bursts: so many must have been seen, of so many collectives at most, and the pause before them is
 # so many times as long as any inside.
 _BURSTS, _LONGEST_BURST, _STANDS_OUT = 5, 128, 2.0
-_UNEVEN, _ALMOST_ALL, _MOST, _MOSTLY = 3.0, 20.0, 60.0, 0.75
+_UNEVEN, _LOW_PERCENTILE, _HIGH_PERCENTILE, _MIN_REGULAR = 3.0, 20.0, 60.0, 0.75
 _TICK_NS = 10_000.0
 # After so many collectives of all groups nobody is waited for any more.
 _PATIENCE = 2048
@@ -58,16 +58,16 @@ class Pattern:
     def places(self, seqs: Ints, codes: Codes) -> Flags:
         """Where a step may begin, in collectives of this communicator by sequence number."""
         period = len(self.codes)
-        found = np.zeros(len(seqs), dtype=bool)
+        begins = np.zeros(len(seqs), dtype=bool)
         if len(seqs) < period:
-            return found
+            return begins
         windows = np.lib.stride_tricks.sliding_window_view(codes, period)
         whole = (windows == np.array(self.codes, np.uint64)).all(axis=1)
         last = len(seqs) - period + 1
-        found[:last] = whole & (seqs[period - 1 :] - seqs[:last] == period - 1)
+        begins[:last] = whole & (seqs[period - 1 :] - seqs[:last] == period - 1)
         if self.phase >= 0:
-            found &= seqs % period == self.phase
-        return found
+            begins &= seqs % period == self.phase
+        return begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def _by_input(track: _Track, marks: Rows) -> tuple[int, int] | None:
     if len(counts) < _REPEATS:
         return None
     usual = int(np.bincount(counts).argmax())
-    if np.count_nonzero(counts == usual) < _MOSTLY * len(counts):
+    if np.count_nonzero(counts == usual) < _MIN_REGULAR * len(counts):
         return None
     return usual, int(places[int(np.flatnonzero(counts == usual)[-1])])
 
@@ -208,8 +208,8 @@ def _by_pauses(track: _Track, marks: Rows) -> tuple[int, int] | None:
         second = float(np.partition(folded, -2)[-2])
         # In almost every round, and not small beside the longest of most rounds: or a step would
         # be taken for two.
-        low = float(np.percentile(table[:, place], _ALMOST_ALL))
-        longest = float(np.percentile(table.max(axis=1), _MOST))
+        low = float(np.percentile(table[:, place], _LOW_PERCENTILE))
+        longest = float(np.percentile(table.max(axis=1), _HIGH_PERCENTILE))
         if low >= _STANDS_OUT * max(second, 0.2 * longest, _TICK_NS):
             return length, 1 + len(pauses) - rounds * length + place
     return None

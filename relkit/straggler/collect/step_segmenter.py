@@ -217,10 +217,10 @@ class StepSegmenter:
 
     def _learn(self) -> None:
         self._past = [np.concatenate(self._past)]
-        found = find_pattern(self._past[0], self._sizes)
-        if found is None or found == self._pattern:
+        pattern = find_pattern(self._past[0], self._sizes)
+        if pattern is None or pattern == self._pattern:
             return
-        self._pattern, self._usual = found, UsualWork()
+        self._pattern, self._usual = pattern, UsualWork()
         self._changes += 1
         self._edge, self._edge_seq = _NO_STEP, -1
 
@@ -272,9 +272,9 @@ class StepSegmenter:
 def _greedy(may_begin: Flags, period: int) -> Ints:
     """Places at which steps of this length begin: the earliest that do not overlap."""
     candidates = np.flatnonzero(may_begin)
-    found: list[int] = []
+    firsts: list[int] = []
     place = 0
     while place < len(candidates):
-        found.append(int(candidates[place]))
-        place = int(np.searchsorted(candidates, found[-1] + period))
-    return np.array(found, dtype=np.int64)
+        firsts.append(int(candidates[place]))
+        place = int(np.searchsorted(candidates, firsts[-1] + period))
+    return np.array(firsts, dtype=np.int64)

@@ -24,20 +24,21 @@ class StepWork:
 
     Args:
         peers_key: equal on ranks that communicate the same, whatever their groups are called.
-        kinds: communicators and operations that most steps have, as kinds_of numbers them.
+        operations: communicators and operations that most steps have, as operation_codes()
+            numbers them.
     """
 
     peers_key: str
-    kinds: frozenset[int]
+    operations: frozenset[int]
 
     def foreign(self, rows: Rows) -> Ints:
         """Places of collectives that are no part of a usual step."""
-        usual = np.array(sorted(self.kinds), dtype=np.int64)
-        odd = ~np.isin(kinds_of(rows, rows["communicator"].astype(np.int64)), usual)
+        usual = np.array(sorted(self.operations), dtype=np.int64)
+        odd = ~np.isin(operation_codes(rows, rows["communicator"].astype(np.int64)), usual)
         return np.flatnonzero((rows["kind"] == OpKind.COLLECTIVE) & odd).astype(np.int64)
 
 
-def kinds_of(rows: Rows, track: Ints) -> Ints:
+def operation_codes(rows: Rows, track: Ints) -> Ints:
     """One number for communicator and operation."""
     numbers: Ints = track * (1 << 16) + rows["operation"]
     return numbers
@@ -103,15 +104,17 @@ def usual_work(steps: Sequence[tuple[Rows, Rows, Rows]], sizes: Mapping[int, int
     codes = mix(rows["code"] + mix(track.astype(np.uint64)))
     times = _usual(codes, step, count)[1]
     firsts = np.unique(codes, return_index=True)[1]
-    told = []
+    profile = []
     for first, number in zip(firsts[times >= 1], times[times >= 1], strict=True):
         row, group = rows[first], int(track[first])
         size = sizes.get(group, 0)
-        told.append((places.get(group, -1), size, int(row["operation"]), int(row["code"]), number))
-    digest = hashlib.blake2s(repr(sorted(told)).encode(), digest_size=8)
-    pairs, times = _usual(kinds_of(rows, track), step, count)
+        profile.append(
+            (places.get(group, -1), size, int(row["operation"]), int(row["code"]), number)
+        )
+    digest = hashlib.blake2s(repr(sorted(profile)).encode(), digest_size=8)
+    pairs, times = _usual(operation_codes(rows, track), step, count)
     usual = frozenset(int(pair) for pair in pairs[times >= 1])
-    return StepWork(digest.hexdigest() if told else "", usual)
+    return StepWork(digest.hexdigest() if profile else "", usual)
 
 
 def step_of(rows: Rows, begins: Rows, ends: Rows) -> Ints:

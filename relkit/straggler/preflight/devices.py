@@ -66,7 +66,7 @@ def slow_devices(
         slow_fraction: share that may be missing, 0..1.
     """
     before = {(score.node, score.device): score for score in baseline}
-    found: list[SlowDevice] = []
+    slow: list[SlowDevice] = []
     for figure, _, _ in FIGURES:
         by_kind: dict[str, list[DeviceScore]] = defaultdict(list)
         for score in scores:
@@ -85,18 +85,18 @@ def slow_devices(
                 mine = _MEDIAN_TO_MEAN * max(sigma, _scatter([values])) / np.sqrt(len(values))
                 low = max(1.0 - slow_fraction, 0.0) * usual
                 if median(values) < min(low, (1.0 - _SIGMAS * mine) * usual):
-                    found.append(
+                    slow.append(
                         SlowDevice(
                             score.node, score.device, figure, median(values), usual,
                             float(mine), against, len(values),
                         )
                     )  # fmt: skip
-    return tuple(sorted(found, key=lambda one: -one.slowdown))
+    return tuple(sorted(slow, key=lambda one: -one.slowdown))
 
 
 def _values(score: DeviceScore | None, figure: str) -> tuple[float, ...]:
-    found: tuple[float, ...] = () if score is None else getattr(score, figure)
-    return found
+    values: tuple[float, ...] = () if score is None else getattr(score, figure)
+    return values
 
 
 def _scatter(groups: Iterable[Sequence[float]]) -> float:

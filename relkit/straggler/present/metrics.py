@@ -135,13 +135,13 @@ def breakdown(history: History, rank: int) -> Breakdown | None:
     )  # fmt: skip
 
 
-def main_part(found: Breakdown | None, cause: Cause) -> str:
+def main_part(times: Breakdown | None, cause: Cause) -> str:
     """The largest part of a host's slowdown: gc, run_queue_wait, throttled, or "" for none."""
-    if found is None or cause is not Cause.HOST:
+    if times is None or cause is not Cause.HOST:
         return ""
-    most = {part: found.more_s(part) for part in ("gc", "run_queue_wait", "throttled")}
+    most = {part: times.more_s(part) for part in ("gc", "run_queue_wait", "throttled")}
     part = max(most, key=lambda name: most[name] if math.isfinite(most[name]) else -1.0)
-    whole = sum(found.mine_s[:3]) - sum(found.peers_s[:3])
+    whole = sum(times.mine_s[:3]) - sum(times.peers_s[:3])
     return part if math.isfinite(most[part]) and most[part] > 0.25 * whole > 0.0 else ""
 
 
@@ -181,14 +181,14 @@ def _mean(values: Floats) -> Floats:
     known = np.isfinite(values)
     count = known.sum(axis=-1)
     total = np.where(known, values, 0.0).sum(axis=-1)
-    found: Floats = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return found
+    means: Floats = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return means
 
 
 def _median(values: Floats) -> Floats:
     """Over the last axis, of what is known; without numpy's warning where nothing is."""
-    found = np.full(values.shape[:-1], np.nan)
+    medians = np.full(values.shape[:-1], np.nan)
     known = np.isfinite(values).any(axis=-1)
     if known.any():
-        found[known] = np.nanmedian(np.where(np.isfinite(values), values, np.nan)[known], axis=-1)
-    return found
+        medians[known] = np.nanmedian(np.where(np.isfinite(values), values, np.nan)[known], axis=-1)
+    return medians

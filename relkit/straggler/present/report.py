@@ -169,22 +169,22 @@ def _recovered(history: History) -> list[Finding]:
     for raised in history.accusations[len(history.verdicts) :]:
         one = raised.verdict
         kinds.setdefault((one.subject, one.rank, one.ends, one.cause), []).append(raised)
-    found = []
+    findings = []
     for newest, *earlier in kinds.values():
         finding = _accused(history, newest)
         if earlier:
             spent_s = sum(max(0.0, raised.verdict.cost_s) for raised in earlier)
             more = f"{len(earlier)} time{'s' if len(earlier) > 1 else ''}"
-            told = f"the same was said {more} before, {seconds(spent_s)} lost in all"
-            finding = replace(finding, reasons=(*finding.reasons, told))
-        found.append(finding)
-    return found
+            before = f"the same was reported {more} before, {seconds(spent_s)} lost in all"
+            finding = replace(finding, reasons=(*finding.reasons, before))
+        findings.append(finding)
+    return findings
 
 
 def _not_known(history: History) -> list[Finding]:
     """Ranks of which nothing is known, and jobs too short to say anything."""
     seen = np.isfinite(history.local_s).sum(axis=1)
-    found = []
+    findings = []
     silent = RankSet.of(int(rank) for rank in np.flatnonzero(seen == 0))
     if len(silent) == history.world_size:
         return [
@@ -195,7 +195,7 @@ def _not_known(history: History) -> list[Finding]:
             )
         ]  # fmt: skip
     if silent:
-        found.append(
+        findings.append(
             Finding(
                 "RK-STRAG-010", Status.UNKNOWN,
                 f"nothing is known of {len(silent):,} rank{'s' if len(silent) > 1 else ''}: "
@@ -206,14 +206,14 @@ def _not_known(history: History) -> list[Finding]:
         )  # fmt: skip
     steps = int(np.median(seen[seen > 0]))
     if steps < _FEW_STEPS and not history.verdicts:
-        found.append(
+        findings.append(
             Finding(
                 "RK-STRAG-010", Status.UNKNOWN,
                 f"could not tell yet: {steps} steps were seen, and it takes {_FEW_STEPS}",
                 advice="Wait for more steps.",
             )
         )  # fmt: skip
-    return found
+    return findings
 
 
 def _suspects(history: History) -> list[Finding]:

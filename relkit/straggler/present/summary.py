@@ -104,32 +104,32 @@ def summarise(history: History, most: int = MAX_RANKS) -> Summary:
 
 def plain_summary(history: History) -> dict[str, Any]:
     """The summary as JSON: one line of `relkit straggler watch --json`."""
-    found = summarise(history)
+    summary = summarise(history)
     return {
         "schema": "relkit.straggler.watch/1",
-        "job_id": found.job_id,
-        "step": found.step if found.step >= 0 else None,
-        "step_s": _known(found.step_s),
-        "world_size": found.world_size,
-        "ended": found.ended,
+        "job_id": summary.job_id,
+        "step": summary.step if summary.step >= 0 else None,
+        "step_s": _known(summary.step_s),
+        "world_size": summary.world_size,
+        "ended": summary.ended,
         "stragglers": [plain_verdict(history, raised) for raised in history.verdicts],
         "ranks": [
             {
-                "rank": one.rank, "host": one.host, "local_s": _known(one.local_s),
-                "own_s": _known(one.local_s),
-                "late_s": _known(one.late_s), "score": _known(one.score),
-                "evidence": round(one.evidence, 4), "state": one.state,
+                "rank": line.rank, "host": line.host, "local_s": _known(line.local_s),
+                "own_s": _known(line.local_s),
+                "late_s": _known(line.late_s), "score": _known(line.score),
+                "evidence": round(line.evidence, 4), "state": line.state,
             }
-            for one in found.ranks
+            for line in summary.ranks
         ],
-        "others": {"ranks": found.others.fold(), "worst_score": _known(found.others_score)},
+        "others": {"ranks": summary.others.fold(), "worst_score": _known(summary.others_score)},
         "links": [
             {"source": row.source, "target": row.target, "ratio": round(row.ratio, 4),
              "evidence": round(row.evidence, 4), "nats_share": round(row.evidence, 4),
              "lost_s": round(row.lost_s, 4)}
-            for row in found.links
+            for row in summary.links
         ],
-        "notes": list(found.notes),
+        "notes": list(summary.notes),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How far the clocks of hosts are apart, told by collectives that everybody leaves together."""
+"""How far the clocks of hosts are apart, by the collectives that everybody leaves together."""
 
 from __future__ import annotations
 

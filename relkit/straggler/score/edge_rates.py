@@ -1,9 +1,9 @@
-"""Which edge or interface is slow, told by the rate at which each connection is confirmed."""
+"""Which edge or interface is slow, by the rate at which each connection is confirmed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -50,11 +50,24 @@ class EdgeTraffic:
 
 
 @dataclass(slots=True)
-class _Edge:
-    test: ShiftTest
+class _Sample:
+    """What went over an edge since its last test."""
+
     acked: int = 0
     busy_s: float = 0.0
     waited_s: float = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Enough has come together for a test."""
+        long = self.busy_s >= _MIN_BUSY_S or self.waited_s >= _WAITED_S
+        return long and self.acked >= _MIN_BYTES
+
+
+@dataclass(slots=True)
+class _Edge:
+    test: ShiftTest
+    sample: _Sample = field(default_factory=_Sample)
     samples: int = 0
     byte_s: float = 0.0
     mbit_s: float = 0.0
@@ -67,12 +80,6 @@ class _Edge:
     busy_share: float = 0.0
 
     @property
-    def ready(self) -> bool:
-        """Enough has come together for a sample."""
-        long = self.busy_s >= _MIN_BUSY_S or self.waited_s >= _WAITED_S
-        return long and self.acked >= _MIN_BYTES
-
-    @property
     def evidence(self) -> float:
         return float(self.test.best()[0][0])
 
@@ -83,17 +90,17 @@ def by_host(reports: Mapping[str, Sequence[Sent]]) -> tuple[EdgeTraffic, ...]:
     Args:
         reports: host -> what its ranks sent; addresses that nobody sends from are left out.
     """
-    owner = {one.here: host for host, sent in reports.items() for one in sent}
+    owner = {sample.here: host for host, sent in reports.items() for sample in sent}
     totals: dict[Edge, EdgeTraffic] = {}
     for host, sent in reports.items():
-        for one in sent:
-            target = owner.get(one.there, host)
+        for sample in sent:
+            target = owner.get(sample.there, host)
             if target == host:
                 continue
             old = totals.get((host, target), EdgeTraffic(host, target, 0, 0.0))
             totals[host, target] = EdgeTraffic(
-                host, target, old.acked_bytes + one.acked_bytes, max(old.busy_s, one.busy_s),
-                old.retransmits + one.retransmits,
+                host, target, old.acked_bytes + sample.acked_bytes, max(old.busy_s, sample.busy_s),
+                old.retransmits + sample.retransmits,
             )  # fmt: skip
     return tuple(totals.values())
 
@@ -123,14 +130,14 @@ class EdgeScorer:
         """
         limit = self._limit()
         ready = [edge for one in traffic if (edge := self._add(one, elapsed_s)) is not None]
-        most = max((one.traffic for one in self._edges.values()), default=0.0)
+        max_traffic = max((one.traffic for one in self._edges.values()), default=0.0)
         for edge in ready:
             one = self._edges[edge]
-            one.byte_s = (one.busy_s + _SOFT * one.waited_s) / one.acked
-            one.mbit_s = 8e-6 * one.acked / max(one.busy_s, _TICK_S)
-            one.busy_share = min(1.0, one.busy_s / max(one.waited_s, 1e-9))
+            one.byte_s = (one.sample.busy_s + _SOFT * one.sample.waited_s) / one.sample.acked
+            one.mbit_s = 8e-6 * one.sample.acked / max(one.sample.busy_s, _TICK_S)
+            one.busy_share = min(1.0, one.sample.busy_s / max(one.sample.waited_s, 1e-9))
         for edge in ready:
-            self._test(step, edge, most)
+            self._test(step, edge, max_traffic)
         slow = set()
         for edge, one in self._edges.items():
             share = _CLEAR if edge in self._slow else 1.0
@@ -143,12 +150,12 @@ class EdgeScorer:
     def rows(self) -> list[tuple[str, str, float, float, float]]:
         """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
         limit = self._limit()
-        found = [
+        rows = [
             (*edge, float(np.exp(one.log_ratio)), one.evidence / limit, one.cost_s)
             for edge, one in self._edges.items()
             if one.samples
         ]
-        return sorted(found, key=lambda row: (-row[3], -row[2], row[0], row[1]))
+        return sorted(rows, key=lambda row: (-row[3], -row[2], row[0], row[1]))
 
     def _limit(self) -> float:
         tests = max(1, len(self._edges)) * len(_SHIFTS)
@@ -160,24 +167,24 @@ class EdgeScorer:
         if edge not in self._edges:
             self._edges[edge] = _Edge(ShiftTest(_SHIFTS, (1,), 20.0))
         one = self._edges[edge]
-        if one.ready:
-            one.acked, one.busy_s, one.waited_s = 0, 0.0, 0.0
-        one.acked += new.acked_bytes
-        one.busy_s += max(0.0, new.busy_s)
-        one.waited_s += elapsed_s
+        if one.sample.ready:
+            one.sample = _Sample()
+        one.sample.acked += new.acked_bytes
+        one.sample.busy_s += max(0.0, new.busy_s)
+        one.sample.waited_s += elapsed_s
         one.retransmits += new.retransmits
         one.traffic += _RATE * (new.acked_bytes / max(elapsed_s, 1e-9) - one.traffic)
-        return edge if one.ready else None
+        return edge if one.sample.ready else None
 
-    def _test(self, step: int, edge: Edge, most: float) -> None:
+    def _test(self, step: int, edge: Edge, max_traffic: float) -> None:
         one = self._edges[edge]
-        if one.traffic < _MIN_SHARE * most:
+        if one.traffic < _MIN_SHARE * max_traffic:
             return
         one.samples += 1
         others = [
             other.byte_s
             for key, other in self._edges.items()
-            if key != edge and other.byte_s and other.traffic >= _MIN_SHARE * most
+            if key != edge and other.byte_s and other.traffic >= _MIN_SHARE * max_traffic
         ]
         usual_s = float(np.median(others)) if len(others) >= _MIN_OTHERS else one.past_s
         if len(others) < _MIN_OTHERS and one.samples <= _BASELINE:
@@ -193,12 +200,12 @@ class EdgeScorer:
         weight = 1.0 / (min(one.samples, 1.0 / _RATE) + _SIGMA_WEIGHT)
         one.variance += weight * (off**2 - one.variance)
         one.log_ratio += max(0.25, 1.0 / one.samples) * (slowdown - one.log_ratio)
-        lost_s = one.busy_s * max(0.0, 1.0 - usual_s / one.byte_s)
+        lost_s = one.sample.busy_s * max(0.0, 1.0 - usual_s / one.byte_s)
         one.cost_s = one.cost_s + lost_s if one.evidence > 0.0 else 0.0
 
     def _explain(self, limit: float) -> tuple[Verdict, ...]:
         """A host where all that it sends or gets is slow with two others at least, else a link."""
-        found: list[Verdict] = []
+        verdicts: list[Verdict] = []
         # Behind a slow edge others may look slower than they are: nothing is said of these.
         worst_log = max((self._edges[edge].log_ratio for edge in self._slow), default=0.0)
         min_log = min(worst_log, _AS_SLOW * worst_log)
@@ -215,25 +222,25 @@ class EdgeScorer:
             best = max(hosts, key=lambda host: len(self._of(host, left | doubtful)))
             taken = self._of(best, left | doubtful)
             if len({end for edge in taken for end in edge}) > 2:
-                found.append(self._verdict(Subject.HOST, (best,), taken, limit))
+                verdicts.append(self._verdict(Subject.HOST, (best,), taken, limit))
                 left -= taken
                 doubtful -= taken
                 continue
             worst = max(left, key=lambda edge: (self._edges[edge].log_ratio, edge))
             back = {edge for edge in left if edge == worst[::-1]}
-            found.append(self._verdict(Subject.LINK, worst, {worst} | back, limit))
+            verdicts.append(self._verdict(Subject.LINK, worst, {worst} | back, limit))
             left -= {worst} | back
-        return tuple(sorted(found, key=lambda verdict: -verdict.cost_s))
+        return tuple(sorted(verdicts, key=lambda verdict: -verdict.cost_s))
 
     def _of(self, host: str, slow: set[Edge]) -> set[Edge]:
         """Slow edges that the host's interface explains: those of a direction without a fit one."""
-        found: set[Edge] = set()
+        edges: set[Edge] = set()
         for end in (0, 1):
             mine = {edge for edge, one in self._edges.items() if edge[end] == host and one.samples}
             fit = {edge for edge in mine if self._edges[edge].log_ratio < np.log(_MIN_RATIO)}
             if not fit:
-                found |= mine & slow
-        return found
+                edges |= mine & slow
+        return edges
 
     def _verdict(
         self, subject: Subject, ends: tuple[str, ...], edges: set[Edge], limit: float

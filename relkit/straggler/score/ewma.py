@@ -16,16 +16,16 @@ def ewma(state: Floats, values: Floats, weights: Floats, max_times: float = np.i
         max_times: a value counts for no more than so many times the average; of such averages
             none may be below 0.
     """
-    found = np.empty_like(values)
+    averages = np.empty_like(values)
     # A loop: closed forms lose digits, and few operations on little arrays are quick enough.
-    for value, weight, after in zip(values, weights, found, strict=True):
+    for value, weight, after in zip(values, weights, averages, strict=True):
         if max_times < np.inf:
             value = np.minimum(value, max_times * state)
         np.subtract(value, state, out=after)
         after *= weight
         after += state
         state[...] = after
-    return found
+    return averages
 
 
 def begin(state: Floats, values: Floats, known: Flags) -> Ints:
@@ -40,6 +40,6 @@ def begin(state: Floats, values: Floats, known: Flags) -> Ints:
     fresh = ~np.isfinite(state) & known.any(axis=0)
     first = np.where(fresh, np.argmax(known, axis=0), 0)
     if fresh.any():
-        told = np.take_along_axis(values, first[None], axis=0)[0]
-        np.copyto(state, told, where=fresh)
+        first_values = np.take_along_axis(values, first[None], axis=0)[0]
+        np.copyto(state, first_values, where=fresh)
     return first

@@ -1,4 +1,4 @@
-"""Which edge or interface is slow, told by transfers that started when everybody was there."""
+"""Which edge or interface is slow, by the transfers that started when everybody was there."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ class LinkScorer:
             )
             for edge in path.transfer.edges:
                 worst[edge] = max(worst.get(edge, (0.0, 0.0, 0.0)), figures)
-        found = [
+        rows = [
             (source, target, ratio, share, lost_s)
             for (source, target), (share, ratio, lost_s) in worst.items()
         ]
-        return sorted(found, key=lambda row: (-row[3], -row[2], row[0], row[1]))
+        return sorted(rows, key=lambda row: (-row[3], -row[2], row[0], row[1]))
 
     def _path(self, step: int, transfer: Transfer) -> _Path | None:
         """What is known of a transfer; None where there are too many to follow."""
@@ -175,7 +175,7 @@ class LinkScorer:
         ]
         good = {edge for path in fit if path.seen > _BASELINE for edge in path.transfer.edges}
         left = [path for path in slow.values() if path.ratio >= _LEAST]
-        found: list[Verdict] = []
+        verdicts: list[Verdict] = []
         while left:
             covers: dict[_What, list[_Path]] = {}
             for path in left:
@@ -189,9 +189,9 @@ class LinkScorer:
             tied = [key for key, paths in covers.items() if len(paths) == most]
             links = [key for key in tied if key[0] is Subject.LINK]
             chosen, sure = _by_exits(links or tied, covers[tied[0]])
-            found.append(self._verdict(chosen, covers[chosen], sure, len(tied)))
+            verdicts.append(self._verdict(chosen, covers[chosen], sure, len(tied)))
             left = [path for path in left if path not in covers[chosen]]
-        return tuple(sorted(found, key=lambda verdict: -verdict.cost_s))
+        return tuple(sorted(verdicts, key=lambda verdict: -verdict.cost_s))
 
     def _verdict(self, what: _What, paths: Sequence[_Path], sure: float, tied: int) -> Verdict:
         subject, ends = what

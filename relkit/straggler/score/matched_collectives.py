@@ -154,14 +154,14 @@ def match_collectives(
 def _order(kind: Ints, seq: Ints) -> Ints:
     """Puts equal ones beside each other: by kind, then by seq; ranks stay in their order."""
     kinds = int(kind.max()) + 1
-    least, most = np.full(kinds, _MAX_SEQ), np.full(kinds, -1)
-    np.minimum.at(least, kind, seq)
-    np.maximum.at(most, kind, seq)
-    span = np.where(most < 0, 0, most - least + 1)
+    lowest, highest = np.full(kinds, _MAX_SEQ), np.full(kinds, -1)
+    np.minimum.at(lowest, kind, seq)
+    np.maximum.at(highest, kind, seq)
+    span = np.where(highest < 0, 0, highest - lowest + 1)
     # Short numbers are sorted ten times as fast: one for each collective that there can be.
     if span.max() >= _SHORT or int(span.sum()) >= _SHORT:
         return np.lexsort((seq, kind)).astype(np.int64)
-    label = (np.cumsum(span) - span - least)[kind] + seq
+    label = (np.cumsum(span) - span - lowest)[kind] + seq
     return np.argsort(label.astype(np.uint16), kind="stable")
 
 

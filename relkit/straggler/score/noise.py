@@ -58,14 +58,14 @@ class _Scale:
         known = before + np.searchsorted(at, np.arange(steps), side="right")
         values = self._independent * slowdown.shape[2] * np.minimum(known, self._rows)
         if not fresh:
-            found = np.broadcast_to(self._variance, prior.shape) if before else prior
+            variance = np.broadcast_to(self._variance, prior.shape) if before else prior
         else:
-            told = self._variances(before + np.arange(fresh), prior[at])
-            table = np.concatenate([self._variance[None], told])
-            found = np.where((known > 0)[:, None], table[known - before], prior)
-        self._variance = found[-1].copy()
+            fresh_variances = self._variances(before + np.arange(fresh), prior[at])
+            table = np.concatenate([self._variance[None], fresh_variances])
+            variance = np.where((known > 0)[:, None], table[known - before], prior)
+        self._variance = variance[-1].copy()
         self._moves = self._moves[-self._rows :]
-        return found, values
+        return variance, values
 
     def _take(self, slowdown: Floats) -> Ints:
         """Append the new differences; at which steps a mean became complete."""
@@ -113,8 +113,8 @@ class _Scale:
         most = priors * (1.0 + _ROOM_A_VALUE * weight)
         rough = np.where(count[:, None] > 0, middle, 0.0) * _MAD_TO_SIGMA * _ROOT_HALF
         seen = np.minimum(self._length * rough**2, most)
-        found: Floats = (weight * seen + PRIOR_WEIGHT * priors) / (weight + PRIOR_WEIGHT)
-        return found
+        variances: Floats = (weight * seen + PRIOR_WEIGHT * priors) / (weight + PRIOR_WEIGHT)
+        return variances
 
 
 def _middles(values: Floats, count: Ints) -> Floats:
@@ -125,8 +125,8 @@ def _middles(values: Floats, count: Ints) -> Floats:
     """
     most = values.shape[2]
     if (count == most).all():
-        found: Floats = np.median(values, axis=2)
-        return found
+        medians: Floats = np.median(values, axis=2)
+        return medians
     ordered = np.sort(values, axis=2)
     stretch = np.arange(len(values))
     low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, most - 1)
@@ -157,13 +157,13 @@ class Noise:
         most = np.maximum(np.sqrt(self.by_scale[:, :used].max(axis=1)), MIN_SIGMA)
         # A rank that is noisier than the others is taken to be so at all scales.
         inflation = most / np.maximum(first, MIN_SIGMA)
-        found: Floats = np.maximum(most[:, :, None], self.own * inflation[:, :, None])
-        return found
+        sigmas: Floats = np.maximum(most[:, :, None], self.own * inflation[:, :, None])
+        return sigmas
 
     def spread(self) -> Floats:
         """(steps, features): of single steps, as they scatter, whatever lasts."""
-        found: Floats = np.maximum(np.sqrt(self.by_scale[:, 0]), MIN_SIGMA)
-        return found
+        spreads: Floats = np.maximum(np.sqrt(self.by_scale[:, 0]), MIN_SIGMA)
+        return spreads
 
 
 class NoiseLevel:
@@ -198,15 +198,15 @@ class NoiseLevel:
         shorter: Floats | None = None
         by_scale = np.empty((shape[0], len(SCALES), shape[1]))
         for place, scale in enumerate(self._scales):
-            found, values = scale.update(slowdown, prior)
-            by_scale[:, place] = found
+            variance, values = scale.update(slowdown, prior)
+            by_scale[:, place] = variance
             if shorter is not None:
                 weight = (values / (values + _GROWTH_WEIGHT))[:, None]
-                ratio = np.clip(1.0 + weight * (found / shorter - 1.0), 1.0, _MAX_GROWTH)
+                ratio = np.clip(1.0 + weight * (variance / shorter - 1.0), 1.0, _MAX_GROWTH)
                 growth = np.where((values > 0)[:, None], ratio, growth)
-            shorter = found
+            shorter = variance
             # Until a longer scale is seen, it is assumed to go on as the shorter ones did.
-            prior = found * growth
+            prior = variance * growth
         spread = np.maximum(np.sqrt(by_scale[:, 0]), MIN_SIGMA)
         return Noise(by_scale, self._learn_own(slowdown, spread))
 

@@ -40,10 +40,10 @@ class Peers:
         Args:
             values: (..., ranks); NaN = not known.
         """
-        found = np.full(values.shape, np.nan)
+        medians = np.full(values.shape, np.nan)
         for block in self._blocks:
-            found[..., block] = _leave_one_out(values[..., block])
-        return found
+            medians[..., block] = _leave_one_out(values[..., block])
+        return medians
 
 
 def _leave_one_out(values: Floats) -> Floats:
@@ -58,10 +58,10 @@ def _leave_one_out(values: Floats) -> Floats:
     low, high = np.maximum(others - 1, 0) // 2, others // 2
     low = low + (known & (low >= place))
     high = high + (known & (high >= place))
-    most = values.shape[-1] - 1
-    picked_low = np.take_along_axis(ordered, np.minimum(low, most), axis=-1)
-    picked_high = np.take_along_axis(ordered, np.minimum(high, most), axis=-1)
+    last = values.shape[-1] - 1
+    picked_low = np.take_along_axis(ordered, np.minimum(low, last), axis=-1)
+    picked_high = np.take_along_axis(ordered, np.minimum(high, last), axis=-1)
     middle = np.where(others > 0, 0.5 * (picked_low + picked_high), np.nan)
-    found = np.empty_like(values)
-    np.put_along_axis(found, order, middle, axis=-1)
-    return found
+    medians = np.empty_like(values)
+    np.put_along_axis(medians, order, middle, axis=-1)
+    return medians

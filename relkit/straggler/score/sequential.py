@@ -27,7 +27,7 @@ class Cusum:
     """
 
     def __init__(self, shape: tuple[int, ...], limit: float) -> None:
-        self._most = limit + _BEYOND
+        self._max = limit + _BEYOND
         # The evidence, and the step in which it began to gather.
         self.log_likelihood: Floats = np.zeros(shape)
         self.onset: Ints = np.full(shape, -1, dtype=np.int64)
@@ -36,7 +36,7 @@ class Cusum:
         """Take the log-likelihood ratio of one step."""
         fresh = (self.log_likelihood <= 0.0) & (ratio > 0.0)
         self.onset[fresh] = step
-        np.clip(self.log_likelihood + ratio, 0.0, self._most, out=self.log_likelihood)
+        np.clip(self.log_likelihood + ratio, 0.0, self._max, out=self.log_likelihood)
 
     def scan(self, ratio: Floats) -> Floats:
         """The evidence after each of some steps, were none of it forgotten; nothing is kept.
@@ -49,7 +49,7 @@ class Cusum:
         for step, after in zip(ratio, sums, strict=True):
             np.add(before, step, out=after)
             np.maximum(after, 0.0, out=after)
-            np.minimum(after, self._most, out=after)
+            np.minimum(after, self._max, out=after)
             before = after
         return sums
 

@@ -132,10 +132,10 @@ class SlowdownMeter:
         weights = np.where(known, rate[:, None], 0.0)
         values = np.where(known, usual_s, 0.0)
         # A checkpoint that takes as long as a hundred steps says nothing of those.
-        found = ewma(self._scale_s, values, weights, _ODD_TIMES)
-        found = np.where(values > _ODD_TIMES * found, values, found)
-        found[np.arange(len(found))[:, None] < first] = np.nan
-        return found
+        steady_s = ewma(self._scale_s, values, weights, _ODD_TIMES)
+        steady_s = np.where(values > _ODD_TIMES * steady_s, values, steady_s)
+        steady_s[np.arange(len(steady_s))[:, None] < first] = np.nan
+        return steady_s
 
     def _usual(self, raw: Floats, waits: Floats, rate: Floats) -> tuple[Floats, Floats]:
         """(slowdown of a healthy rank, how much the peers wait for a core)."""

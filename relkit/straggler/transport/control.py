@@ -56,13 +56,13 @@ def from_json(plain: object, otherwise: Control) -> Control:
     """
     if not isinstance(plain, Mapping):
         raise ValueError("not a JSON object")
-    found = otherwise
+    settings = otherwise
     if "mode" in plain:
-        found = replace(found, mode=Mode(plain["mode"]))
+        settings = replace(settings, mode=Mode(plain["mode"]))
     for key in (_OLD_MIN_SLOWDOWN, "min_slowdown"):
         if key in plain:
-            found = replace(found, min_slowdown=_slowdown(key, plain[key]))
-    return found
+            settings = replace(settings, min_slowdown=_slowdown(key, plain[key]))
+    return settings
 
 
 def _slowdown(key: str, value: object) -> float:
@@ -124,5 +124,5 @@ def _asked(path: Path) -> Mapping[str, Any]:
         from_json(plain, Control())
     except (ValueError, RecursionError) as error:
         raise BadInputFile(f"{path}: {error}") from error
-    found: Mapping[str, Any] = plain
-    return found
+    settings: Mapping[str, Any] = plain
+    return settings

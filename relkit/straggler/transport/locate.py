@@ -25,16 +25,16 @@ def job_folders(job_id: str) -> tuple[Path, ...]:
 
 def jobs_here() -> tuple[str, ...]:
     """Ids of the jobs on this host that run and have a history, the one written last first."""
-    found = []
+    jobs = []
     for folder in environment.all_job_folders():
         path = folder / LIVE_FILE
         if not path.exists() or not records(folder):
             continue
         try:
-            found.append((-path.stat().st_mtime_ns, folder.name))
+            jobs.append((-path.stat().st_mtime_ns, folder.name))
         except OSError:
             continue
-    return tuple(name for _, name in sorted(found))
+    return tuple(name for _, name in sorted(jobs))
 
 
 def records(folder: Path) -> bool:
@@ -76,14 +76,14 @@ def locate_history(named: str, environ: Mapping[str, str] = os.environ) -> Histo
             f"{path}: there is no {KEPT_FILE} in it",
             next_step="Name the --timeline-path of a job that ran with --straggler warn.",
         )
-    found = list(_of_job(named, environ))
-    if not found:
+    histories = list(_of_job(named, environ))
+    if not histories:
         raise NoSuchProcess(
             f"no straggler history of a job {named!r} is on this host",
             next_step="Name its timeline folder, or run this on the job's first node; only jobs "
             "with `relkit launch --straggler warn` (or exclude) have one.",
         )
-    return max(found, key=lambda pair: pair[0])[1]
+    return max(histories, key=lambda pair: pair[0])[1]
 
 
 def _of_job(job_id: str, environ: Mapping[str, str]) -> Iterator[tuple[int, History]]:

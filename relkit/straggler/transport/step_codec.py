@@ -86,9 +86,9 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
 def _steps_that_fit(records: Sequence[StepRecord], budget_bytes: int) -> set[int]:
     """The steps whose collectives go along."""
     size_bytes: dict[int, int] = {}
-    for one in records:
+    for record in records:
         # zlib takes about two thirds off: times grow evenly, the rest repeats.
-        size_bytes[one.step] = size_bytes.get(one.step, 0) + one.collectives.nbytes // 3
+        size_bytes[record.step] = size_bytes.get(record.step, 0) + record.collectives.nbytes // 3
     kept: set[int] = set()
     # Who came late is known only where all nodes send the same steps: those that a high power of
     # two divides go first, then the newest.

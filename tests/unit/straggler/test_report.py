@@ -63,7 +63,7 @@ def test_dropped_verdicts_of_a_kind_are_one_finding_and_noise_is_none() -> None:
     report = straggler_report(replace(job(8, 100, slow=False), past=(*again, *noise)))
     assert [f.id for f in report.findings] == ["RK-STRAG-003", "RK-STRAG-005"]
     assert "to 240;" in report.findings[0].title
-    assert report.findings[0].reasons[-1] == "the same was said 2 times before, 2 s lost in all"
+    assert report.findings[0].reasons[-1] == "the same was reported 2 times before, 2 s lost in all"
 
 
 def test_a_rank_of_which_nothing_is_known_is_not_healthy() -> None:
