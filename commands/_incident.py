@@ -26,7 +26,7 @@ def log(line: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Shows and writes what an incident found.
+    """Shows the result of an incident, and writes it to the timeline folder.
 
     Args:
         folder: the timeline folder, writable.
@@ -51,18 +51,18 @@ class Publisher:
             log(f"the timeline folder could not be written: {error}")
             return
         if moved:
-            log(f"the earlier incident's files are in {moved}")
+            log(f"the files of the earlier incident are in {moved}")
         log(f"{len(dumps)} of {job.world_size} ranks captured; see:")
         for path in written:
             click.echo(f"  {path}", err=True)
 
     def write_dumps(self, dumps: Sequence[RankDump]) -> None:
-        """A following node's own dumps."""
+        """Write the dumps of a node that does not decide."""
         timeline.write_dumps(self.folder, dumps)
 
 
 def choose_timeline(asked: Path | None) -> Path:
-    """The timeline folder to use; says so where it is not the one that was asked for."""
+    """The timeline folder to use; logs where it is not the requested one."""
     folder, note = timeline.choose_folder(asked or timeline.default_folder())
     if note:
         log(note)

@@ -13,12 +13,12 @@ from relkit.launch.job.settings import OnHang
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-# Short enough to be certain it is a typing error, not a wish.
+# Anything shorter is certainly a typing error.
 MIN_TIMEOUT_S = 0.5
 
 
 def hang_timeout(command: str) -> Callable[[Decorated], Decorated]:
-    """--hang-timeout; the original tool's variable has the last word but one."""
+    """--hang-timeout; the original tool's variable comes just before the default."""
     return click.option(
         "--hang-timeout",
         type=click.FloatRange(min=MIN_TIMEOUT_S),
@@ -27,8 +27,8 @@ def hang_timeout(command: str) -> Callable[[Decorated], Decorated]:
         metavar="SECONDS",
         # Named here, not left to the automatic prefix, so that they go before XPU_TIMER_*.
         envvar=[f"RELKIT_{command}_HANG_TIMEOUT", "XPU_TIMER_HANG_TIMEOUT"],
-        help="How long without progress is a hang. Longer than the longest compile, evaluation "
-        "or checkpoint phase.",
+        help="How long without progress counts as a hang. Choose it longer than the "
+        "longest compile, evaluation or checkpoint phase.",
     )
 
 

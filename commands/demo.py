@@ -19,7 +19,7 @@ from relkit.findings import Evidence, Finding, Report, Status
 def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Report:
     named = "nobody" if not result.culprits else f"rank {result.culprits[0]}"
     if demo.guilty is None:
-        title = "the healthy run ended well, without an alarm"
+        title = "the healthy run succeeded, without an alarm"
         if not result.right:
             title = f"the healthy run went wrong: the verdict names {named}"
     elif result.right:
@@ -65,7 +65,7 @@ def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Repor
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long without progress is a hang.",
+    help="How long without progress counts as a hang.",
 )
 @shared.timeline_path("DEMO")
 @report_options

@@ -37,10 +37,10 @@ def doctor(
     output: Path | None,
     force: bool,
 ) -> int:
-    """Say what works on this host, and how to fix what does not.
+    """Check what works on this host, and how to fix what does not.
 
-    Loads the hook into a child, reads a child's stack with py-spy, asks torch for its backends,
-    and looks at ptrace rights, /dev/shm, core limits and the timeline folder.
+    Loads the hook into a child, reads a child's stack with py-spy, queries torch's backends,
+    and checks ptrace rights, /dev/shm, core limits and the timeline folder.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def doctor(
     from relkit.doctor.diagnose import diagnose
 
     started = time.time()
-    with Console(stderr=True).status("looking at this host") as status:
+    with Console(stderr=True).status("checking this host") as status:
         facts = collect(
             timeline_path,
             timeout_s=timeout_s,

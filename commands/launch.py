@@ -61,12 +61,12 @@ class LaunchCommand(click.Command):
             return super().parse_args(ctx, args)
         if args[:1] in (["-h"], ["--help"]):
             return super().parse_args(ctx, ["--help"])
-        found = split(args, _OWN)
-        if found.wants_help:
+        parts = split(args, _OWN)
+        if parts.wants_help:
             return super().parse_args(ctx, ["--help"])
-        check(found.torchrun, args)
-        ctx.meta[_PARSED] = found.torchrun
-        return super().parse_args(ctx, list(found.own))
+        check(parts.torchrun, args)
+        ctx.meta[_PARSED] = parts.torchrun
+        return super().parse_args(ctx, list(parts.own))
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The line that torchrun's users know."""
@@ -110,7 +110,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     metavar="FAULT",
     help="Inject a fault, to see relkit find it: NAME:rank=R:step=S with NAME one of "
     f"{', '.join(faults.FAULTS)}; or one that lasts, as slow-compute:rank=R:step=S:share=0.1: "
-    f"{', '.join(SLOW_FAULTS)}. Only scripts that call relkit.faults have any.",
+    f"{', '.join(SLOW_FAULTS)}. Only scripts that call relkit.faults react to it.",
 )
 @click.option(
     "--straggler",
@@ -147,7 +147,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     default=Limits().heartbeat_s,
     show_default=True,
     metavar="SECONDS",
-    help="Between two signs of life of a rank under try-to-persist; three missed ones are a fault.",
+    help="Between two heartbeats of a rank under try-to-persist; three missed ones are a fault.",
 )
 @network_options
 @click.pass_context

@@ -53,7 +53,7 @@ class Demo:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What came of a demo.
+    """The result of a demo run.
 
     Args:
         guilty: rank with the fault, None for a healthy run.
@@ -101,10 +101,10 @@ def check(demo: Demo) -> None:
     """
     if demo.fault not in (*FAULTS, NO_FAULT):
         known = ", ".join((*FAULTS, NO_FAULT))
-        raise UsageProblem(f"no fault is called {demo.fault!r}; there are {known}")
+        raise UsageProblem(f"there is no fault {demo.fault!r}; choose one of {known}")
     guilty = demo.guilty
     if guilty is not None and demo.processes < 2:
-        raise UsageProblem("a job of one rank has nobody to wait for it: --nproc at least 2")
+        raise UsageProblem("in a job of one rank no other waits for it: use --nproc 2 or more")
     if guilty is not None and guilty >= demo.processes:
         raise UsageProblem(f"there is no rank {guilty} among {demo.processes}")
 
@@ -165,10 +165,10 @@ def _run(
 def _identity(timeline: Path) -> tuple[int, int] | None:
     """Tells one report.json from the next; None where there is none."""
     try:
-        found = (timeline / "report.json").stat()
+        status = (timeline / "report.json").stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _culprits(timeline: Path) -> tuple[int, ...] | None:

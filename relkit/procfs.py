@@ -1,4 +1,4 @@
-"""What /proc says about a process and its threads, tolerant of their vanishing.
+"""What /proc shows of a process and its threads, which may vanish at any time.
 
 Only files that the kernel can answer without the target's memory map are read (status, stat,
 wchan, schedstat), because cmdline, environ, maps and smaps wait for a lock that a thread in
@@ -109,8 +109,8 @@ def thread_ids(pid: int) -> tuple[int, ...]:
 
 def threads(pid: int) -> tuple[ThreadFacts, ...]:
     """All threads' facts; empty where the process is gone."""
-    found = (thread(pid, os_thread_id) for os_thread_id in thread_ids(pid))
-    return tuple(facts for facts in found if facts is not None)
+    listed = (thread(pid, os_thread_id) for os_thread_id in thread_ids(pid))
+    return tuple(facts for facts in listed if facts is not None)
 
 
 def process_state(pid: int) -> str:
@@ -175,22 +175,22 @@ def parent(pid: int) -> int:
 
 def children(pid: int) -> tuple[int, ...]:
     """Pids of the direct children, whichever thread forked them."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for os_thread_id in thread_ids(pid):
         listed = _text(Path(f"/proc/{pid}/task/{os_thread_id}/children"))
-        found.update(int(word) for word in listed.split())
-    return tuple(sorted(found))
+        pids.update(int(word) for word in listed.split())
+    return tuple(sorted(pids))
 
 
 def descendants(pid: int) -> tuple[int, ...]:
     """Pids of all children, their children and so on, nearest first."""
-    found: list[int] = []
+    pids: list[int] = []
     level = list(children(pid))
     while level:
-        fresh = [child for child in level if child not in found]
-        found += fresh
+        fresh = [child for child in level if child not in pids]
+        pids += fresh
         level = [grandchild for child in fresh for grandchild in children(child)]
-    return tuple(found)
+    return tuple(pids)
 
 
 def read_within(path: str, timeout_s: float) -> bytes | None:
@@ -236,12 +236,12 @@ def rank_environment(pid: int, timeout_s: float = 0.5) -> dict[str, str]:
 
 def moves(pid: int) -> dict[int, tuple[str, int]]:
     """Each thread's (state, switches): equal twice and not R = it did not run in between."""
-    found: dict[int, tuple[str, int]] = {}
+    moved: dict[int, tuple[str, int]] = {}
     for os_thread_id in thread_ids(pid):
         fields = _status_fields(_text(Path(f"/proc/{pid}/task/{os_thread_id}/status")))
         if fields.get("State"):
-            found[os_thread_id] = (fields["State"][0], _switches(fields))
-    return found
+            moved[os_thread_id] = (fields["State"][0], _switches(fields))
+    return moved
 
 
 def tracer(pid: int) -> int:

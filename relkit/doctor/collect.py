@@ -21,7 +21,7 @@ from relkit.stacks.engines import base, pyspy
 _CAP_SYS_PTRACE = 19
 
 # The child permits its parent (prctl PR_SET_PTRACER), as the hook does in a real job, so that
-# the trial tells the truth under yama's ptrace_scope=1.
+# the trial is valid under yama's ptrace_scope=1.
 _PATIENT_CHILD = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(0x59616D61, os.getppid(), 0, 0, 0)
@@ -52,7 +52,7 @@ def _first_line(text: str) -> str:
 
 
 def _try_hook(timeout_s: float) -> TrialFacts:
-    """Preload the hook into a child, and let the child say whether it is mapped."""
+    """Preload the hook into a child, which reports whether it is mapped."""
     try:
         library = locate.hook_library()
     except RelkitError as error:
@@ -97,8 +97,8 @@ def _try_pyspy(timeout_s: float) -> TrialFacts:
     return TrialFacts(False, "; ".join(result.notes) or "the child's function was not seen")
 
 
-def _ask_platforms(timeout_s: float) -> tuple[tuple[PlatformFacts, ...], str]:
-    """(runtimes that are here, why that is not known); asked of a child under the hook."""
+def _query_platforms(timeout_s: float) -> tuple[tuple[PlatformFacts, ...], str]:
+    """(runtimes that are here, why that is not known), from a child under the hook."""
     with tempfile.TemporaryDirectory(prefix="relkit-doctor-") as folder:
         try:
             extra = environment.worker_environment(Path(folder), os.getpid(), os.environ)
@@ -124,8 +124,8 @@ def _ask_platforms(timeout_s: float) -> tuple[tuple[PlatformFacts, ...], str]:
     ), ""  # fmt: skip
 
 
-def _ask_torch(timeout_s: float) -> TorchFacts:
-    """What torch is here; asked of a child, since importing it takes seconds and may crash."""
+def _query_torch(timeout_s: float) -> TorchFacts:
+    """What torch is here; from a child, since importing torch takes seconds and may crash."""
     try:
         child = subprocess.run(
             [sys.executable, "-c", _TORCH_CHILD],
@@ -138,11 +138,11 @@ def _ask_torch(timeout_s: float) -> TorchFacts:
         return TorchFacts(error=str(error))
     if child.returncode != 0:
         return TorchFacts(error=_first_line(child.stderr) or f"exit code {child.returncode}")
-    said = json.loads(child.stdout)
+    answer = json.loads(child.stdout)
     return TorchFacts(
-        version=said["version"],
-        backends=tuple(said.get("backends", ())),
-        accelerators=said.get("accelerators", 0),
+        version=answer["version"],
+        backends=tuple(answer.get("backends", ())),
+        accelerators=answer.get("accelerators", 0),
     )
 
 
@@ -181,7 +181,7 @@ def collect(
     Args:
         timeline_path: the folder that a hang's evidence would go to.
         timeout_s: limit for each single trial, s.
-        step: told the name of each trial as it starts, for a progress display.
+        step: called with the name of each trial as it starts, for a progress display.
 
     Returns:
         The facts; trials that fail are facts too, nothing is raised for them.
@@ -191,9 +191,9 @@ def collect(
     step("py-spy")
     pyspy_trial = _try_pyspy(timeout_s)
     step("torch")
-    torch = _ask_torch(timeout_s)
+    torch = _query_torch(timeout_s)
     step("accelerator runtimes")
-    platforms, platforms_error = _ask_platforms(timeout_s)
+    platforms, platforms_error = _query_platforms(timeout_s)
     step("limits")
     yama = _read("/proc/sys/kernel/yama/ptrace_scope")
     try:

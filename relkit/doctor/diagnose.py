@@ -104,7 +104,7 @@ def _torch(facts: HostFacts) -> Finding:
         return Finding(
             "RK-DOC-006",
             Status.UNKNOWN,
-            "torch could not be asked",
+            "torch could not be queried",
             reasons=(torch.error,),
             advice='Run `python -c "import torch"` and look at its error.',
         )
@@ -163,32 +163,34 @@ def _platforms(facts: HostFacts) -> list[Finding]:
             Finding(
                 "RK-DOC-010",
                 Status.UNKNOWN,
-                "the accelerator runtimes could not be looked at",
+                "the accelerator runtimes could not be checked",
                 reasons=(facts.platforms_error,),
-                advice="Try `python -m relkit.doctor.platforms`: a broken driver may end it.",
+                advice="See `python -m relkit.doctor.platforms`: a broken driver may end it.",
             )
         ]
     if not facts.platforms:
         return [Finding("RK-DOC-010", Status.OK, "no accelerator runtime is installed here")]
-    return [_platform(one) for one in facts.platforms]
+    return [_platform(platform) for platform in facts.platforms]
 
 
-def _platform(one: PlatformFacts) -> Finding:
-    most = one.hooked + len(one.missing)
-    reasons = [f"libraries: {', '.join(one.libraries)}"]
-    if one.absent:
-        reasons.append(f"not here: {', '.join(one.absent)}")
-    if one.missing:
-        shown = ", ".join(one.missing[:_SHOWN])
-        more = f" and {len(one.missing) - _SHOWN} more" if len(one.missing) > _SHOWN else ""
-        reasons.append(f"not in these libraries, so not seen: {shown}{more}")
-    reasons.append(f"driver: {one.driver or 'none is loaded'}")
+def _platform(platform: PlatformFacts) -> Finding:
+    symbols = platform.hooked + len(platform.missing)
+    reasons = [f"libraries: {', '.join(platform.libraries)}"]
+    if platform.absent:
+        reasons.append(f"not here: {', '.join(platform.absent)}")
+    if platform.missing:
+        shown = ", ".join(platform.missing[:_SHOWN])
+        more = (
+            f" and {len(platform.missing) - _SHOWN} more" if len(platform.missing) > _SHOWN else ""
+        )
+        reasons.append(f"missing from these libraries, so not recorded: {shown}{more}")
+    reasons.append(f"driver: {platform.driver or 'none is loaded'}")
     return Finding(
         "RK-DOC-010",
-        Status.OK if one.driver else Status.WARN,
-        f"{one.platform}: {one.hooked} of {most} symbols can be hooked",
+        Status.OK if platform.driver else Status.WARN,
+        f"{platform.platform}: {platform.hooked} of {symbols} symbols can be hooked",
         reasons=tuple(reasons),
-        advice="" if one.driver else "Without a driver only the libraries were looked at.",
+        advice="" if platform.driver else "Without a driver only the libraries were checked.",
     )
 
 

@@ -42,7 +42,7 @@ _DRIVERS = {
 
 
 def main() -> int:
-    """Print what was found, as JSON."""
+    """Print all platforms that are installed here, as JSON."""
     print(json.dumps([row for platform in LIBRARIES if (row := look(platform, rows()))]))
     return 0
 

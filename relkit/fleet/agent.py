@@ -19,7 +19,7 @@ from relkit.errors import RelkitError
 from relkit.fleet import wire
 
 IDLE_LIMIT_S = 600.0
-"""An agent that hears nothing for so long ends: its controller is cut off without a goodbye."""
+"""An agent that receives nothing for this long ends: its controller is gone without a goodbye."""
 
 # What a handler may raise on bad input or a failing machine; it becomes an error reply.
 _EXPECTED = (
@@ -67,7 +67,7 @@ class _LineWriter:
         self._lock = threading.Lock()
 
     def write(self, message: Mapping[str, Any]) -> None:
-        """One message; silence when nobody listens any more (stdin tells of that, too)."""
+        """Write one message; does nothing where nobody reads any more (stdin has ended, too)."""
         try:
             line = wire.encode({"node": self._node, **message})
         except (TypeError, ValueError) as error:
@@ -99,7 +99,7 @@ def serve(
         idle_limit_s: silence after which the controller counts as lost.
 
     Returns:
-        0 after end of file, 1 when the controller was lost or sent a line without end.
+        0 after end of file, 1 when the controller was lost or sent a line that never ends.
     """
     stopping = threading.Event()
     writer = _LineWriter(name, stdout, part_bytes)
@@ -119,7 +119,7 @@ def serve(
             for line in lines:
                 _dispatch(name, bytes(line), handlers, writer, stopping)
             if len(buffer) > wire.MAX_LINE_BYTES:
-                writer.write({"op": "error", "detail": "a line without end"})
+                writer.write({"op": "error", "detail": "a line that never ends"})
                 return 1
     finally:
         stopping.set()
@@ -145,7 +145,7 @@ def _dispatch(
         return
     handler = handlers.get(request.op)
     if handler is None:
-        detail = f"relkit {__version__} knows no {request.op!r}"
+        detail = f"relkit {__version__} has no operation {request.op!r}"
         writer.write({"op": "error", "id": request.id, "request": request.op, "detail": detail})
         return
     threading.Thread(
@@ -154,18 +154,18 @@ def _dispatch(
 
 
 def _request(name: str, message: dict[str, Any], stopping: threading.Event) -> Request | None:
-    """The request for this node; None for the controller's signs of life and for others' mail."""
+    """The request for this node; None for heartbeats and for messages to other nodes."""
     op, number = message.get("op"), message.get("id", 0)
     common, to = message.get("all", {}), message.get("to")
     if not isinstance(op, str) or not isinstance(number, int):
-        raise wire.BadLine("a message without op, or with an id that is no number")
+        raise wire.BadLine("a message without op, or whose id is not a number")
     if not isinstance(common, dict) or not (to is None or isinstance(to, dict)):
-        raise wire.BadLine("a message whose all or to is no object")
+        raise wire.BadLine("a message whose all or to is not an object")
     if op == "alive" or (to is not None and name not in to):
         return None
     mine = {} if to is None else to[name]
     if not isinstance(mine, dict):
-        raise wire.BadLine("a message whose part for this node is no object")
+        raise wire.BadLine("a message whose part for this node is not an object")
     return Request(name, op, number, {**common, **mine}, stopping)
 
 
@@ -201,18 +201,18 @@ def machine_id() -> str:
 
 def end_children() -> None:
     """Kill what handlers have started and not ended; for the very end of an agent."""
-    found, unseen = set[int](), {os.getpid()}
+    descendants, unseen = set[int](), {os.getpid()}
     while unseen:
-        unseen = {child for pid in unseen for child in _children(pid)} - found
-        found |= unseen
-    for pid in found:
+        unseen = {child for pid in unseen for child in _children(pid)} - descendants
+        descendants |= unseen
+    for pid in descendants:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _children(pid: int) -> set[int]:
-    found = set[int]()
+    children = set[int]()
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            found.update(map(int, listed.read_text().split()))
-    return found
+            children.update(map(int, listed.read_text().split()))
+    return children

@@ -10,9 +10,9 @@ from relkit.fleet.exit_reason import how_it_ended
 
 
 class HelperFailed(RelkitError):
-    """A scheduler's own command did not give an answer."""
+    """A scheduler's own command failed."""
 
-    next_step = "Run that command by hand; relkit needs its answer."
+    next_step = "Run that command by hand to see why; relkit needs its output."
 
 
 def output_of(argv: Sequence[str], timeout_s: float) -> str:
@@ -29,8 +29,8 @@ def output_of(argv: Sequence[str], timeout_s: float) -> str:
     except OSError as error:
         raise ToolMissing(f"cannot run {argv[0]}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise HelperFailed(f"`{' '.join(argv)}` gave no answer in {timeout_s:g} s") from error
+        raise HelperFailed(f"`{' '.join(argv)}` did not answer within {timeout_s:g} s") from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace")
-        raise HelperFailed(f"`{' '.join(argv)}` {how_it_ended(done.returncode, said)}")
+        complaint = done.stderr.decode("utf-8", "replace")
+        raise HelperFailed(f"`{' '.join(argv)}` {how_it_ended(done.returncode, complaint)}")
     return done.stdout.decode("utf-8", "replace")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from relkit.hosts import NodeSpec
 
 GONE = "gone"
-"""The op of the one message that tells of an agent's end; its "detail" says why."""
+"""The op of the one message about an agent's end; its "detail" has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Answer:
         hello: the agent's first message, as docs/fleet.md lists it; empty where none came.
         clock_skew_s: node clock minus ours, taken by one ping after all hellos, so no better than
             half a round trip; 0.0 where the ping was not answered within a second.
-        host_down: what carries the channel says that the machine itself is not there: dead, not
-            only unknown. A refused key or a missing relkit is no word on the machine.
+        host_down: the transport reports that the machine itself is down: dead, not only unknown.
+            A refused key or a missing relkit does not mean that.
     """
 
     node: str
@@ -47,8 +47,8 @@ class Channel(Protocol):
         """Start an agent on every node, and wait for their hellos.
 
         Args:
-            nodes: whom to reach.
-            deadline_s: the longest that this may take, however many nodes stay silent.
+            nodes: to reach.
+            deadline_s: the longest that this may take, whatever the number of silent nodes, s.
 
         Returns:
             One answer a node, by name and in the order given. A dead node is an answer too.
@@ -69,8 +69,8 @@ class Channel(Protocol):
     def receive(self, timeout_s: float) -> tuple[str, dict[str, Any]] | None:
         """The next message of any agent, as (node, message); None when the time is up.
 
-        An agent that ends, or sends what is no message, gives {"op": "gone", "detail": why}
-        once, after all that it said before.
+        An agent that ends, or sends an invalid message, gives {"op": "gone", "detail": why}
+        once, after all of its earlier messages.
         """
         ...
 

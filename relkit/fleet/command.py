@@ -46,7 +46,7 @@ class CommandCarrier:
         return [*prefix, *self._words, "agent", f"--name={node.name}"]
 
     def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
-        """Its exit code, and what it said last."""
+        """Its exit code, and the last line of its stderr."""
         ended = f"the command for it {how_it_ended(code, complaint)}"
         if code == NOT_THERE:
             ended += " (is relkit there? name it with --relkit PATH)"

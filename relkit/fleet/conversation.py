@@ -1,4 +1,4 @@
-"""What all channels do alike once their processes run: broadcast, receive, compare clocks, end."""
+"""What all channels share once their processes run: broadcast, receive, compare clocks, close."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPARE_FILES = 128
 class Conversation(ABC):
     """The half of a Channel that does not depend on who carries it.
 
-    Subclasses start processes, and say what their lines and their ends mean.
+    Subclasses start processes, and interpret their lines and exit codes.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Conversation(ABC):
         """Send; see Channel.send."""
         self._broadcast(message)
         for key in self._multiplexer.flush(SEND_LIMIT_S):
-            self._fail_stuck(key, f"took no message for {SEND_LIMIT_S:g} s")
+            self._fail_stuck(key, f"accepted no message for {SEND_LIMIT_S:g} s")
 
     def receive(self, timeout_s: float) -> tuple[str, dict[str, Any]] | None:
         """The next message; see Channel.receive."""
@@ -78,7 +78,7 @@ class Conversation(ABC):
 
     @abstractmethod
     def _fail_stuck(self, key: str, why: str) -> None:
-        """This stream takes no more messages."""
+        """This stream accepts no more messages."""
 
     def _lines(self, message: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         """What each stream is sent of a message: all of it, where many nodes share a stream."""
@@ -102,7 +102,7 @@ class Conversation(ABC):
         return True
 
     def _compare_clocks(self, end: float) -> None:
-        """One ping to all at once: a hello may have waited for us, an answer to this has not."""
+        """Ping all at once: a hello may have waited to be read, the answer to this has not."""
         limit = min(end, time.monotonic() + _CLOCK_LIMIT_S)
         self._roster.ping_sent_s = time.time()
         self._broadcast({"op": "ping", "id": CLOCK_ID})

@@ -1,4 +1,4 @@
-"""How an ended process is told of."""
+"""Why a process of a channel ended, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ExitReason:
 
     Args:
         detail: for a person.
-        host_down: it says that the machine is not there at all.
+        host_down: it shows that the machine is down.
     """
 
     detail: str
@@ -40,6 +40,6 @@ def how_it_ended(code: int, complaint: str) -> str:
 
 
 def last_line(complaint: str) -> str:
-    """The last line that says something, safe to show."""
+    """The last line that is not blank, safe to show."""
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     return printable(lines[-1].encode(), 200) if lines else ""

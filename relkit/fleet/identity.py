@@ -1,4 +1,4 @@
-"""Two names for one machine: what a hosts file cannot show and the agents can."""
+"""Two names for one machine, which only the agents can detect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves lines between many child processes and one reader, none of which can hold up another."""
+"""Moves lines between many child processes and one reader; none of them can block another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Event:
     Args:
         key: of the stream.
         kind: "line" (data holds it), "complaint" (a line of stderr, in text), or "end".
-        data, text: see kind; for "end", text says why where it was our decision.
+        data, text: see kind; for "end", text has the reason where we ended it.
         code: exit code for "end".
         complaint: for "end": the tail of stderr.
     """
@@ -40,7 +40,7 @@ class Event:
 
 
 class IoMultiplexer:
-    """Streams by key, and what they have said so far."""
+    """Streams by key, and the events that were not read yet."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -62,12 +62,12 @@ class IoMultiplexer:
         self._selector.register(stream.stderr, selectors.EVENT_READ, (stream, "err"))
 
     def feed(self, key: str, data: bytes) -> None:
-        """Queue bytes for one stream; one that reads nothing for megabytes is ended."""
+        """Queue bytes for one stream; a stream with megabytes unread is ended."""
         stream = self._streams.get(key)
         if stream is None or key in self._ending:
             return
         if len(stream.unsent) + len(data) > MAX_UNSENT_BYTES:
-            self.end(key, "it does not read what it is sent")
+            self.end(key, "it does not read its input")
             return
         waiting = bool(stream.unsent)
         stream.unsent += data
@@ -75,7 +75,7 @@ class IoMultiplexer:
             self._selector.register(stream.stdin, selectors.EVENT_WRITE, (stream, "in"))
 
     def unsent(self) -> list[str]:
-        """The streams that have not taken all that they were fed."""
+        """The streams with unsent bytes."""
         return [key for key, s in self._streams.items() if s.unsent and key not in self._ending]
 
     def poll(self, timeout_s: float) -> Event | None:
@@ -93,7 +93,7 @@ class IoMultiplexer:
         return event
 
     def flush(self, timeout_s: float) -> list[str]:
-        """Send all that is queued, reading meanwhile; the keys of those that did not take it."""
+        """Send all that is queued, reading meanwhile; the keys of streams with bytes left."""
         end = time.monotonic() + timeout_s
         while self.unsent() and (left := end - time.monotonic()) > 0:
             self._select_once(min(left, _LOOK_S))
@@ -164,7 +164,7 @@ class IoMultiplexer:
             self._ending[stream.key] = time.monotonic() + _DRAIN_S
 
     def _reap_ended(self) -> None:
-        """Reap what has ended: told by end of file, or found when a grandchild keeps the pipe."""
+        """Reap what has ended, also where a grandchild keeps the pipe open."""
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _LOOK_S

@@ -19,7 +19,7 @@ from relkit.hosts import NodeSpec
 
 _LIST_LIMIT_S = 30.0
 _SELECTOR = re.compile(r"[A-Za-z0-9._/=!,() -]+")
-# What tells a label selector from names of pods: "app=trainer", "!old", "tier in (a, b)".
+# What distinguishes a label selector from pod names: "app=trainer", "!old", "tier in (a, b)".
 _LABELS = re.compile(r"[=!(]")
 
 
@@ -46,7 +46,7 @@ class KubectlCarrier:
         return ["kubectl", "exec", "-i", *self._options, node.name, "--", *words]
 
     def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
-        """What kubectl's last words mean."""
+        """What kubectl's exit code and stderr mean."""
         if missing(complaint, code):
             return ExitReason(MISSING)
         ended = how_it_ended(code, complaint)
@@ -63,12 +63,12 @@ def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:
         kubectl_args: options for kubectl; "-c NAME" is left out here, `get` does not know it.
 
     Raises:
-        UsageProblem: the selector is none, or no pod has these labels.
+        UsageProblem: the selector is invalid, or no pod has these labels.
         ToolMissing: there is no kubectl.
         HelperFailed: it gave no usable answer.
     """
     if not _SELECTOR.fullmatch(selector) or selector.startswith("-"):
-        raise UsageProblem(f"{selector!r} is no label selector")
+        raise UsageProblem(f"{selector!r} is not a label selector")
     usable = _listed(["-l", selector], kubectl_args)
     if not usable:
         raise UsageProblem(f"no pod has the labels {selector!r}")
@@ -76,7 +76,7 @@ def pods(selector: str, kubectl_args: str = "") -> tuple[NodeSpec, ...]:
 
 
 def is_selector(text: str) -> bool:
-    """This is a label selector, no node set and no file with names."""
+    """This is a label selector, not a node set or a file with names."""
     return bool(_LABELS.search(text)) and not os.path.isfile(text)  # noqa: PTH113 (any length)
 
 
@@ -101,10 +101,10 @@ def _listed(which: list[str], kubectl_args: str) -> dict[str, NodeSpec]:
     argv = ["kubectl", "get", "pods", *_without_container(_split(kubectl_args))]
     text = output_of([*argv, *which, "-o", "json"], _LIST_LIMIT_S)
     try:
-        found = [_pod(item) for item in json.loads(text)["items"]]
+        listed = [_pod(item) for item in json.loads(text)["items"]]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise HelperFailed(f"kubectl's list of pods is not understood: {error}") from error
-    return {spec.name: spec for spec in found if spec is not None}
+        raise HelperFailed(f"kubectl's list of pods cannot be read: {error}") from error
+    return {spec.name: spec for spec in listed if spec is not None}
 
 
 def _pod(item: Mapping[str, Any]) -> NodeSpec | None:
@@ -112,7 +112,7 @@ def _pod(item: Mapping[str, Any]) -> NodeSpec | None:
         return None
     name = item["metadata"]["name"]
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}", name):
-        raise ValueError(f"{name!r} is no pod name")
+        raise ValueError(f"{name!r} is not a pod name")
     address = item.get("status", {}).get("podIP") or ""
     return NodeSpec(name, str(ipaddress.ip_address(address)) if address else "")
 

@@ -26,5 +26,5 @@ class LocalCarrier:
         return [*self._words, "agent", f"--name={node.name}"]
 
     def explain(self, node: NodeSpec, code: int, complaint: str) -> ExitReason:
-        """Its exit code, and what it said last."""
+        """Its exit code, and the last line of its stderr."""
         return ExitReason(f"its agent {how_it_ended(code, complaint)}")

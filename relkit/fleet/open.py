@@ -39,7 +39,7 @@ def open_channel(
         node_limit_s: how long one node may take to answer.
 
     Raises:
-        UsageProblem: no such kind, or an option that does not fit.
+        UsageProblem: there is no such kind, or an option does not fit it.
     """
     carrier: Carrier
     if kind == "slurm":

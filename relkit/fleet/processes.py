@@ -59,7 +59,7 @@ class ProcessChannel(Conversation):
                 name = waiting.popleft()
                 if self._launch(name):
                     limits[name] = now + self._node_limit_s
-                # Look at those that run already between two starts: a start takes milliseconds.
+                # Handle those that run already between two starts: a start takes milliseconds.
                 self._step(0)
             else:
                 self._step(min([end, *limits.values()]) - now)
@@ -67,7 +67,9 @@ class ProcessChannel(Conversation):
             if name in limits:
                 self._drop(name, f"did not answer within {deadline_s:g} s")
             else:
-                self._roster.fail(name, f"was not tried: {deadline_s:g} s ran out before its turn")
+                self._roster.fail(
+                    name, f"was not tried: the deadline of {deadline_s:g} s passed before its turn"
+                )
 
     def _launch(self, name: str) -> bool:
         try:
@@ -81,7 +83,7 @@ class ProcessChannel(Conversation):
         return self._roster.live
 
     def _lines(self, message: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """Each pipe has one reader, who needs to hear of its own part only."""
+        """Each pipe has one reader, which only needs its own part."""
         to = message.get("to")
         if to is None:
             yield from super()._lines(message)

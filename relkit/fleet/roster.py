@@ -1,4 +1,4 @@
-"""Who is expected, who has said hello, who is gone: the bookkeeping that all channels share."""
+"""Which nodes are expected, have answered, are gone: the bookkeeping that all channels share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relkit import __version__
 from relkit.fleet.channel import GONE, Answer
 from relkit.fleet.wire import PROTOCOL, BadLine, Reassembler, decode, printable
 
-# What login shells print before the agent runs: tolerated, kept for the explanation, bounded.
+# What login shells print before the agent runs is tolerated, up to this many lines.
 _MAX_NOISE_LINES = 100
 _MAX_UNREAD_BYTES = 16 << 20
 CLOCK_ID = -1
@@ -85,8 +85,8 @@ class Roster:
             The name of the node that spoke; "" where the line is noise or nobody's.
 
         Raises:
-            BadLine: from an agent that has said hello (or under a name that is not its own):
-                it can't be trusted any more.
+            BadLine: from an agent that has answered, or under another node's name: it cannot be
+                trusted any more.
         """
         early = sender in self._names and sender not in self._answers
         if early and not line.lstrip().startswith(b"{"):
@@ -97,7 +97,7 @@ class Roster:
         except BadLine:
             if sender:
                 raise
-            # On a shared stream nobody can be blamed; its sender's silence will tell.
+            # On a shared stream the sender is unknown; it will be missed as a silent node.
             return ""
         node = message.get("node")
         if not isinstance(node, str) or node not in self._names or node in self._gone:
@@ -119,8 +119,8 @@ class Roster:
         """
         if node not in self._answers:
             noise = self._noise.get(node)
-            said = f" (it printed: {noise[-1]})" if noise else ""
-            self._answers[node] = Answer(node, False, why + said, host_down=host_down)
+            printed = f" (it printed: {noise[-1]})" if noise else ""
+            self._answers[node] = Answer(node, False, why + printed, host_down=host_down)
             self._gone.add(node)
         elif node not in self._gone:
             self._gone.add(node)
@@ -130,7 +130,7 @@ class Roster:
         if message.get("node") != node or not isinstance(message.get("op"), str):
             raise BadLine("a message without op or under another name", node)
         if node in self._answers:
-            # Nobody but the roster says who is gone, and hello is said once.
+            # Only the roster declares a node gone, and an agent sends hello once.
             if message["op"] in (GONE, "hello"):
                 raise BadLine(f"an unexpected {message['op']!r}", node)
             if message["op"] == "pong" and message.get("id") == CLOCK_ID:
@@ -147,7 +147,7 @@ class Roster:
     def _keep(self, node: str, message: dict[str, Any], size_bytes: int) -> None:
         unread = self._unread_bytes.get(node, 0) + size_bytes
         if unread > _MAX_UNREAD_BYTES:
-            raise BadLine(f"more than {_MAX_UNREAD_BYTES} bytes that nobody asked for", node)
+            raise BadLine(f"more than {_MAX_UNREAD_BYTES} bytes that were not requested", node)
         self._unread_bytes[node] = unread
         self._inbox.append((node, message, size_bytes))
 
@@ -156,11 +156,11 @@ class Roster:
         if line.strip():
             noise.append(printable(line))
         if len(noise) > _MAX_NOISE_LINES:
-            raise BadLine(f"{_MAX_NOISE_LINES} lines that are no message, such as {noise[-1]!r}")
+            raise BadLine(f"{_MAX_NOISE_LINES} lines that are not messages, such as {noise[-1]!r}")
 
 
 def _judge(node: str, hello: dict[str, Any]) -> Answer:
-    """Whether we can talk with this agent."""
+    """Whether this agent speaks our protocol."""
     protocol = hello.get("protocol")
     if protocol != PROTOCOL:
         theirs = printable(str(hello.get("version")).encode())

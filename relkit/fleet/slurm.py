@@ -56,7 +56,7 @@ class SlurmChannel(Conversation):
         self._job_nodes = environ.get("SLURM_JOB_NODELIST", "") if self._in_job else ""
         if not self._in_job and not partition:
             raise UsageProblem(
-                "this is no Slurm job",
+                "this is not a Slurm job",
                 next_step="Start it inside salloc or sbatch, or name a --partition.",
             )
         try:
@@ -107,14 +107,14 @@ class SlurmChannel(Conversation):
         for name in self._roster.silent:
             state = states.get(name, "")
             if not state:
-                self._roster.fail(name, "Slurm knows no node of this name")
+                self._roster.fail(name, "Slurm has no node of this name")
             elif ours and name not in ours:
                 self._roster.fail(name, "is not part of this Slurm job")
             elif state.endswith("*"):
-                why = f"Slurm says that it does not respond ({state})"
+                why = f"Slurm reports that it does not respond ({state})"
                 self._roster.fail(name, why, host_down=True)
             elif any(word in state for word in _UNUSABLE) and not self._in_job:
-                why = f"Slurm says that it is {state}"
+                why = f"Slurm reports it as {state}"
                 self._roster.fail(name, why, host_down=state.startswith("down"))
 
     def _keys(self) -> Iterable[str]:
@@ -125,7 +125,7 @@ class SlurmChannel(Conversation):
             try:
                 self._roster.accept(event.data)
             except BadLine as error:
-                # The stream is everybody's: only this node's word counts no more.
+                # The stream is shared by all: only this node is dropped.
                 self._roster.fail(error.node, f"sent {error}")
         elif event.kind == "complaint":
             ended = _TASK_ENDED.search(event.text)
@@ -142,7 +142,7 @@ class SlurmChannel(Conversation):
         if missing(complaint, 0):
             return MISSING
         if "Unable to allocate resources" in complaint or "has been revoked" in complaint:
-            return f"Slurm gave no nodes: {last_line(complaint)}"
+            return f"Slurm allocated no nodes: {last_line(complaint)}"
         return f"srun {how_it_ended(code, complaint)}"
 
     def _fail_silent(self, why: str) -> None:
@@ -157,16 +157,16 @@ class SlurmChannel(Conversation):
 
 def node_states(text: str) -> dict[str, str]:
     """Node name -> state, from lines `NAME STATE`, one a node and partition."""
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for line in text.splitlines():
         name, _, state = line.strip().partition(" ")
         if name and state:
-            found[name] = state.strip().lower()
-    return found
+            states[name] = state.strip().lower()
+    return states
 
 
-def _task(said: str) -> str:
-    return f"its agent ended: {last_line(said)}"
+def _task(complaint: str) -> str:
+    return f"its agent ended: {last_line(complaint)}"
 
 
 def _expanded(names: str) -> list[str]:

@@ -15,8 +15,8 @@ _TRANSPORT = 255
 _COMPLAINTS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is not the one in known_hosts: the host was installed anew, or someone is in "
-        "between. If you know why, remove the old key with `ssh-keygen -R`",
+        "its host key is not the one in known_hosts: the host was reinstalled, or someone "
+        "intercepts the connection. If you know why, remove the old key with `ssh-keygen -R`",
     ),
     (
         "Host key verification failed",
@@ -25,8 +25,8 @@ _COMPLAINTS = (
     ),
     (
         "Permission denied",
-        "ssh refused the login. Set up a key that needs no passphrase, or an agent: passwords are "
-        "never asked for",
+        "ssh refused the login. Set up a key without a passphrase, or an ssh agent: relkit never "
+        "asks for a password",
     ),
     ("Too many authentication failures", "ssh refused the login after too many keys"),
     ("Could not resolve hostname", "its name cannot be resolved"),
@@ -37,8 +37,7 @@ _COMPLAINTS = (
     ("Timeout, server", "the connection went silent: it is down, or its network is"),
     ("UNKNOWN port 65535", "the connection broke"),
 )
-# Nothing answered at all. A refused connection, or a key that is not taken, comes from a machine
-# that runs.
+# Nothing answered at all. A refused connection or key comes from a machine that is up.
 _HOST_IS_DOWN = ("No route to host", "Network is unreachable", "timed out", "Timeout, server")
 
 
@@ -93,8 +92,8 @@ class SshCarrier:
         for text, meaning in _COMPLAINTS:
             if text in complaint:
                 return ExitReason(meaning, text in _HOST_IS_DOWN)
-        said = last_line(complaint)
+        last = last_line(complaint)
         # ssh gives 255 without a word where a signal ended the command there.
         return ExitReason(
-            f"ssh failed: {said}" if said else "its agent was killed, or the connection broke"
+            f"ssh failed: {last}" if last else "its agent was killed, or the connection broke"
         )

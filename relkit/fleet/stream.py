@@ -61,11 +61,11 @@ class Stream:
 
     @property
     def complaint(self) -> str:
-        """The last that it wrote to stderr, some kilobytes."""
+        """The last few kilobytes of its stderr."""
         return self._tail.decode("utf-8", "replace")
 
     def write(self) -> bool:
-        """Send what the pipe takes now; False when the child reads no more."""
+        """Send what the pipe accepts now; False when the child no longer reads."""
         try:
             sent = os.write(self.stdin.fileno(), self.unsent[: 1 << 16])
         except BlockingIOError:
@@ -133,7 +133,7 @@ class Stream:
         try:
             code = self._process.wait(_REAP_S)
         except subprocess.TimeoutExpired:
-            # Uninterruptible sleep: it dies when the kernel lets go of it; we need not wait.
+            # Uninterruptible sleep: it dies once the kernel call returns; there is no need to wait.
             code = -signal.SIGKILL
         for pipe in (self.stdin, self.stdout, self.stderr):
             with contextlib.suppress(OSError):

@@ -13,11 +13,11 @@ _ENVELOPE_BYTES = 160
 
 
 class BadLine(ValueError):
-    """A line that is no message; the text says why, with control characters made visible.
+    """A line that is not a message; the text has the reason, with control characters escaped.
 
     Args:
         text: why.
-        node: whose line it is, where many share a stream and the line tells.
+        node: whose line it is, where many share a stream and the line has its name.
     """
 
     def __init__(self, text: str, node: str = "") -> None:
@@ -40,8 +40,8 @@ def encode(message: Mapping[str, Any]) -> bytes:
 def in_parts(line: bytes, node: str, limit_bytes: int) -> Iterator[bytes]:
     """The line itself, or pieces of it with the node's tag on each.
 
-    A carrier that merges the output of many tasks keeps short lines whole only (Slurm: 1024
-    bytes), so that a long one arrives with others in its midst.
+    A carrier that merges the output of many tasks keeps only short lines whole (Slurm: 1024
+    bytes): a long one arrives interleaved with others.
 
     Args:
         line: one encoded message.
@@ -62,14 +62,14 @@ def decode(line: bytes) -> dict[str, Any]:
     """The message in one line.
 
     Raises:
-        BadLine: not JSON, or no object.
+        BadLine: not JSON, or not an object.
     """
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadLine(f"a line that is not JSON: {printable(line)}") from error
     if not isinstance(message, dict):
-        raise BadLine(f"a line that is no JSON object: {printable(line)}")
+        raise BadLine(f"a line that is not a JSON object: {printable(line)}")
     return message
 
 
@@ -81,7 +81,7 @@ def printable(raw: bytes, limit: int = 100) -> str:
 
 
 class Reassembler:
-    """Puts the parts of long messages together again; holds one message a node, bounded."""
+    """Reassembles long messages from their parts; one bounded message a node."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[str]] = {}
@@ -90,13 +90,13 @@ class Reassembler:
         """The message itself, or the whole one when its last part came; None in between.
 
         Raises:
-            BadLine: the parts are not text, are too long, or give no message.
+            BadLine: the parts are not text, are too long, or do not form a message.
         """
         if "part" not in message:
             return message
         node, part = str(message.get("node")), message["part"]
         if not isinstance(part, str):
-            raise BadLine("a part that is no text", node)
+            raise BadLine("a part that is not text", node)
         parts = self._parts.setdefault(node, [])
         parts.append(part)
         if sum(map(len, parts)) > MAX_LINE_BYTES:

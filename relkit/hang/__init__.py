@@ -1,1 +1,1 @@
-"""Hang detection and attribution: pure functions on what the ranks' recorders and stacks say."""
+"""Hang detection and attribution: pure functions on the ranks' recorders and stacks."""

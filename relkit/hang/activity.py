@@ -60,7 +60,7 @@ PHRASES = {
     ThreadState.EXIT: "shutting down",
     ThreadState.COMPUTE: "computing",
     ThreadState.RUNNING: "running",
-    ThreadState.UNKNOWN: "doing something relkit cannot name",
+    ThreadState.UNKNOWN: "doing something relkit does not recognise",
 }
 
 _FOR_PEERS = frozenset(
@@ -104,7 +104,7 @@ class Activity:
 
     @property
     def waits_for_peers(self) -> bool:
-        """It stands in communication code, so that another rank may be what it waits for."""
+        """It is inside communication code, so it may be waiting for another rank."""
         return self.thread_state in _FOR_PEERS
 
     @property

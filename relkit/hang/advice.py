@@ -34,18 +34,18 @@ ENTRIES = {
     Category.STOPPED: Entry(
         "RK-HANG-003",
         "Find out who stopped it (a debugger, a person, a scheduler that suspends). "
-        "`kill -CONT PID` on that host lets it go on, and the job with it.",
+        "`kill -CONT PID` on that host resumes it, and the job with it.",
     ),
     Category.UNINTERRUPTIBLE: Entry(
         "RK-HANG-004",
         "Look at the file system or device that it waits for (dmesg, mount, /proc/PID/stack as "
-        "root). The process cannot be killed until the kernel lets go: drain the host if that "
-        "does not happen.",
+        "root). The process cannot be killed until that kernel call returns: drain the host if "
+        "it does not.",
     ),
     Category.MISMATCH: Entry(
         "RK-HANG-005",
-        "A bug in the training script: on that rank the code takes another branch than on the "
-        "others, or passes a tensor of another shape. Compare its stack with theirs in the "
+        "A bug in the training script: on that rank the code takes a different branch than on "
+        "the others, or passes a tensor of a different shape. Compare its stack with theirs in the "
         "mixed view; look for conditions on rank, loss or data around a collective.",
     ),
     Category.SKIPPED: Entry(
@@ -55,19 +55,19 @@ ENTRIES = {
     ),
     Category.SPINNING: Entry(
         "RK-HANG-007",
-        "It computes without end or for far longer than the others: look at the loop at the "
-        "frame named. If that phase is meant to take so long, raise --hang-timeout.",
+        "It computes endlessly, or far longer than the others: look at the loop in the frame "
+        "named. If that phase is supposed to take this long, raise --hang-timeout.",
     ),
     Category.BLOCKED: Entry(
         "RK-HANG-008",
-        "Look at what it waits for at the frame named: a lock that another of its threads holds, "
+        "Look at what it waits for in the frame named: a lock that another of its threads holds, "
         "a data-loader worker, a file or a socket. Its other threads are in its .stacktrace "
         "file. If it is the file system, check the host's mounts.",
     ),
     Category.DEVICE: Entry(
         "RK-HANG-012",
-        "Look at the kernel that the device is in (its name is in a debugger of the vendor, or "
-        "comes with all launches timed), and at the host's kernel log for errors of the device.",
+        "Find out which kernel the device is running (with the vendor's debugger, or by timing "
+        "all launches), and look for errors of the device in the host's kernel log.",
     ),
     Category.LEFT: Entry(
         "RK-HANG-009",
@@ -76,14 +76,15 @@ ENTRIES = {
     ),
     Category.INCONCLUSIVE: Entry(
         "RK-HANG-010",
-        "Read the merged stacks: the ranks that stand apart come first. To tell more, keep "
-        "the hook loaded on every rank (relkit doctor), and check the network between the hosts.",
+        "Read the merged stacks: the ranks that differ from the rest come first. For a clearer "
+        "verdict, make sure that the hook is loaded on every rank (`relkit doctor`), and check "
+        "the network between the hosts.",
     ),
 }
 
 NO_STACK = Entry(
     "RK-HANG-011",
-    "The verdict stands without that evidence. `relkit doctor` on that host says why stacks "
+    "The verdict was reached without these stacks. `relkit doctor` on that host shows why they "
     "cannot be read there.",
 )
 
@@ -103,20 +104,20 @@ def advice_for(category: Category, exit_code: int | None, pid: int) -> str:
 
 
 _AFTER_ERROR = (
-    "Read the traceback at the end of that rank's own log: the script ended by itself there. "
+    "Read the traceback at the end of that rank's own log: the script failed there by itself. "
     "The errors of the other ranks are consequences."
 )
 _AFTER_SIGNAL = (
-    "Look at the host's kernel log for the same minute (dmesg: Xid, machine check). With nothing "
-    "there it is a bug in native code: allow core files (ulimit -c unlimited) and run again."
+    "Look at the host's kernel log for the same minute (dmesg: Xid, machine check). If there is "
+    "nothing, suspect a bug in native code: enable core files (ulimit -c unlimited), run again."
 )
 _AFTER_DEATH = {
     -signal.SIGKILL: (
         "Look for the out-of-memory killer (dmesg, the memory limit of its cgroup), then for "
-        "whoever else may kill: a scheduler's limits, a person."
+        "anything else that may have killed it: a scheduler's limit, a person."
     ),
     -signal.SIGTERM: (
-        "Somebody asked it to end: look at the scheduler (time limit, preemption) and at that "
-        "host's own shutdown."
+        "Something asked it to end: look at the scheduler (time limit, preemption), and whether "
+        "that host was shut down."
     ),
 }

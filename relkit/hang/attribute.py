@@ -31,7 +31,7 @@ _ORDER = {category: place for place, category in enumerate(Category)}
 
 @dataclass(frozen=True, slots=True)
 class _JobAnalysis:
-    """The job with everything derived from it once."""
+    """The job with everything that is derived from it."""
 
     views: Mapping[int, RankView]
     activities: Mapping[int, Activity]
@@ -47,10 +47,10 @@ class _JobAnalysis:
 def attribute(job: JobView) -> HangVerdict:
     """Name the ranks at fault, most likely first, and say what the others wait in.
 
-    What proves most comes first: a rank of which nothing is known, one that died of itself, one
+    What proves most comes first: a rank of which nothing is known, one that died on its own, one
     that is stopped, one that made another call than its group; then the ranks at which the
     chains of waiting end; then rings of ranks that wait for one another. Only ranks that are held
-    to be at fault are named; where nothing singles one out, `inconclusive` says what is known.
+    to be at fault are named; where no rank stands out, `inconclusive` says what is known.
 
     Args:
         job: all ranks, with stacks where they could be captured.
@@ -90,29 +90,29 @@ def _analyse(job: JobView) -> _JobAnalysis:
 
 
 def _proven(analysis: _JobAnalysis) -> list[Culprit]:
-    """Faults that need no reasoning about who waits for whom."""
-    found = []
+    """Faults that can be seen without knowing who waits for whom."""
+    culprits = []
     for rank, view in analysis.views.items():
         if view.absent_reason:
-            found.append(analysis.builder(rank).culprit(Category.ABSENT))
+            culprits.append(analysis.builder(rank).culprit(Category.ABSENT))
         elif is_stopped(view):
-            found.append(analysis.builder(rank).culprit(Category.STOPPED))
-    accused = {c.rank for c in found}
+            culprits.append(analysis.builder(rank).culprit(Category.STOPPED))
+    accused = {c.rank for c in culprits}
     for differ in analysis.differ:
         for rank in differ.odd:
             if rank not in accused:
                 accused.add(rank)
-                found.append(for_disagreement(analysis.builder(rank), differ))
+                culprits.append(for_disagreement(analysis.builder(rank), differ))
     if not any(differ.certain for differ in analysis.differ):
         # A call that its group did not make can kill any of the group: deaths prove less then.
         for view in primary_deaths(list(analysis.views.values())):
             weight = 0.75 if view.exit_code is None else 1.0
-            found.append(analysis.builder(view.rank).culprit(Category.DEAD, weight=weight))
-    return found
+            culprits.append(analysis.builder(view.rank).culprit(Category.DEAD, weight=weight))
+    return culprits
 
 
 def _late(analysis: _JobAnalysis, accused: set[int]) -> list[Culprit]:
-    """Ranks that others wait for and that wait for nobody."""
+    """Ranks that others wait for and that themselves wait for nobody."""
     if not analysis.waits:
         return [] if accused else _all_on_the_host(analysis)
     waiting = RankSet.of(rank for wait in analysis.waits for rank in wait.waiters)
@@ -121,15 +121,15 @@ def _late(analysis: _JobAnalysis, accused: set[int]) -> list[Culprit]:
     finished = RankSet.of(rank for rank in ends if left(analysis.views[rank]))
     if finished and len(finished) == len(ends) and len(finished) > len(waiting):
         return _one_call_too_many(analysis, waiting, finished)
-    found = []
+    late = []
     for rank in ends:
         builder = analysis.builder(rank)
         if rank in accused or collateral(builder.view):
             continue
         known = builder.activity.known or not builder.view.alive
         category = host_category(builder.view, builder.activity)
-        found.append(builder.culprit(category, weight=1.0 if known else 0.8))
-    return _of_a_failure(analysis, found) if _has_victims(analysis) else found
+        late.append(builder.culprit(category, weight=1.0 if known else 0.8))
+    return _of_a_failure(analysis, late) if _has_victims(analysis) else late
 
 
 def _has_victims(analysis: _JobAnalysis) -> bool:
@@ -137,10 +137,10 @@ def _has_victims(analysis: _JobAnalysis) -> bool:
 
 
 def _of_a_failure(analysis: _JobAnalysis, late: list[Culprit]) -> list[Culprit]:
-    """A job that failed is looked at in mid-step: who merely computes is no suspect.
+    """A failed job is captured in mid-step: a rank that merely computes is no suspect.
 
-    The first rank that the launcher sees fail can be a victim, while the one that took it down
-    is still on its way out.
+    The first rank that the launcher sees fail can be a victim, while the one that caused it is
+    still exiting.
     """
     ending = [c for c in late if c.category not in (Category.SPINNING, Category.BLOCKED)]
     stuck = [
@@ -156,54 +156,54 @@ def _of_a_failure(analysis: _JobAnalysis, late: list[Culprit]) -> list[Culprit]:
 def _one_call_too_many(
     analysis: _JobAnalysis, waiting: RankSet, finished: RankSet
 ) -> list[Culprit]:
-    """Most ranks have finished normally: the few that still wait are the odd ones."""
-    found = []
+    """Most ranks have finished normally: the few that still wait made one call too many."""
+    culprits = []
     for rank in waiting:
         own = next(wait for wait in analysis.waits if rank in wait.waiters)
         sentence = f"called {own.what}, which {of_ranks(finished)} finished without"
-        found.append(analysis.builder(rank).culprit(Category.MISMATCH, sentence, weight=0.8))
-    return found
+        culprits.append(analysis.builder(rank).culprit(Category.MISMATCH, sentence, weight=0.8))
+    return culprits
 
 
 def _all_on_the_host(analysis: _JobAnalysis) -> list[Culprit]:
-    """Nobody is in an operation, so that nobody can be a victim."""
+    """No rank is in an operation, so no rank can be a victim."""
     late = [rank for rank, view in analysis.views.items() if view.alive]
     shared = (
         f"no rank is in a collective: all of {of_ranks(RankSet.of(late))} are on the host, so "
-        "look first for something that they share",
+        "first look for something that they share",
     )
-    found = []
+    culprits = []
     for rank in late:
         builder = analysis.builder(rank)
         category = host_category(builder.view, builder.activity)
         reasons = shared if len(late) > 1 else ()
-        found.append(builder.culprit(category, reasons=reasons, weight=0.5 if reasons else 1.0))
-    return found
+        culprits.append(builder.culprit(category, reasons=reasons, weight=0.5 if reasons else 1.0))
+    return culprits
 
 
 def _in_rings(analysis: _JobAnalysis) -> tuple[list[Culprit], str]:
-    """Nobody is late on the host: ranks wait for one another, or for the network."""
+    """No rank is late on the host: ranks wait for one another, or for the network."""
     rings = [end for end in sinks(analysis.waits) if len(end) > 1]
-    found = []
+    culprits = []
     for ring in rings:
         apart = _on_the_host_after_all(analysis, ring)
-        found += apart
+        culprits += apart
         for rank in () if apart else astray(ring, analysis.waits, analysis.groups):
             wait = left_out(rank, analysis.waits)
             if wait is not None:
-                found.append(_skipped(analysis, rank, wait))
-    found += _stalled_devices(analysis)
-    if found:
-        return found, ""
+                culprits.append(_skipped(analysis, rank, wait))
+    culprits += _stalled_devices(analysis)
+    if culprits:
+        return culprits, ""
     for rank, view in analysis.views.items():
         if is_uninterruptible(view):
             builder = analysis.builder(rank)
-            found.append(builder.culprit(Category.UNINTERRUPTIBLE, weight=0.7))
-    return found, "" if found else _why_inconclusive(analysis, rings)
+            culprits.append(builder.culprit(Category.UNINTERRUPTIBLE, weight=0.7))
+    return culprits, "" if culprits else _why_inconclusive(analysis, rings)
 
 
 def _stalled_devices(analysis: _JobAnalysis) -> list[Culprit]:
-    found = []
+    culprits = []
     for stall in device_stalls(analysis.waits, analysis.views):
         hook = analysis.views[stall.rank].hook
         assert hook is not None
@@ -212,12 +212,12 @@ def _stalled_devices(analysis: _JobAnalysis) -> list[Culprit]:
             f"{of_ranks(others)} reached {stall.wait.what} too, and no rank is late to call it",
         )
         sentence = stall.sentence(hook.now_ns)
-        found.append(analysis.builder(stall.rank).culprit(Category.DEVICE, sentence, reasons))
-    return found
+        culprits.append(analysis.builder(stall.rank).culprit(Category.DEVICE, sentence, reasons))
+    return culprits
 
 
 def _on_the_host_after_all(analysis: _JobAnalysis, ring: RankSet) -> list[Culprit]:
-    """Ranks of a ring whose main thread is elsewhere: what they have in flight runs behind it."""
+    """Ranks of a ring whose main thread is elsewhere: their operation runs in the background."""
     late = [
         rank
         for rank in ring
@@ -238,7 +238,7 @@ def _skipped(analysis: _JobAnalysis, rank: int, wait: Wait) -> Culprit:
     on = f" and went on to {own.what}" if own else ""
     place = f", in {builder.activity.place}" if builder.activity.place else ""
     reasons = (f"it waits itself in {own.what} for {of_ranks(own.missing)}",) if own else ()
-    return builder.culprit(Category.SKIPPED, f"left out {wait.what}{on}{place}", reasons)
+    return builder.culprit(Category.SKIPPED, f"skipped {wait.what}{on}{place}", reasons)
 
 
 def _is_queued(wait: Wait, rank: int) -> bool:
@@ -256,21 +256,21 @@ def _why_inconclusive(analysis: _JobAnalysis, rings: Sequence[RankSet]) -> str:
     if rings:
         return (
             f"{of_ranks(rings[0])} wait for one another in different operations, and neither "
-            "their number nor their history tells which of them went astray"
+            "a majority nor their history shows which of them deviated"
         )
     full = [w for w in analysis.waits if w.exact and w.waiters and not w.missing]
     if full:
         wait = max(full, key=lambda w: len(w.waiters))
         if all(_is_queued(wait, rank) for rank in wait.waiters):
             return (
-                f"all ranks have enqueued {wait.what} and no device has begun it: what stands "
-                "before it on their streams does not end"
+                f"all ranks have enqueued {wait.what} and no device has begun it: work "
+                "ahead of it on their streams does not finish"
             )
         return (
-            f"all ranks have arrived in {wait.what} and it does not finish: by its sequence no "
-            "rank is at fault, which points to the network between them"
+            f"all ranks have called {wait.what} and it does not finish: no rank is late, which "
+            "points to the network between them"
         )
     if analysis.waits:
         what = "; ".join(f"{of_ranks(w.waiters)} in {w.what}" for w in analysis.waits[:3])
-        return f"every rank waits for another ({what}), and for whom is not recorded"
-    return "every rank has ended, and none of them of itself"
+        return f"every rank waits for another ({what}), and the recorders do not show for which"
+    return "every rank has exited, and none of them on its own"

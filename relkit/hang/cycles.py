@@ -1,4 +1,4 @@
-"""Ranks that wait for one another in different operations: which of them went astray."""
+"""Ranks that wait for one another in different operations: which of them deviated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from relkit.hang.waits import Wait
 from relkit.hook.model import Op
 from relkit.ranks import RankSet
 
-# A call as any rank with the same kinds of groups would make it: the how-manieth of the rank's
-# groups, and the shape. Names of groups differ between replicas of a parallel layout.
+# A call as any rank with the same kinds of groups would make it: the position of the group among
+# the rank's own, and the shape. Names of groups differ between replicas of a parallel layout.
 _Call = tuple[int, Shape]
 
 
@@ -43,12 +43,12 @@ class _Path:
     def reached(self, at: tuple[int, int]) -> tuple[int, ...]:
         """The newest number in each other group when it started the call `at`."""
         start_ns = self.ops[at].start_ns
-        found = []
+        newest = []
         for group, starts in enumerate(self.starts):
             before = bisect_left(starts, (start_ns, -1))
             own = group == at[0]
-            found.append(-1 if own or not before else max(seq for _, seq in starts[:before]))
-        return tuple(found)
+            newest.append(-1 if own or not before else max(seq for _, seq in starts[:before]))
+        return tuple(newest)
 
 
 def _path(rank: int, groups: Sequence[Group]) -> _Path:
@@ -66,9 +66,9 @@ def _path(rank: int, groups: Sequence[Group]) -> _Path:
 
 
 def astray(cycle: RankSet, waits: Sequence[Wait], groups: Sequence[Group]) -> RankSet:
-    """The ranks of a cycle that left the common path; empty where that cannot be told.
+    """The ranks of a cycle that left the common sequence of calls; empty where that is unclear.
 
-    Three witnesses are heard until one speaks. Replicas: other ranks have made the same call, but
+    Three tests are tried until one has a result. Replicas: other ranks have made the same call, but
     after more or fewer calls in their other groups. History: nobody ever made that call after
     the one before. Votes: a rank that leaves out a collective is waited for by its whole group,
     and waits itself for ranks for which hardly anybody else waits.

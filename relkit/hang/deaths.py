@@ -1,4 +1,4 @@
-"""Which dead ranks died of themselves, and which only because another rank did."""
+"""Which dead ranks died on their own, and which only because another rank did."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def collateral(view: RankView) -> bool:
 
 
 def consequence(view: RankView) -> str:
-    """How a rank failed that was taken down, without the addresses that differ by rank."""
+    """How a rank failed because of another, without the addresses that differ by rank."""
     error = printable(view.error)
-    found = _COLLATERAL.search(error)
-    if not found:
+    match = _COLLATERAL.search(error)
+    if not match:
         return shortened(error, 80)
     kind, colon, _ = error.partition(":")
     prefix = f"{kind}: " if colon and kind.replace(".", "").isidentifier() else ""
-    return prefix + found[0]
+    return prefix + match[0]
 
 
 def _in_communication(view: RankView) -> bool:
@@ -73,11 +73,11 @@ def _when(view: RankView) -> float:
 
 
 def primary_deaths(views: Sequence[RankView]) -> tuple[RankView, ...]:
-    """The ranks that died first and of themselves, earliest first; often one, or none.
+    """The ranks that died first and on their own, earliest first; often one, or none.
 
     A launcher ends the other ranks once one has failed: SIGTERM and SIGKILL of a rank that sat in
     communication, or that came after a failure of another sort, are its doing. A rank that
-    died while it computed died of itself; one that died inside an operation may have been
+    died while it computed died on its own; one that died inside an operation may have been
     taken down by its peer, and counts only where nobody else does.
     """
     dead = [view for view in views if died(view)]

@@ -1,4 +1,4 @@
-"""Decides, from what the recorders say, whether a job makes progress; pure, with no own clock."""
+"""Decides from the recorders whether a job makes progress; pure, without a clock of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobHealth(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What one look at the job says.
+    """The result of one look at the job.
 
     Args:
         health: healthy, suspect or hung.
@@ -78,10 +78,10 @@ class HangDetector:
     """Call update() at regular intervals with all ranks; it says when the job is hung.
 
     A job is hung when an operation has been in flight on some rank for longer than the timeout,
-    or when no rank has finished any operation for that long. Before the first operation nothing
-    can be said. Times of operations are differences on the clock of their own host; hosts are
-    never compared. Time in which the caller did not run (its machine slept, it was starved), or
-    in which every rank of a job of several was stopped by a signal, does not count.
+    or when no rank has finished any operation for that long. Before the first operation there
+    is no verdict. Times of operations are differences on the clock of their own host; hosts are
+    never compared. Time in which the caller did not run (its machine slept, or had no CPU for
+    it), or in which every rank of a job of several was stopped by a signal, does not count.
 
     Args:
         hang_timeout_s: the user's limit, s, above 0.
@@ -147,18 +147,18 @@ class HangDetector:
         ):
             overdue = [flight for flight in flights if flight[0] > limit_s]
             if overdue:
-                found = RankSet.of(rank for _, rank, _, _ in overdue)
-                return self._found(health, found, _overdue_sentence(overdue, limit_s))
+                stuck = RankSet.of(rank for _, rank, _, _ in overdue)
+                return self._overdue(health, stuck, _overdue_sentence(overdue, limit_s))
             if idle_s > limit_s:
-                found = RankSet.of(view.rank for view in live)
-                return self._found(
+                everyone = RankSet.of(view.rank for view in live)
+                return self._overdue(
                     health,
-                    found,
+                    everyone,
                     f"no rank has finished an operation for {idle_s:.1f} s (limit {limit_s:g} s)",
                 )
         return self._calm(JobHealth.HEALTHY, RankSet(), "operations are finishing")
 
-    def _found(self, health: JobHealth, ranks: RankSet, sentence: str) -> Detection:
+    def _overdue(self, health: JobHealth, ranks: RankSet, sentence: str) -> Detection:
         if health is not JobHealth.HUNG:
             return self._calm(health, ranks, sentence)
         fresh, self._hung = not self._hung, True
@@ -169,7 +169,7 @@ class HangDetector:
         return Detection(health, ranks, sentence)
 
     def _restarted(self, live: Sequence[RankView]) -> None:
-        """New processes under known ranks: a new incarnation, of which nothing is known yet."""
+        """New processes under known ranks: a new attempt, of which nothing is known yet."""
         # The recorder of a new process appears only at its first operation: go by the pid.
         now = {view.rank: (view.host, view.pid) for view in live}
         if any(self._processes.get(rank, process) != process for rank, process in now.items()):
@@ -193,7 +193,7 @@ class HangDetector:
         self, known: Sequence[tuple[int, HookState]]
     ) -> list[tuple[float, int, HookState, Op]]:
         """(age in s, rank, state, operation) of all that is in flight."""
-        found = []
+        flights = []
         for rank, state in known:
             before = self._flights.get(rank)
             # What was not there at the last look cannot be older than the time since then.
@@ -203,9 +203,9 @@ class HangDetector:
                 key = (op.os_thread_id, op.start_ns, op.name)
                 age_s = max(0, state.now_ns - op.start_ns) / 1e9
                 begun[key] = (before or {}).get(key, self._clock.time_s - min(age_s, bound_s))
-                found.append((self._clock.time_s - begun[key], rank, state, op))
+                flights.append((self._clock.time_s - begun[key], rank, state, op))
             self._flights[rank] = begun
-        return found
+        return flights
 
 
 def _overdue_sentence(overdue: Sequence[tuple[float, int, HookState, Op]], limit_s: float) -> str:

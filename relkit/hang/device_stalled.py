@@ -1,4 +1,4 @@
-"""Ranks that have called what the others are in, and whose device does not get to it."""
+"""Ranks that made the call the others are in, and whose device has not begun it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
 
 @dataclass(frozen=True, slots=True)
 class DeviceStall:
-    """One rank whose device is held up.
+    """One rank whose device is stalled.
 
     Args:
         rank: which; wait: what the others are in.
@@ -29,14 +29,14 @@ class DeviceStall:
     before: tuple[Op, ...]
 
     def sentence(self, now_ns: int) -> str:
-        """What holds it, as far as the recorder tells."""
+        """What stalls it, as far as the recorder shows."""
         ago = ""
         if self.op is not None:
             ago = f", enqueued {max(0, now_ns - self.op.enqueue_ns) / 1e9:.1f} s ago"
-        cause = "something before it on the stream does not end"
+        cause = "something ahead of it on the stream does not finish"
         if self.before:
             for_s = for_seconds(max(0, now_ns - self.before[0].start_ns) / 1e9)
-            cause = f"{self.before[0].name} runs there{for_s} and does not end"
+            cause = f"{self.before[0].name} has been running there{for_s}"
         return f"its device has not begun {self.wait.what}{ago}: {cause}"
 
 
@@ -47,12 +47,12 @@ def device_stalls(waits: Sequence[Wait], views: Mapping[int, RankView]) -> tuple
     A rank whose device is in another transfer meanwhile waits there for its peers, and is left
     out.
     """
-    found: dict[int, DeviceStall] = {}
+    stalls: dict[int, DeviceStall] = {}
     for wait in waits:
         if wait.exact and not wait.missing and wait.group is not None:
             for stall in _of_one(wait, views):
-                found.setdefault(stall.rank, stall)
-    return tuple(found[rank] for rank in sorted(found))
+                stalls.setdefault(stall.rank, stall)
+    return tuple(stalls[rank] for rank in sorted(stalls))
 
 
 def _of_one(wait: Wait, views: Mapping[int, RankView]) -> Iterator[DeviceStall]:

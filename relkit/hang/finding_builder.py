@@ -1,4 +1,4 @@
-"""Puts into words why one rank is at fault: a Culprit for each category."""
+"""States why one rank is at fault: a Culprit for each category."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ def is_stopped(view: RankView) -> bool:
 
 
 def is_uninterruptible(view: RankView) -> bool:
-    """In a wait of the kernel that no signal ends."""
+    """In a kernel wait that no signal ends."""
     return view.alive and view.process_state[:1] == "D"
 
 
 def spins(view: RankView, activity: Activity) -> bool:
-    """It burns CPU and nothing in its stack says that it waits."""
+    """It uses CPU time, and nothing in its stack shows a wait."""
     if not activity.may_be_busy:
         return False
     share = cpu_share(view)
     runnable = activity.runs or view.process_state[:1] == "R"
     if share is None:
         return runnable
-    # On a crowded host a busy loop gets less than half a core, but is found runnable.
+    # On an overloaded host a busy loop gets less than half a core, but is runnable.
     return share > BUSY_SHARE or (runnable and share > _IDLE_SHARE)
 
 
 def host_category(view: RankView, activity: Activity) -> Category:
-    """What kind of fault a rank shows that is late on the host."""
+    """The kind of fault of a rank that is late on the host."""
     if view.absent_reason:
         return Category.ABSENT
     if not view.alive:
@@ -84,7 +84,7 @@ def host_category(view: RankView, activity: Activity) -> Category:
 
 @dataclass(frozen=True, slots=True)
 class FindingBuilder:
-    """What is known of one accused rank.
+    """Builds the statement about one rank from what is known of it.
 
     Args:
         view, activity: the rank.
@@ -104,7 +104,7 @@ class FindingBuilder:
         reasons: tuple[str, ...] = (),
         weight: float = 1.0,
     ) -> Culprit:
-        """The accusation.
+        """The statement that this rank is at fault.
 
         Args:
             category: the fault.
@@ -132,7 +132,7 @@ class FindingBuilder:
             return printable(view.absent_reason) or "nothing is known of it"
         if category is Category.DEAD:
             if view.alive:
-                return f"is ending of itself, {activity.sentence()}{idle}"
+                return f"is exiting on its own, {activity.sentence()}{idle}"
             error = f": {shortened(printable(view.error), 160)}" if view.error else ""
             return f"{exit_words(view.exit_code)}{error}"
         if category is Category.LEFT:
@@ -144,12 +144,12 @@ class FindingBuilder:
             return f"stopped by {by}{idle}{place}"
         if category is Category.UNINTERRUPTIBLE:
             inside = f" in {activity.kernel}" if activity.kernel else ""
-            return f"in an uninterruptible wait of the kernel{inside}{idle}{where}"
+            return f"in an uninterruptible kernel wait{inside}{idle}{where}"
         if category is Category.SPINNING:
             share = cpu_share(view)
             load = "" if share is None else f" at {share:.0%} of a core"
             place = f"in {activity.place}, " if activity.place else ""
-            # The stack of a busy thread may not be readable; that it is busy is known all the same.
+            # Even where the stack of a busy thread cannot be read, it is known to be busy.
             phrase = activity.phrase if activity.known else "running"
             return f"{place}{phrase}{load}{idle}"
         if not activity.known:
@@ -157,53 +157,53 @@ class FindingBuilder:
         return f"{activity.sentence()}{idle}"
 
     def _proof(self, category: Category) -> tuple[str, ...]:
-        """What by itself makes the rank the one at fault."""
+        """What proves by itself that this rank is at fault."""
         view = self.view
-        found = []
+        reasons = []
         if category is Category.DEAD:
             last = last_communication(view)
             if view.alive:
-                found.append("its own last collective did not fail, so no peer takes it down")
+                reasons.append("its own last collective did not fail, so no peer caused its exit")
             elif last is not None and last.end_ns and not last.failed:
-                found.append("it died outside of any collective, so no peer took it down")
+                reasons.append("it died outside of any collective, so no peer caused it")
             if view.failed_unix_s:
-                found.append("of the ranks that died of themselves it was the first")
+                reasons.append("it was the first of the ranks that died on their own")
         elif category is Category.STOPPED:
-            found.append(f"/proc shows state {view.process_state[:1]}")
+            reasons.append(f"/proc shows state {view.process_state[:1]}")
         elif category is Category.UNINTERRUPTIBLE:
-            found.append("/proc shows state D: it waits for a device or a file system")
+            reasons.append("/proc shows state D: it waits for a device or a file system")
         elif category in (Category.SPINNING, Category.BLOCKED):
-            found += self._not_in_flight()
-        return tuple(found)
+            reasons += self._not_in_flight()
+        return tuple(reasons)
 
     def _details(self, category: Category) -> tuple[str, ...]:
-        """What tells a person more about the fault."""
+        """Further details of the fault."""
         view, activity = self.view, self.activity
-        found = []
+        details = []
         share = cpu_share(view)
         if category is Category.SPINNING and share is not None:
-            found.append(f"it used {share:.0%} of a core between two looks")
+            details.append(f"it used {share:.0%} of a core between two samples")
         if category is Category.BLOCKED:
-            found += [f"another thread of it: {other}" for other in activity.others]
+            details += [f"another of its threads: {other}" for other in activity.others]
             if activity.leaf:
-                found.append(f"its innermost frame is {activity.leaf}")
+                details.append(f"its innermost frame is {activity.leaf}")
             if activity.kernel:
-                found.append(f"it sleeps in the kernel's {activity.kernel}")
+                details.append(f"it sleeps in the kernel function {activity.kernel}")
         if view.alive and view.dump is None:
-            found.append("its stack could not be read")
-        return tuple(found)
+            details.append("its stack could not be read")
+        return tuple(details)
 
     def _not_in_flight(self) -> list[str]:
         hook = self.view.hook
         if hook is None:
-            return ["it has no recorder: either it made no hooked call yet, or the hook is off"]
+            return ["it has no recorder: either it has made no hooked call yet, or the hook is off"]
         kinds = {op.kind for op in hook.in_flight}
         communicates = OpKind.COLLECTIVE in kinds or OpKind.P2P in kinds
         return [] if communicates else ["it has no collective in flight"]
 
     def _waited_for(self) -> tuple[str, ...]:
         rank = self.view.rank
-        found = []
+        reasons = []
         reported: set[str] = set()
         for wait in self.waits:
             waiters = wait.waiters - RankSet.of([rank])
@@ -218,9 +218,9 @@ class FindingBuilder:
             reached = ""
             if member is not None:
                 newest = f"#{member.newest}" if member.newest >= 0 else "none"
-                reached = f"; the newest that it started there is {newest}"
-            found.append(f"{of_ranks(waiters)} {verb} for it in {wait.what}{reached}")
-        return tuple(found)
+                reached = f"; the last one that it started there is {newest}"
+            reasons.append(f"{of_ranks(waiters)} {verb} for it in {wait.what}{reached}")
+        return tuple(reasons)
 
     def _newest_call(self) -> str:
         calls = []
@@ -233,7 +233,7 @@ class FindingBuilder:
 
 
 def for_disagreement(builder: FindingBuilder, disagreement: Disagreement) -> Culprit:
-    """A rank that made another call than its group."""
+    """A rank that made a different call than its group."""
     category = Category.SKIPPED if disagreement.skipped else Category.MISMATCH
     majority = (
         f"{of_ranks(disagreement.rest)} called "
@@ -243,6 +243,6 @@ def for_disagreement(builder: FindingBuilder, disagreement: Disagreement) -> Cul
     reasons = [majority]
     outvoted = len(disagreement.rest) > len(disagreement.odd)
     if not outvoted:
-        reasons.append("so did the whole group at the same place of earlier steps")
+        reasons.append("the whole group made that call at the same point of earlier steps")
     weight = 1.0 if outvoted else 0.85
     return builder.culprit(category, disagreement.sentence() + place, tuple(reasons), weight)

@@ -24,7 +24,7 @@ class RankView:
             (0 where there was only one sample).
         exit_code: of a dead process, where the launcher knows it; negative = killed by signal.
         failed_unix_s: when a dead rank failed, Unix time, 0 where not known.
-        error: the first line of what a dead rank reported of its end ("RuntimeError: ..."), or "".
+        error: the first line of the error that a dead rank reported ("RuntimeError: ..."), or "".
         absent_reason: why nothing is known ("host n3 did not answer"), "" otherwise.
     """
 
@@ -62,7 +62,7 @@ class JobView:
 
 
 class Category(str, Enum):
-    """Why a rank is held to be at fault; order = how much each proves."""
+    """Why a rank is at fault; in the order of how much each proves."""
 
     ABSENT = "absent"
     DEAD = "dead"
@@ -82,14 +82,14 @@ class Category(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """One rank held to be at fault.
+    """One rank that is at fault.
 
     Args:
         rank, host, pid: who.
         category: what it did.
         sentence: one line: where it is and for how long ("in train.py:88 next_batch, waiting on
             a lock for 9.8 s").
-        reasons: what makes relkit think so, strongest first.
+        reasons: the evidence in words, strongest first.
         score: 0..1; how sure.
     """
 
@@ -104,7 +104,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Ranks that wait, grouped by what they wait in.
+    """Waiting ranks, grouped by what they wait in.
 
     Args:
         ranks: folded ("0-1,3").
@@ -120,9 +120,9 @@ class HangVerdict:
     """Who is at fault (most likely first), and who only waits.
 
     Args:
-        culprits: ranks held to be at fault; empty where that cannot be told.
+        culprits: the ranks at fault; empty where that is inconclusive.
         victims: the others.
-        inconclusive: with no culprit, what is known and why it names nobody; else "".
+        inconclusive: with no culprit, what is known and why no rank stands out; else "".
     """
 
     culprits: tuple[Culprit, ...]

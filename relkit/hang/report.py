@@ -1,4 +1,4 @@
-"""Verdict -> Report: findings that say who, where, why, and what to do next."""
+"""Verdict -> Report: findings with who, where, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _victim_parts(verdict: HangVerdict) -> list[str]:
     parts = [f"{of_ranks(_unfold(v.ranks))} {v.sentence}" for v in verdict.victims[:_MAX_VICTIMS]]
     others = sum(len(_unfold(v.ranks)) for v in verdict.victims[_MAX_VICTIMS:])
     if others:
-        parts.append(f"{others} more {'rank stands' if others == 1 else 'ranks stand'} elsewhere")
+        parts.append(f"{others} more {'rank is' if others == 1 else 'ranks are'} elsewhere")
     return parts
 
 
@@ -127,21 +127,21 @@ def _finding(
 def _evidence_of(view: RankView | None) -> tuple[Evidence, ...]:
     if view is None:
         return ()
-    found = []
+    evidence = []
     if view.alive and view.process_state:
-        found.append(Evidence("process state", view.process_state[:1], how="/proc/PID/stat"))
+        evidence.append(Evidence("process state", view.process_state[:1], how="/proc/PID/stat"))
     idle, share = idle_s(view), cpu_share(view)
     if view.alive and idle is not None:
-        found.append(Evidence("since its last operation", round(idle, 1), "s", how="recorder"))
+        evidence.append(Evidence("since its last operation", round(idle, 1), "s", how="recorder"))
     if share is not None:
         percent = round(100 * share, 1)
-        found.append(Evidence("CPU used", percent, "% of a core", how="/proc/PID/stat, twice"))
+        evidence.append(Evidence("CPU used", percent, "% of a core", how="/proc/PID/stat, twice"))
     if not view.alive and view.exit_code is not None:
-        found.append(Evidence("exit code", view.exit_code, how="launcher"))
+        evidence.append(Evidence("exit code", view.exit_code, how="launcher"))
     if view.hook is not None and view.hook.communicators:
         newest = max(view.hook.communicators, key=lambda c: c.seq)
-        found.append(Evidence("newest collective started", newest.seq, how="recorder"))
-    return tuple(found)
+        evidence.append(Evidence("newest collective started", newest.seq, how="recorder"))
+    return tuple(evidence)
 
 
 def _longest_wait(job: JobView, verdict: HangVerdict) -> tuple[Evidence, ...]:
@@ -180,7 +180,7 @@ def _inconclusive(job: JobView, verdict: HangVerdict) -> Finding:
 
 
 def _unread(job: JobView) -> list[Finding]:
-    """Live ranks whose stacks could not be read: said, so that no data never looks healthy."""
+    """Live ranks whose stacks could not be read: missing data must never look healthy."""
     unread = [
         view
         for view in job.ranks
@@ -188,13 +188,14 @@ def _unread(job: JobView) -> list[Finding]:
     ]
     if not unread:
         return []
+    ranks = RankSet.of(view.rank for view in unread)
     notes = {note for view in unread if view.dump for note in view.dump.notes}
     return [
         Finding(
             id=NO_STACK.id,
             status=Status.WARN,
-            title=f"no stack of {of_ranks(RankSet.of(view.rank for view in unread))}",
-            ranks=RankSet.of(view.rank for view in unread).fold(),
+            title=f"the stack of {of_ranks(ranks)} could not be read",
+            ranks=ranks.fold(),
             nodes=fold_hosts(view.host for view in unread),
             reasons=tuple(printable(note) for note in sorted(notes)[:3]),
             advice=NO_STACK.advice,

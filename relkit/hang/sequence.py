@@ -1,4 +1,4 @@
-"""Ranks that called another collective than the rest of their group, or left one out."""
+"""Ranks that called a different collective than the rest of their group, or skipped one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ class Disagreement:
     Args:
         group: where.
         seq: the first number at which they differ.
-        odd: the ranks held to be wrong; empty where that cannot be told.
+        odd: the ranks that deviated; empty where that is unclear.
         odd_op: what these called; rest_op: what the others called.
         rest: the others that got there.
-        skipped: the odd ranks left out a call of the others: what they called is what comes
-            after it.
-        certain: a clear majority or the group's own history says who is wrong.
+        skipped: the odd ranks skipped a call of the others, and made the one that follows it.
+        certain: a clear majority or the group's own history shows who deviated.
     """
 
     group: Group
@@ -44,7 +43,7 @@ class Disagreement:
         """What the odd ranks did."""
         if self.skipped:
             return (
-                f"left out {numbered(self.rest_op.name, self.seq)} of {self.group.title} and "
+                f"skipped {numbered(self.rest_op.name, self.seq)} of {self.group.title} and "
                 f"called the {torch_name(self.odd_op.name)} that follows it"
             )
         mine, theirs = torch_name(self.odd_op.name), torch_name(self.rest_op.name)
@@ -65,13 +64,13 @@ def _same(a: Shape, b: Shape) -> bool:
 
 def disagreements(groups: Sequence[Group]) -> tuple[Disagreement, ...]:
     """The first disagreement of every group in which somebody is stuck."""
-    found = []
+    differing = []
     for group in groups:
         if any(member.stuck for member in group.members.values()):
             first = _first(group)
             if first is not None:
-                found.append(first)
-    return tuple(found)
+                differing.append(first)
+    return tuple(differing)
 
 
 def _first(group: Group) -> Disagreement | None:
@@ -120,7 +119,7 @@ def _judge(group: Group, seq: int, by_shape: Mapping[Shape, list[int]]) -> Disag
 
 
 def _history(group: Group, before: int) -> dict[int, Shape]:
-    """What the group called under each number before it disagreed; any member can tell."""
+    """What the group called under each number before it disagreed, from any member."""
     known: dict[int, Shape] = {}
     for rank in sorted(group.members):
         for seq, op in group.members[rank].ops.items():
@@ -151,9 +150,9 @@ def _expected(group: Group, seq: int) -> Shape | None:
                 for back in backs
             )
 
-        found = _after(history, seq - 1, fits)
-        if found is not None:
-            return found
+        following = _after(history, seq - 1, fits)
+        if following is not None:
+            return following
     return None
 
 

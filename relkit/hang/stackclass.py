@@ -75,15 +75,19 @@ def _decide(
     state: str,
     recorded: ThreadState | None,
 ) -> ThreadState:
-    found = by_python(library)
+    by_stack = by_python(library)
     below = by_native(native.frames) if native else None
-    if found in (ThreadState.COLLECTIVE, ThreadState.SETUP) and state == "R" and recorded is None:
-        # torch.distributed code that runs is work on the way to a collective, not a wait.
-        found = ThreadState.RUNNING
-    if found is None and by_python(frames[len(library) :]) is ThreadState.DATA:
-        found = ThreadState.DATA  # a data set's own code, called by the loader
-    if found is not None:
-        return found
+    if (
+        by_stack in (ThreadState.COLLECTIVE, ThreadState.SETUP)
+        and state == "R"
+        and recorded is None
+    ):
+        # torch.distributed code that runs is preparing a collective, not waiting in one.
+        by_stack = ThreadState.RUNNING
+    if by_stack is None and by_python(frames[len(library) :]) is ThreadState.DATA:
+        by_stack = ThreadState.DATA  # a data set's own code, called by the loader
+    if by_stack is not None:
+        return by_stack
     if below is not None and not (below is ThreadState.LOCK and recorded is ThreadState.SETUP):
         return below
     if state == "R":
@@ -94,8 +98,8 @@ def _decide(
 
 
 def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
-    """Other Python threads that stand in code of the user: one may hold what main waits for."""
-    found = []
+    """Other Python threads in the user's code: one may hold what the main thread waits for."""
+    others = []
     for thread in dump.python:
         depth = user_depth(thread.frames)
         if thread.os_thread_id == main_id or thread.role is Role.MAIN or not thread.frames:
@@ -107,8 +111,8 @@ def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
         inner = thread.frames if depth is None else thread.frames[:depth]
         thread_state = by_python(inner) or by_kernel(thread.kernel)
         what = f", {Activity(thread_state).phrase}" if thread_state else ""
-        found.append(f"{thread.name or 'a thread'} in {place(frame)}{what}")
-    return tuple(found[:_MAX_OTHERS])
+        others.append(f"{thread.name or 'a thread'} in {place(frame)}{what}")
+    return tuple(others[:_MAX_OTHERS])
 
 
 __all__ = ["classify", "is_user_code", "main_thread"]

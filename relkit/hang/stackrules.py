@@ -1,4 +1,4 @@
-"""The tables behind stackclass: what paths, functions and kernel names give away."""
+"""The tables behind stackclass: what paths, functions and kernel names show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SETUP_CALLS = (
 
 # (path, function, category), tried in order on every library frame between the leaf and the
 # user's code. The first row that fits any of them wins: `queue` calls `threading`, the data
-# loader calls `queue`, and the outermost of these says most.
+# loader calls `queue`, and the outermost of these is the most specific.
 _PYTHON: tuple[tuple[str, str, ThreadState], ...] = (
     (r"torch/utils/data/", r".*", ThreadState.DATA),
     (r"torch/(_dynamo|_inductor|_functorch|fx)/|/triton/", r".*", ThreadState.COMPILE),
@@ -85,7 +85,7 @@ _KERNEL: tuple[tuple[re.Pattern[str], ThreadState], ...] = tuple(
 
 
 def by_python(frames: Iterable[Frame]) -> ThreadState | None:
-    """What library frames say, or None."""
+    """What library frames show, or None."""
     seen = [(split_source(frame.source)[0], frame.func) for frame in frames]
     for path, function, thread_state in _PYTHON_COMPILED:
         if any(path.search(p) and function.fullmatch(f) for p, f in seen):
@@ -94,7 +94,7 @@ def by_python(frames: Iterable[Frame]) -> ThreadState | None:
 
 
 def by_native(frames: Sequence[Frame]) -> ThreadState | None:
-    """What native functions say, the innermost that says anything."""
+    """What native functions show: the innermost that matches a row."""
     # On its way out an interpreter collects garbage, joins threads and more.
     if any(_FINALIZE.search(frame.func) for frame in frames):
         return ThreadState.EXIT
@@ -106,5 +106,5 @@ def by_native(frames: Sequence[Frame]) -> ThreadState | None:
 
 
 def by_kernel(wchan: str) -> ThreadState | None:
-    """What the kernel function that a thread sleeps in says."""
+    """What the kernel function that a thread sleeps in shows."""
     return next((thread_state for pattern, thread_state in _KERNEL if pattern.search(wchan)), None)

@@ -62,7 +62,7 @@ def _state(
         if left(view):
             return "have finished normally"
         how = consequence(view) or (exit_words(view.exit_code) if view.exit_code else "")
-        return f"failed in consequence{': ' if how else ''}{how}"
+        return f"failed as a consequence{': ' if how else ''}{how}"
     if not own:
         activity = activities[rank]
         return f"are {activity.phrase}" if activity.known else "are outside of any collective"

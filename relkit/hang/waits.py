@@ -20,7 +20,7 @@ class Wait:
     Args:
         what: `all_reduce #41 of the default group`.
         waiters: the ranks in it.
-        missing: the ranks it waits for, as far as the recorders tell.
+        missing: the ranks it waits for, as far as the recorders show.
         exact: `missing` follows from sequence numbers; else the peers are unknown, and it is
             every rank that is not waiting itself.
         group: the group, for a collective; seq: its number there, -1 for none.
@@ -61,8 +61,8 @@ def waits_of(
     everyone = RankSet.of(views)
     host = everyone - RankSet.of([*recorded, *loose, *by_stack])
     if not host:
-        # Somebody must be late. Stacks prove less than numbers: whoever has a recorder that
-        # knows of no operation in flight is not in one, whatever the stack looks like.
+        # Some rank must be late. Stacks prove less than numbers: a rank whose recorder has no
+        # operation in flight is not in one, whatever its stack looks like.
         by_stack = {r: what for r, what in by_stack.items() if views[r].hook is None}
         host = everyone - RankSet.of([*recorded, *loose, *by_stack])
     waiting = everyone - host
@@ -75,12 +75,12 @@ def waits_of(
         unnumbered.setdefault(what, []).append(rank)
     # A rank with no recorder whose stack shows it inside communication cannot be called late.
     silent = RankSet.of(r for r in waiting if views[r].hook is None)
-    found = [
+    waits = [
         Wait(group.call(op), RankSet.of(ranks), group.behind(op.seq) - silent, True, group, op.seq)
         for _, (group, op, ranks) in sorted(exact.items(), key=lambda item: item[0])
     ]
-    found += [Wait(what, RankSet.of(r), anyone, False) for what, r in sorted(unnumbered.items())]
-    return tuple(found)
+    waits += [Wait(what, RankSet.of(r), anyone, False) for what, r in sorted(unnumbered.items())]
+    return tuple(waits)
 
 
 def _unnumbered(view: RankView) -> str:
@@ -123,7 +123,7 @@ def _components(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
     low: dict[int, int] = {}
     path: list[int] = []
     on_path: set[int] = set()
-    found: list[list[int]] = []
+    components: list[list[int]] = []
     for root in sorted(edges):
         if root in order:
             continue
@@ -143,7 +143,7 @@ def _components(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
                     while not component or component[-1] != node:
                         component.append(path.pop())
                         on_path.discard(component[-1])
-                    found.append(component)
+                    components.append(component)
             elif peer not in order:
                 order[peer] = low[peer] = len(order)
                 path.append(peer)
@@ -151,4 +151,4 @@ def _components(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
                 work.append((peer, iter(edges[peer])))
             elif peer in on_path:
                 low[node] = min(low[node], order[peer])
-    return found
+    return components

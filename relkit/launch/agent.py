@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 # A worker of a hung job that has not ended this long after SIGTERM is not going to.
 HUNG_SHUTDOWN_S = 5
 
-# Given the job's id and the number of local processes: the job folder and the environment to
-# add to the workers'. None and {} where the job runs without the hook.
+# Given the job's id and the number of local processes: the job folder, and the variables to add
+# to the workers' environment. (None, {}) where the job runs without the hook.
 Prepare = Callable[[str, int], tuple[Path | None, dict[str, str]]]
 
 
@@ -55,8 +55,9 @@ class AgentServices:
         prepare: see Prepare.
         log: writes one line to the terminal.
         network: checks the nodes before workers start; None where that is not asked for.
-        persist: leads workers under try-to-persist to a saved step after a fault; None: none.
-        stragglers: looks for slow ranks; None where nobody does.
+        persist: has workers under try-to-persist save their last committed step after a fault;
+            None where that is off.
+        stragglers: looks for slow ranks; None where that is off.
     """
 
     monitor: Monitor
@@ -68,10 +69,10 @@ class AgentServices:
 
 
 class LeavesJob(SignalException):
-    """This node was convicted by the network check, or made the job slow.
+    """This node leaves the job: it failed the network check, or it slows the job down.
 
-    torch closes the rendezvous for all when an agent fails, but not when a signal ends it: the
-    other nodes must be able to meet again.
+    It looks like the end by a signal, because torch closes the rendezvous for all nodes when an
+    agent fails, and the others could not meet again.
     """
 
     def __init__(self, why: RelkitError) -> None:
@@ -106,7 +107,7 @@ class MonitoredAgent(LocalElasticAgent):
             self._rendezvous(worker_group)
 
     def _passed(self, network: NetworkCheck, worker_group: WorkerGroup) -> bool:
-        """The network check of this meeting; False where nodes leave, and the rest meets again."""
+        """Run the network check; False where nodes leave and the rest has to meet again."""
         # Only here: a job without the check loads nothing of it.
         from relkit.launch.netcheck.network_check import NodeFailedCheck, Rendezvous
 
@@ -218,7 +219,7 @@ class MonitoredAgent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._poll_exits(worker_group)
         lead = self._recovery
-        # Not left in between: torch restarts the workers when it sees another node come back.
+        # Do not return in between: torch restarts the workers when it sees another node come back.
         while lead is not None and lead.holds(
             self._exit_statuses, failure, self.services.monitor.action()
         ):
@@ -261,16 +262,16 @@ class MonitoredAgent(LocalElasticAgent):
         self._failed(f"rank {first} (pid {failure.pid}) {how_it_ended(failure.exitcode)}")
 
     def _failed(self, sentence: str) -> None:
-        """A worker failed; its peers are read before they are stopped, if that is of interest."""
+        """A worker failed: capture its peers before they are stopped, unless a node is leaving."""
         stragglers = self.services.stragglers
         why = stragglers.other_leaves() if stragglers is not None else ""
         if why:
-            self.services.log(f"{sentence}, as was to be expected: {why}")
+            self.services.log(f"{sentence}; that was expected: {why}")
             return
         self.services.monitor.failed(sentence)
 
     def _poll_exits(self, worker_group: WorkerGroup) -> str:
-        """Note which workers have ended; a sentence if one of them just failed."""
+        """Note which workers have ended; a sentence where one of them has just failed."""
         exit_statuses = dict(self._exit_statuses)
         now = time.time()
         sentence = ""
@@ -313,7 +314,7 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
         for pid in self._pcontext.pids().values() if self._pcontext else ():
-            # A stopped process would sit on its signal until torch's patience (30 s) is over.
+            # A stopped process would ignore the signal until torch's timeout (30 s) is over.
             if procfs.process_state(pid).startswith("T"):
                 signal_group(pid, death_sig)
                 signal_group(pid, signal.SIGCONT)
@@ -324,7 +325,7 @@ class MonitoredAgent(LocalElasticAgent):
         super()._shutdown(death_sig, timeout)
 
     def _save_first(self, why: signal.Signals) -> None:
-        """Asked to end (a preemption, a Ctrl-C): what is committed is saved first."""
+        """The launcher was asked to end (preemption, Ctrl-C): save the committed step first."""
         if self._recovery is not None:
             self._recovery.save_first(signal.Signals(why).name)
             self._poll_exits(self._worker_group)

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 class RendezvousFailed(RelkitError):
     """The nodes of a job did not find each other."""
 
-    next_step = "Check that the endpoint's host is up, reachable from here, and the same on all."
+    next_step = (
+        "Check that the endpoint's host is up and reachable, and that all nodes name the same one."
+    )
 
 
 @contextmanager
@@ -83,7 +85,7 @@ def run_job(
     made: list[MonitoredAgent] = []
 
     class JobAgent(MonitoredAgent):
-        """The agent of this job: torch makes it, so that its crew comes with the class."""
+        """The agent of this job; torch makes the instance, so the services come with the class."""
 
         services = AgentServices(monitor, prepare, log, network, persist, stragglers)
 

@@ -85,7 +85,7 @@ def torchrun_parser() -> argparse.ArgumentParser:
 
 
 def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
-    """Tell relkit's options from torchrun's and the script's.
+    """Separate relkit's options from torchrun's and the script's.
 
     Args:
         argv: all after `relkit launch`.
@@ -104,7 +104,7 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
         else:
             parser.add_argument(*option.flags, dest=dest, action="store_true")
     try:
-        found, unknown = parser.parse_known_args(list(argv))
+        parsed, unknown = parser.parse_known_args(list(argv))
     except _HelpAsked:
         return Split((), argparse.Namespace(), wants_help=True)
     if unknown:
@@ -117,17 +117,17 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
     for option in own:
         flag = option.flags[0]
         dest = _PREFIX + flag.lstrip("-").replace("-", "_")
-        value = getattr(found, dest)
-        delattr(found, dest)
+        value = getattr(parsed, dest)
+        delattr(parsed, dest)
         if not option.takes_value:
             tokens += [flag] * bool(value)
         else:
             tokens += [f"{flag}={item}" for item in (value if option.repeatable else value[-1:])]
-    return Split(tuple(tokens), found)
+    return Split(tuple(tokens), parsed)
 
 
 def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
-    """Refuse what could only fail later, and more obscurely, inside torch.
+    """Refuse what would only fail later, with a less clear message, inside torch.
 
     Args:
         torchrun: the parsed options; argv: as typed, to see what was left to a default.
@@ -157,7 +157,7 @@ def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
 
 
 def check_script(torchrun: argparse.Namespace) -> None:
-    """Refuse a script that is not there, before as many tracebacks as there are ranks say so.
+    """Refuse a missing script here, instead of with one traceback for each rank.
 
     Raises:
         UsageProblem: there is no such file on this node.

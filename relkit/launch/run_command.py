@@ -41,9 +41,9 @@ def job_id_of(environ: Mapping[str, str]) -> str:
 
 
 class Leadership:
-    """Of several `relkit run` of one job on this node, one monitors: it holds a file lock.
+    """Of several `relkit run` of one job on this node, the one that holds a file lock monitors.
 
-    The kernel drops the lock with the process, so that another one takes over.
+    The kernel releases the lock when that process ends, and another one takes over.
 
     Args:
         folder: the job's folder; None where there is none, then nobody leads.
@@ -74,7 +74,8 @@ class Leadership:
 
 
 class DeathTracker:
-    """Notes which rank's process went first: all that can be known of somebody else's children.
+    """Notes when each rank's process disappeared: it is another launcher's child, so that its exit
+    code cannot be read.
 
     Args:
         observer: finds the ranks.
@@ -96,11 +97,11 @@ class DeathTracker:
         return self._exit_statuses
 
     def look(self, returncode: int | None = None) -> None:
-        """Look which ranks still live.
+        """See which ranks are still alive.
 
         Args:
-            returncode: of the command, once it has ended; where it had but one rank, it is that
-                rank's too.
+            returncode: of the command, once it has ended; where there was only one rank, it counts
+                as that rank's.
         """
         now_s = time.monotonic()
         if now_s >= self._next_discovery_s or returncode is not None:
@@ -120,7 +121,7 @@ class DeathTracker:
 
 @contextmanager
 def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Hand signals on to the child for as long as it runs."""
+    """Forward signals to the child while it runs."""
 
     def forward(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT and _terminal_is_ours():
@@ -152,10 +153,10 @@ def end_tree(child: subprocess.Popen[bytes], also: Sequence[int] = ()) -> None:
     """
     roots = (child.pid, *also)
     family = [pid for root in roots for pid in (root, *procfs.descendants(root))]
-    # Start times, so that a pid that is taken over meanwhile is left alone.
+    # Start times, so that a pid that was reused meanwhile is left alone.
     alive = {pid: ticks for pid in family if (ticks := procfs.start_ticks(pid))}
     for number in (signal.SIGTERM, signal.SIGCONT):
-        # SIGCONT after: a stopped process acts on the first signal only once it goes on.
+        # SIGCONT second: a stopped process acts on SIGTERM only once it continues.
         _send(alive, number)
     if not _wait_gone(child, alive, GRACE_S):
         _send(alive, signal.SIGKILL)
@@ -247,7 +248,7 @@ def run_command(
                 if watching:
                     deaths.look()
                 if monitor.action() is not None:
-                    log("ending the job, because it hangs (--on-hang abort)")
+                    log("the job hangs and is ended (--on-hang abort)")
                     end_tree(child, [rank.pid for rank in observer.discover()])
                     return EXIT_PROBLEM
                 time.sleep(POLL_S)

@@ -103,7 +103,7 @@ def test_nodes_are_not_measured_again_after_a_restart(
     text = "".join(one.err for one in done)
     assert [one.code for one in done] == [0, 0], text
     assert text.count("measuring 2 nodes") == 1
-    assert text.count("no node is new; not measured again") == 2
+    assert text.count("all nodes passed the last check together; not measured again") == 2
 
 
 @pytest.mark.root
@@ -121,8 +121,8 @@ def test_a_straggler_leaves_and_the_others_train(
     assert [one.code for one in done] == [0, 0, EXIT_CONVICTED], text
     assert [r["verdict"]["nodes"] for r in reports(tmp_path)] == [["h3"]], text
     assert [path.name for path in tmp_path.glob("bad-*")] == ["bad-h3"]
-    assert "this node (h3) was convicted" in done[2].err
-    assert "no node is new; not measured again" in done[0].err
+    assert "this node (h3) failed the network check" in done[2].err
+    assert "all nodes passed the last check together; not measured again" in done[0].err
     assert "done: 4 steps" in done[0].out + done[1].out
     assert "Traceback" not in text
 
@@ -143,7 +143,7 @@ def test_a_node_whose_data_network_is_dead_leaves_and_the_others_train(
     (report,) = reports(tmp_path)
     assert report["verdict"] == {"nodes": ["h3"], "links": [], "groups": []}, text
     assert [one["fault"] for one in report["diagnoses"]] == ["dead"]
-    assert "this node (h3) was convicted" in done[2].err
+    assert "this node (h3) failed the network check" in done[2].err
     assert "kubectl taint nodes h3" in done[2].err
     assert "done: 4 steps" in done[0].out + done[1].out
     assert "Traceback" not in text

@@ -159,7 +159,7 @@ def test_release_aborts_the_communicator_and_the_blocked_rank_returns(
             assert (stuck.name, stuck.seq, stuck.size_bytes) == ("allreduce", 3, 4000)
         # Both devices are in it, and neither says why it does not end.
         culprits, undecided = _verdict(pair)
-        assert (culprits, "all ranks have arrived in" in undecided) == ([], True)
+        assert (culprits, "all ranks have called" in undecided) == ([], True)
         for run in pair:
             path = run.recorded / f"{run.process.pid}.rkhook"
             assert release(path, run.state(), 10.0) == 1

@@ -24,13 +24,13 @@ from relkit.stacks.model import RankDump
 # A hung job waits anyway; after a failure the launcher (and torchrun's restart) waits for us.
 HANG_CAPTURE_S = 10.0
 FAILURE_CAPTURE_S = 1.5
-# For the other nodes' answers: their tick, the store, and their capture on top.
+# Time for the other nodes' answers on top of their capture: their tick, and the store.
 GATHER_MARGIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentResult:
-    """What one incident came to."""
+    """The result of one incident."""
 
     job: JobView
     verdict: HangVerdict
@@ -41,7 +41,7 @@ class IncidentResult:
     def sentence(self) -> str:
         """The verdict in one line, for the other nodes' logs."""
         if not self.verdict.culprits:
-            return "no rank could be held to be at fault"
+            return "no rank could be identified as the cause"
         first = self.verdict.culprits[0]
         return f"rank {first.rank} ({first.host}, pid {first.pid}): {first.sentence}"
 
@@ -54,7 +54,7 @@ def capture_local(
     world_size: int,
     deadline_s: float,
 ) -> tuple[RankDump, ...]:
-    """Stacks of all these ranks that still live; a failing engine leaves its note in the dump."""
+    """Stacks of the ranks that are alive; an engine that fails leaves a note in the dump."""
     targets = [
         Target(
             pid=view.pid,
@@ -146,7 +146,7 @@ def judge(
     started: float,
     absent: Mapping[int, str],
 ) -> IncidentResult:
-    """Who is at fault, given everything that could be had.
+    """Decide who is at fault from everything that could be collected.
 
     Args:
         views: all ranks that are known, in any order, with or without their dump.
@@ -157,7 +157,7 @@ def judge(
     by_rank = {dump.rank: dump for dump in dumps}
     known = {view.rank: replace(view, dump=by_rank.get(view.rank)) for view in views}
     for rank in RankSet.world(world_size) - RankSet.of(known):
-        reason = absent.get(rank, "nothing was heard of it")
+        reason = absent.get(rank, "its node sent nothing")
         known[rank] = RankView(rank=rank, host="", pid=0, alive=False, absent_reason=reason)
     job = JobView(
         job_id=job_id,

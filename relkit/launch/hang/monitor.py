@@ -1,4 +1,4 @@
-"""The monitor thread of a launcher: it ticks the watch of the present incarnation."""
+"""The monitor thread of a launcher: it ticks the watch of the current attempt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Monitor:
 
     Args:
         settings: timeout and action.
-        publish, keep, say: see Watch.
+        publish, write_dumps, log: see Watch.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="relkit-monitor", daemon=True)
 
     def begin(self, attempt: WatchedAttempt) -> None:
-        """Watch a new incarnation of the job."""
+        """Watch a new attempt of the job."""
         watch = Watch(
             attempt,
             self._settings,
@@ -73,7 +73,7 @@ class Monitor:
             self._watch = None
 
     def action(self) -> OnHang | None:
-        """What to do with the job now; None to go on. REPORT is done already: never returned."""
+        """What to do with the job now; None to go on. Never REPORT, which needs nothing more."""
         watch = self._watch
         if watch is None or watch.state.action is OnHang.REPORT:
             return None
@@ -81,16 +81,16 @@ class Monitor:
 
     @property
     def hung(self) -> bool:
-        """The present incarnation was found hung and has not moved since."""
+        """The current attempt hangs, and has not moved since that was detected."""
         watch = self._watch
         return watch is not None and watch.state.hung
 
     def failed(self, sentence: str, timeout_s: float = POST_MORTEM_S) -> None:
-        """A worker failed: have its peers read before they are stopped.
+        """A worker failed: have its peers captured before they are stopped.
 
         Args:
             sentence: what happened, for the report.
-            timeout_s: how long to hold the launcher up at most, s.
+            timeout_s: the longest that the launcher waits for the capture, s.
         """
         watch = self._watch
         if watch is None or not self._thread.is_alive():
@@ -99,7 +99,7 @@ class Monitor:
         self._wake.set()
         watch.state.captured.wait(timeout_s)
         if not watch.leads:
-            # So that this node's log, too, says who was at fault.
+            # So that this node's log names the rank at fault as well.
             watch.state.judged.wait(JUDGEMENT_S)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Looks at the ranks on this node: recorder files and /proc only, no attaching, no signals."""
+"""What the ranks on this node do, from recorder files and /proc: no attaching, no signals."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
 from relkit.launch.job.settings import ExitStatus, LocalRank
 
-# CPU use is judged over this long: short enough to tell a spin at once, long enough that the
+# CPU use is judged over this long: short enough to see a spin at once, long enough that the
 # kernel's 10 ms ticks do not matter.
 CPU_WINDOW_S = 2.0
 
 
 class Observer:
-    """Makes one RankView a local rank; call it often, it costs some file reads a rank.
+    """Makes a RankView of each local rank; cheap enough to call often: a few file reads a rank.
 
     Args:
         job_dir: folder of the recorder files; None where the job runs without the hook.
@@ -46,17 +46,17 @@ class Observer:
         """All readable recorder files by pid; a torn or hostile one is left out.
 
         Args:
-            brief_up_to: without the operations that finished last where there are no more files.
+            brief_up_to: where there are no more files than this, finished operations are left out.
         """
-        found: dict[int, tuple[Path, HookState]] = {}
+        states: dict[int, tuple[Path, HookState]] = {}
         files = state_files(self._job_dir) if self._job_dir else []
         for path in files:
             try:
                 state = read_state(path, recent=len(files) > brief_up_to)
             except (RelkitError, OSError):
                 continue
-            found[state.pid] = (path, state)
-        return found
+            states[state.pid] = (path, state)
+        return states
 
     def file_of(self, rank: int) -> Path | None:
         """The recorder file that the newest views() used for a rank."""
@@ -86,9 +86,9 @@ class Observer:
         Args:
             ranks: those on this node.
             ends: by rank, how a process ended, where the launcher knows.
-            recent: with what each rank finished last; to tell a hang it is not needed.
+            recent: with the operations that each rank finished last; hang detection needs none.
         """
-        # Of more processes than ranks, what they did last says which ones are the ranks.
+        # Where there are more processes than ranks, their last operations show which are the ranks.
         states = self.states(0 if recent else len(ranks))
         views = tuple(
             self._view(rank, states, (exit_statuses or {}).get(rank.rank)) for rank in ranks

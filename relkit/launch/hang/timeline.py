@@ -1,4 +1,4 @@
-"""The timeline folder: which one to use, and how an older incident makes room for a new one."""
+"""The timeline folder: which one to use, and where the files of an older incident go."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def choose_folder(asked: Path) -> tuple[Path, str]:
     home = Path.home() / "timeline"
     if home != asked and _writable(home):
         return home, f"cannot write to {asked}; the timeline goes to {home}"
-    # mkdtemp: a fixed name in a shared /tmp could be somebody else's trap.
+    # mkdtemp: a fixed name in a shared /tmp could have been prepared by somebody else.
     private = Path(tempfile.mkdtemp(prefix=f"relkit-timeline-{os.getuid()}-"))
     return private, f"cannot write to {asked}; the timeline goes to {private}"
 
@@ -62,8 +62,8 @@ def _old_job_id(folder: Path) -> str:
     try:
         report = folder / "report.json"
         if report.stat().st_size <= _REPORT_LIMIT_BYTES:
-            found = json.loads(report.read_text(encoding="utf-8"))
-            return safe_job_id(str(found["job_id"]))
+            plain = json.loads(report.read_text(encoding="utf-8"))
+            return safe_job_id(str(plain["job_id"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # A following node has no report of its own, only its ranks' dumps.
         pass

@@ -37,7 +37,7 @@ class Mailbox(Protocol):
         """The note under a key, None where there is none (yet)."""
 
     def remove(self, key: str) -> None:
-        """Forget a note that has been read, so that to look for the next one is cheap."""
+        """Delete a note that has been read, which keeps the store small."""
 
 
 class MemoryMailbox:
@@ -72,7 +72,7 @@ class StoreMailbox:
 
     Args:
         store: the store that torch's rendezvous returned.
-        prefix: keeps incarnations of the job apart where they share a store.
+        prefix: keeps attempts of the job apart where they share a store.
 
     Raises:
         ExchangeBroken: in any call, when the store does not answer in time.
@@ -81,7 +81,7 @@ class StoreMailbox:
     def __init__(self, store: Store, node: int, nodes: int, prefix: str) -> None:
         self.node, self.nodes = node, nodes
         self._prefix = f"relkit/{prefix}/"
-        # Held on to: it may be the store's server, which must outlive the last note.
+        # Keep a reference: this may be the store's server, which must outlive the last note.
         self._origin = store
         try:
             # The agent blocks in this store's calls (exit barrier): never share its connection.

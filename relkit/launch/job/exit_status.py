@@ -9,13 +9,13 @@ import signal
 def peek_exit(pid: int) -> int | None:
     """The exit code of a child that has ended, without reaping it; None while it runs."""
     try:
-        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        # Reaped already, by torch's own poll: only those that ended well are, without notice.
+        # Reaped already by torch's own poll, which it does silently only after exit code 0.
         return 0
-    if found is None:
+    if status is None:
         return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
 
 
 def how_it_ended(exit_code: int) -> str:

@@ -45,19 +45,19 @@ class JobFolder:
             processes: ranks on this node.
         """
         if not self._use_hook or os.environ.get("RELKIT_HOOK_DISABLE") == "1":
-            self._log("the hook is off: no hang detection, a failure is still explained")
+            self._log("the hook is off: hangs are not detected, failures are still explained")
             return None, {}
         try:
             why = why_not_preloadable(program_of(self._program), hook_library())
             if why:
-                self._log(f"the hook cannot be used, so a hang would not be seen: {why}")
+                self._log(f"the hook cannot be used, so hangs are not detected: {why}")
                 return None, {}
             folder = self._claim(safe_job_id(job_id), processes)
             extra = environment.worker_environment(folder, os.getpid(), os.environ)
             sweep(folder.parent)
             _drop_ended(folder)
         except (RelkitError, OSError) as error:
-            self._log(f"the hook cannot be used, so a hang would not be seen: {error}")
+            self._log(f"the hook cannot be used, so hangs are not detected: {error}")
             return None, {}
         return folder, dict(extra)
 
@@ -74,7 +74,7 @@ class JobFolder:
         return folder
 
     def remove(self) -> None:
-        """Let go of the folder; it goes with its last launcher."""
+        """Release the folder; the last launcher that uses it removes it."""
         if self._folder is not None:
             self._release()
             _remove_if_left(self._folder)
@@ -126,7 +126,7 @@ def sweep(parent: Path) -> None:
 
 
 def _drop_ended(folder: Path) -> None:
-    """Remove the recorder files of an earlier incarnation, whose processes are gone."""
+    """Remove the recorder files of an earlier attempt, whose processes are gone."""
     for path in folder.glob(_RECORDERS):
         if not _lives(path):
             path.unlink(missing_ok=True)

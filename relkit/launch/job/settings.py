@@ -11,10 +11,10 @@ from relkit.findings import Report
 from relkit.hang.model import HangVerdict, JobView
 from relkit.stacks.model import RankDump
 
-# Called with what an incident found, once it is known: show it, write it down.
+# Called with the result of an incident: shows it, and writes it to disk.
 Publish = Callable[[JobView, HangVerdict, Report, Sequence[RankDump]], None]
 
-# Called with one line for the person at the terminal.
+# Writes one line to the terminal, apart from the job's own output.
 Log = Callable[[str], None]
 
 
@@ -76,7 +76,7 @@ class ExitStatus:
     Args:
         exit_code: 0..255, or negative for the signal that killed it; None where not known.
         failed_unix_s: when it failed, Unix time; 0 where it did not, or where not known.
-        error: first line of what it reported of its end, "" for nothing.
+        error: first line of the error that it reported, "" for none.
     """
 
     exit_code: int | None

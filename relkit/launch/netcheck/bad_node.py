@@ -1,4 +1,4 @@
-"""What is done about a node that was convicted: the site's own command, or the words for it."""
+"""What is done about a node that failed the network check: the site's own command, or advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relkit.errors import UsageProblem
 from relkit.launch.job.settings import Log
 
 HOOK_S = 30.0
-# What names of nodes are made of; anything else could be an option or a path to a command.
+# Characters of a node name; anything else could be read as an option or a path.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
 _RECIPES = (
     "kubectl taint nodes {node} relkit/network-check=failed:NoSchedule",
@@ -42,10 +42,10 @@ def hook_argv(words: tuple[str, ...], node: str) -> list[str]:
 
 
 def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) -> None:
-    """Run the site's command on this node, or print what it could be; never raises.
+    """Run the site's command on this node, or print suggestions; never raises.
 
     Args:
-        words: of parse_hook; empty for the dry run.
+        words: of parse_hook; empty to print suggestions.
         node: this node's name for the scheduler.
         log: writes one line to the terminal.
         timeout_s: the command is ended after that.
@@ -54,7 +54,7 @@ def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) 
         log(f"this node's name {node!r} is not safe to pass to a command; nothing was run")
         return
     if not words:
-        log("dry run: nothing was marked; --on-bad-node can run one of these, or your own:")
+        log("--on-bad-node is not given, so nothing was done; it could run one of these:")
         for recipe in _RECIPES:
             log(f"  {recipe.replace('{node}', node)}")
         return

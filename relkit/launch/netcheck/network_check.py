@@ -38,24 +38,24 @@ from relkit.netcheck.model import NetVerdict, Thresholds
 from relkit.netcheck.report.report import net_report
 from relkit.netcheck.solve.judge import judge
 
-# How long node 0 waits for all nodes to say where they are; more where links are measured first.
+# How long node 0 waits for every node's NodeInfo; more where links are measured first.
 NODE_INFO_S = 30.0
 LINKS_S = 600.0
-# How long the node with the store stays, so that all can read the verdict.
+# How long the node that hosts the store stays, so that all can read the verdict.
 READ_S = 10.0
 _NO_OPTIC_LINK = "MCCL_DISABLE_OPTIC_LINK"
 _OPTIONS = CheckOptions(start_s=20.0, timeout_s=15.0, duration_s=0.3)
 
 
 class NodeFailedCheck(RelkitError):
-    """This node was convicted, and leaves the job."""
+    """This node failed the network check and leaves the job."""
 
     exit_code = EXIT_CONVICTED
-    next_step = "Replace this node; netcheck.json in node 0's timeline folder has the figures."
+    next_step = "Replace this node; netcheck.json in node 0's timeline folder has the measurements."
 
 
 class TooFewNodes(RelkitError):
-    """The job cannot go on without the nodes that were convicted."""
+    """The job cannot continue without the nodes that failed the check."""
 
     exit_code = EXIT_PROBLEM
     next_step = "Replace them, and start the job again."
@@ -68,8 +68,8 @@ class CheckSettings:
     Args:
         exclude_stragglers: slow nodes leave too, not only dead ones.
         links: checks the links inside this host; None where that is not asked for.
-        hook: words of --on-bad-node; empty for the dry run.
-        min_nodes: the least that --nnodes allows.
+        hook: words of --on-bad-node; empty where it is not given.
+        min_nodes: the minimum that --nnodes allows.
         argv: relkit's own command line, for the report.
     """
 
@@ -85,7 +85,7 @@ class Rendezvous:
     """One completed rendezvous, as one node sees it.
 
     Args:
-        mailbox: in the meeting's store, with a prefix of this meeting's own.
+        mailbox: in the rendezvous store, with a prefix that belongs to this rendezvous.
         store: the store itself, to see who serves it.
         local_addr: --local-addr; "" where not given.
         can_meet_again: the rendezvous lets the rest form a smaller job.
@@ -111,14 +111,14 @@ class NetworkCheck:
         self._bad_links: str | None = None
 
     def passed(self, rendezvous: Rendezvous) -> bool:
-        """Check this meeting's nodes together with all its other nodes.
+        """Check the nodes of this rendezvous; all of them call this.
 
         Returns:
-            True to go on and start workers; False where nodes leave, and the rest meets again.
+            True to start workers; False where nodes leave and the rest has to meet again.
 
         Raises:
             NodeFailedCheck: this node is to leave.
-            TooFewNodes: others are, and the job cannot go on without them.
+            TooFewNodes: others are to leave, and the job cannot continue without them.
         """
         bad_links = self._check_links()
         if rendezvous.mailbox.nodes == 1:
@@ -130,18 +130,18 @@ class NetworkCheck:
             with _optic_links_off(self._settings.links is not None):
                 return self._check_all(rendezvous, bad_links)
         except ExchangeBroken as error:
-            self._log(f"network check: left out, because {error}")
+            self._log(f"network check: skipped, because {error}")
             return True
 
     def _check_all(self, rendezvous: Rendezvous, bad_links: str) -> bool:
         mailbox = rendezvous.mailbox
         self._publish_node_info(rendezvous, bad_links)
         if mailbox.node == 0:
-            verdict: Mapping[str, Any] = {"lines": ["node 0 could not lead it"]}
+            verdict: Mapping[str, Any] = {"lines": ["node 0 could not run it"]}
             try:
                 verdict = self._lead_check(rendezvous)
             finally:
-                # Whatever ends node 0 here, the others must not wait for it.
+                # Whatever happens on node 0, the others must not wait for it.
                 mailbox.put("verdict", json.dumps(verdict).encode())
         else:
             verdict = self._serve(mailbox)
@@ -161,13 +161,15 @@ class NetworkCheck:
         if why is not None:
             self._leave(why)
         if verdict.get("end"):
-            raise TooFewNodes(f"the network check convicted {verdict['names']}: {verdict['end']}")
+            raise TooFewNodes(f"{verdict['names']} failed the network check: {verdict['end']}")
         self._passed_check_id = str(verdict.get("id", ""))
         return not leaving
 
     def _leave(self, why: str) -> None:
         bad_node.act(self._settings.hook, node_name(), self._log)
-        raise NodeFailedCheck(f"this node ({node_name()}) was convicted, and leaves the job: {why}")
+        raise NodeFailedCheck(
+            f"this node ({node_name()}) failed the network check and leaves the job: {why}"
+        )
 
     def _check_links(self) -> str:
         """Why this host's own links failed; "" where they did not. Measured once."""
@@ -178,10 +180,10 @@ class NetworkCheck:
             try:
                 report = self._settings.links()
             except RelkitError as error:
-                self._log(f"switchbox check: could not tell ({error})")
+                self._log(f"switchbox check: inconclusive ({error})")
                 return ""
             if report.status is Status.UNKNOWN:
-                self._log(f"switchbox check: could not tell ({report.findings[0].title})")
+                self._log(f"switchbox check: inconclusive ({report.findings[0].title})")
             elif report.status is not Status.OK:
                 self._show(report)
             if report.status is Status.FAIL:
@@ -194,10 +196,10 @@ class NetworkCheck:
         address = rendezvous.local_addr or own_address(host or "127.0.0.1")
         mailbox.put(f"first/{mailbox.node}", address.encode())
         if is_loopback(address):
-            # This node has the store; the way to the others tells by which address they know it.
+            # This node has the store; its route to the others shows the address they know it by.
             others = [f"first/{n}" for n in range(mailbox.nodes) if n != mailbox.node]
-            found = _collect(mailbox, others, NODE_INFO_S).values()
-            away = [text for text in (note.decode() for note in found) if not is_loopback(text)]
+            addresses = _collect(mailbox, others, NODE_INFO_S).values()
+            away = [text for text in (note.decode() for note in addresses) if not is_loopback(text)]
             address = (own_address(away[0]) if away else "") or address
         node_info = NodeInfo(
             number=mailbox.node,
@@ -210,30 +212,30 @@ class NetworkCheck:
         mailbox.put(f"node-info/{mailbox.node}", node_info.encode())
 
     def _serve(self, mailbox: Mailbox) -> Mapping[str, Any]:
-        """All nodes but node 0: do what node 0 asks for, until it has a verdict."""
+        """On all nodes but node 0: do what node 0 requests, until its verdict arrives."""
         limit_s = self._node_info_limit_s() + NODE_INFO_S
-        found = _collect(mailbox, ["names", "verdict"], limit_s, enough=1)
-        if not found:
-            raise ExchangeBroken(f"node 0 said nothing for {limit_s:.0f} s")
-        with _agent(mailbox, found.get("names", b"{}")):
-            found = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
+        notes = _collect(mailbox, ["names", "verdict"], limit_s, enough=1)
+        if not notes:
+            raise ExchangeBroken(f"node 0 sent nothing for {limit_s:.0f} s")
+        with _agent(mailbox, notes.get("names", b"{}")):
+            notes = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
         try:
-            verdict = json.loads(found.get("verdict", b""))
+            verdict = json.loads(notes.get("verdict", b""))
         except ValueError as error:
-            raise ExchangeBroken("node 0 gave no verdict") from error
+            raise ExchangeBroken("node 0 sent no verdict") from error
         return verdict if isinstance(verdict, dict) else {}
 
     def _node_info_limit_s(self) -> float:
-        # The second half is for the node that has to look for its own address first.
+        # Twice, because one node may have to find its own address first.
         return 2 * NODE_INFO_S + (LINKS_S if self._settings.links else 0.0)
 
     def _lead_check(self, rendezvous: Rendezvous) -> dict[str, Any]:
-        """Node 0: find out, measure, judge. What goes wrong here must not stop the job."""
+        """On node 0: measure and judge. What goes wrong here must not stop the job."""
         mailbox = rendezvous.mailbox
         keys = {f"node-info/{number}": number for number in range(mailbox.nodes)}
         notes = _collect(mailbox, list(keys), self._node_info_limit_s())
         node_infos = [
-            found for key, note in notes.items() if (found := decode_node_info(note, keys[key]))
+            node for key, note in notes.items() if (node := decode_node_info(note, keys[key]))
         ]
         node_infos.sort(key=lambda node_info: node_info.number)
         passed_check_id = {node_info.passed_check_id for node_info in node_infos}
@@ -242,7 +244,10 @@ class NetworkCheck:
             and len(passed_check_id) == 1
             and "" not in passed_check_id
         ):
-            return {"id": passed_check_id.pop(), "lines": ["no node is new; not measured again"]}
+            return {
+                "id": passed_check_id.pop(),
+                "lines": ["all nodes passed the last check together; not measured again"],
+            }
         try:
             return self._measure(rendezvous, node_infos)
         except ExchangeBroken:
@@ -302,7 +307,7 @@ class NetworkCheck:
                 loses_store=any(p.holds_store and str(p.number) in leave for p in node_infos),
             )
         elif not lines:
-            lines.append(f"{len(nodes)} nodes, nothing wrong")
+            lines.append(f"{len(nodes)} nodes, no fault")
         return {
             "id": secrets.token_hex(8),
             "leave": leave,
@@ -313,7 +318,7 @@ class NetworkCheck:
 
 
 def longest_s(nodes: int) -> float:
-    """The longest that a check of so many nodes may take, s, if every step runs out of time."""
+    """The longest that a check of this many nodes can take, s: every step times out."""
     rounds = schedule.SCREENING_ROUNDS + schedule.doublings(nodes)
     step_s = _OPTIONS.timeout_s + 5.0
     return _OPTIONS.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
@@ -326,7 +331,7 @@ def _holds_store(rendezvous: Rendezvous) -> bool:
 
 @contextmanager
 def _optic_links_off(wanted: bool) -> Iterator[None]:
-    """For a while, MetaX's MCCL leaves the optical links alone: these were checked already.
+    """Have MetaX's MCCL leave out the optical links for a while: they were checked already.
 
     DLRover sets this for the network check that follows a switchbox check. Probes run in children
     of this process, which inherit it; the job's workers start later, without it.
@@ -345,11 +350,11 @@ def _optic_links_off(wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def _agent(mailbox: Mailbox, names: bytes) -> Iterator[None]:
-    """Serve the check in this process for a while, under the name that node 0 gave to this node."""
+    """Serve requests of the check in this process, under the name that node 0 gave this node."""
     try:
         name = str(json.loads(names)[str(mailbox.node)])
     except (ValueError, LookupError, TypeError):
-        # Nothing will be asked of this node.
+        # Node 0 has no request for this node.
         yield
         return
     agent = StoreAgent(mailbox, mailbox.node, name, handlers())
@@ -363,13 +368,13 @@ def _agent(mailbox: Mailbox, names: bytes) -> Iterator[None]:
 def _collect(
     mailbox: Mailbox, keys: Sequence[str], limit_s: float, enough: int = 0
 ) -> dict[str, bytes]:
-    """Those of the notes that appear in time; `enough` of them will do, all where 0."""
+    """The notes that appear in time; returns early with `enough` of them (0: all of them)."""
     end = time.monotonic() + limit_s
-    found: dict[str, bytes] = {}
+    notes: dict[str, bytes] = {}
     while True:
         for key in keys:
-            if key not in found and (note := mailbox.get(key)) is not None:
-                found[key] = note
-        if len(found) >= (enough or len(keys)) or time.monotonic() >= end:
-            return found
+            if key not in notes and (note := mailbox.get(key)) is not None:
+                notes[key] = note
+        if len(notes) >= (enough or len(keys)) or time.monotonic() >= end:
+            return notes
         time.sleep(poll_interval_s(mailbox.nodes))

@@ -1,4 +1,4 @@
-"""What each node tells the others of itself before the network check, and by which address."""
+"""What each node publishes about itself before the network check: name, address, state."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NAME_VARIABLES = ("RELKIT_NODE_NAME", "SLURMD_NODENAME", "NODE_NAME")
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One node of the meeting.
+    """One node of a rendezvous.
 
     Args:
         number: in the rendezvous; name: for people and schedulers.
-        address: by which the others reach it; "" where it does not know any.
+        address: that the others reach it by; "" where it knows none.
         vouched: the check that this node has passed; "" for none.
         holds_store: the rendezvous store's server runs in its launcher.
         bad_links: why its link check failed; "" where it did not, or was not asked for.
@@ -48,13 +48,13 @@ def decode_node_info(note: bytes, number: int) -> NodeInfo | None:
     """A node's note; None where it is none, or another node's."""
     try:
         plain = json.loads(note)
-        found = NodeInfo(**plain)
+        node = NodeInfo(**plain)
     except (ValueError, TypeError, RecursionError):
         return None
-    texts = (found.name, found.address, found.passed_check_id, found.bad_links)
-    if not all(isinstance(text, str) for text in texts) or found.number != number:
+    texts = (node.name, node.address, node.passed_check_id, node.bad_links)
+    if not all(isinstance(text, str) for text in texts) or node.number != number:
         return None
-    return found if _NAME.fullmatch(found.name) and isinstance(found.holds_store, bool) else None
+    return node if _NAME.fullmatch(node.name) and isinstance(node.holds_store, bool) else None
 
 
 def node_name(environ: Mapping[str, str] = os.environ) -> str:
@@ -78,7 +78,7 @@ def unique_names(node_infos: Sequence[NodeInfo]) -> dict[int, str]:
 
 
 def own_address(peer: str) -> str:
-    """Our address on the way to a peer; "" where there is no way."""
+    """Our address on the route to a peer; "" where there is no route."""
     try:
         return route_to(peer).address
     except RelkitError:
@@ -105,11 +105,13 @@ def store_endpoint(store: object) -> tuple[str, int]:
 
 
 def listens_on(port: int) -> bool:
-    """This very process has a listener on the port: it is the store's server."""
+    """This process has a listener on the port, so it is the store's server."""
     try:
         return any(
-            one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port
-            for one in psutil.Process().net_connections("tcp")
+            connection.status == psutil.CONN_LISTEN
+            and connection.laddr
+            and connection.laddr.port == port
+            for connection in psutil.Process().net_connections("tcp")
         )
     except (psutil.Error, OSError):
         return False

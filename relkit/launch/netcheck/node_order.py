@@ -20,15 +20,15 @@ _IPV4 = re.compile(r"[0-9.]+")
 def own_names() -> frozenset[str]:
     """What this host may be called in a topology file: its names, and its addresses."""
     host = socket.gethostname()
-    found = {node_name(), host, host.partition(".")[0]}
+    names = {node_name(), host, host.partition(".")[0]}
     for addresses in psutil.net_if_addrs().values():
-        for one in addresses:
-            if one.family in (socket.AF_INET, socket.AF_INET6):
-                found.add(one.address.partition("%")[0])
-    return frozenset(name for name in found if name and not _means_nobody(name))
+        for address in addresses:
+            if address.family in (socket.AF_INET, socket.AF_INET6):
+                names.add(address.address.partition("%")[0])
+    return frozenset(name for name in names if name and not _is_every_host(name))
 
 
-def _means_nobody(name: str) -> bool:
+def _is_every_host(name: str) -> bool:
     # "localhost" and the loopback addresses are every host's.
     is_address = ":" in name or bool(_IPV4.fullmatch(name))
     return name == "localhost" or (is_address and is_loopback(name))
@@ -37,7 +37,7 @@ def _means_nobody(name: str) -> bool:
 def order_nodes(topology: Topology, nodes: int, master: str) -> RankOrder:
     """The order of the job's nodes; the master comes first, because its node must be number 0.
 
-    Every node works it out alone, from the same file, and comes to the same order.
+    Every node computes it by itself from the same file, and gets the same order.
 
     Args:
         topology: exactly the nodes of the job.
@@ -64,7 +64,7 @@ def order_nodes(topology: Topology, nodes: int, master: str) -> RankOrder:
             next_step="Write --master-addr as the file has it.",
         )
     given = (first, *(node for node in topology.places if node != first))
-    # What is saved is told against the file as it is, not against the master moved to its front.
+    # The saving is relative to the file as it is, not to the master moved to its front.
     return replace(rank_order(topology, given), before=crossings(topology, [*topology.places]))
 
 
@@ -74,11 +74,13 @@ def number_in(order: RankOrder, own: Collection[str]) -> int:
     Raises:
         UsageProblem: the file does not name this host, or names it twice.
     """
-    found = [number for number, node in enumerate(order.nodes) if node in own]
-    if len(found) != 1:
-        named = ", ".join(order.nodes[number] for number in found)
+    numbers = [number for number, node in enumerate(order.nodes) if node in own]
+    if len(numbers) != 1:
+        named = ", ".join(order.nodes[number] for number in numbers)
         raise UsageProblem(
-            f"--topology names this host as {named}" if found else "--topology has not this host",
-            next_step="It needs one line a node; RELKIT_NODE_NAME says what this one is called.",
+            f"--topology names this host as {named}"
+            if numbers
+            else "--topology does not name this host",
+            next_step="It needs one line a node; RELKIT_NODE_NAME sets what this one is called.",
         )
-    return found[0]
+    return numbers[0]

@@ -16,13 +16,13 @@ from relkit.fleet.roster import Roster
 from relkit.hosts import NodeSpec
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 
-# An empty note ends a row of notes: no message is empty.
+# An empty note ends a queue: no message is empty.
 _END = b""
 _JOIN_S = 2.0
 
 
 def poll_interval_s(nodes: int) -> float:
-    """Time between two looks into a row, s: all nodes together ask about 2,000 times a second."""
+    """Time between two polls of a queue, s: all nodes together ask about 2,000 times a second."""
     return min(0.5, max(0.02, nodes / 2000))
 
 
@@ -30,7 +30,7 @@ class _NoteQueue:
     """Notes that one node leaves for one other, in order; reading never waits.
 
     Args:
-        mailbox: the store. name: of the row, the same at both ends.
+        mailbox: the store. name: of the queue, the same on both sides.
     """
 
     def __init__(self, mailbox: Mailbox, name: str) -> None:
@@ -80,8 +80,10 @@ class StoreChannel:
             if not self._receive_notes():
                 time.sleep(self._poll_s)
         for name in self._roster.silent:
-            self._roster.fail(name, f"its agent said nothing in the store for {deadline_s:g} s")
-        # No clocks are compared: notes wait for readers, and nothing of the check needs the time.
+            self._roster.fail(
+                name, f"its agent sent nothing through the store for {deadline_s:g} s"
+            )
+        # Clocks are not compared: notes wait for their reader, and the check needs no common time.
         return self._roster.answers()
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -113,7 +115,7 @@ class StoreChannel:
         return message
 
     def close(self, deadline_s: float) -> None:
-        """Tell all agents that nothing more will come; see Channel.close."""
+        """Tell all agents that no more requests follow; see Channel.close."""
         if self._closed:
             return
         self._closed = True
@@ -148,9 +150,9 @@ class StoreChannel:
 
 
 class StoreAgent:
-    """One node's agent, in threads of this process, spoken to through the store.
+    """One node's agent, in threads of this process, reached through the store.
 
-    It is the same agent that `relkit agent` runs; its two ends are pipes that lead to the store.
+    It is the same agent that `relkit agent` runs; threads connect its pipes to the store.
 
     Args:
         mailbox: in the store, the same prefix on all nodes.
@@ -196,7 +198,7 @@ class StoreAgent:
             serve(self._name, self._handlers, stdin, stdout)
 
     def _forward_requests(self, requests: int) -> None:
-        """Hand notes on to the agent until the controller has said its last, or stop()."""
+        """Pass notes on to the agent until the controller closes, or stop()."""
         with contextlib.suppress(ExchangeBroken, BrokenPipeError), os.fdopen(requests, "wb") as end:
             while not self._stopping.is_set():
                 note = self._inbox.take()
@@ -209,7 +211,7 @@ class StoreAgent:
                 end.flush()
 
     def _forward_replies(self, replies: int) -> None:
-        """Put what the agent says into the store, to its end."""
+        """Put the agent's replies into the store until it ends."""
         broken = False
         with os.fdopen(replies, "rb") as lines:
             for line in lines:

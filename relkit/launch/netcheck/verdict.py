@@ -27,7 +27,7 @@ def decide(
     """Turn diagnoses into a decision.
 
     A dead node leaves, a slow one only where that is asked for. Links and uplinks name no node
-    that could be left out, and what could not be told apart convicts nobody.
+    that could be left out, and an ambiguous fault makes no node leave.
 
     Args:
         verdict: of the network check.
@@ -51,11 +51,11 @@ def decide(
 def how_to_go_on(
     nodes: int, leaving: int, *, min_nodes: int, can_meet_again: bool, loses_store: bool
 ) -> str:
-    """Why the job can't go on without those that leave; "" where it can.
+    """Why the job cannot continue without the nodes that leave; "" where it can.
 
     Args:
         nodes: in the job now; leaving: of them.
-        min_nodes: the least that --nnodes allows.
+        min_nodes: the minimum that --nnodes allows.
         can_meet_again: the rendezvous lets the rest form a smaller job.
         loses_store: the rendezvous store is on a node that leaves.
     """
@@ -63,7 +63,7 @@ def how_to_go_on(
     if left < min_nodes:
         return f"{left} of {nodes} nodes are left, and the job needs {min_nodes} (--nnodes)"
     if not can_meet_again:
-        return "a static rendezvous cannot go on with fewer nodes (use --rdzv-backend c10d)"
+        return "a static rendezvous cannot continue with fewer nodes (use --rdzv-backend c10d)"
     if loses_store:
         return "the rendezvous store is on a node that leaves (name another --rdzv-endpoint)"
     return ""

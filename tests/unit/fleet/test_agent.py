@@ -147,7 +147,7 @@ def test_a_bad_line_is_an_error_and_the_agent_lives_on(talk: Talk, line: bytes) 
 
 def test_a_line_without_end_ends_the_agent(talk: Talk) -> None:
     talk.write(b"x" * (MAX_LINE_BYTES + 1))
-    assert "without end" in talk.accept()["detail"]
+    assert "never ends" in talk.accept()["detail"]
     assert talk.hang_up() == 1
 
 

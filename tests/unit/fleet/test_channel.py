@@ -141,7 +141,7 @@ def test_an_agent_that_does_not_read_becomes_gone(
     bad_agents.send({"op": "ask", "id": 1, "all": {"much": "x" * 900_000}})
     heard = everything(bad_agents, 2)
     assert heard["good-1"][0]["op"] == "echo"
-    assert "took no message" in heard["deaf-1"][0]["detail"]
+    assert "accepted no message" in heard["deaf-1"][0]["detail"]
 
 
 def test_clock_skew_is_measured(bad_agents: Channel) -> None:

@@ -108,13 +108,13 @@ def test_what_is_no_selector_is_refused(standin: Path, selector: str) -> None:
 )
 def test_a_list_that_is_none_is_an_error(standin: Path, text: str) -> None:
     (standin / "pods.json").write_text(text)
-    with pytest.raises(RelkitError, match="not understood"):
+    with pytest.raises(RelkitError, match="cannot be read"):
         pods("app=trainer")
 
 
 def test_a_pod_with_an_impossible_name_is_refused(standin: Path) -> None:
     (standin / "pods.json").write_text(json.dumps({"items": [pod("--kubeconfig=x")]}))
-    with pytest.raises(RelkitError, match="no pod name"):
+    with pytest.raises(RelkitError, match="not a pod name"):
         pods("app=trainer")
 
 

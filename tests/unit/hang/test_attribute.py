@@ -112,7 +112,7 @@ def test_a_skipped_collective_leads_into_the_next_step() -> None:
     culprit = view(BAD, WORLD, stack="ddp", hook=trained(BAD, WORLD, 6, flying, buckets))
     verdict = attribute(metrics_wait(culprit))
     assert named(verdict) == [(BAD, Category.SKIPPED)]
-    assert "left out all_reduce #6 of group" in verdict.culprits[0].sentence
+    assert "skipped all_reduce #6 of group" in verdict.culprits[0].sentence
     assert verdict.victims[0].ranks == "0-1,3"
 
 
@@ -179,7 +179,7 @@ def test_a_skip_in_the_only_group_shows_as_a_shift_and_ends_in_errors() -> None:
     verdict = attribute(job(views))
     assert named(verdict) == [(BAD, Category.SKIPPED)]
     assert verdict.culprits[0].sentence.startswith(
-        "left out all_reduce #17 of the default group and called the all_reduce that follows it"
+        "skipped all_reduce #17 of the default group and called the all_reduce that follows it"
     )
 
 
@@ -343,7 +343,7 @@ def test_all_in_the_same_collective_names_nobody() -> None:
     ]
     verdict = attribute(job(views))
     assert verdict.culprits == ()
-    assert "all ranks have arrived in all_reduce #12 of the default group" in verdict.inconclusive
+    assert "all ranks have called all_reduce #12 of the default group" in verdict.inconclusive
 
 
 def test_all_in_recv_names_nobody() -> None:
@@ -387,7 +387,7 @@ def test_when_nobody_is_in_an_operation_all_are_named_with_half_the_weight() -> 
     verdict = attribute(job(views))
     assert [c.rank for c in verdict.culprits] == [0, 1, 2, 3]
     assert all(c.score < 0.5 for c in verdict.culprits)
-    assert "look first for something that they share" in verdict.culprits[0].reasons[0]
+    assert "first look for something that they share" in verdict.culprits[0].reasons[0]
 
 
 def test_the_setup_of_a_group_that_one_rank_does_not_join() -> None:
@@ -443,7 +443,7 @@ def test_a_rank_on_its_way_out_whose_peers_fail_before_it_has_ended() -> None:
     assert named(attribute(job([*views[:3], computing]))) == [(BAD, Category.DEAD)]
     verdict = attribute(job(views))
     assert named(verdict) == [(BAD, Category.DEAD)]
-    assert verdict.culprits[0].sentence.startswith("is ending of itself, shutting down for 12")
+    assert verdict.culprits[0].sentence.startswith("is exiting on its own, shutting down for 12")
     assert [(v.ranks, v.sentence) for v in verdict.victims] == [
-        ("0-1,3", "failed in consequence: RuntimeError: Connection closed")
+        ("0-1,3", "failed as a consequence: RuntimeError: Connection closed")
     ]

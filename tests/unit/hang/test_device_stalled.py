@@ -44,7 +44,7 @@ def test_a_device_that_has_not_begun_what_all_have_called() -> None:
     verdict = attribute(seen(hook(CULPRIT, reduce(queued=True))))
     (culprit,) = verdict.culprits
     assert (culprit.rank, culprit.category) == (CULPRIT, Category.DEVICE)
-    assert culprit.sentence.endswith("enqueued 11.0 s ago: something before it on the stream "
+    assert culprit.sentence.endswith("enqueued 11.0 s ago: something ahead of it on the stream "
                                      "does not end")  # fmt: skip
     assert "ranks 0-1,3 reached all_reduce #7" in culprit.reasons[0]
 
@@ -53,7 +53,7 @@ def test_the_kernel_that_does_not_end_is_named_where_it_was_timed() -> None:
     verdict = attribute(seen(hook(CULPRIT, kernel(), seq=7)))
     (culprit,) = verdict.culprits
     assert (culprit.rank, culprit.category) == (CULPRIT, Category.DEVICE)
-    assert culprit.sentence.endswith("launch runs there for 12.0 s and does not end")
+    assert culprit.sentence.endswith("launch has been running there for 12.0 s")
 
 
 def test_a_rank_that_has_not_called_is_late_on_its_host_whatever_its_device_does() -> None:

@@ -150,7 +150,7 @@ def test_the_example_is_found() -> None:
     ("fault", "processes", "rank", "words"),
     [
         ("explode", 4, -1, "explode"),
-        ("hang", 1, -1, "at least 2"),
+        ("hang", 1, -1, "--nproc 2 or more"),
         ("hang", 4, 4, "no rank 4"),
     ],
 )

@@ -31,7 +31,7 @@ def test_files_that_do_not_fit_the_job() -> None:
     with pytest.raises(UsageProblem, match=r"the master 10\.9\.9\.9"):
         order_nodes(NETWORK, 4, "10.9.9.9")
     order = order_nodes(NETWORK, 4, "a")
-    with pytest.raises(UsageProblem, match="has not this host"):
+    with pytest.raises(UsageProblem, match="does not name this host"):
         number_in(order, {"x"})
     with pytest.raises(UsageProblem, match="as a, c"):
         number_in(order, {"a", "c"})
