@@ -44,8 +44,9 @@ def test_a_device_that_has_not_begun_what_all_have_called() -> None:
     verdict = attribute(seen(hook(CULPRIT, reduce(queued=True))))
     (culprit,) = verdict.culprits
     assert (culprit.rank, culprit.category) == (CULPRIT, Category.DEVICE)
-    assert culprit.sentence.endswith("enqueued 11.0 s ago: something ahead of it on the stream "
-                                     "does not end")  # fmt: skip
+    assert culprit.sentence.endswith(
+        "enqueued 11.0 s ago: something ahead of it on the stream does not finish"
+    )
     assert "ranks 0-1,3 reached all_reduce #7" in culprit.reasons[0]
 
 
