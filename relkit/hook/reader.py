@@ -169,7 +169,7 @@ def _steady_ring(slot: np.void, finished_after: int) -> Rows:
     # The entry after the newest may be half written at any time, hence the + 1.
     oldest = max(0, finished - length, finished_after - length + 1)
     count = max(0, finished - oldest)
-    ring: Rows = slot["ring"][(oldest + np.arange(min(count, length))) % length]
+    ring: Rows = slot["ring"][(oldest % length + np.arange(min(count, length))) % length]
     return ring
 
 

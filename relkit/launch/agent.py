@@ -141,7 +141,11 @@ class MonitoredAgent(LocalElasticAgent):
             extra = {**extra, **persist.begin(self._persist_attempt(worker_group, job_id))}
         stragglers = self.services.stragglers
         if stragglers is not None and job_dir is not None:
-            extra = {**extra, **bootstrap_environment(os.environ)}
+            extra = {
+                **extra,
+                **bootstrap_environment(os.environ),
+                "RELKIT_LAUNCHER_PID": str(os.getpid()),
+            }
         with _environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         ranks = tuple(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from relkit.bootstrap import FOLDER, bootstrap_environment
+from relkit.hook.locate import hook_library
 
 
 def run(code: str, **environment: str) -> str:
@@ -98,3 +101,59 @@ def test_a_rank_is_watched_and_what_it_starts_is_not(tmp_path: Path) -> None:
 def test_a_hook_without_marks_is_no_harm(tmp_path: Path) -> None:
     code = "import ctypes, gc; gc.collect(); gc.collect(); print('fine')"
     assert run(code, RANK="0", LD_PRELOAD=preloaded(tmp_path)) == "fine"
+
+
+# Starts a rank under itself, prints the rank's pid, and stays until it is ended.
+_LAUNCHER = """
+import os, subprocess, sys
+os.environ["RELKIT_LAUNCHER_PID"] = str(os.getpid())
+rank = subprocess.Popen([sys.executable, "-c", "print('up', flush=True); input()"],
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+rank.stdout.readline()
+print(rank.pid, flush=True)
+input()
+"""
+
+
+def rank_environment(**more: str) -> dict[str, str]:
+    base = {k: v for k, v in os.environ.items() if not k.startswith("RELKIT_")}
+    return base | {"RANK": "0", "LD_PRELOAD": str(hook_library())} | bootstrap_environment({}) | more
+
+
+def test_a_rank_ends_with_its_launcher() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _LAUNCHER],
+        env=rank_environment(RELKIT_BOOTSTRAP_PID=""),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as launcher:
+        assert launcher.stdout is not None
+        rank = os.pidfd_open(int(launcher.stdout.readline()))
+        launcher.kill()
+        ended, _, _ = select.select([rank], [], [], 20)
+        os.close(rank)
+    assert ended
+
+
+def test_a_rank_whose_launcher_has_ended_already_does_not_start() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    done = subprocess.run(
+        [sys.executable, "-c", "print('started')"],
+        env=rank_environment(RELKIT_LAUNCHER_PID=str(gone.pid)),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
+
+
+def test_what_a_rank_starts_is_not_ended_with_it() -> None:
+    environment = rank_environment(RELKIT_LAUNCHER_PID=str(os.getpid()), RELKIT_BOOTSTRAP_PID="1")
+    code = "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(n)); print(n)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == "c_int(0)\n"

@@ -1,5 +1,7 @@
 """Runs in a worker before its own code: reports garbage collections and waits for input.
 
+A rank also asks the kernel to end it with its launcher, so that none is left behind.
+
 It needs nothing but the standard library, imports no relkit (the worker may have another one),
 does nothing where the hook is not preloaded, and gives way to the worker's own sitecustomize. All
 that takes time to import is left alone: this runs at the start of every Python in the job.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PID = os.getpid()
+_PR_SET_PDEATHSIG = 1
 _LEAST_GC_NS, _LEAST_INPUT_NS = 1_000_000, 10_000
 _gc_began = [0]
 _marks: dict[str, Any] = {}
@@ -86,11 +90,33 @@ class _Finder:
         return spec
 
 
+def _end_with_launcher(launcher: int) -> None:
+    """Have the kernel end this process with its launcher, from here on until it ends.
+
+    A rank that some wrapper has started is not the launcher's child, and is left alone.
+    """
+    # The one import that takes time; only a rank does it, and torch would do it anyway.
+    import ctypes
+
+    if os.getppid() == launcher:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # It may have ended before that, and its death is not signalled any more.
+    try:
+        os.kill(launcher, 0)
+    except ProcessLookupError:
+        os.kill(_PID, signal.SIGKILL)
+    except PermissionError:
+        return
+
+
 def _begin() -> None:
     if "RANK" not in os.environ or "relkit" not in os.environ.get("LD_PRELOAD", ""):
         return
     # What the rank starts inherits this, and is not the rank.
     if os.environ.setdefault("RELKIT_BOOTSTRAP_PID", str(_PID)) == str(_PID):
+        launcher = os.environ.get("RELKIT_LAUNCHER_PID", "")
+        if launcher.isdecimal():
+            _end_with_launcher(int(launcher))
         gc.callbacks.append(_on_gc)
         sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
 

@@ -12,6 +12,7 @@ Node 0 asks for a capture through the mailbox:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from relkit.hang.model import RankView
 from relkit.launch.hang import codec, incident
@@ -53,6 +54,7 @@ class WatchFollower:
         self._failure_sent_s: float | None = None
         self._began_s: float | None = None
         self._unseen_reported = False
+        self._unreadable_reported: set[Path] = set()
 
     def report_unseen(self, now_s: float, local: Sequence[RankView], hang_timeout_s: float) -> None:
         """Log once which ranks have no recorder although there was time enough for one.
@@ -73,6 +75,13 @@ class WatchFollower:
                 f"rank {unseen.fold()}: no operation seen yet; either the first one is still to "
                 "come, or the hook is not loaded there (`relkit doctor` tells)"
             )
+
+    def report_unreadable(self) -> None:
+        """Log once for each recorder file that stays unreadable."""
+        for path, why in self._attempt.observer.unreadable.items():
+            if path not in self._unreadable_reported:
+                self._unreadable_reported.add(path)
+                self._log(f"{path.name} cannot be read ({why}); that process is not watched")
 
     def share(self, now_s: float, local: Sequence[RankView]) -> bool:
         """Send this node's summary to node 0 where it is time to.

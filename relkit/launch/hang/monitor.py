@@ -18,6 +18,13 @@ POST_MORTEM_S = 8.0
 JUDGEMENT_S = 2.0
 # Longest time that the launcher waits at its end for a report that is being written.
 CLOSE_S = 30.0
+# How often the monitoring of one attempt starts again after an error that was not expected.
+MAX_RESTARTS = 5
+
+
+def first_line_of(error: BaseException) -> str:
+    """The first line of an error's text, bounded."""
+    return (str(error).splitlines() or [""])[0][:200]
 
 
 def tick_interval_s(hang_timeout_s: float) -> float:
@@ -51,7 +58,8 @@ class Monitor:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="relkit-monitor", daemon=True)
+        self._restarts_left = MAX_RESTARTS
+        self._thread = self._new_thread()
 
     def begin(self, attempt: WatchedAttempt) -> None:
         """Watch a new attempt of the job."""
@@ -64,7 +72,11 @@ class Monitor:
         )
         with self._lock:
             self._watch = watch
+            self._restarts_left = MAX_RESTARTS
         if not self._thread.is_alive() and not self._closing:
+            # One that has ended, after too many errors in an earlier attempt, cannot start again.
+            if self._thread.ident is not None:
+                self._thread = self._new_thread()
             self._thread.start()
 
     def pause(self) -> None:
@@ -109,7 +121,24 @@ class Monitor:
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
 
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="relkit-monitor", daemon=True)
+
     def _run(self) -> None:
+        """Monitor; never ends without a line in the log that says why."""
+        while not self._closing:
+            try:
+                self._tick_until_closed()
+            except Exception as error:  # noqa: BLE001 (whatever it is, the job must stay watched)
+                what = f"monitoring stopped: {type(error).__name__}: {first_line_of(error)}"
+                if not self._restarts_left:
+                    self._log(f"{what}; it stays off, so hangs are not detected any more")
+                    return
+                self._restarts_left -= 1
+                self._log(f"{what}; it starts again")
+                self._wake.wait(tick_interval_s(self._settings.hang_timeout_s))
+
+    def _tick_until_closed(self) -> None:
         interval_s = tick_interval_s(self._settings.hang_timeout_s)
         complained = ""
         while not self._closing:
@@ -118,7 +147,7 @@ class Monitor:
                 try:
                     watch.tick(time.monotonic())
                 except (RelkitError, OSError) as error:
-                    # A monitor that cannot look must not end the job; it says so once.
+                    # A failing monitor must not end the job; each problem is logged once.
                     if str(error) != complained:
                         complained = str(error)
                         self._log(f"monitoring hit a problem: {error}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from relkit import procfs
-from relkit.errors import RelkitError
+from relkit.errors import BadDump, RelkitError
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
@@ -18,6 +18,12 @@ from relkit.launch.job.settings import ExitStatus, LocalRank
 # CPU use is judged over this long: short enough to see a spin at once, long enough that the
 # kernel's 10 ms ticks do not matter.
 CPU_WINDOW_S = 2.0
+# Recorders with a rank or a world size above this are damaged, or RANK and WORLD_SIZE are wrong.
+MAX_WORLD_SIZE = 1 << 20
+# A file is only reported as unreadable after this many looks: a new one is torn for a moment.
+_TORN_LOOKS = 10
+# What the contents of a damaged recorder may cause, beyond the errors that the reader declares.
+_DAMAGED = (RelkitError, OSError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
 
 
 class Observer:
@@ -41,6 +47,7 @@ class Observer:
         self._clock = clock
         self._cpu: dict[int, deque[tuple[float, float]]] = {}
         self._files: dict[int, Path] = {}
+        self._unreadable: dict[Path, tuple[int, str]] = {}
 
     def states(self, brief_up_to: int = 0) -> dict[int, tuple[Path, HookState]]:
         """All readable recorder files by pid; a torn or hostile one is left out.
@@ -53,10 +60,21 @@ class Observer:
         for path in files:
             try:
                 state = read_state(path, recent=len(files) > brief_up_to)
-            except (RelkitError, OSError):
+                _check_plausible(state)
+            except _DAMAGED as error:
+                looks, _ = self._unreadable.get(path, (0, ""))
+                self._unreadable[path] = (looks + 1, str(error) or type(error).__name__)
                 continue
             states[state.pid] = (path, state)
+        if self._unreadable:
+            bad = {path for path in files if path not in {path for path, _ in states.values()}}
+            self._unreadable = {p: e for p, e in self._unreadable.items() if p in bad}
         return states
+
+    @property
+    def unreadable(self) -> dict[Path, str]:
+        """Recorder files that stay unreadable, and why."""
+        return {p: why for p, (looks, why) in self._unreadable.items() if looks >= _TORN_LOOKS}
 
     def file_of(self, rank: int) -> Path | None:
         """The recorder file that the newest views() used for a rank."""
@@ -136,6 +154,12 @@ class Observer:
             samples.popleft()
         then, before = samples[0]
         return max(0.0, used - before), now - then
+
+
+def _check_plausible(state: HookState) -> None:
+    """Refuse numbers that no job has: what is made for each rank of them would fill the memory."""
+    if state.rank >= MAX_WORLD_SIZE or state.world_size > MAX_WORLD_SIZE:
+        raise BadDump(f"RANK={state.rank} WORLD_SIZE={state.world_size} cannot be true")
 
 
 def _best(candidates: Sequence[HookState]) -> HookState:

@@ -33,7 +33,15 @@ _REPORT_LIMIT_BYTES = 64 << 20
 def default_folder() -> Path:
     """/root/timeline as the original tool has it, or ~/timeline where that is not writable."""
     usual = Path("/root/timeline")
-    return usual if _writable(usual) else Path.home() / "timeline"
+    return usual if _writable(usual) else _home_timeline() or usual
+
+
+def _home_timeline() -> Path | None:
+    """~/timeline; None for a user without HOME and without an entry in the password file."""
+    try:
+        return Path.home() / "timeline"
+    except RuntimeError:
+        return None
 
 
 def _writable(folder: Path) -> bool:
@@ -50,8 +58,8 @@ def choose_folder(asked: Path) -> tuple[Path, str]:
     """The folder to write to, and a sentence where it is not the one that was asked for."""
     if _writable(asked):
         return asked, ""
-    home = Path.home() / "timeline"
-    if home != asked and _writable(home):
+    home = _home_timeline()
+    if home is not None and home != asked and _writable(home):
         return home, f"cannot write to {asked}; the timeline goes to {home}"
     # mkdtemp: a fixed name in a shared /tmp could have been prepared by somebody else.
     private = Path(tempfile.mkdtemp(prefix=f"relkit-timeline-{os.getuid()}-"))

@@ -68,6 +68,7 @@ class Watch:
         # Only what is sent to node 0, and what an incident is judged by, needs finished operations.
         local = self._attempt.local_views(recent=is_shared)
         self._follower.report_unseen(now_s, local, self._hang_timeout_s)
+        self._follower.report_unreadable()
         try:
             if is_shared and self._exchange(now_s, local):
                 self._broken_since_s, self._alone = None, False

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,47 @@ def test_cpu_use_over_a_window(child: Callable[[str], Child]) -> None:
 )
 def test_job_ids_are_folder_names(text: str, safe: str) -> None:
     assert safe_job_id(text) == safe
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [OverflowError("int too large"), ValueError("rubbish"), MemoryError(), IndexError("row 9")],
+)
+def test_a_damaged_recorder_is_survived_and_named_once_it_stays_so(
+    child: Callable[[str], Child],
+    files: dict[Path, HookState | None],
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Exception,
+) -> None:
+    pid = child("input()").pid
+    good, bad = Path(f"{pid}.rkhook"), Path("1.rkhook")
+    files[good], files[bad] = state(pid, 0), None
+    whole = observe.read_state
+
+    def read(path: Path, *, recent: bool) -> HookState:
+        if path == bad:
+            raise damage
+        return whole(path, recent=recent)
+
+    monkeypatch.setattr(observe, "read_state", read)
+    observer = Observer(Path())
+    for _ in range(observe._TORN_LOOKS):
+        assert observer.unreadable == {}
+        assert observer.views([LocalRank(0, pid)])[0].hook is not None
+    assert list(observer.unreadable) == [bad]
+    del files[bad]
+    observer.states()
+    assert observer.unreadable == {}
+
+
+@pytest.mark.parametrize("changes", [{"world_size": 2**31 - 1}, {"rank": 2**31 - 2}])
+def test_a_rank_with_an_absurd_world_size_is_refused(
+    files: dict[Path, HookState | None], changes: dict[str, int]
+) -> None:
+    pid = os.getpid()
+    files[Path(f"{pid}.rkhook")] = replace(state(pid, 0), **changes)
+    observer = Observer(Path())
+    for _ in range(observe._TORN_LOOKS):
+        assert observer.discover() == ()
+    (why,) = observer.unreadable.values()
+    assert f"WORLD_SIZE={changes.get('world_size', 2)} cannot be true" in why

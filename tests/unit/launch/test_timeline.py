@@ -102,3 +102,20 @@ def test_dumps_are_private(tmp_path: Path) -> None:
         os.umask(before)
     (path,) = tmp_path.iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_user_without_a_home_folder_gets_one_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    folder, note = choose_folder(blocked / "timeline")
+    assert folder.parent == tmp_path
+    assert str(folder) in note
+    monkeypatch.setattr(timeline, "_writable", lambda _: False)
+    assert default_folder() == Path("/root/timeline")

@@ -1,0 +1,94 @@
+"""The monitor thread: whatever happens in a tick, it is reported, and the job stays watched."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from relkit.hang.model import RankView
+from relkit.launch.hang import monitor as module
+from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.monitor import MAX_RESTARTS, Monitor
+from relkit.launch.hang.observe import Observer
+from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.settings import MonitorSettings, OnHang
+
+WAIT_S = 30.0
+
+
+class FailingObserver(Observer):
+    """Raises what it is told to at each look; tells of every look."""
+
+    def __init__(self, fail: Callable[[int], None]) -> None:
+        super().__init__(None)
+        self._fail = fail
+        self._count = 0
+        self.looks: queue.Queue[int] = queue.Queue()
+
+    def views(
+        self, ranks: object, ends: object = None, *, recent: bool = True
+    ) -> tuple[RankView, ...]:
+        self._count += 1
+        self.looks.put(self._count)
+        self._fail(self._count)
+        return ()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "tick_interval_s", lambda _: 0.001)
+
+
+@pytest.fixture
+def lines() -> queue.Queue[str]:
+    return queue.Queue()
+
+
+@pytest.fixture
+def monitor(lines: queue.Queue[str]) -> Iterator[Monitor]:
+    monitor = Monitor(
+        MonitorSettings(10.0, OnHang.REPORT),
+        publish=lambda *_: None,
+        write_dumps=lambda _: None,
+        log=lines.put,
+    )
+    yield monitor
+    monitor.close()
+
+
+def attempt(observer: Observer) -> WatchedAttempt:
+    return WatchedAttempt("job", 2, observer, MemoryMailbox(), lambda: (), dict)
+
+
+def test_an_unexpected_error_is_logged_and_monitoring_goes_on(
+    monitor: Monitor, lines: queue.Queue[str]
+) -> None:
+    def fail(look: int) -> None:
+        if look == 2:
+            raise OverflowError("Python int too large\nto convert")
+
+    observer = FailingObserver(fail)
+    monitor.begin(attempt(observer))
+    assert [observer.looks.get(timeout=WAIT_S) for _ in range(4)] == [1, 2, 3, 4]
+    line = lines.get(timeout=WAIT_S)
+    assert line == "monitoring stopped: OverflowError: Python int too large; it starts again"
+    assert lines.empty()
+
+
+def test_one_that_always_fails_stays_off_and_says_so(
+    monitor: Monitor, lines: queue.Queue[str]
+) -> None:
+    def fail(_: int) -> None:
+        raise ZeroDivisionError
+
+    monitor.begin(attempt(FailingObserver(fail)))
+    logged = [lines.get(timeout=WAIT_S) for _ in range(MAX_RESTARTS + 1)]
+    assert all(line.endswith("it starts again") for line in logged[:-1])
+    assert logged[-1].endswith("it stays off, so hangs are not detected any more")
+    # The next attempt of the job is watched again.
+    observer = FailingObserver(lambda _: None)
+    monitor._thread.join(WAIT_S)
+    monitor.begin(attempt(observer))
+    assert observer.looks.get(timeout=WAIT_S) == 1
