@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "doctor": (
         "relkit.commands.doctor:doctor",
-        "Say what works on this host, and how to fix what does not.",
+        "Check what works on this host, and how to fix what does not.",
     ),
     "launch": (
         "relkit.commands.launch:launch",

@@ -103,12 +103,12 @@ def test_a_hook_without_marks_is_no_harm(tmp_path: Path) -> None:
     assert run(code, RANK="0", LD_PRELOAD=preloaded(tmp_path)) == "fine"
 
 
-# Starts a rank under itself, prints the rank's pid, and stays until it is ended.
+# Starts a rank, prints its pid, and stays until it is ended.
 _LAUNCHER = """
 import os, subprocess, sys
-os.environ["RELKIT_LAUNCHER_PID"] = str(os.getpid())
-rank = subprocess.Popen([sys.executable, "-c", "print('up', flush=True); input()"],
-                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+os.environ.update(RANK="0", RELKIT_LAUNCHER_PID=str(os.getpid()))
+code = "import signal; print('up', flush=True); signal.pause()"
+rank = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 rank.stdout.readline()
 print(rank.pid, flush=True)
 input()
@@ -117,21 +117,24 @@ input()
 
 def rank_environment(**more: str) -> dict[str, str]:
     base = {k: v for k, v in os.environ.items() if not k.startswith("RELKIT_")}
-    return base | {"RANK": "0", "LD_PRELOAD": str(hook_library())} | bootstrap_environment({}) | more
+    return base | {"LD_PRELOAD": str(hook_library())} | bootstrap_environment({}) | more
 
 
 def test_a_rank_ends_with_its_launcher() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _LAUNCHER],
-        env=rank_environment(RELKIT_BOOTSTRAP_PID=""),
+        env=rank_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as launcher:
         assert launcher.stdout is not None
-        rank = os.pidfd_open(int(launcher.stdout.readline()))
+        pid = int(launcher.stdout.readline())
+        rank = os.pidfd_open(pid)
         launcher.kill()
         ended, _, _ = select.select([rank], [], [], 20)
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
         os.close(rank)
     assert ended
 
@@ -141,7 +144,7 @@ def test_a_rank_whose_launcher_has_ended_already_does_not_start() -> None:
     gone.wait()
     done = subprocess.run(
         [sys.executable, "-c", "print('started')"],
-        env=rank_environment(RELKIT_LAUNCHER_PID=str(gone.pid)),
+        env=rank_environment(RANK="0", RELKIT_LAUNCHER_PID=str(gone.pid)),
         capture_output=True,
         timeout=50,
         check=False,
@@ -149,11 +152,18 @@ def test_a_rank_whose_launcher_has_ended_already_does_not_start() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
 
 
-def test_what_a_rank_starts_is_not_ended_with_it() -> None:
-    environment = rank_environment(RELKIT_LAUNCHER_PID=str(os.getpid()), RELKIT_BOOTSTRAP_PID="1")
-    code = "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(n)); print(n)"
+@pytest.mark.parametrize(("of", "signal_number"), [("", 9), ("1", 0)])
+def test_only_the_rank_itself_is_ended_with_the_launcher(of: str, signal_number: int) -> None:
+    marked = {"RELKIT_BOOTSTRAP_PID": of} if of else {}
+    code = (
+        "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(n)); print(n)"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50,
+        [sys.executable, "-c", code],
+        env=rank_environment(RANK="0", RELKIT_LAUNCHER_PID=str(os.getpid()), **marked),
+        capture_output=True,
+        text=True,
+        timeout=50,
         check=True,
-    )  # fmt: skip
-    assert done.stdout == "c_int(0)\n"
+    )
+    assert done.stdout == f"c_int({signal_number})\n"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import time
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PID = os.getpid()
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _LEAST_GC_NS, _LEAST_INPUT_NS = 1_000_000, 10_000
 _gc_began = [0]
 _marks: dict[str, Any] = {}
@@ -99,12 +98,12 @@ def _end_with_launcher(launcher: int) -> None:
     import ctypes
 
     if os.getppid() == launcher:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     # It may have ended before that, and its death is not signalled any more.
     try:
         os.kill(launcher, 0)
     except ProcessLookupError:
-        os.kill(_PID, signal.SIGKILL)
+        os.kill(_PID, _SIGKILL)
     except PermissionError:
         return
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -114,8 +115,8 @@ def test_a_user_without_a_home_folder_gets_one_of_their_own(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     blocked = tmp_path / "file"
     blocked.write_text("")
-    folder, note = choose_folder(blocked / "timeline")
+    folder, note = timeline.choose_folder(blocked / "timeline")
     assert folder.parent == tmp_path
     assert str(folder) in note
     monkeypatch.setattr(timeline, "_writable", lambda _: False)
-    assert default_folder() == Path("/root/timeline")
+    assert timeline.default_folder() == Path("/root/timeline")
