@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import stat
 from pathlib import Path
@@ -248,3 +249,20 @@ def test_demo(start: Start, tmp_path: Path) -> None:
     assert found["schema"] == "relkit.demo/1"
     assert found["culprits"][0] == found["injected"] == 1
     assert any(name.endswith("py_stack.svg") for name in found["files"])
+
+
+def test_ranks_end_with_a_launcher_that_is_killed(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "idle.py"
+    script.write_text(
+        "import os, signal\nprint(f'rank pid {os.getpid()}.', flush=True)\nsignal.pause()\n"
+    )
+    job = start("launch", "--nproc-per-node", "1", "--timeline-path", tmp_path / "t", script)
+    job.wait_for("rank pid ")
+    pid = int(job.text.partition("rank pid ")[2].partition(".")[0])
+    rank = os.pidfd_open(pid)
+    job.process.kill()
+    ended, _, _ = select.select([rank], [], [], 20)
+    os.close(rank)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+    assert ended

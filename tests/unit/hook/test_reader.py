@@ -227,3 +227,10 @@ def test_any_bytes_give_a_state_or_a_clear_error(
 def test_a_foreign_file_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(BadDump):
         read(tmp_path, data)
+
+
+def test_a_count_of_operations_that_no_rank_can_reach_is_survived(tmp_path: Path) -> None:
+    data, rows = blank(), slot(range(3))
+    rows["finished"] = 2**64 - 8
+    put(data, "slots_at", rows)
+    assert read(tmp_path, data).finished == 2**64 - 8
