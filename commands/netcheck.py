@@ -129,7 +129,7 @@ def netcheck(
     fmt: str | None,
     **fleet: str | int | float,
 ) -> int:
-    """Convict the nodes, links and uplinks of a fleet that are dead or slow.
+    """Find the nodes, links and uplinks of a fleet that are dead or slow.
 
     Runs an agent on every node, measures disjoint pairs in parallel, round by round, and says who
     is at fault, how sure that is, and what was never measured.

@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "netcheck": (
         "relkit.commands.netcheck:netcheck",
-        "Convict the nodes, links and uplinks of a fleet that are dead or slow.",
+        "Find the nodes, links and uplinks of a fleet that are dead or slow.",
     ),
     "run": (
         "relkit.commands.run:run",
