@@ -38,7 +38,7 @@ def measure(
         click.echo(f"relkit: {warning}", err=True)
     nodes = listed.nodes
     if fleet["via"] == "local":
-        # Names of agents on this machine are only names.
+        # Agents on this machine need no address of their own.
         nodes = tuple(replace(node, address=node.address or "127.0.0.1") for node in nodes)
     groups = _groups(nodes, topology)
     if mode == "groups" and not groups:
@@ -123,18 +123,18 @@ def _groups(nodes: Sequence[NodeSpec], topology: Path | None) -> dict[str, str]:
     from relkit.topology import switches
 
     by_name = switches(topology)
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for node in nodes:
         switch = by_name.get(node.name) or by_name.get(node.target)
         if switch:
-            found[node.name] = switch
-    missing = [node.name for node in nodes if node.name not in found]
+            known[node.name] = switch
+    missing = [node.name for node in nodes if node.name not in known]
     if missing:
         raise UsageProblem(
             f"{topology} does not say behind which switch {', '.join(missing[:5])} is",
             next_step="Lines are `asw psw ip`, with the name or address as in --nodes.",
         )
-    return found
+    return known
 
 
 class _Bar:

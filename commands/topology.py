@@ -44,7 +44,7 @@ def sort(
     """Print nodes in rank order, one a line.
 
     FILE has a line `asw psw node` for each node: its access switch, the switch above, and the
-    node's name or address. What the order saves, and what is odd, is said on stderr.
+    node's name or address. A summary and warnings go to stderr.
 
     \b
     Examples:
@@ -61,13 +61,13 @@ def sort(
     warnings = list(network.warnings)
     given: tuple[str, ...] = ()
     if nodes is not None:
-        found = read_nodes(nodes, exclude=exclude)
-        warnings += found.warnings
-        given = tuple(spec.name for spec in found.nodes)
+        listed = read_nodes(nodes, exclude=exclude)
+        warnings += listed.warnings
+        given = tuple(spec.name for spec in listed.nodes)
         # The file may know a node by its address, as DLRover's does.
         by_address = {
             spec.name: network.places[spec.target]
-            for spec in found.nodes
+            for spec in listed.nodes
             if spec.target in network.places
         }
         network = Topology({**by_address, **network.places})

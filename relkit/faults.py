@@ -1,8 +1,8 @@
-"""Faults that a training script can have injected on purpose; off unless RELKIT_INJECT asks.
+"""Faults that a training script can inject on purpose; none unless RELKIT_INJECT is set.
 
 A script calls the hooks of an Injector at its natural points (before a batch, before the step's
 compute, at a collective). Each fault of FAULTS fires once: on the named rank and step, and only
-in the first incarnation of the job, so that a restart recovers. Those of slow_faults last.
+in the first attempt of the job, so that a restart recovers. Those of slow_faults last.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def parse(spec: str) -> Fault | SlowFault:
     """Read `NAME:rank=R:step=S[:kind=K]`, e.g. "hang:rank=2:step=5"; see also parse_slow().
 
     Raises:
-        UsageProblem: an unknown name, key or kind, or a number that is none.
+        UsageProblem: an unknown name, key or kind, or an invalid number.
     """
     name, *pairs = spec.strip().split(":")
     if name in SLOW_FAULTS:
         return parse_slow(spec)
     if name not in FAULTS:
         known = ", ".join((*FAULTS, *SLOW_FAULTS))
-        raise UsageProblem(f"no fault is called {name!r}; there are {known}")
+        raise UsageProblem(f"unknown fault {name!r}; known are {known}")
     values = {"rank": "", "step": "", "kind": ""}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -108,7 +108,7 @@ def _kind(name: str, kind: str) -> str:
         return kinds[0] if kinds else ""
     if kind not in kinds:
         known = ", ".join(kinds) if kinds else "none"
-        raise UsageProblem(f"the fault {name!r} has no kind {kind!r}; it knows {known}")
+        raise UsageProblem(f"the fault {name!r} has no kind {kind!r}; known are {known}")
     return kind
 
 
@@ -143,7 +143,7 @@ class Injector:
     """The hooks that a script calls; each returns at once unless its fault is due.
 
     Args:
-        faults, slow: those of this rank and incarnation.
+        faults, slow: those of this rank and attempt.
     """
 
     def __init__(self, faults: Sequence[Fault] = (), slow: Sequence[SlowFault] = ()) -> None:

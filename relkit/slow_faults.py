@@ -1,4 +1,4 @@
-"""Faults that make a rank slow from some step on, injected on purpose to see relkit find it."""
+"""Faults that make a rank slow from some step on, injected to test that relkit finds it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SlowFault:
         return text
 
     def active(self, step: int) -> bool:
-        """It is to be felt in this step."""
+        """Whether it has an effect in this step."""
         return step >= self.step and (self.until < 0 or step < self.until)
 
 
@@ -85,7 +85,7 @@ def parse_slow(spec: str) -> SlowFault:
     """Read `NAME:rank=R:step=S[:until=S][:kind=K][:share=X][:ms=X][:every=N]`.
 
     Raises:
-        UsageProblem: an unknown key or kind, or a number that is none.
+        UsageProblem: an unknown key or kind, or an invalid number.
     """
     name, *pairs = spec.strip().split(":")
     _, kinds, takes = SLOW_FAULTS[name]
@@ -98,7 +98,7 @@ def parse_slow(spec: str) -> SlowFault:
     kind = values.get("kind", kinds[0] if kinds else "")
     if kind not in (kinds or ("",)):
         known = ", ".join(kinds) if kinds else "none"
-        raise UsageProblem(f"the fault {name!r} has no kind {kind!r}; it knows {known}")
+        raise UsageProblem(f"the fault {name!r} has no kind {kind!r}; known are {known}")
     numbers = {key: _number(spec, key, values.get(key)) for key in takes}
     if numbers.get("ms"):
         numbers["share"] = 0.0
@@ -127,7 +127,7 @@ def _number(spec: str, key: str, value: str | None) -> float:
 
 
 class Slowness:
-    """Brings about the lasting faults of one rank; call its hooks at the points of a loop.
+    """Injects the lasting faults of one rank; a training loop calls its hooks.
 
     Args:
         faults: those of this rank.
@@ -136,7 +136,7 @@ class Slowness:
     def __init__(self, faults: Sequence[SlowFault] = ()) -> None:
         self._faults = tuple(faults)
         self._usual_s, self._so_far_s, self._step = 0.0, 0.0, -1
-        self._told: set[SlowFault] = set()
+        self._announced: set[SlowFault] = set()
         self._garbage: list[list[object]] = []
         self._neighbours: list[subprocess.Popen[bytes]] = []
         self._cgroup: Path | None = None
@@ -163,7 +163,7 @@ class Slowness:
             self._step, self._so_far_s = step, 0.0
         self._so_far_s += took_s
         for fault in self._now(step, "slow-compute"):
-            # Work is measured in work: a neighbour on the core must not make it more.
+            # CPU time, so that a neighbour on the core does not add to it.
             if fault.kind == "work":
                 _work(fault.ms / 1e3 or fault.share * ran_s)
             else:
@@ -172,12 +172,12 @@ class Slowness:
     def _now(self, step: int, name: str) -> Iterator[SlowFault]:
         for fault in self._faults:
             if fault.name == name and fault.active(step):
-                self._tell(fault)
+                self._announce(fault)
                 yield fault
 
-    def _tell(self, fault: SlowFault) -> None:
-        if fault not in self._told:
-            self._told.add(fault)
+    def _announce(self, fault: SlowFault) -> None:
+        if fault not in self._announced:
+            self._announced.add(fault)
             print(f"relkit: injecting {fault} (pid {os.getpid()})", flush=True)
 
     def _at_start(self, step: int) -> None:
@@ -196,7 +196,7 @@ class Slowness:
             self._end_neighbour()
 
     def _collect(self, time_s: float) -> None:
-        """Really collects: over so many reference cycles that it takes about `time_s`."""
+        """Collect real garbage: enough reference cycles to take about `time_s`."""
         if not self._garbage:
             self._garbage = _cycles(_FIRST_CYCLES)
         began_s = time.monotonic()
@@ -254,9 +254,9 @@ def _cycles(count: int) -> list[list[object]]:
     enabled = gc.isenabled()
     gc.disable()
     for _ in range(count):
-        one: list[object] = []
-        one.append(one)
-        made.append(one)
+        cycle: list[object] = []
+        cycle.append(cycle)
+        made.append(cycle)
     if enabled:
         gc.enable()
     return made

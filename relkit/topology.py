@@ -1,4 +1,4 @@
-"""Which switch each node hangs on, and a rank order in which network neighbours are neighbours."""
+"""The switches of each node, and a rank order that keeps network neighbours together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a node hangs.
+class SwitchPath:
+    """The switches that a node is connected to.
 
     Args:
-        asw: the access switch of the node; psw: the switch above that one.
+        asw: the access switch of the node; psw: the upper switch above it.
     """
 
     asw: str
@@ -27,14 +27,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The network as the file tells it.
+    """The network as described by the file.
 
     Args:
         places: node -> its switches, in the order of the file.
-        warnings: what is odd but harmless, one sentence each.
+        warnings: unusual but harmless contents, one sentence each.
     """
 
-    places: Mapping[str, Place]
+    places: Mapping[str, SwitchPath]
     warnings: tuple[str, ...] = ()
 
 
@@ -70,18 +70,18 @@ class RankOrder:
 def parse(text: str, source: str = "topology") -> Topology:
     """Read lines `asw psw node`; the format of DLRover's `topology_config`.
 
-    White space separates; `#` starts a comment. A node that is there twice with the same switches
-    is a warning.
+    Words are separated by white space; `#` starts a comment. A node that is listed twice with the
+    same switches is a warning.
 
     Args:
         text: the lines.
         source: what to call them in errors.
 
     Raises:
-        BadInputFile: lines that do not have three words, a node with two different places, or no
-            node at all. Lines are named by their numbers.
+        BadInputFile: lines without exactly three words, a node with two different places, or no
+            node at all. The message gives line numbers.
     """
-    places: dict[str, Place] = {}
+    places: dict[str, SwitchPath] = {}
     first_seen: dict[str, int] = {}
     problems: list[str] = []
     warnings: list[str] = []
@@ -93,7 +93,7 @@ def parse(text: str, source: str = "topology") -> Topology:
             problems.append(f"line {number} is not `asw psw node`")
             continue
         asw, psw, node = words
-        place = Place(asw, psw)
+        place = SwitchPath(asw, psw)
         if node not in places:
             places[node], first_seen[node] = place, number
         elif places[node] == place:
@@ -112,7 +112,7 @@ def parse(text: str, source: str = "topology") -> Topology:
     if not places:
         raise BadInputFile(f"{source} names no node")
     warnings += [
-        f"{asw} is under several upper switches; taken for as many switches"
+        f"{asw} is under several upper switches; each is treated as a switch of its own"
         for asw in sorted(_shared_names(places.values()))
     ]
     return Topology(places, tuple(warnings))
@@ -122,7 +122,7 @@ def read(path: Path) -> Topology:
     """Read a topology file.
 
     Raises:
-        BadInputFile: it cannot be read, is no text, is larger than 64 MiB, or see parse().
+        BadInputFile: it cannot be read, is not text, or is larger than 64 MiB; see also parse().
     """
     try:
         with path.open("rb") as stream:
@@ -181,16 +181,18 @@ def crossings(topology: Topology, nodes: Sequence[str]) -> Crossings:
     return Crossings(_changes(places, lambda p: p), _changes(places, lambda p: p and p.psw))
 
 
-def _changes(places: Sequence[Place | None], key: Callable[[Place | None], object]) -> int:
+def _changes(
+    places: Sequence[SwitchPath | None], key: Callable[[SwitchPath | None], object]
+) -> int:
     keys = [key(place) for place in places]
-    return sum(one != other for one, other in itertools.pairwise(keys))
+    return sum(left != right for left, right in itertools.pairwise(keys))
 
 
 def _first_seen(items: Iterable[object]) -> dict[object, int]:
     return {item: number for number, item in enumerate(dict.fromkeys(items))}
 
 
-def _shared_names(places: Iterable[Place]) -> set[str]:
+def _shared_names(places: Iterable[SwitchPath]) -> set[str]:
     """Access switch names that stand under more than one upper switch."""
     above: dict[str, set[str]] = {}
     for place in places:

@@ -22,34 +22,20 @@ def topology_report(
     """The report of one sorting.
 
     Args:
-        order: what rank_order() made; warnings: of the files that were read.
+        order: of rank_order().
+        warnings: of the files that were read.
         argv: the command line; started: Unix time, s.
     """
     saved = order.before.asw - order.after.asw
-    findings = [
-        Finding(
-            "RK-TOP-001",
-            Status.OK,
-            f"{len(order.nodes)} nodes in order; {saved} switch crossings saved",
-            evidence=tuple(
-                Evidence(f"{name} switch crossings, {when}", count, how=_HOW)
-                for name, when, count in (
-                    ("access", "as given", order.before.asw),
-                    ("access", "in this order", order.after.asw),
-                    ("upper", "as given", order.before.psw),
-                    ("upper", "in this order", order.after.psw),
-                )
-            ),
-        )
-    ]
+    findings = [_order_finding(order, saved)]
     if order.unknown:
         findings.append(
             Finding(
                 "RK-TOP-002",
                 Status.WARN,
-                f"{len(order.unknown)} nodes are not in the topology file, and come last",
+                f"{len(order.unknown)} nodes are not in the topology file and come last",
                 nodes=fold(order.unknown),
-                advice="Add them to the file, under the same names or addresses.",
+                advice="Add them to the file under the same names or addresses.",
             )
         )
     findings += [Finding("RK-TOP-003", Status.WARN, warning) for warning in warnings]
@@ -68,4 +54,22 @@ def topology_report(
         started=time.time() if started is None else started,
         duration_s=0.0 if started is None else time.time() - started,
         argv=tuple(argv),
+    )
+
+
+def _order_finding(order: RankOrder, saved: int) -> Finding:
+    crossings = (
+        ("access", "as given", order.before.asw),
+        ("access", "in this order", order.after.asw),
+        ("upper", "as given", order.before.psw),
+        ("upper", "in this order", order.after.psw),
+    )
+    return Finding(
+        "RK-TOP-001",
+        Status.OK,
+        f"{len(order.nodes)} nodes in order; {saved} switch crossings saved",
+        evidence=tuple(
+            Evidence(f"{kind} switch crossings, {when}", count, how=_HOW)
+            for kind, when, count in crossings
+        ),
     )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.errors import BadInputFile
-from relkit.topology import Place, Topology, crossings, parse, rank_order, read, switches
+from relkit.topology import SwitchPath, Topology, crossings, parse, rank_order, read, switches
 
 # The guide's own example.
 GUIDE = """
@@ -54,7 +54,10 @@ def test_unknown_nodes_come_last_in_their_own_order() -> None:
 
 def test_comments_white_space_and_line_ends_of_all_kinds() -> None:
     topology = parse("# network\r\n\r\n  asw-0\tpsw-0   n0  # rack 4\r\n#\n\tasw-1 psw-0 n1")
-    assert topology.places == {"n0": Place("asw-0", "psw-0"), "n1": Place("asw-1", "psw-0")}
+    assert topology.places == {
+        "n0": SwitchPath("asw-0", "psw-0"),
+        "n1": SwitchPath("asw-1", "psw-0"),
+    }
     assert topology.warnings == ()
 
 
@@ -103,12 +106,12 @@ def test_access_switches_of_one_name_under_two_upper_ones_are_two(tmp_path: Path
     path.write_text("asw-0 psw-0 n0\nasw-0 psw-1 n1\nasw-1 psw-0 n2\n")
     assert switches(path) == {"n0": "psw-0/asw-0", "n1": "psw-1/asw-0", "n2": "asw-1"}
     assert read(path).warnings == (
-        "asw-0 is under several upper switches; taken for as many switches",
+        "asw-0 is under several upper switches; each is treated as a switch of its own",
     )
     assert crossings(read(path), ["n0", "n1"]).asw == 1
 
 
-PLACES = st.builds(Place, st.sampled_from(["a0", "a1", "a2"]), st.sampled_from(["p0", "p1"]))
+PLACES = st.builds(SwitchPath, st.sampled_from(["a0", "a1", "a2"]), st.sampled_from(["p0", "p1"]))
 
 
 @st.composite
