@@ -65,6 +65,12 @@ class OldSpelling:
         self.dest = flags[0].lstrip("-").replace("-", "_")
 
 
+# What --min-bandwidth-gbps of a link check was called, in DLRover's unit.
+LINK_BANDWIDTH_WAS = OldSpelling(
+    "--min-bandwidth", "--min_bandwidth", unit="MB/s", convert=gbps_of_mb_s
+)
+
+
 class RenamedOption(click.Option):
     """A Click option that also takes its old flags, and the environment variable of their name.
 

@@ -8,11 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from relkit.commands._options import finish
 from relkit.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from relkit.data.preprocess import Job, PreprocessResult
 
 # Kept apart from relkit.data, so that --help imports no numpy.
 TOKENIZER_TYPES = (
@@ -131,7 +135,6 @@ def preprocess(
         --tokenizer-type HFTokenizer --vocab-file tokenizer.json --append-eod
     """
     from relkit.data.preprocess import Job
-    from relkit.data.preprocess import preprocess as run_local
     from relkit.data.report import made_report
     from relkit.data.tokenizer import ALIASES, TokenizerSpec
 
@@ -153,12 +156,7 @@ def preprocess(
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     started = time.time()
     with _progress(log_interval) as tell:
-        if engine == "spark":
-            from relkit.data.spark import preprocess as run_spark
-
-            result = run_spark(job, master=master, partitions=partitions, progress=tell)
-        else:
-            result = run_local(job, tell)
+        result = _run(job, engine, master, partitions, tell)
     report = made_report(
         result.made,
         argv=sys.argv,
@@ -167,6 +165,22 @@ def preprocess(
         duration_s=result.duration_s,
     )
     return finish(report, fmt, None, False)
+
+
+def _run(
+    job: Job,
+    engine: str,
+    master: str,
+    partitions: int | None,
+    tell: Callable[[int, int, int], None],
+) -> PreprocessResult:
+    if engine == "spark":
+        from relkit.data.spark import preprocess as run_spark
+
+        return run_spark(job, master=master, partitions=partitions, progress=tell)
+    from relkit.data.preprocess import preprocess as run_local
+
+    return run_local(job, tell)
 
 
 @contextmanager

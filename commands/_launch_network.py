@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Report
 from relkit.launch.options import OwnOption
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+# Words of --box-pairs, as the guide writes them: 0:1 2:4.
+_PAIRS = r"\d+:\d+(,\d+:\d+)*"
+
 OWN = (
     OwnOption(("--network-check", "--network_check"), takes_value=False),
     OwnOption(("--exclude-straggler", "--exclude_straggler"), takes_value=False),
     OwnOption(("--on-bad-node", "--on_bad_node")),
     OwnOption(("--switchbox-check", "--switchbox_check"), takes_value=False),
-    OwnOption(("--box-pairs", "--box_pairs"), repeatable=True),
-    OwnOption(("--min-bandwidth", "--min_bandwidth")),
+    OwnOption(("--box-pairs", "--box_pairs"), repeatable=True, more=_PAIRS),
+    OwnOption(("--min-bandwidth-gbps", "--min_bandwidth_gbps")),
+    OwnOption(LINK_BANDWIDTH_WAS.flags, hidden=True),
     OwnOption(("--min-channels", "--min_channels")),
     OwnOption(("--topology",)),
 )
@@ -53,10 +58,11 @@ _OPTIONS = (
     click.option("--switchbox-check", is_flag=True, expose_value=False, callback=_keep,
                  help="With --network-check: check the links between each node's GPUs first."),
     click.option("--box-pairs", multiple=True, metavar="PAIRS", expose_value=False, callback=_keep,
-                 help='Sockets to pair in the switchbox check, as "A:B C:D".'),
-    click.option("--min-bandwidth", type=click.FloatRange(min=0), metavar="MB/S",
-                 expose_value=False, callback=_keep,
-                 help="A link of the switchbox check is good above this. [default: 10000]"),
+                 help='Sockets to pair in the switchbox check, as "A:B C:D" or one word each.'),
+    renamed_option("--min-bandwidth-gbps", old=LINK_BANDWIDTH_WAS, type=click.FloatRange(min=0),
+                   metavar="GBPS", expose_value=False, callback=_keep,
+                   help="A link of the switchbox check is at fault below this, in Gbit/s. "
+                   "[default: 80]"),
     click.option("--min-channels", type=click.IntRange(min=1), expose_value=False, callback=_keep,
                  help="A node fails when fewer of its links are good. [default: 2]"),
     click.option("--topology", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -86,7 +92,7 @@ def check_network_options(ctx: click.Context) -> None:
             flag = "--" + alone[0].replace("_", "-")
             raise UsageProblem(f"{flag} needs --network-check", next_step="Add --network-check.")
     if not asked["switchbox_check"]:
-        for name in ("box_pairs", "min_bandwidth", "min_channels"):
+        for name in ("box_pairs", "min_bandwidth_gbps", "min_channels"):
             if asked[name] not in (None, ()):
                 flag = "--" + name.replace("_", "-")
                 raise UsageProblem(
@@ -168,12 +174,14 @@ def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
     if not asked["switchbox_check"]:
         return None
     from relkit.linkcheck.pairs import parse_pairs
-    from relkit.linkcheck.run import MIN_BANDWIDTH_MB_S, MIN_CHANNELS, linkcheck
+    from relkit.linkcheck.run import MIN_BANDWIDTH_GBPS, MIN_CHANNELS, linkcheck
 
     pairs = parse_pairs(asked["box_pairs"]) if asked["box_pairs"] else ()
-    least = MIN_BANDWIDTH_MB_S if asked["min_bandwidth"] is None else asked["min_bandwidth"]
-    if not math.isfinite(least):
-        raise UsageProblem("--min-bandwidth must be a finite number")
+    min_gbps = asked["min_bandwidth_gbps"]
+    if min_gbps is None:
+        min_gbps = MIN_BANDWIDTH_GBPS
+    if not math.isfinite(min_gbps):
+        raise UsageProblem("--min-bandwidth-gbps must be a finite number")
     channels = asked["min_channels"]
     if pairs and len(pairs) < (channels or MIN_CHANNELS):
         raise UsageProblem(
@@ -181,7 +189,7 @@ def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
             next_step=f"Name more pairs, or use --min-channels {len(pairs)}.",
         )
     tool = os.environ.get("SWITCHBOX_CHECK_TOOL_PATH", "")
-    return partial(linkcheck, pairs, min_bandwidth_mb_s=least, min_channels=channels, tool=tool)
+    return partial(linkcheck, pairs, min_bandwidth_gbps=min_gbps, min_channels=channels, tool=tool)
 
 
 def _show(folder: Path, log: Callable[[str], None], report: Report) -> None:

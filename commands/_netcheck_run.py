@@ -22,6 +22,50 @@ from relkit.netcheck.model import Thresholds
 from relkit.output import as_json, write_atomic
 
 _GRAPH_S = 20.0
+# What a probe needs to begin and to end: torch's have to start first.
+_TCP_START_S, _TORCH_START_S = 3.0, 60.0
+
+
+def refuse_old_bundle(folder: Path | None, force: bool) -> None:
+    """Refuse to write over a bundle, before anything is measured.
+
+    Raises:
+        UsageProblem: there is one in the folder, and --force was not given.
+    """
+    if folder is not None and (folder / bundle.HEAD).exists() and not force:
+        raise UsageProblem(f"{folder} has a bundle already", next_step="Add --force to replace it.")
+
+
+def check_options(
+    probe: str,
+    step_timeout_s: float,
+    duration_s: float,
+    streams: int,
+    sizes_bytes: tuple[int, ...],
+    both_ways: bool,
+    compute: bool,
+) -> CheckOptions:
+    """The options of a check, with a limit for each pair that is long enough for its probe.
+
+    Args:
+        probe: as in --probe.
+        step_timeout_s: --timeout: for the agents to come up, and at least for each pair, s.
+        duration_s: of one measurement of bandwidth, s.
+        streams, sizes_bytes, both_ways: as in CheckOptions; compute: score each node's devices.
+    """
+    # A probe measures up to three times: each way, then both. Of several sizes each has
+    # connections and round trips of its own.
+    start_s = _TCP_START_S if probe == "tcp" else _TORCH_START_S
+    pair_s = 3 * duration_s + start_s + 2 * (len(sizes_bytes) - 1)
+    return CheckOptions(
+        start_s=step_timeout_s,
+        timeout_s=max(step_timeout_s, pair_s),
+        duration_s=duration_s,
+        streams=streams,
+        sizes_bytes=sizes_bytes,
+        both_ways=both_ways,
+        compute_rounds=int(compute),
+    )
 
 
 def measure(

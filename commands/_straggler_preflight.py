@@ -10,7 +10,6 @@ import click
 
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
-from relkit.errors import UsageProblem
 from relkit.netcheck.measure.probes.names import PROBES
 
 # A probe of torch's needs that much longer than its measurement to begin and end.
@@ -89,16 +88,15 @@ def preflight(
       relkit straggler preflight --nodes 'node[001-064]' --probe gloo -o good-day
       relkit straggler preflight --nodes hosts.txt --baseline good-day --slow 0.05
     """
-    from relkit.commands._netcheck_run import measure, save_all
+    from relkit.commands._netcheck_run import measure, refuse_old_bundle, save_all
     from relkit.netcheck.measure.baseline import baseline_of
-    from relkit.netcheck.measure.bundle import HEAD, load_any
+    from relkit.netcheck.measure.bundle import load_any
     from relkit.netcheck.measure.options import CheckOptions
     from relkit.netcheck.model import Thresholds
     from relkit.straggler.preflight.report import preflight_report
 
     started = time.time()
-    if folder is not None and (folder / HEAD).exists() and not force:
-        raise UsageProblem(f"{folder} has a bundle already", next_step="Add --force to replace it.")
+    refuse_old_bundle(folder, force)
     before = load_any(baseline) if baseline is not None else None
     thresholds = Thresholds(
         slow_fraction=slow_fraction, baseline=baseline_of(before) if before else {}

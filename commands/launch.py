@@ -181,13 +181,8 @@ def launch(
     options: Namespace = ctx.meta[_PARSED]
     action = OnHang(on_hang)
     asked = faults.parse_all(inject)
-    if action is OnHang.RESTART and options.max_restarts < 1:
-        raise UsageProblem(
-            "--on-hang restart has no restart to use: --max-restarts is 0",
-            next_step="Add --max-restarts 3 (a restart after a hang counts as one).",
-        )
-    if action is OnHang.RESTART and no_hook:
-        raise UsageProblem("--on-hang restart needs the hook, and --no-hook turns it off")
+    if action is OnHang.RESTART:
+        _check_restart(options, no_hook)
     check_network_options(ctx)
     check_script(options)
     os.environ.update(faults.to_environment(asked))
@@ -223,3 +218,13 @@ def launch(
         return run_job(options, monitor, recorders.prepare, log, network, persist, stragglers)
     finally:
         recorders.remove()
+
+
+def _check_restart(options: Namespace, no_hook: bool) -> None:
+    if options.max_restarts < 1:
+        raise UsageProblem(
+            "--on-hang restart has no restart to use: --max-restarts is 0",
+            next_step="Add --max-restarts 3 (a restart after a hang counts as one).",
+        )
+    if no_hook:
+        raise UsageProblem("--on-hang restart needs the hook, and --no-hook turns it off")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
 from relkit.commands._options import finish, report_options
 from relkit.errors import UsageProblem
 
@@ -22,14 +23,16 @@ from relkit.errors import UsageProblem
     metavar="PAIRS",
     help='Sockets to pair, as "A:B C:D". Default: "0:1 2:4 3:5 6:7" (NVIDIA: neighbouring GPUs).',
 )
-@click.option(
-    "--min-bandwidth",
-    "--min_bandwidth",
-    "min_bandwidth",
+@renamed_option(
+    "--min-bandwidth-gbps",
+    "--min_bandwidth_gbps",
+    "min_bandwidth_gbps",
+    old=LINK_BANDWIDTH_WAS,
     type=click.FloatRange(min=0),
-    default=10000,
+    default=80,
     show_default=True,
-    help="A link is good when both directions are above this, in MB/s.",
+    metavar="GBPS",
+    help="A link is at fault when a direction of it is below this, in Gbit/s.",
 )
 @click.option(
     "--min-channels",
@@ -77,7 +80,7 @@ from relkit.errors import UsageProblem
 @report_options
 def linkcheck(
     box_pairs: tuple[str, ...],
-    min_bandwidth: float,
+    min_bandwidth_gbps: float,
     min_channels: int | None,
     provider: str,
     replay: Path | None,
@@ -99,9 +102,9 @@ def linkcheck(
     \b
     Examples:
       relkit linkcheck
-      relkit linkcheck --box-pairs "0:1 2:4 3:5 6:7" --min-bandwidth 10000 --min-channels 2
+      relkit linkcheck --box-pairs "0:1 2:4 3:5 6:7" --min-bandwidth-gbps 80 --min-channels 2
       relkit linkcheck --json -o links.json
-      relkit linkcheck --replay links.json --min-bandwidth 20000
+      relkit linkcheck --replay links.json --min-bandwidth-gbps 160
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -110,8 +113,8 @@ def linkcheck(
     from relkit.linkcheck.run import linkcheck as check
 
     limit_s = timeout_s or 0.0
-    if not (math.isfinite(min_bandwidth) and math.isfinite(limit_s)):
-        raise UsageProblem("--min-bandwidth and --timeout must be finite numbers")
+    if not (math.isfinite(min_bandwidth_gbps) and math.isfinite(limit_s)):
+        raise UsageProblem("--min-bandwidth-gbps and --timeout must be finite numbers")
     texts = (*box_pairs, *more_pairs)
     pairs = parse_pairs(texts) if texts else ()
     # A tool that hangs must go with us, whoever ends us: its group is ended on the way out.
@@ -121,7 +124,7 @@ def linkcheck(
         task = bar.add_task("looking for links", total=None)
         report = check(
             pairs,
-            min_bandwidth_mb_s=min_bandwidth,
+            min_bandwidth_gbps=min_bandwidth_gbps,
             min_channels=min_channels,
             kind=provider,
             tool=tool,

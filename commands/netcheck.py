@@ -5,14 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from relkit.commands._aliases import OldSpelling, renamed_option
 from relkit.commands._finite import FiniteRange
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
-from relkit.errors import UsageProblem
+from relkit.findings import Report
 from relkit.netcheck.measure.probes.names import PROBES
+
+if TYPE_CHECKING:
+    from relkit.netcheck.check_result import CheckResult
+    from relkit.netcheck.model import Thresholds
 
 
 @click.command()
@@ -70,13 +76,13 @@ from relkit.netcheck.measure.probes.names import PROBES
     show_default=True,
     help="Share below the fleet's median from which on it is slow.",
 )
-@click.option(
-    "--min-bandwidth",
-    "min_bandwidth_gbps",
+@renamed_option(
+    "--min-bandwidth-gbps",
+    old=OldSpelling("--min-bandwidth"),
     type=FiniteRange(0),
     default=0.0,
     metavar="GBPS",
-    help="Floor in Gbit/s, whatever the median is.",
+    help="What is below this is slow, whatever the median is, in Gbit/s.",
 )
 @click.option(
     "--max-latency",
@@ -141,18 +147,14 @@ def netcheck(
       relkit netcheck --nodes hosts.txt --mode groups --topology topology.txt
       relkit netcheck --from before-training --slow 0.2 --json
     """
-    from relkit.commands._netcheck_run import measure, save_all
+    from relkit.commands._netcheck_run import check_options, measure, refuse_old_bundle, save_all
     from relkit.commands._netcheck_sizes import message_sizes
     from relkit.netcheck.measure.baseline import load_baseline
-    from relkit.netcheck.measure.bundle import HEAD, load
-    from relkit.netcheck.measure.options import CheckOptions
+    from relkit.netcheck.measure.bundle import load
     from relkit.netcheck.model import Thresholds
-    from relkit.netcheck.report.report import net_report
-    from relkit.netcheck.solve.judge import judge
 
     started = time.time()
-    if folder is not None and (folder / HEAD).exists() and not force:
-        raise UsageProblem(f"{folder} has a bundle already", next_step="Add --force to replace it.")
+    refuse_old_bundle(folder, force)
     thresholds = Thresholds(
         slow_fraction=slow_fraction,
         min_bandwidth_gbps=min_bandwidth_gbps,
@@ -162,24 +164,24 @@ def netcheck(
     if bundle is not None:
         result = load(bundle)
     else:
-        timeout_s = float(fleet["timeout_s"])
         sizes_bytes = message_sizes(sizes_text, probe)
-        options = CheckOptions(
-            start_s=timeout_s,
-            # A probe measures up to three times (each way, then both), and has to begin and end.
-            # Of several sizes each has connections and round trips of its own.
-            timeout_s=max(
-                timeout_s,
-                3 * duration_s + (3 if probe == "tcp" else 60) + 2 * (len(sizes_bytes) - 1),
-            ),
-            duration_s=duration_s,
-            streams=streams,
-            sizes_bytes=sizes_bytes,
-            both_ways=both_ways,
-            compute_rounds=int(compute),
+        step_timeout_s = float(fleet["timeout_s"])
+        options = check_options(
+            probe, step_timeout_s, duration_s, streams, sizes_bytes, both_ways, compute
         )
         result = measure(fleet, mode, topology, probe, options, thresholds)
-    report = net_report(
+    report = _report(result, thresholds, started)
+    if folder is not None:
+        for path in save_all(folder, result, report):
+            click.echo(f"wrote {path}", err=True)
+    return finish(report, fmt, None, force)
+
+
+def _report(result: CheckResult, thresholds: Thresholds, started: float) -> Report:
+    from relkit.netcheck.report.report import net_report
+    from relkit.netcheck.solve.judge import judge
+
+    return net_report(
         result,
         judge(result, thresholds),
         thresholds,
@@ -187,7 +189,3 @@ def netcheck(
         started=started,
         duration_s=time.time() - started,
     )
-    if folder is not None:
-        for path in save_all(folder, result, report):
-            click.echo(f"wrote {path}", err=True)
-    return finish(report, fmt, None, force)

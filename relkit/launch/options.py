@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +30,14 @@ class OwnOption:
         takes_value: False for a switch.
         repeatable: it may be given several times.
         hidden: an old spelling, which works and is not named to anybody.
+        more: a pattern of words that are further values where they stand right after a value.
     """
 
     flags: tuple[str, ...]
     takes_value: bool = True
     repeatable: bool = False
     hidden: bool = False
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
         else:
             parser.add_argument(*option.flags, dest=dest, action="store_true")
     try:
-        parsed, unknown = parser.parse_known_args(list(argv))
+        parsed, unknown = _parse(parser, list(argv), own)
     except _HelpAsked:
         return Split((), argparse.Namespace(), wants_help=True)
     if unknown:
@@ -124,6 +127,27 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
         else:
             tokens += [f"{flag}={item}" for item in (value if option.repeatable else value[-1:])]
     return Split(tuple(tokens), parsed)
+
+
+def _parse(
+    parser: argparse.ArgumentParser, argv: list[str], own: Sequence[OwnOption]
+) -> tuple[argparse.Namespace, list[str]]:
+    """Parse; a script's name that is a further value of the option before it is made one."""
+    while True:
+        parsed, unknown = parser.parse_known_args(argv)
+        at = len(argv) - len(parsed.training_script_args) - 1
+        option = next((o for o in own if o.more and _goes_on(o, argv[: at + 1])), None)
+        if option is None:
+            return parsed, unknown
+        argv = [*argv[:at], option.flags[0], *argv[at:]]
+
+
+def _goes_on(option: OwnOption, words: Sequence[str]) -> bool:
+    """Whether the last word is a further value of this option: `--pairs 0:1 2:4`."""
+    if len(words) < 2 or not re.fullmatch(option.more, words[-1]):
+        return False
+    value, asked_by = words[-2], words[-3] if len(words) > 2 else ""
+    return ("=" in value and value.partition("=")[0] in option.flags) or asked_by in option.flags
 
 
 def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Measurements -> verdicts: which links are bad, which pairings would tell more, who is to blame.
 
 Pure. The rule for the node is the guide's: it fails when fewer than the minimum of its links are
-good, and a link is good when its bandwidth is strictly above the minimum.
+good, and a link is at fault when its bandwidth is below the minimum.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _WORST_LAST = (LinkState.GOOD, LinkState.UNKNOWN, LinkState.SLOW, LinkState.LOST
 
 
 def state_of(measurement: Measurement, min_bandwidth_mb_s: float) -> LinkState:
-    """What one measurement says of its direction; the bound itself is not enough."""
+    """What one measurement says of its direction; exactly the minimum is good."""
     if measurement.failure in UNTOLD:
         return LinkState.UNKNOWN
     if measurement.failure is not Failure.NONE:
         return LinkState.LOST
-    return LinkState.GOOD if measurement.bandwidth_mb_s > min_bandwidth_mb_s else LinkState.SLOW
+    return LinkState.GOOD if measurement.bandwidth_mb_s >= min_bandwidth_mb_s else LinkState.SLOW
 
 
 def judge_links(
@@ -85,7 +85,7 @@ def judge(checked: Checked, min_bandwidth_mb_s: float, min_channels: int) -> Nod
 
     Args:
         checked: what was measured.
-        min_bandwidth_mb_s: a good direction is strictly above it, MB/s.
+        min_bandwidth_mb_s: a direction below it is slow, MB/s.
         min_channels: links that must be good.
     """
     links = judge_links(checked.pairs, checked.measurements, min_bandwidth_mb_s)

@@ -138,8 +138,8 @@ def _link(link: LinkVerdict, bad: Status, bound: float, checked: Checked, host: 
         if m.failure is not Failure.NONE
     ]
     slow = [m for m in (link.there, link.back) if m.failure is Failure.NONE]
-    is_one_way = len(slow) == 2 and (slow[0].bandwidth_mb_s > bound) != (
-        slow[1].bandwidth_mb_s > bound
+    is_one_way = len(slow) == 2 and (slow[0].bandwidth_mb_s >= bound) != (
+        slow[1].bandwidth_mb_s >= bound
     )
     if link.state is LinkState.SLOW and is_one_way:
         reasons.append("slow one way only; a check of the other direction alone would miss it")
@@ -215,6 +215,7 @@ def _facts(checked: Checked, verdict: NodeVerdict, bound: float) -> dict[str, An
         },
         "provider": checked.provider,
         "concurrent": checked.is_concurrent,
+        "min_bandwidth_gbps": round(bound * 8 / 1000, 6),
         "min_bandwidth_mb_s": bound,
         "channels": {
             "good": verdict.good,

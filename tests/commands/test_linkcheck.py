@@ -135,8 +135,8 @@ def test_concurrent_measures_all_links_at_one_time(tmp_path: Path) -> None:
         ("\x1b[2J\x1b]0;owned\x07", "unknown"),
         ("bandwidth:12000MB/s", "good"),
         ("Bandwidth = 12.5 GB/s", "good"),
-        ("bandwidth:10000.00MB/s", "slow"),
-        ("bandwidth:10000.01MB/s", "good"),
+        ("bandwidth:9999.99MB/s", "slow"),
+        ("bandwidth:10000.00MB/s", "good"),
     ],
 )
 def test_what_the_tool_may_print(tmp_path: Path, prints: str, state: str) -> None:
@@ -220,6 +220,29 @@ def test_all_spellings_of_the_guide_mean_the_same(tmp_path: Path, arguments: lis
 
 
 @pytest.mark.parametrize(
+    ("bound", "warning"),
+    [
+        (["--min-bandwidth-gbps", "98.76536"], ""),
+        (["--min-bandwidth", "12345.67"], "12345.67 MB/s is 98.7654"),
+        (["--min_bandwidth", "12345.67"], "12345.67 MB/s is 98.7654"),
+    ],
+)
+def test_exactly_the_minimum_is_good_in_either_unit(
+    tmp_path: Path, bound: list[str], warning: str
+) -> None:
+    standin = make_standin(tmp_path, {}, others=12345.67)
+    child = relkit(*standin.options(), "--json", *bound)
+    document = document_of(child)
+    assert set(document["states"].values()) == {"good"}
+    assert document["min_bandwidth_mb_s"] == 12345.67
+    assert document["min_bandwidth_gbps"] == 98.76536
+    assert warning in child.stderr
+    assert child.stderr.count("is now") == bool(warning)
+    above = relkit(*standin.options(), "--json", "--min-bandwidth-gbps", "98.7654")
+    assert set(document_of(above)["states"].values()) == {"slow"}
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["--box-pairs", "0-1"],
@@ -232,8 +255,9 @@ def test_all_spellings_of_the_guide_mean_the_same(tmp_path: Path, arguments: lis
         ["--box-pairs", "0:1"],
         ["--box-pairs", "0:1 1:2", "--concurrent"],
         ["--box-pairs", "99999999999999999999:1 2:3"],
-        ["--min-bandwidth", "nan"],
-        ["--min-bandwidth", "-1"],
+        ["--min-bandwidth-gbps", "nan"],
+        ["--min-bandwidth-gbps", "80", "--min-bandwidth", "10000"],
+        ["--min-bandwidth-gbps", "-1"],
         ["--min-channels", "0"],
         ["--min-channels", "5"],
         ["--timeout", "inf"],
@@ -258,10 +282,10 @@ def test_a_report_is_judged_again_with_another_bound(tmp_path: Path) -> None:
     first = json.loads(saved.read_text())
     assert again["provider"] == "replay"
     assert (again["verdict"], again["states"]) == (first["verdict"], first["states"])
-    assert document_of(relkit("--replay", str(saved), "--json", "--min-bandwidth", "500"))[
+    assert document_of(relkit("--replay", str(saved), "--json", "--min-bandwidth-gbps", "4"))[
         "verdict"
     ] == {"node": "ok", "links": [], "sockets": [], "boxes": []}
-    assert relkit("--replay", str(saved), "--min-bandwidth", "20000").returncode == 1
+    assert relkit("--replay", str(saved), "--min-bandwidth-gbps", "160").returncode == 1
     assert relkit("--replay", str(saved), "--box-pairs", "0:3 1:2").returncode == 3
     assert len(standin.calls()) == calls
 

@@ -52,7 +52,7 @@ def test_a_check_its_bundle_and_a_second_judgement(tmp_path: Path) -> None:
     again = document(relkit("--from", bundle, "--slow", "0.95", "--json"))
     assert again["verdict"] == report["verdict"]
     assert again["edges"] == report["edges"]
-    strict = relkit("--from", bundle, "--min-bandwidth", "1000000", "--json")
+    strict = relkit("--from", bundle, "--min-bandwidth-gbps", "1000000", "--json")
     assert strict.returncode in (1, 3)
     assert document(strict)["status"] in ("fail", "unknown")
     refused = relkit("--nodes", "n[1-2]", *FAST, "-o", bundle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +42,6 @@ NODE_INFO_S = 30.0
 LINKS_S = 600.0
 # How long the node that hosts the store stays, so that all can read the verdict.
 READ_S = 10.0
-_NO_OPTIC_LINK = "MCCL_DISABLE_OPTIC_LINK"
 _OPTIONS = CheckOptions(start_s=20.0, timeout_s=15.0, duration_s=0.3)
 
 
@@ -127,8 +125,7 @@ class NetworkCheck:
                 self._leave(bad_links)
             return True
         try:
-            with _optic_links_off(self._settings.links is not None):
-                return self._check_all(rendezvous, bad_links)
+            return self._check_all(rendezvous, bad_links)
         except ExchangeBroken as error:
             self._log(f"network check: skipped, because {error}")
             return True
@@ -327,25 +324,6 @@ def longest_s(nodes: int) -> float:
 def _holds_store(rendezvous: Rendezvous) -> bool:
     _, port = store_endpoint(rendezvous.store)
     return bool(port) and listens_on(port)
-
-
-@contextmanager
-def _optic_links_off(wanted: bool) -> Iterator[None]:
-    """Have MetaX's MCCL leave out the optical links for a while: they were checked already.
-
-    DLRover sets this for the network check that follows a switchbox check. Probes run in children
-    of this process, which inherit it; the job's workers start later, without it.
-    """
-    before = os.environ.get(_NO_OPTIC_LINK)
-    if wanted:
-        os.environ[_NO_OPTIC_LINK] = "1"
-    try:
-        yield
-    finally:
-        if wanted and before is None:
-            os.environ.pop(_NO_OPTIC_LINK, None)
-        elif wanted and before is not None:
-            os.environ[_NO_OPTIC_LINK] = before
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,17 +28,9 @@ from relkit.launch.netcheck.network_check import (
 )
 from relkit.launch.netcheck.node_info import listens_on, store_endpoint
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel
-from relkit.netcheck.check_result import CheckResult
-from relkit.netcheck.measure.controller import run_check
 
 NUMBERS = {"a": 0, "b": 1}
 NODES = [NodeSpec("a", address="127.0.0.1"), NodeSpec("b", address="127.0.0.1")]
-
-
-@pytest.fixture(autouse=True)
-def no_variable_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The nodes of these tests are threads, which share what is one node's own in a job.
-    monkeypatch.setenv("MCCL_DISABLE_OPTIC_LINK", "")
 
 
 @pytest.fixture
@@ -183,25 +174,6 @@ def test_a_failed_link_check_sends_one_node_away_and_the_rest_meets_again(
     )
 
 
-@pytest.mark.parametrize("checked", [True, False])
-def test_optical_links_that_were_checked_are_left_alone_by_the_network_check(
-    store: TCPStore, monkeypatch: pytest.MonkeyPatch, checked: bool
-) -> None:
-    name = "MCCL_DISABLE_OPTIC_LINK"
-    monkeypatch.setenv(name, "0")
-    seen: list[str | None] = []
-
-    def spied(*arguments: Any, **options: Any) -> CheckResult:  # noqa: ANN401
-        seen.append(os.environ.get(name))
-        return run_check(*arguments, **options)
-
-    monkeypatch.setattr(module, "run_check", spied)
-    with_links = CheckSettings(links=links(Status.OK) if checked else None)
-    assert Job([with_links, CheckSettings()]).meet(store, "0") == [True, True]
-    assert seen == ["1" if checked else "0"]
-    assert os.environ[name] == "0"
-
-
 def test_a_job_that_cannot_shrink_ends(store: TCPStore) -> None:
     bad = CheckSettings(links=links(Status.FAIL))
     found = Job([CheckSettings(min_nodes=2), bad]).meet(store, "0")
@@ -259,7 +231,11 @@ def test_whatever_ends_node_0_the_others_do_not_wait(
         (["--switchbox-check"], "--switchbox-check needs --network-check"),
         (["--exclude-straggler"], "--exclude-straggler needs --network-check"),
         (["--on-bad-node", "true"], "--on-bad-node needs --network-check"),
-        (["--network-check", "--min_bandwidth", "5"], "--min-bandwidth needs --switchbox-check"),
+        (
+            ["--network-check", "--min_bandwidth", "5"],
+            "--min-bandwidth-gbps needs --switchbox-check",
+        ),
+        (["--network-check", "--switchbox-check", "--box-pairs", "0:1", "2:2"], "2:2"),
         (["--network-check", "--on-bad-node", "'"], "--on-bad-node"),
         (["--network-check", "--switchbox-check", "--box-pairs", "0:0"], "0:0"),
         (["--network-check", "--switchbox_check", "--box_pairs", "0:1"], "2 good channels"),

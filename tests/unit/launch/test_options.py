@@ -192,3 +192,26 @@ def test_what_looks_like_a_typing_error_behind_the_script_is_the_scripts() -> No
     assert split(["t.py", "--hang-timout=5"], _OWN).torchrun.training_script_args == [
         "--hang-timout=5"
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--box-pairs", "0:1", "2:4", "3:5,6:7", "t.py"],
+        ["--box-pairs=0:1", "2:4", "3:5,6:7", "t.py"],
+        ["--box_pairs", "0:1", "2:4", "--box-pairs", "3:5,6:7", "t.py"],
+        ["--nnodes", "1:4", "--rdzv-endpoint=h:1", "--rdzv-backend=c10d", "--box-pairs", "0:1",
+         "2:4", "3:5,6:7", "--max-restarts", "1", "t.py"],
+    ],
+)  # fmt: skip
+def test_pairs_of_sockets_need_no_quotes(line: list[str]) -> None:
+    taken = split([*line, "--box-pairs", "8:9", "1:2"], _OWN)
+    assert taken.own == ("--box-pairs=0:1", "--box-pairs=2:4", "--box-pairs=3:5,6:7")
+    assert taken.torchrun.training_script == "t.py"
+    # Behind the script they are the script's, however they look.
+    assert taken.torchrun.training_script_args == ["--box-pairs", "8:9", "1:2"]
+
+
+def test_only_words_that_are_pairs_go_on_after_box_pairs() -> None:
+    assert split(["--box-pairs", "0:1", "x.py", "2:4"], _OWN).torchrun.training_script == "x.py"
+    assert split(["--standalone", "2:4", "t.py"], _OWN).torchrun.training_script == "2:4"

@@ -69,8 +69,8 @@ def verdict_of(world: World, inventory: Inventory = EIGHT, min_channels: int = 2
 @pytest.mark.parametrize(
     ("bandwidth", "failure", "state"),
     [
-        (10000.0, Failure.NONE, LinkState.SLOW),
-        (10000.0001, Failure.NONE, LinkState.GOOD),
+        (9999.9999, Failure.NONE, LinkState.SLOW),
+        (10000.0, Failure.NONE, LinkState.GOOD),
         (0.0, Failure.NONE, LinkState.SLOW),
         (0.0, Failure.TIMEOUT, LinkState.LOST),
         (0.0, Failure.TOOL_FAILED, LinkState.LOST),
