@@ -13,6 +13,8 @@ from relkit.errors import RelkitError
 from relkit.findings import Report
 from relkit.hang.model import HangVerdict, JobView
 from relkit.launch.hang import timeline
+from relkit.launch.hang.monitor import Monitor
+from relkit.launch.job.settings import MonitorSettings
 from relkit.output import as_text, use_colour
 from relkit.reports import timeline_folder
 from relkit.stacks.merge import merge_dumps
@@ -59,6 +61,12 @@ class Publisher:
     def write_dumps(self, dumps: Sequence[RankDump]) -> None:
         """Write the dumps of a node that does not decide."""
         timeline.write_dumps(self.folder, dumps)
+
+
+def monitor_into(folder: Path, settings: MonitorSettings) -> Monitor:
+    """A monitor that shows and writes what it finds as Publisher does, into a timeline folder."""
+    publisher = Publisher(folder)
+    return Monitor(settings, publish=publisher.publish, write_dumps=publisher.write_dumps, log=log)
 
 
 def choose_timeline(asked: Path | None) -> Path:

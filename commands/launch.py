@@ -188,22 +188,15 @@ def launch(
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
-    from relkit.commands._incident import Publisher, choose_timeline, log
+    from relkit.commands._incident import choose_timeline, log, monitor_into
     from relkit.commands._persist import persist_host
-    from relkit.launch.hang.monitor import Monitor
     from relkit.launch.job.folder import JobFolder
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
 
     order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
-    publisher = Publisher(folder)
-    monitor = Monitor(
-        MonitorSettings(hang_timeout, action, tuple(sys.argv)),
-        publish=publisher.publish,
-        write_dumps=publisher.write_dumps,
-        log=log,
-    )
+    monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))
     recorders = JobFolder(not no_hook, log, program(options))
     log(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:

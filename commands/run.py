@@ -43,20 +43,14 @@ def run(
       relkit run --hang-timeout 120 -- mpirun -n 8 python train.py
       srun relkit run -- python train.py
     """
-    from relkit.commands._incident import Publisher, choose_timeline, log
+    from relkit.commands._incident import choose_timeline, log, monitor_into
     from relkit.launch import run_command
-    from relkit.launch.hang.monitor import Monitor
     from relkit.launch.job.folder import JobFolder
 
     action = OnHang(on_hang)
     name = safe_job_id(job_id or run_command.job_id_of(os.environ))
-    publisher = Publisher(choose_timeline(timeline_path))
-    monitor = Monitor(
-        MonitorSettings(hang_timeout, action, tuple(sys.argv)),
-        publish=publisher.publish,
-        write_dumps=publisher.write_dumps,
-        log=log,
-    )
+    folder = choose_timeline(timeline_path)
+    monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))
     recorders = JobFolder(not no_hook, log, command[0])
     job_dir, extra = recorders.prepare(name, os.cpu_count() or 1)
     try:
