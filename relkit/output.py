@@ -6,7 +6,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -123,16 +124,41 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600) -> None:
     Raises:
         UnwritablePath: the folder is missing, read-only or full.
     """
-    raw = data.encode() if isinstance(data, str) else data
+    with atomic_file(path, mode=mode) as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def atomic_file(
+    path: Path, *, mode: int = 0o600, is_flushed_to_disk: bool = False
+) -> Iterator[IO[bytes]]:
+    """A file that takes its name when the block ends: a reader sees the old one or the whole new.
+
+    Args:
+        path: the final name; its folder must exist.
+        mode: permission bits; private by default.
+        is_flushed_to_disk: the content is on the disk before the name is, for what must outlive a
+            power cut.
+
+    Raises:
+        UnwritablePath: the folder is missing, read-only or full. After this or any other error in
+            the block an older file is untouched.
+    """
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
             os.fchmod(stream.fileno(), mode)
+            yield stream
+            if is_flushed_to_disk:
+                stream.flush()
+                os.fsync(stream.fileno())
         Path(temporary).replace(path)
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
         raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

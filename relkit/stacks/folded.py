@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from relkit.errors import UnwritablePath
+from relkit.output import atomic_file
 from relkit.ranks import RankSet
 from relkit.stacks.tree import StackTree, TreeNode
 
@@ -85,11 +83,6 @@ class _Labels:
         return f"{safe_name(f'{node.func}@{node.source}')}@{self._known[key]}"
 
 
-def frame_label(tree: StackTree, node: TreeNode) -> str:
-    """`func@source_path@stuck_rank|leak_rank` of one frame, safe inside a folded line."""
-    return _Labels(tree).of(node)
-
-
 def folded_lines(tree: StackTree) -> Iterator[str]:
     """The lines of py_stack, cpp_stack or mixed_stack, without line ends, in a fixed order.
 
@@ -112,17 +105,7 @@ def write_folded(path: Path, tree: StackTree) -> None:
     Raises:
         UnwritablePath: the folder is missing, read-only or full; an older file is then untouched.
     """
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error
-    try:
-        # mkstemp has made it private already. A lone surrogate in a name must not cost the file.
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
-            for line in folded_lines(tree):
-                stream.write(line)
-                stream.write("\n")
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error
+    with atomic_file(path) as stream:
+        for line in folded_lines(tree):
+            # A lone surrogate in a name must not cost the file.
+            stream.write(line.encode("utf-8", "replace") + b"\n")

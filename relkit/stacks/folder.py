@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from relkit.errors import BadDump, UnwritablePath
 from relkit.stacks.dumpfile import FrameMemo, parse_name, read_dump
-from relkit.stacks.gather import Gathered
+from relkit.stacks.stack_index import StackIndex
 
 _MEMO_THREADS = 100_000
 
@@ -37,7 +37,7 @@ class Scan:
     """One head a file, in the order of the names, and all stacks of the files without error."""
 
     heads: Sequence[Head]
-    gathered: Gathered
+    index: StackIndex
 
 
 class Scanner(Protocol):
@@ -106,7 +106,7 @@ def python_scanner(
     folder: Path, names: Sequence[str], progress: Callable[[int, int], None] | None
 ) -> Scan:
     """The scanner in Python: for hosts without the native one, and to test that one against."""
-    gathered = Gathered()
+    index = StackIndex()
     heads = []
     memo: FrameMemo = {}
     for done, name in enumerate(names, 1):
@@ -118,11 +118,11 @@ def python_scanner(
         except BadDump as error:
             heads.append(Head(name, error=str(error).removeprefix(f"{name}: ")))
         else:
-            gathered.add(dump)
+            index.add(dump)
             heads.append(Head(name, dump.rank, dump.world_size, dump.job_id, dump.captured_unix_ns))
         if progress is not None:
             progress(done, len(names))
-    return Scan(heads, gathered)
+    return Scan(heads, index)
 
 
 def _newest_job(heads: Iterable[Head]) -> str:

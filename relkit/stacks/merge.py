@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.ranks import RankSet
-from relkit.stacks import forest
+from relkit.stacks import tree_builder
 from relkit.stacks.folder import Scanner, choose, list_dumps, python_scanner
-from relkit.stacks.gather import Gathered, Tally
 from relkit.stacks.mixed import join_frames, role_frame
 from relkit.stacks.model import Frame, RankDump, Role
 from relkit.stacks.native_merge import native_scanner
+from relkit.stacks.rank_set_union import RankSetUnion
+from relkit.stacks.stack_index import RankTally, StackIndex
 from relkit.stacks.tree import StackTree
-from relkit.stacks.unions import Unions
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Merged:
     classes: tuple[PathClass, ...] = ()
 
 
-def _classes(paths: Iterable[forest.Path]) -> tuple[PathClass, ...]:
-    groups: dict[tuple[str, ...], list[forest.Path]] = {}
+def _classes(paths: Iterable[tree_builder.Path]) -> tuple[PathClass, ...]:
+    groups: dict[tuple[str, ...], list[tree_builder.Path]] = {}
     main = role_frame(Role.MAIN)
     for path in paths:
         if path.frames[-1] == main:
@@ -73,7 +73,7 @@ def _sortable(frames: tuple[Frame, ...]) -> tuple[tuple[str, str, bool], ...]:
     return tuple((frame.func, frame.source, frame.entry) for frame in frames)
 
 
-def _notes(notes: dict[str, Tally]) -> Iterator[str]:
+def _notes(notes: dict[str, RankTally]) -> Iterator[str]:
     for text in sorted(notes):
         ranks = notes[text].ranks()
         yield f"rank{'s' if len(ranks) > 1 else ''} {ranks.fold()}: {text}"
@@ -85,30 +85,30 @@ def _printable(name: str) -> str:
 
 
 def _finish(
-    gathered: Gathered,
+    index: StackIndex,
     world_size: int,
     job_id: str,
     refused: Iterable[tuple[str, str]],
 ) -> Merged:
-    native: list[forest.Path] = []
-    python: list[forest.Path] = []
-    mixed: list[forest.Path] = []
+    native: list[tree_builder.Path] = []
+    python: list[tree_builder.Path] = []
+    mixed: list[tree_builder.Path] = []
     known: dict[bytes, RankSet] = {}
-    for native_frames, python_frames, role, tally in gathered.threads():
+    for native_frames, python_frames, role, tally in index.threads():
         ranks, names = tally.ranks(known), tuple(tally.names)
         if native_frames is not None:
-            native.append(forest.Path(native_frames, ranks, tally.threads, names))
+            native.append(tree_builder.Path(native_frames, ranks, tally.threads, names))
         if python_frames is not None:
-            python.append(forest.Path(python_frames, ranks, tally.threads, names))
+            python.append(tree_builder.Path(python_frames, ranks, tally.threads, names))
         joined = (*join_frames(native_frames or (), python_frames or ()), role_frame(role))
-        mixed.append(forest.Path(joined, ranks, tally.threads, names))
-    present = gathered.present()
-    states = [(text, tally.ranks(known)) for text, tally in gathered.states.items()]
+        mixed.append(tree_builder.Path(joined, ranks, tally.threads, names))
+    present = index.present()
+    states = [(text, tally.ranks(known)) for text, tally in index.states.items()]
 
-    unions = Unions(world_size)
+    unions = RankSetUnion(world_size)
 
-    def tree(view: str, paths: list[forest.Path]) -> StackTree:
-        return forest.build_tree(view, world_size, present, states, paths, unions)
+    def tree(view: str, paths: list[tree_builder.Path]) -> StackTree:
+        return tree_builder.build_tree(view, world_size, present, states, paths, unions)
 
     return Merged(
         world_size=world_size,
@@ -118,7 +118,7 @@ def _finish(
         native=tree("cpp", native),
         mixed=tree("mixed", mixed),
         refused=tuple(sorted((_printable(name), reason) for name, reason in refused)),
-        notes=tuple(_notes(gathered.notes)),
+        notes=tuple(_notes(index.notes)),
         classes=_classes(mixed),
     )
 
@@ -130,7 +130,7 @@ def merge_dumps(dumps: Iterable[RankDump], world_size: int) -> Merged:
         dumps: one a rank, of one job, in any order; read once, none is kept.
         world_size: ranks in the job; a dump of a rank outside it is refused.
     """
-    gathered = Gathered()
+    index = StackIndex()
     job_id = ""
     refused = []
     for dump in dumps:
@@ -138,8 +138,8 @@ def merge_dumps(dumps: Iterable[RankDump], world_size: int) -> Merged:
             refused.append((f"rank {dump.rank}", f"outside the world of {world_size} ranks"))
             continue
         job_id = max(job_id, dump.job_id)
-        gathered.add(dump)
-    return _finish(gathered, world_size, job_id, refused)
+        index.add(dump)
+    return _finish(index, world_size, job_id, refused)
 
 
 def merge_folder(
@@ -169,4 +169,4 @@ def merge_folder(
         # Files of another job are rare, and the files are in the page cache now: reading the
         # right ones once more is simpler than keeping every job's stacks apart.
         scan = read(path, choice.names, progress)
-    return _finish(scan.gathered, choice.world_size, choice.job_id, choice.refused)
+    return _finish(scan.index, choice.world_size, choice.job_id, choice.refused)

@@ -78,10 +78,10 @@ def _is_interpreter(frame: Frame) -> bool:
 
 def _evaluations(native: list[Frame]) -> list[int]:
     """Where Python code runs in a native stack (outermost first): the indices of these frames."""
-    found = [i for i, frame in enumerate(native) if _EVAL.search(frame.func)]
+    evaluations = [i for i, frame in enumerate(native) if _EVAL.search(frame.func)]
     # Debuggers also list the inlined wrappers around the loop; the loop itself is what counts.
-    loops = [i for i in found if _EVAL_LOOP in native[i].func]
-    return loops or found
+    loops = [i for i in evaluations if _EVAL_LOOP in native[i].func]
+    return loops or evaluations
 
 
 def _between(native: list[Frame], start: int, end: int) -> list[Frame]:
@@ -143,28 +143,3 @@ def join_frames(native: tuple[Frame, ...], python: tuple[Frame, ...]) -> tuple[F
     if not native:
         return python
     return tuple(reversed(_splice(list(reversed(native)), list(reversed(python)))))
-
-
-def join(dump: RankDump) -> tuple[ThreadStack, ...]:
-    """One mixed stack a thread; its outermost frame is role_frame() of the thread's role."""
-    joined = []
-    for native, python in pair_threads(dump):
-        known = native or python
-        assert known is not None
-        role = pair_role(native.role if native else None, python.role if python else None)
-        frames = join_frames(native.frames if native else (), python.frames if python else ())
-        joined.append(
-            ThreadStack(
-                os_thread_id=known.os_thread_id,
-                # Python's names are given by people; comm is often just "python".
-                name=(python and python.name) or known.name,
-                frames=(*frames, role_frame(role)),
-                role=role,
-                state=(native and native.state) or (python.state if python else ""),
-                thread_id=python.thread_id if python else known.thread_id,
-                active=python.active if python else known.active,
-                owns_gil=python.owns_gil if python else known.owns_gil,
-                kernel=(native and native.kernel) or (python.kernel if python else ""),
-            )
-        )
-    return tuple(joined)

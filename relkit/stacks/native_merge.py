@@ -19,9 +19,9 @@ from threading import Event
 from relkit.errors import BadDump, RelkitError
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.folder import Head, Scan, Scanner
-from relkit.stacks.gather import Gathered
 from relkit.stacks.model import Frame, Role
 from relkit.stacks.roles import role_of_frames, role_of_name
+from relkit.stacks.stack_index import StackIndex
 
 LIBRARY_VARIABLE = "RELKIT_MERGE_LIBRARY"
 ABI = 3
@@ -172,10 +172,10 @@ class NativeContext:
     def _role(self, role: int, name: int, stack: int) -> Role:
         if role != _ROLE_UNSET:
             return _ROLES[role]
-        found = role_of_name(self.text(name)) or self._roles.get(stack)
-        if found is None:
-            found = self._roles[stack] = role_of_frames(self._stack(stack))
-        return found
+        role = role_of_name(self.text(name)) or self._roles.get(stack)
+        if role is None:
+            role = self._roles[stack] = role_of_frames(self._stack(stack))
+        return role
 
     def _pair_role(self, item: _Item) -> Role:
         native = self._role(item.role, item.native_name, item.first)
@@ -183,22 +183,22 @@ class NativeContext:
             return native
         return self._role(item.fallback, item.python_name, item.second)
 
-    def pour(self, gathered: Gathered) -> None:
+    def fill(self, index: StackIndex) -> None:
         """Add all that was read to a gathering."""
         item = _Item()
         stacks: dict[int, int | None] = {_NONE: None}
-        for index in range(self._library.rkm_item_count(self._handle)):
-            self._library.rkm_item(self._handle, index, item)
+        for at in range(self._library.rkm_item_count(self._handle)):
+            self._library.rkm_item(self._handle, at, item)
             if item.kind == _THREAD:
                 for number in (item.first, item.second):
                     if number not in stacks:
-                        stacks[number] = gathered.number(self._stack(number))
+                        stacks[number] = index.number(self._stack(number))
                 role = self._pair_role(item)
-                tally = gathered.thread(stacks[item.first], stacks[item.second], role)
+                tally = index.thread(stacks[item.first], stacks[item.second], role)
             elif item.kind == _STATE:
-                tally = gathered.state(self.text(item.first))
+                tally = index.state(self.text(item.first))
             else:
-                tally = gathered.note(self.text(item.first))
+                tally = index.note(self.text(item.first))
             tally.threads += item.threads
             tally.add_intervals(item.intervals[: 2 * item.interval_count])
             tally.add_names(self.text(name) for name in item.names[: item.name_count])
@@ -295,7 +295,7 @@ def native_scanner(path: Path | None = None) -> Scanner | None:
             contexts += [NativeContext(library) for _ in range(share_count)]
             shares = _in_parallel(contexts, descriptor, names, progress)
             heads: list[Head] = []
-            gathered = Gathered()
+            index = StackIndex()
             bad = 0
             for context, share in zip(contexts, shares, strict=True):
                 jobs = {raw.job: context.text(raw.job) for raw in share}
@@ -303,8 +303,8 @@ def native_scanner(path: Path | None = None) -> Scanner | None:
                     bad += raw.status != 0
                     name = names[len(heads)]
                     heads.append(_head(folder, name, raw, jobs[raw.job], bad <= _EXPLAINED))
-                context.pour(gathered)
-            return Scan(heads, gathered)
+                context.fill(index)
+            return Scan(heads, index)
         finally:
             os.close(descriptor)
             for context in contexts:

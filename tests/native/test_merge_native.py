@@ -16,10 +16,10 @@ from relkit.errors import BadDump, RelkitError
 from relkit.stacks import dumpfile, native_merge, wire
 from relkit.stacks.dumpfile import decode, encode, write_dump
 from relkit.stacks.folder import Scanner, python_scanner
-from relkit.stacks.gather import MAX_NAMES, Gathered
 from relkit.stacks.merge import merge_folder
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.stacks.native_merge import NativeContext, library_path, native_scanner
+from relkit.stacks.stack_index import MAX_NAMES, StackIndex
 from tests.native.merge_library import NATIVE, SOURCES, build
 from tests.unit.stacks.dump_strategies import damaged, dumps, plain
 from tests.unit.stacks.xpu_messages import Stacktrace
@@ -44,36 +44,36 @@ def scanner(library: Path) -> Scanner:
     return found
 
 
-def native_gathering(library: Path, files: list[bytes]) -> tuple[list[int], Gathered]:
+def native_index(library: Path, files: list[bytes]) -> tuple[list[int], StackIndex]:
     loaded = native_merge._load(library)
     assert loaded is not None
-    gathered = Gathered()
+    index = StackIndex()
     with NativeContext(loaded) as context:
         statuses = [context.add(data, NAME).status for data in files]
-        context.pour(gathered)
-    return statuses, gathered
+        context.fill(index)
+    return statuses, index
 
 
-def python_gathering(files: list[bytes]) -> tuple[list[bool], Gathered]:
-    gathered = Gathered()
+def python_index(files: list[bytes]) -> tuple[list[bool], StackIndex]:
+    index = StackIndex()
     taken = []
     for data in files:
         try:
-            gathered.add(decode(data, name=NAME))
+            index.add(decode(data, name=NAME))
             taken.append(True)
         except BadDump:
             taken.append(False)
-    return taken, gathered
+    return taken, index
 
 
-def content(gathered: Gathered) -> dict[object, object]:
+def content(index: StackIndex) -> dict[object, object]:
     """All of a gathering in a form that compares equal whatever the order of adding."""
     found: dict[object, object] = {}
-    for native, python, role, tally in gathered.threads():
+    for native, python, role, tally in index.threads():
         found[native, python, role] = (tally.ranks(), tally.threads, tuple(tally.names))
-    for text, tally in gathered.states.items():
+    for text, tally in index.states.items():
         found["state", text] = tally.ranks()
-    for text, tally in gathered.notes.items():
+    for text, tally in index.notes.items():
         found["note", text] = tally.ranks()
     return found
 
@@ -82,8 +82,8 @@ def content(gathered: Gathered) -> dict[object, object]:
 @given(st.lists(dumps(plain, rich=False, world_size=4), min_size=1, max_size=6))
 def test_random_dumps_gather_alike(library: Path, found: list[RankDump]) -> None:
     files = [encode(dump) for dump in found]
-    statuses, native = native_gathering(library, files)
-    _, python = python_gathering(files)
+    statuses, native = native_index(library, files)
+    _, python = python_index(files)
     assert statuses == [0] * len(files)
     assert content(native) == content(python)
 
@@ -114,8 +114,8 @@ def partly_foreign(draw: st.DrawFn) -> bytes:
 @SHARED
 @given(st.lists(partly_foreign(), min_size=1, max_size=4))
 def test_roles_are_inferred_alike(library: Path, files: list[bytes]) -> None:
-    statuses, native = native_gathering(library, files)
-    _, python = python_gathering(files)
+    statuses, native = native_index(library, files)
+    _, python = python_index(files)
     assert statuses == [0] * len(files)
     assert content(native) == content(python)
 
@@ -126,8 +126,8 @@ def test_one_stack_under_names_of_two_roles(library: Path) -> None:
         ThreadStack(i, name, frames) for i, name in enumerate(("pt_autograd_0", "gloo", "x"), 2)
     )
     files = [without_own_fields(encode(RankDump(rank, 4, 9, "S", threads))) for rank in (1, 2)]
-    _, native = native_gathering(library, files)
-    assert content(native) == content(python_gathering(files)[1])
+    _, native = native_index(library, files)
+    assert content(native) == content(python_index(files)[1])
     assert [role for _, _, role, _ in native.threads()] == [
         Role.AUTOGRAD,
         Role.COMMUNICATION,
@@ -141,8 +141,8 @@ def test_damaged_dumps_are_taken_or_refused_alike(
     library: Path, data: st.DataObject, found: list[RankDump]
 ) -> None:
     files = [data.draw(damaged(encode(dump))) for dump in found]
-    statuses, native = native_gathering(library, files)
-    taken, python = python_gathering(files)
+    statuses, native = native_index(library, files)
+    taken, python = python_index(files)
     assert [status == 0 for status in statuses] == taken
     assert content(native) == content(python)
 
@@ -150,8 +150,8 @@ def test_damaged_dumps_are_taken_or_refused_alike(
 @SHARED
 @given(st.binary(max_size=100))
 def test_random_bytes_are_taken_or_refused_alike(library: Path, data: bytes) -> None:
-    statuses, native = native_gathering(library, [data])
-    taken, python = python_gathering([data])
+    statuses, native = native_index(library, [data])
+    taken, python = python_index([data])
     assert [statuses[0] == 0] == taken
     assert content(native) == content(python)
 
@@ -277,6 +277,6 @@ def test_ids_behind_the_frames_are_not_taken_for_frames(library: Path) -> None:
     late = wire.bytes_field(1, frame + wire.number_field(1, 3) + wire.text_field(2, "late"))
     python = wire.bytes_field(2, wire.number_field(4, 3) + wire.text_field(3, "P"))
     files = [late + python, late + python + late]
-    statuses, native = native_gathering(library, files)
+    statuses, native = native_index(library, files)
     assert statuses == [0, 0]
-    assert content(native) == content(python_gathering(files)[1])
+    assert content(native) == content(python_index(files)[1])

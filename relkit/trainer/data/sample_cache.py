@@ -11,16 +11,15 @@ import fcntl
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import UnwritablePath
+from relkit.output import atomic_file
 from relkit.trainer.data.sample_index import SampleIndex
 
 PARTS = {"documents": "document_index", "samples": "sample_index", "shuffle": "shuffle_index"}
@@ -61,23 +60,24 @@ def load_or_build(
     """
     digest = hashlib.md5(description.encode(), usedforsecurity=False).hexdigest()
     stem = f"{digest}-GPTDataset-{split}"
-    found = _load(folder, stem, description)
-    if found is not None:
-        return found
+    cached = _load(folder, stem, description)
+    if cached is not None:
+        return cached
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(folder / f"{stem}.lock"):
-            found = _load(folder, stem, description)  # another rank may have built it meanwhile
-            if found is None:
+            cached = _load(folder, stem, description)  # another rank may have built it meanwhile
+            if cached is None:
                 _store(folder, stem, description, build())
-                found = _load(folder, stem, description)
-    except OSError as error:
+                cached = _load(folder, stem, description)
+    except (OSError, UnwritablePath) as error:
         if required:
+            reason = error.strerror if isinstance(error, OSError) else error
             raise UnwritablePath(
-                f"cannot cache the sample index in {folder}: {error.strerror}",
+                f"cannot cache the sample index in {folder}: {reason}",
                 next_step="Name another folder with --data-cache-path.",
             ) from error
-    return build() if found is None else found
+    return build() if cached is None else cached
 
 
 @contextlib.contextmanager
@@ -116,20 +116,8 @@ def _map(path: Path) -> npt.NDArray[Any]:
 
 def _store(folder: Path, stem: str, description: str, index: SampleIndex) -> None:
     for name, file in PARTS.items():
-        _replace(folder / f"{stem}-{file}.npy", partial(np.save, arr=getattr(index, name)))
+        with atomic_file(folder / f"{stem}-{file}.npy", is_flushed_to_disk=True) as stream:
+            np.save(stream, getattr(index, name))
     # Last, because it says that the others are there.
-    text = description.encode()
-    _replace(folder / f"{stem}-description.txt", lambda out: out.write(text))
-
-
-def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with atomic_file(folder / f"{stem}-description.txt", is_flushed_to_disk=True) as stream:
+        stream.write(description.encode())

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from relkit.ranks import RankSet
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.folded import folded_lines
-from relkit.stacks.forest import MAX_DEPTH
 from relkit.stacks.merge import merge_dumps, merge_folder
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.stacks.tree import StackTree
+from relkit.stacks.tree_builder import MAX_DEPTH
 from tests.unit.stacks.dump_strategies import dumps, plain
 from tests.unit.stacks.viewer_rules import viewer_lines
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from relkit.stacks.mixed import join, join_frames, pair_threads
-from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
+from relkit.stacks.mixed import join_frames, pair_threads
+from relkit.stacks.model import Frame, RankDump, ThreadStack
 from tests.unit.stacks.dump_strategies import dumps
 
 PYTHON = "/usr/bin/python3.11"
@@ -193,31 +193,17 @@ def test_threads_meet_by_the_kernels_id() -> None:
     ]
 
 
-def test_roles_and_names_survive() -> None:
-    dump = RankDump(
-        0,
-        1,
-        1,
-        "S",
-        native=(
-            ThreadStack(5, "python", (Frame("wait", "libc"),), Role.OTHER, "D", kernel="nfs_wait"),
-            ThreadStack(6, "pt_autograd_0", (Frame("run", "lib"),), Role.AUTOGRAD, "S"),
-        ),
-        python=(ThreadStack(5, "MainThread", (Frame("f", "a.py:1"),), Role.MAIN, owns_gil=True),),
-    )
-    first, second = join(dump)
-    assert first.frames[-1] == Frame("Role", "main")
-    assert (first.name, first.role, first.state) == ("MainThread", Role.MAIN, "D")
-    assert (first.kernel, first.owns_gil) == ("nfs_wait", True)
-    assert second.frames == (Frame("run", "lib"), Frame("Role", "autograd"))
-    assert second.name == "pt_autograd_0"
-
-
 @given(dumps())
 def test_no_thread_and_no_python_frame_is_lost(dump: RankDump) -> None:
-    joined = join(dump)
-    assert len(joined) == len(list(pair_threads(dump)))
-    shown = [frame for thread in joined for frame in thread.frames]
+    shown = [
+        frame
+        for native, python in pair_threads(dump)
+        for frame in join_frames(native.frames if native else (), python.frames if python else ())
+    ]
+    native_threads = [native for native, _ in pair_threads(dump) if native is not None]
+    python_threads = [python for _, python in pair_threads(dump) if python is not None]
+    assert sorted(map(id, native_threads)) == sorted(map(id, dump.native))
+    assert sorted(map(id, python_threads)) == sorted(map(id, dump.python))
     for thread in dump.python:
         for frame in thread.frames:
             assert frame in shown

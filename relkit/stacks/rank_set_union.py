@@ -1,4 +1,4 @@
-"""Unions of many rank sets, fast: as bits of one large number, and each set made once."""
+"""RankSetUnion of many rank sets, fast: as bits of one large number, and each set made once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _ranks(bits: int) -> RankSet:
     return RankSet(tuple((run.start(), run.end() - 1) for run in _RUN.finditer(digits)))
 
 
-class Unions:
+class RankSetUnion:
     """Makes unions; equal ones are one object, so a tree holds every distinct set once.
 
     Args:

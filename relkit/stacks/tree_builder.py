@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from relkit.ranks import RankSet
-from relkit.stacks.gather import MAX_NAMES
 from relkit.stacks.model import Frame
+from relkit.stacks.rank_set_union import RankSetUnion
+from relkit.stacks.stack_index import MAX_NAMES
 from relkit.stacks.tree import StackTree, TreeNode
-from relkit.stacks.unions import Unions
 
 MAX_DEPTH = 2000
 STATE = "State"
@@ -86,7 +86,7 @@ def build_tree(
     present: RankSet,
     states: Iterable[tuple[str, RankSet]],
     paths: Iterable[Path],
-    unions: Unions | None = None,
+    unions: RankSetUnion | None = None,
 ) -> StackTree:
     """Merge the distinct stacks of one view.
 
@@ -108,7 +108,7 @@ def build_tree(
     for path in paths:
         _insert(root, path, order)
     built: dict[int, TreeNode] = {}
-    unions = unions or Unions(world_size)
+    unions = unions or RankSetUnion(world_size)
     # Parents stand before their children in `order`, so reversed it is a bottom-up pass.
     for node in reversed(order):
         children = tuple(built.pop(id(node.children[key])) for key in sorted(node.children))

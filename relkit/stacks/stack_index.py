@@ -1,7 +1,7 @@
 """What a merge keeps of all ranks: each distinct stack once, with the ranks that have it.
 
 Adding a rank costs one look-up a thread, the memory grows with the number of distinct stacks
-and not with that of ranks, and two gatherings add up to the same one in any order.
+and not with that of ranks, and two indices add up to the same one in any order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_RECENT = 20_000
 Frames: TypeAlias = tuple[Frame, ...]
 
 
-class Tally:
+class RankTally:
     """Who has one thing: rank intervals, number of threads, up to eight thread names."""
 
     __slots__ = ("_highs", "_lows", "names", "threads")
@@ -76,13 +76,13 @@ def _bare(frames: Frames) -> Frames:
     )
 
 
-class Gathered:
+class StackIndex:
     """All distinct stacks, process states and notes of the ranks added so far."""
 
     def __init__(self) -> None:
-        self.states: dict[str, Tally] = {}
-        self.notes: dict[str, Tally] = {}
-        self._threads: dict[tuple[int | None, int | None, Role], Tally] = {}
+        self.states: dict[str, RankTally] = {}
+        self.notes: dict[str, RankTally] = {}
+        self._threads: dict[tuple[int | None, int | None, Role], RankTally] = {}
         self._numbers: dict[Frames, int] = {}
         self._stacks: list[Frames] = []
         self._recent: dict[int, tuple[Frames, int]] = {}
@@ -103,11 +103,11 @@ class Gathered:
         self._recent[id(frames)] = frames, number
         return number
 
-    def thread(self, native: int | None, python: int | None, role: Role) -> Tally:
+    def thread(self, native: int | None, python: int | None, role: Role) -> RankTally:
         """The tally of one distinct pair of stack numbers, None for a stack that is not there."""
-        return self._threads.setdefault((native, python, role), Tally())
+        return self._threads.setdefault((native, python, role), RankTally())
 
-    def threads(self) -> Iterator[tuple[Frames | None, Frames | None, Role, Tally]]:
+    def threads(self) -> Iterator[tuple[Frames | None, Frames | None, Role, RankTally]]:
         """Every distinct (native frames, Python frames, role) with who has it."""
         for (native, python, role), tally in self._threads.items():
             yield (
@@ -117,13 +117,13 @@ class Gathered:
                 tally,
             )
 
-    def state(self, text: str) -> Tally:
+    def state(self, text: str) -> RankTally:
         """The tally of one process state."""
-        return self.states.setdefault(text, Tally())
+        return self.states.setdefault(text, RankTally())
 
-    def note(self, text: str) -> Tally:
+    def note(self, text: str) -> RankTally:
         """The tally of one capture note."""
-        return self.notes.setdefault(text, Tally())
+        return self.notes.setdefault(text, RankTally())
 
     def add(self, dump: RankDump) -> None:
         """Take in one rank."""
@@ -143,5 +143,6 @@ class Gathered:
 
     def present(self) -> RankSet:
         """Every rank added: each has exactly one process state, if only an empty one."""
-        found = (tally.ranks().intervals for tally in self.states.values())
-        return RankSet.from_intervals(interval for intervals in found for interval in intervals)
+        return RankSet.from_intervals(
+            interval for tally in self.states.values() for interval in tally.ranks().intervals
+        )
