@@ -12,8 +12,8 @@ from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_envi
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.dumpfile import decode, encode
 from relkit.stacks.engines.base import Target
-from relkit.stacks.mixed import join
-from relkit.stacks.model import Frame, RankDump, Role
+from relkit.stacks.merge import merge_dumps
+from relkit.stacks.model import Frame, RankDump
 from tests.native.targets import NESTED, running, settled, target
 
 pytestmark = pytest.mark.native
@@ -26,7 +26,7 @@ _INNERMOST = ["add", "wait_for_the_lock", "PyThread_acquire_lock_timed"]
 
 def _main(dump: RankDump) -> list[str]:
     """The main thread of the mixed view, after a journey through the file; outermost first."""
-    (main,) = (t for t in join(decode(encode(dump))) if t.role is Role.MAIN)
+    (main,) = merge_dumps([decode(encode(dump))], 1).classes
     return [_label(frame) for frame in reversed(main.frames)]
 
 
