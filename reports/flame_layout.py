@@ -19,7 +19,7 @@ OWN_END = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoxRect:
     """A box's rectangle in CSS pixels; zero height for a hidden one."""
 
     x: float
@@ -49,7 +49,7 @@ def weight(count: int, present: int) -> float:
     return math.log2(1 + count) * (DIFFERENCE if count < present else 1.0)
 
 
-def layout(boxes: Sequence[Box], width: float, present: int) -> list[Place]:
+def layout(boxes: Sequence[Box], width: float, present: int) -> list[BoxRect]:
     """Every box's place, root on top, in a picture of this width.
 
     One stack is one column: at least LEAF_MIN wide while that fits, ODD_MIN where ranks differ,
@@ -65,14 +65,14 @@ def layout(boxes: Sequence[Box], width: float, present: int) -> list[Place]:
             widths[i] += gap
         if boxes[i].parent >= 0:
             widths[boxes[i].parent] += widths[i]
-    places: list[Place] = []
+    places: list[BoxRect] = []
     cursor = [0.0] * (len(boxes) + 1)
     for i, box in enumerate(boxes):
         x = cursor[box.parent]
         above = places[box.parent] if box.parent >= 0 else None
         y = above.y + above.height if above else 0.0
         height = 0.0 if box.hidden else FOLD_ROW if box.kind == "fold" else ROW
-        places.append(Place(x, y, widths[i], height))
+        places.append(BoxRect(x, y, widths[i], height))
         cursor[box.parent] = x + widths[i]
         cursor[i] = x
     return places

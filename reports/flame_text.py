@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relkit.reports import palette
 from relkit.reports.flame_boxes import Box
-from relkit.reports.flame_layout import Place, ends_here
+from relkit.reports.flame_layout import BoxRect, ends_here
 from relkit.reports.markup import (
     NAME_LIMIT,
     cells,
@@ -28,7 +28,7 @@ _CHAIN_LINES = 40
 _KINDS = {"frame": "", "fold": " rk-fold", "inner": " rk-inner", "more": " rk-more"}
 
 
-def box_markup(box: Box, spot: Place, table: SetTable, present: int) -> str:
+def box_markup(box: Box, spot: BoxRect, table: SetTable, present: int) -> str:
     """One `<g>`: title, rectangle, text, and the data from which the script draws it anew."""
     func, source, name, extra = _names(box)
     ranks = table.text(box.ranks)

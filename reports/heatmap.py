@@ -202,14 +202,14 @@ def gbps_text(value: float) -> str:
 
 def _bands(bins: Sequence[Sequence[str]], groups: Mapping[str, str]) -> list[tuple[str, int, int]]:
     """(switch, first row, row after the last) where there are groups."""
-    found: list[tuple[str, int, int]] = []
+    bands: list[tuple[str, int, int]] = []
     for i, names in enumerate(bins):
         name = groups.get(names[0], "")
-        if found and found[-1][0] == name:
-            found[-1] = (name, found[-1][1], i + 1)
+        if bands and bands[-1][0] == name:
+            bands[-1] = (name, bands[-1][1], i + 1)
         else:
-            found.append((name, i, i + 1))
-    return [band for band in found if band[0]]
+            bands.append((name, i, i + 1))
+    return [band for band in bands if band[0]]
 
 
 def _draw(

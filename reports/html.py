@@ -125,13 +125,13 @@ def page_time(started: float) -> str:
 
 def _victims(value: object) -> list[tuple[str, str]]:
     """(ranks, sentence) of each class; from mappings or from plain sentences."""
-    found: list[tuple[str, str]] = []
+    victims: list[tuple[str, str]] = []
     for item in value if isinstance(value, (list, tuple)) else []:
         if isinstance(item, Mapping):
-            found.append((_text(item.get("ranks")), _text(item.get("sentence"))))
+            victims.append((_text(item.get("ranks")), _text(item.get("sentence"))))
         else:
-            found.append(("", _text(item)))
-    return found
+            victims.append(("", _text(item)))
+    return victims
 
 
 def _rank_table(value: object, culprits: Sequence[int]) -> tuple[list[str], list[_Row], int]:

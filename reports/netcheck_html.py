@@ -89,10 +89,10 @@ def headline(report: Report) -> str:
         _counted(links, "the link", "the links", lambda pair: " - ".join(map(str, _list(pair)))),
         _counted(groups, "the uplink of", "the uplinks of", str),
     ]
-    found = [part for part in parts if part]
-    if found:
+    named = [part for part in parts if part]
+    if named:
         bad = len(nodes) + len(links) + len(groups)
-        text = " and ".join(found) if len(found) < 3 else ", ".join(found)
+        text = " and ".join(named) if len(named) < 3 else ", ".join(named)
         # Names keep their case; only our own words may begin a sentence.
         text = text if nodes else f"{text[0].upper()}{text[1:]}"
         return f"{text} {'is' if bad == 1 else 'are'} at fault"
@@ -125,25 +125,25 @@ def _lead(report: Report) -> str:
 
 
 def _tiles(facts: Mapping[str, Any], nodes: int) -> list[tuple[str, str, str]]:
-    found: list[tuple[str, str, str]] = []
+    tiles: list[tuple[str, str, str]] = []
     rows = [row for row in _list(facts.get("nodes")) if isinstance(row, Mapping)]
     answered = [row for row in rows if row.get("answered")]
-    found.append(("nodes", f"{nodes:,}", "" if len(answered) == nodes else
+    tiles.append(("nodes", f"{nodes:,}", "" if len(answered) == nodes else
                   f"{len(answered):,} answered"))  # fmt: skip
     usual = facts.get("median_gbps")
     if isinstance(usual, (int, float)):
-        found.append(("median bandwidth", heatmap.gbps_text(usual), "Gbit/s"))
+        tiles.append(("median bandwidth", heatmap.gbps_text(usual), "Gbit/s"))
     coverage = facts.get("coverage")
     if isinstance(coverage, Mapping) and coverage.get("possible_links"):
         tested, possible = coverage.get("tested_links", 0), coverage["possible_links"]
         share = 100 * tested / possible
         text = "100 %" if tested >= possible else f"{min(share, 99.9):.3g} %"
-        found.append(("pairs measured", text, f"{tested:,} of {possible:,}"))
+        tiles.append(("pairs measured", text, f"{tested:,} of {possible:,}"))
     if facts.get("rounds") is not None:
-        found.append(("rounds", f"{facts['rounds']}", f"{facts.get('mode', '')} mode"))
+        tiles.append(("rounds", f"{facts['rounds']}", f"{facts.get('mode', '')} mode"))
     if facts.get("probe"):
-        found.append(("probe", str(facts["probe"]), ""))
-    return found
+        tiles.append(("probe", str(facts["probe"]), ""))
+    return tiles
 
 
 def _table(

@@ -135,11 +135,11 @@ class SetTable:
         )
 
     def _number(self, ranks: RankSet) -> int:
-        found = self._numbers.get(ranks)
-        if found is None:
-            found = self._numbers[ranks] = len(self.sets)
+        number = self._numbers.get(ranks)
+        if number is None:
+            number = self._numbers[ranks] = len(self.sets)
             self.sets.append(ranks)
-        return found
+        return number
 
     def _side(self, ranks: RankSet) -> str:
         # Two characters is the least that one more interval takes: no need to fold a huge set.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from relkit.linkcheck.model import Blame, Inventory, LinkState, Pair, Place, Way
+from relkit.linkcheck.model import Blame, FaultPlace, Inventory, LinkState, Pair, Way
 
 Directed = Mapping[tuple[int, int], LinkState]
 _BEST_FIRST = (LinkState.GOOD, LinkState.SLOW, LinkState.LOST, LinkState.UNKNOWN)
@@ -47,7 +47,7 @@ def blame_pair(pair: Pair, first: Directed, crosses: Directed, inventory: Invent
         inventory: which sockets have a GPU at all.
 
     Returns:
-        One blame for each end at fault, or one for the box between, or one that is undecided.
+        One blame for each end at fault, or one for the box between, or one that is inconclusive.
     """
     own = set(pair.sockets)
     shared = {ends: state for ends, state in first.items() if len(own & set(ends)) == 1}
@@ -74,19 +74,19 @@ def blame_pair(pair: Pair, first: Directed, crosses: Directed, inventory: Invent
             between = True
         elif not accused:
             open_reasons.append(_why_open(source, target, others))
-    blames = [_socket(pair, end, found, others) for end, found in ways.items()]
+    blames = [_socket(pair, end, bad_ways, others) for end, bad_ways in ways.items()]
     if between:
         reason = "each end is good with a socket of another box, and only this pairing is bad"
-        blames.append(Blame(Place.BOX, pair.sockets, pair, reasons=(reason,)))
+        blames.append(Blame(FaultPlace.BOX, pair.sockets, pair, reasons=(reason,)))
     if not blames:
         reasons = tuple(dict.fromkeys(open_reasons))
-        blames.append(Blame(Place.OPEN, pair.sockets, pair, reasons=reasons))
+        blames.append(Blame(FaultPlace.INCONCLUSIVE, pair.sockets, pair, reasons=reasons))
     return blames
 
 
 def _socket(pair: Pair, end: int, ways: list[Way], others: _Others) -> Blame:
     way = ways[0] if len(ways) == 1 else Way.BOTH
-    return Blame(Place.SOCKET, (end,), pair, way, (others.reason(end),))
+    return Blame(FaultPlace.SOCKET, (end,), pair, way, (others.reason(end),))
 
 
 def _absent(pair: Pair, end: int, inventory: Inventory) -> Blame:
@@ -94,7 +94,7 @@ def _absent(pair: Pair, end: int, inventory: Inventory) -> Blame:
     reason = "the layout has no GPU at this socket"
     if claims:
         reason = f"GPUs {', '.join(map(str, claims))} all claim this socket in the layout"
-    return Blame(Place.SOCKET, (end,), pair, Way.BOTH, (reason,))
+    return Blame(FaultPlace.SOCKET, (end,), pair, Way.BOTH, (reason,))
 
 
 def _peers(pair: Pair, absent: list[int], others: _Others) -> list[Blame]:

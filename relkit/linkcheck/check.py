@@ -55,7 +55,7 @@ def check_links(
     if is_concurrent:
         run.total = 2
         for way in (0, 1):
-            first += run.together([pair.directions[way] for pair in wanted])
+            first += run.all_at_once([pair.directions[way] for pair in wanted])
     else:
         run.total = 2 * len(wanted)
         first += run.one_by_one([ends for pair in wanted for ends in pair.directions])
@@ -85,32 +85,32 @@ class _Run:
 
     def one_by_one(self, directions: Sequence[Direction]) -> list[Measurement]:
         """Each direction alone."""
-        found = []
+        measurements = []
         for ends in directions:
             self._step(f"{ends[0]} -> {ends[1]}")
-            found.append(self._measure(ends))
+            measurements.append(self._measure(ends))
             self._done += 1
-        return found
+        return measurements
 
-    def together(self, directions: Sequence[Direction]) -> list[Measurement]:
+    def all_at_once(self, directions: Sequence[Direction]) -> list[Measurement]:
         """All directions at one time, as one step."""
         self._step(f"{len(directions)} links at one time")
         stop = threading.Event()
         token = stopping.set(stop)
         try:
             with ThreadPoolExecutor(max_workers=len(directions)) as threads:
-                each = [
+                futures = [
                     threads.submit(copy_context().run, self._measure, ends) for ends in directions
                 ]
                 try:
-                    found = [one.result() for one in each]
+                    measurements = [future.result() for future in futures]
                 finally:
                     # Where Ctrl-C came, leaving the pool would wait for all tools' deadlines.
                     stop.set()
         finally:
             stopping.reset(token)
         self._done += 1
-        return found
+        return measurements
 
     def _step(self, what: str) -> None:
         self._progress(self._done, self.total, what)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from relkit.findings import Status
 from relkit.linkcheck.blame import blame_pair
 from relkit.linkcheck.model import (
-    UNTOLD,
+    INCONCLUSIVE,
     Checked,
     Failure,
     LinkState,
@@ -26,7 +26,7 @@ _WORST_LAST = (LinkState.GOOD, LinkState.UNKNOWN, LinkState.SLOW, LinkState.LOST
 
 def state_of(measurement: Measurement, min_bandwidth_mb_s: float) -> LinkState:
     """What one measurement says of its direction; exactly the minimum is good."""
-    if measurement.failure in UNTOLD:
+    if measurement.failure in INCONCLUSIVE:
         return LinkState.UNKNOWN
     if measurement.failure is not Failure.NONE:
         return LinkState.LOST
@@ -37,11 +37,11 @@ def judge_links(
     pairs: Sequence[Pair], measurements: Iterable[Measurement], min_bandwidth_mb_s: float
 ) -> tuple[LinkVerdict, ...]:
     """One verdict a pair: the worse of its two directions. What was not measured is unknown."""
-    found = {(m.source, m.target): m for m in measurements}
+    by_direction = {(m.source, m.target): m for m in measurements}
     verdicts = []
     for pair in pairs:
         there, back = (
-            found.get(ends) or Measurement(*ends, failure=Failure.NOT_RECORDED)
+            by_direction.get(ends) or Measurement(*ends, failure=Failure.NOT_RECORDED)
             for ends in pair.directions
         )
         states = [state_of(m, min_bandwidth_mb_s) for m in (there, back)]
@@ -90,11 +90,11 @@ def judge(checked: Checked, min_bandwidth_mb_s: float, min_channels: int) -> Nod
     """
     links = judge_links(checked.pairs, checked.measurements, min_bandwidth_mb_s)
     good = sum(link.state is LinkState.GOOD for link in links)
-    untold = sum(link.state is LinkState.UNKNOWN for link in links)
+    unknown = sum(link.state is LinkState.UNKNOWN for link in links)
     if good >= min_channels:
         status = Status.OK
     else:
-        status = Status.UNKNOWN if good + untold >= min_channels else Status.FAIL
+        status = Status.UNKNOWN if good + unknown >= min_channels else Status.FAIL
     first = {(m.source, m.target): state_of(m, min_bandwidth_mb_s) for m in checked.measurements}
     crosses = {(m.source, m.target): state_of(m, min_bandwidth_mb_s) for m in checked.crosses}
     blames = [

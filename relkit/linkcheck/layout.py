@@ -9,7 +9,7 @@ from relkit.errors import NoLinkHardware
 from relkit.linkcheck.model import Inventory
 
 LAYOUT = Path("/sys/class/mxcd/mxcd/layout")
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
@@ -57,17 +57,17 @@ def read_layout(root: Path = LAYOUT) -> Inventory:
 
 def _numbered(folder: Path) -> list[Path]:
     try:
-        found = [entry for entry in folder.iterdir() if _NUMBER.fullmatch(entry.name)]
+        entries = [entry for entry in folder.iterdir() if _NUMBER.fullmatch(entry.name)]
     except OSError:
         return []
-    return sorted(found, key=lambda entry: int(entry.name))
+    return sorted(entries, key=lambda entry: int(entry.name))
 
 
 def _value(path: Path, key: str) -> int | None:
     """The number behind `key` in a file of `key value` lines."""
     try:
         with path.open("rb") as stream:
-            text = stream.read(_MOST_BYTES).decode("ascii", "replace")
+            text = stream.read(_MAX_BYTES).decode("ascii", "replace")
     except OSError:
         return None
     for line in text.splitlines():

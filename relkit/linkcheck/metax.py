@@ -14,7 +14,7 @@ from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement
 from relkit.linkcheck.tool import ToolRun, run_tool
 
 TOOL = "/opt/mxmap/bin/mxom-client"
-_MOST_MB_S = 1e9
+_MAX_MB_S = 1e9
 
 # The tool prints `bandwidth:12345.67MB/s`. Other spacing, whole numbers and other units are read
 # too, since its next version may well print them. Digits that go on otherwise ("12,000") or have
@@ -39,7 +39,7 @@ def bandwidth_mb_s(output: str) -> float | None:
     if unit == "b" or unit.lower().startswith("bit"):
         bytes_s /= 8
     value = bytes_s / 1e6
-    return value if math.isfinite(value) and value < _MOST_MB_S else None
+    return value if math.isfinite(value) and value < _MAX_MB_S else None
 
 
 def result_of(run: ToolRun, source: int, target: int, how: str) -> Measurement:

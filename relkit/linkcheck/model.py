@@ -47,7 +47,7 @@ class Failure(str, Enum):
 
 
 # After these, nothing is known of the link: the fault is on the side of whoever measured.
-UNTOLD = frozenset({Failure.NO_FIGURE, Failure.NOT_STARTED, Failure.NOT_RECORDED})
+INCONCLUSIVE = frozenset({Failure.NO_FIGURE, Failure.NOT_STARTED, Failure.NOT_RECORDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,12 @@ class Way(str, Enum):
         return self.value
 
 
-class Place(str, Enum):
+class FaultPlace(str, Enum):
     """What a second pairing points at."""
 
     SOCKET = "socket"
     BOX = "box"
-    OPEN = "undecided"
+    INCONCLUSIVE = "inconclusive"
 
     def __str__(self) -> str:
         return self.value
@@ -156,13 +156,13 @@ class Blame:
     """Where the fault of a bad pair lies.
 
     Args:
-        place: one socket with its GPU and cable, the box between two good ends, or undecided.
+        place: one socket with its GPU and cable, the box between two good ends, or inconclusive.
         sockets: one for a socket; the pair's two otherwise.
         pair: the pair that it explains.
         reasons: why, strongest first.
     """
 
-    place: Place
+    place: FaultPlace
     sockets: tuple[int, ...]
     pair: Pair
     way: Way = Way.BOTH

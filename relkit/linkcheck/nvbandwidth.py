@@ -37,13 +37,13 @@ def parse_matrix(text: str) -> Matrix:
 
 
 def _matrix(rows: object) -> Matrix:
-    found: Matrix = {}
+    matrix: Matrix = {}
     for source, row in enumerate(rows if isinstance(rows, list) else ()):
         for target, cell in enumerate(row if isinstance(row, list) else ()):
             value = _number(cell)
             if value > 0 and source != target:
-                found[source, target] = value * 1e3
-    return found
+                matrix[source, target] = value * 1e3
+    return matrix
 
 
 def _number(cell: object) -> float:

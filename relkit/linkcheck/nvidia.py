@@ -47,7 +47,7 @@ class NvidiaProvider:
                 looked_for=("two GPUs that torch or nvbandwidth can use",),
             )
         self._before = nvlink_counters.read_counters(timeout_s)
-        neighbours = tuple(Pair(one, one + 1) for one in range(0, gpus - 1, 2))
+        neighbours = tuple(Pair(gpu, gpu + 1) for gpu in range(0, gpus - 1, 2))
         return Inventory({gpu: gpu for gpu in range(gpus)}, notes=tuple(notes), pairs=neighbours)
 
     def measure(self, source: int, target: int, timeout_s: float) -> Measurement:
@@ -64,14 +64,14 @@ class NvidiaProvider:
         if run.exit_code != 0:
             detail = run.not_started or f"exit code {run.exit_code}: {run.last_line}"
             return Measurement(source, target, 0.0, Failure.TOOL_FAILED, detail, how)
-        said = _last_object(run.output)
-        value = said.get("bandwidth_mb_s")
+        answer = _last_object(run.output)
+        value = answer.get("bandwidth_mb_s")
         if not isinstance(value, float) or not math.isfinite(value) or value <= 0:
             return Measurement(source, target, 0.0, Failure.NO_FIGURE, run.last_line, how)
-        if said.get("is_intact") is not True:
+        if answer.get("is_intact") is not True:
             detail = "the data that arrived is not the data that was sent"
             return Measurement(source, target, 0.0, Failure.TOOL_FAILED, detail, how)
-        detail = "" if said.get("is_peer") else "through the host: the GPUs have no peer access"
+        detail = "" if answer.get("is_peer") else "through the host: the GPUs have no peer access"
         return Measurement(source, target, value, Failure.NONE, detail, how)
 
     def counters(self, timeout_s: float) -> tuple[Counter, ...]:
@@ -94,13 +94,13 @@ class NvidiaProvider:
 
     def _from_torch(self, timeout_s: float, notes: list[str]) -> int:
         run = run_module(_CHILD, (), timeout_s)
-        said = _last_object(run.output)
-        problem = said.get("error") or (run.last_line if run.exit_code != 0 else "")
+        answer = _last_object(run.output)
+        problem = answer.get("error") or (run.last_line if run.exit_code != 0 else "")
         if run.timed_out:
             problem = f"torch did not answer within {timeout_s:g} s"
         if problem:
             notes.append(str(problem)[:200])
-        gpus = said.get("gpus")
+        gpus = answer.get("gpus")
         return gpus if isinstance(gpus, int) else 0
 
 
@@ -109,8 +109,8 @@ def _last_object(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             try:
-                found = json.loads(line)
+                value = json.loads(line)
             except (ValueError, RecursionError):
                 return {}
-            return found if isinstance(found, dict) else {}
+            return value if isinstance(value, dict) else {}
     return {}

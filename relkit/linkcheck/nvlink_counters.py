@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from relkit.linkcheck.model import Counter
 from relkit.linkcheck.tool import run_module
 
-_MOST_LANES = 36
+_MAX_LANES = 36
 _ERRORS = {
     "replay errors": "NVML_NVLINK_ERROR_DL_REPLAY",
     "recovery errors": "NVML_NVLINK_ERROR_DL_RECOVERY",
@@ -27,14 +27,14 @@ def read_counters(timeout_s: float) -> Reading:
     run = run_module("relkit.linkcheck.nvlink_counters", (), timeout_s)
     if run.exit_code != 0:
         return {}
-    found: Reading = {}
+    reading: Reading = {}
     for line in run.output.splitlines():
         words = line.split("\t")
         if len(words) == 4 and all(
             word.isascii() and word.isdigit() for word in words[:2] + words[3:]
         ):
-            found[int(words[0]), int(words[1]), words[2]] = int(words[3])
-    return found
+            reading[int(words[0]), int(words[1]), words[2]] = int(words[3])
+    return reading
 
 
 def compare(before: Reading, after: Reading) -> tuple[Counter, ...]:
@@ -49,7 +49,7 @@ def _read() -> Iterator[tuple[int, int, str, int]]:
     nvml.nvmlInit()
     for gpu in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
-        for lane in range(min(_MOST_LANES, getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18))):
+        for lane in range(min(_MAX_LANES, getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18))):
             try:
                 yield gpu, lane, "active", int(nvml.nvmlDeviceGetNvLinkState(handle, lane))
             except nvml.NVMLError:

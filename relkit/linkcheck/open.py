@@ -42,19 +42,19 @@ def open_provider(
         raise UsageProblem(f"--replay does not go with --provider {kind}")
     if kind == "replay" and replay is None:
         raise UsageProblem("--provider replay needs --replay FILE")
-    found: list[LinkProvider]
+    candidates: list[LinkProvider]
     if replay is not None:
-        found = [ReplayProvider(replay)]
+        candidates = [ReplayProvider(replay)]
     elif kind == "metax":
-        found = [MetaxProvider(tool, layout)]
+        candidates = [MetaxProvider(tool, layout)]
     elif kind == "nvidia":
-        found = [NvidiaProvider(tool, devices)]
+        candidates = [NvidiaProvider(tool, devices)]
     else:
-        # A tool that is named can only be mxom-client here: nvbandwidth is found on PATH.
-        found = [MetaxProvider(tool, layout), NvidiaProvider("", devices)]
+        # A tool that is named can only be mxom-client here: nvbandwidth is looked for on PATH.
+        candidates = [MetaxProvider(tool, layout), NvidiaProvider("", devices)]
     reasons: list[str] = []
     looked_for: list[str] = []
-    for provider in found:
+    for provider in candidates:
         try:
             return provider, provider.look(timeout_s or provider.timeout_s)
         except NoLinkHardware as error:

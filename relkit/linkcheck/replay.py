@@ -10,8 +10,8 @@ from typing import Any
 from relkit.errors import BadInputFile
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
 
-_MOST_BYTES = 16 << 20
-_MOST_SOCKETS = 4096
+_MAX_BYTES = 16 << 20
+_MAX_SOCKETS = 4096
 
 
 class ReplayProvider:
@@ -27,7 +27,7 @@ class ReplayProvider:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found: dict[tuple[int, int], Measurement] = {}
+        self._recorded: dict[tuple[int, int], Measurement] = {}
 
     def look(self, timeout_s: float) -> Inventory:
         """Read the recording.
@@ -39,7 +39,7 @@ class ReplayProvider:
         try:
             for row in _list(document, "measurements"):
                 measurement = _measurement(row)
-                self._found[measurement.source, measurement.target] = measurement
+                self._recorded[measurement.source, measurement.target] = measurement
             pairs = tuple(_pair(row) for row in _list(document, "pairs"))
             gpu_of = _numbers(document.get("sockets"))
             claims = document.get("claims", {})
@@ -50,14 +50,14 @@ class ReplayProvider:
             )
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise BadInputFile(f"{self._path} is not a recording of linkcheck: {error}") from error
-        if not self._found:
+        if not self._recorded:
             raise BadInputFile(f"{self._path} has no measurement in it")
         return inventory
 
     def measure(self, source: int, target: int, timeout_s: float) -> Measurement:
         """What was measured then."""
         absent = Measurement(source, target, failure=Failure.NOT_RECORDED, how=str(self._path))
-        return self._found.get((source, target), absent)
+        return self._recorded.get((source, target), absent)
 
     def counters(self, timeout_s: float) -> tuple[Counter, ...]:
         """None: a recording has measurements only."""
@@ -66,10 +66,10 @@ class ReplayProvider:
     def _document(self) -> dict[str, Any]:
         try:
             with self._path.open("rb") as stream:
-                raw = stream.read(_MOST_BYTES + 1)
+                raw = stream.read(_MAX_BYTES + 1)
         except OSError as error:
             raise BadInputFile(f"cannot read {self._path}: {error.strerror}") from error
-        if len(raw) > _MOST_BYTES:
+        if len(raw) > _MAX_BYTES:
             raise BadInputFile(f"{self._path} is larger than 16 MiB")
         try:
             document = json.loads(raw)
@@ -90,7 +90,7 @@ def _list(document: dict[str, Any], key: str) -> list[Any]:
 def _socket(value: object) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 5:
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST_SOCKETS:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_SOCKETS:
         raise ValueError(f"{str(value)[:40]!r} is no socket")
     return value
 

@@ -14,12 +14,12 @@ from relkit.linkcheck.model import (
     Blame,
     Checked,
     Failure,
+    FaultPlace,
     Inventory,
     LinkState,
     LinkVerdict,
     Measurement,
     NodeVerdict,
-    Place,
     Way,
 )
 
@@ -28,11 +28,16 @@ _LINK_IDS = {
     LinkState.LOST: "RK-LNK-004",
     LinkState.UNKNOWN: "RK-LNK-005",
 }
-_BLAME_IDS = {Place.SOCKET: "RK-LNK-006", Place.BOX: "RK-LNK-007", Place.OPEN: "RK-LNK-008"}
+_BLAME_IDS = {
+    FaultPlace.SOCKET: "RK-LNK-006",
+    FaultPlace.BOX: "RK-LNK-007",
+    FaultPlace.INCONCLUSIVE: "RK-LNK-008",
+}
 _BLAME_ADVICE = {
-    Place.SOCKET: "Swap this socket's optical module and cable; if the fault stays, the GPU.",
-    Place.BOX: "Have the switch box looked at: both GPUs and their cables are good.",
-    Place.OPEN: "Swap the two sockets' cables and run linkcheck again: see which one it follows.",
+    FaultPlace.SOCKET: "Swap this socket's optical module and cable; if the fault stays, the GPU.",
+    FaultPlace.BOX: "Have the switch box looked at: both GPUs and their cables are good.",
+    FaultPlace.INCONCLUSIVE: "Swap the two sockets' cables and run linkcheck again: see which one "
+    "it follows.",
 }
 
 
@@ -157,17 +162,17 @@ def _link(link: LinkVerdict, bad: Status, bound: float, checked: Checked, host: 
 
 def _blame(blame: Blame, status: Status, checked: Checked, bound: float, host: str) -> Finding:
     names = _named(blame.sockets, checked.inventory)
-    if blame.place is Place.SOCKET:
+    if blame.place is FaultPlace.SOCKET:
         way = "" if blame.way is Way.BOTH else f" ({blame.way})"
         title = f"socket {names} is at fault{way}: its GPU, its cable, or the socket of the box"
-    elif blame.place is Place.BOX:
+    elif blame.place is FaultPlace.BOX:
         title = f"the box between sockets {names} is at fault"
     else:
         title = f"which end of {names} is at fault cannot be told"
     crosses = [m for m in checked.crosses if {m.source, m.target} & set(blame.sockets)]
     return Finding(
         _BLAME_IDS[blame.place],
-        status if blame.place is not Place.OPEN else Status.WARN,
+        status if blame.place is not FaultPlace.INCONCLUSIVE else Status.WARN,
         title,
         nodes=host,
         reasons=blame.reasons,
@@ -205,13 +210,13 @@ def _odd(checked: Checked) -> list[str]:
 
 def _facts(checked: Checked, verdict: NodeVerdict, bound: float) -> dict[str, Any]:
     blames = verdict.blames
-    sockets = {end for b in blames if b.place is Place.SOCKET for end in b.sockets}
+    sockets = {end for b in blames if b.place is FaultPlace.SOCKET for end in b.sockets}
     return {
         "verdict": {
             "node": verdict.status.value,
             "links": [list(v.pair.sockets) for v in verdict.links if v.state.is_bad],
             "sockets": sorted(sockets),
-            "boxes": [list(b.sockets) for b in blames if b.place is Place.BOX],
+            "boxes": [list(b.sockets) for b in blames if b.place is FaultPlace.BOX],
         },
         "provider": checked.provider,
         "concurrent": checked.is_concurrent,

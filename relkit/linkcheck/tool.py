@@ -17,7 +17,7 @@ from pathlib import Path
 
 import relkit
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _TICK_S = 0.05
 _GRACE_S = 2.0
 
@@ -80,10 +80,10 @@ def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = Non
     finally:
         _end_group(child)
         child.stdout.close()
-    flooded = len(kept) > _MOST_BYTES
+    flooded = len(kept) > _MAX_BYTES
     return ToolRun(
         child.returncode if ended else None,
-        bytes(kept[:_MOST_BYTES]).decode("utf-8", "replace"),
+        bytes(kept[:_MAX_BYTES]).decode("utf-8", "replace"),
         timed_out=not ended and not flooded,
         flooded=flooded,
     )
@@ -99,7 +99,7 @@ def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> b
     while True:
         # WNOWAIT: as long as the leader is not reaped, its group's number cannot be reused.
         ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        while is_open and len(kept) <= _MOST_BYTES:
+        while is_open and len(kept) <= _MAX_BYTES:
             try:
                 piece = os.read(pipe, 1 << 16)
             except BlockingIOError:
@@ -109,7 +109,7 @@ def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> b
         if ended:
             return True
         left_s = deadline - time.monotonic()
-        if left_s <= 0 or len(kept) > _MOST_BYTES or (stop is not None and stop.is_set()):
+        if left_s <= 0 or len(kept) > _MAX_BYTES or (stop is not None and stop.is_set()):
             return False
         select.select([pipe] if is_open else [], [], [], min(_TICK_S, left_s))
 

@@ -82,13 +82,13 @@ class SymbolTable:
     def lookup(self, vaddr: int, read: Reader) -> bytes | None:
         """The (mangled) name of the function that holds vaddr; None where none does."""
         last = int(np.searchsorted(self.values, np.uint64(vaddr), side="right")) - 1
-        found: list[tuple[int, int]] = []
+        aliases: list[tuple[int, int]] = []
         for i in range(last, max(-1, last - _LOOK_BACK), -1):
-            if found and self.values[i] != self.values[found[0][0]]:
+            if aliases and self.values[i] != self.values[aliases[0][0]]:
                 break
             if vaddr < self.ends[i]:
-                found.append((i, int(self.local[i])))
-        names = [(self._name(i, read), local) for i, local in found]
+                aliases.append((i, int(self.local[i])))
+        names = [(self._name(i, read), local) for i, local in aliases]
         # Aliases share an address: the public name says more than __libc_ and ___ variants.
         spelled = [
             (len(name) - len(name.lstrip(b"_")), local, len(name), name)
@@ -224,8 +224,8 @@ def debug_file(build_id: str, root: Path = Path("/usr/lib/debug")) -> Path | Non
 
 def names_at(image: ElfImage, vaddrs: Sequence[int], read: Reader) -> list[bytes | None]:
     """Names of several addresses, from the image's tables in order."""
-    found: list[bytes | None] = []
+    names: list[bytes | None] = []
     for vaddr in vaddrs:
-        names = (table.lookup(vaddr, read) for table in image.tables)
-        found.append(next((name for name in names if name), None))
-    return found
+        candidates = (table.lookup(vaddr, read) for table in image.tables)
+        names.append(next((name for name in candidates if name), None))
+    return names

@@ -34,7 +34,7 @@ class Mapping:
 
 def parse_maps(text: str) -> tuple[Mapping, ...]:
     """The executable mappings of a maps file, by address; malformed lines are left out."""
-    found = []
+    mappings = []
     for line in text.splitlines():
         words = line.split(maxsplit=5)
         if len(words) < 5 or "x" not in words[1]:
@@ -42,10 +42,10 @@ def parse_maps(text: str) -> tuple[Mapping, ...]:
         try:
             low, high = (int(part, 16) for part in words[0].split("-"))
             key = (words[3], int(words[4]), words[5] if len(words) > 5 else "")
-            found.append(Mapping(low, high, int(words[2], 16), key))
+            mappings.append(Mapping(low, high, int(words[2], 16), key))
         except ValueError:
             continue
-    return tuple(sorted(found, key=lambda mapping: mapping.start))
+    return tuple(sorted(mappings, key=lambda mapping: mapping.start))
 
 
 def read_maps(pid: int, timeout_s: float) -> tuple[Mapping, ...]:

@@ -172,10 +172,10 @@ class NativeContext:
     def _role(self, role: int, name: int, stack: int) -> Role:
         if role != _ROLE_UNSET:
             return _ROLES[role]
-        role = role_of_name(self.text(name)) or self._roles.get(stack)
-        if role is None:
-            role = self._roles[stack] = role_of_frames(self._stack(stack))
-        return role
+        inferred = role_of_name(self.text(name)) or self._roles.get(stack)
+        if inferred is None:
+            inferred = self._roles[stack] = role_of_frames(self._stack(stack))
+        return inferred
 
     def _pair_role(self, item: _Item) -> Role:
         native = self._role(item.role, item.native_name, item.first)

@@ -99,9 +99,9 @@ class Symboliser:
         self._lock = threading.Lock()
 
     def _load(self, pid: int, mapping: Mapping) -> _Object:
-        found = self._objects.get(mapping.key)
-        if found is not None:
-            return found
+        known = self._objects.get(mapping.key)
+        if known is not None:
+            return known
         path, loaded = mapping.path, _Object()
         if path == _VDSO:
             source = _own_vdso()
@@ -127,10 +127,10 @@ class Symboliser:
 
     def _mappings(self, pid: int, start_ticks: int) -> tuple[Mapping, ...]:
         """Read anew each time (libraries come and go); the last ones where that fails."""
-        found = read_maps(pid, _MAPS_TIMEOUT_S)
-        if found:
-            self._maps[(pid, start_ticks)] = found
-        return found or self._maps.get((pid, start_ticks), ())
+        mappings = read_maps(pid, _MAPS_TIMEOUT_S)
+        if mappings:
+            self._maps[(pid, start_ticks)] = mappings
+        return mappings or self._maps.get((pid, start_ticks), ())
 
     def warm(self, pid: int, start_ticks: int = 0) -> None:
         """Read the symbol tables of all libraries of a process ahead of need.
@@ -182,11 +182,11 @@ class Symboliser:
             )
 
     def _name(self, key: ObjectKey, spots: Sequence[tuple[int, bool]]) -> None:
-        found = self._objects[key]
+        loaded = self._objects[key]
         # A return address is the instruction after the call, which may belong to the next function.
         vaddrs = [at if innermost else at - 1 for at, innermost in spots]
         names: list[bytes | None] = [None] * len(spots)
-        for source in found.sources:
+        for source in loaded.sources:
             missing = [i for i, name in enumerate(names) if name is None]
             fresh = source.names([vaddrs[i] for i in missing])
             for i, name in zip(missing, fresh, strict=True):
@@ -195,7 +195,7 @@ class Symboliser:
         module = path.rpartition("/")[2] or path
         for (at, innermost), name in zip(spots, names, strict=True):
             func = function_name(name) if name else f"{module}+{at:#x}" if path else "??"
-            frame = Frame(func=func, source=path, build_id=found.image.build_id, offset=at)
+            frame = Frame(func=func, source=path, build_id=loaded.image.build_id, offset=at)
             self._frames[(key, at, innermost)] = frame
 
 

@@ -82,11 +82,11 @@ def _look_with_hook(work: _Work, deadline: float, alive: bool) -> None:
         if state is None or not alive:
             return
         timeout_s = min(_HOOK_TIMEOUT_S, max(_SHORTEST_S, deadline - time.monotonic()))
-        found = HookEngine().native(work.target, timeout_s)
+        result = HookEngine().native(work.target, timeout_s)
     except (RelkitError, OSError) as error:
         work.notes.append(str(error))
         return
-    _keep_native(work, found)
+    _keep_native(work, result)
 
 
 def _without_hook(thread: ThreadStack) -> ThreadStack:
@@ -96,23 +96,23 @@ def _without_hook(thread: ThreadStack) -> ThreadStack:
     return replace(thread, frames=frames) if frames else thread
 
 
-def _keep_native(work: _Work, found: EngineResult) -> None:
-    work.native = tuple(_without_hook(thread) for thread in found.threads)
-    work.notes += found.notes
-    if found.threads:
-        work.results.append(found)
+def _keep_native(work: _Work, result: EngineResult) -> None:
+    work.native = tuple(_without_hook(thread) for thread in result.threads)
+    work.notes += result.notes
+    if result.threads:
+        work.results.append(result)
 
 
 def _look_with_pyspy(work: _Work, deadline: float) -> None:
     try:
         timeout_s = max(_SHORTEST_S, deadline - time.monotonic())
-        found = PySpyEngine().python(work.target, timeout_s)
+        result = PySpyEngine().python(work.target, timeout_s)
     except (RelkitError, OSError) as error:
         work.notes.append(str(error))
         return
-    work.python = found.threads
-    work.results.append(found)
-    work.notes += found.notes
+    work.python = result.threads
+    work.results.append(result)
+    work.notes += result.notes
 
 
 def _look_with_fallbacks(work: _Work, deadline: float) -> None:
@@ -128,11 +128,11 @@ def _look_with_fallbacks(work: _Work, deadline: float) -> None:
             work.notes.append(f"{engine.name} not used: no time left")
             return
         try:
-            found = engine.native(work.target, remaining)
+            result = engine.native(work.target, remaining)
         except (RelkitError, OSError) as error:
             work.notes.append(str(error))
             continue
-        _keep_native(work, found)
+        _keep_native(work, result)
         return
 
 

@@ -56,7 +56,7 @@ def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:
         raise CaptureFailed("py-spy: its output is not JSON") from error
     if not isinstance(document, list):
         raise CaptureFailed("py-spy: its output is not a list of threads")
-    found = []
+    threads = []
     for plain in document:
         if not isinstance(plain, dict) or not isinstance(plain.get("frames"), list):
             raise CaptureFailed("py-spy: a thread of its output has no frames")
@@ -69,5 +69,5 @@ def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:
             owns_gil=plain.get("owns_gil") is True,
         )
         frames = tuple(_frame(item) for item in plain["frames"] if isinstance(item, dict))
-        found.append((thread, frames))
-    return found
+        threads.append((thread, frames))
+    return threads

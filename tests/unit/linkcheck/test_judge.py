@@ -13,12 +13,12 @@ from relkit.linkcheck.model import (
     Checked,
     Counter,
     Failure,
+    FaultPlace,
     Inventory,
     LinkState,
     Measurement,
     NodeVerdict,
     Pair,
-    Place,
     Way,
 )
 from relkit.linkcheck.pairs import DEFAULT_PAIRS, parse_pairs
@@ -129,14 +129,14 @@ def test_one_bad_socket_is_found_and_its_peer_cleared(socket: int, failure: Fail
         assert verdict.status is Status.OK
         assert verdict.good == 3
         assert [(b.place, b.sockets, b.way) for b in verdict.blames] == [
-            (Place.SOCKET, (socket,), way)
+            (FaultPlace.SOCKET, (socket,), way)
         ]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_a_bad_box_is_told_from_bad_ends(pair: Pair) -> None:
     verdict = verdict_of(World(boxes=frozenset({pair})))
-    assert [(b.place, b.sockets) for b in verdict.blames] == [(Place.BOX, pair.sockets)]
+    assert [(b.place, b.sockets) for b in verdict.blames] == [(FaultPlace.BOX, pair.sockets)]
 
 
 def test_both_ends_bad_are_both_blamed() -> None:
@@ -149,21 +149,21 @@ def test_where_boxes_are_not_joined_nobody_is_blamed_for_it() -> None:
     bad = frozenset({2})
     verdict = verdict_of(World(bad, bad, can_cross=False))
     (blame,) = verdict.blames
-    assert (blame.place, blame.sockets) == (Place.OPEN, (2, 4))
+    assert (blame.place, blame.sockets) == (FaultPlace.INCONCLUSIVE, (2, 4))
     assert "no way to each other" in blame.reasons[0]
 
 
 def test_when_no_pair_is_good_nothing_can_be_proven() -> None:
     verdict = verdict_of(World(frozenset(range(8))))
     assert verdict.status is Status.FAIL
-    assert {blame.place for blame in verdict.blames} == {Place.OPEN}
+    assert {blame.place for blame in verdict.blames} == {FaultPlace.INCONCLUSIVE}
 
 
 def test_a_socket_without_gpu_is_blamed_and_never_measured() -> None:
     inventory = Inventory({s: s for s in range(8) if s != 4}, {4: (1, 2)})
     verdict = verdict_of(World(), inventory)
     (blame,) = verdict.blames
-    assert (blame.place, blame.sockets) == (Place.SOCKET, (4,))
+    assert (blame.place, blame.sockets) == (FaultPlace.SOCKET, (4,))
     assert blame.reasons == ("GPUs 1, 2 all claim this socket in the layout",)
 
 
@@ -206,14 +206,14 @@ def test_blame_is_never_false_and_complete_where_it_can_be(
     assert bad == expected
     assert {blame.pair for blame in verdict.blames} == bad
     for blame in verdict.blames:
-        if blame.place is Place.SOCKET:
+        if blame.place is FaultPlace.SOCKET:
             (socket,) = blame.sockets
             assert blame.way is Way.IN or socket in senders
             assert blame.way is Way.OUT or socket in receivers
-        elif blame.place is Place.BOX:
+        elif blame.place is FaultPlace.BOX:
             assert blame.pair in boxes
     # With a good pair and a way across, the only open question is a box whose ends are bad too.
     if can_cross and len(bad) < len(PAIRS):
-        assert all(blame.place is not Place.OPEN for blame in verdict.blames)
-        blamed = {b.sockets[0] for b in verdict.blames if b.place is Place.SOCKET}
+        assert all(blame.place is not FaultPlace.INCONCLUSIVE for blame in verdict.blames)
+        blamed = {b.sockets[0] for b in verdict.blames if b.place is FaultPlace.SOCKET}
         assert blamed == senders | receivers
