@@ -11,7 +11,6 @@
 #include "core/recorder.h"
 #include "device/timing.h"
 #include "loader/platforms.h"
-#include "loader/resolve.h"
 #include "requests/capture.h"
 #include "requests/release.h"
 #include "table/hook_rows.h"
@@ -36,7 +35,6 @@ static int32_t number_from(const char *variable, int32_t otherwise)
 static void after_fork_in_child(void)
 {
     rk_recorder_forget();
-    rk_resolve_after_fork();
     rk_release_after_fork();
     rk_transfers_after_fork();
     rk_device_after_fork();

@@ -119,8 +119,9 @@ def worker_environment(job_dir: Path, tracer_pid: int, base: Mapping[str, str]) 
             "copy of the library in one.",
         )
     present = [entry for entry in re.split(r"[ :]+", base.get("LD_PRELOAD", "")) if entry]
+    # Last: a sanitizer's library insists on being first, and our place does not matter.
     if library not in present:
-        present.insert(0, library)
+        present.append(library)
     return {
         "LD_PRELOAD": ":".join(present),
         "RELKIT_HOOK_DIR": str(job_dir),

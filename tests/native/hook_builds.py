@@ -17,6 +17,8 @@ SANITIZERS = {
     "asan": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "tsan": ("-fsanitize=thread",),
 }
+# RK_ENTRIES of native/src/loader/originals.h.
+ENTRIES = 4
 _RUNTIMES = {"asan": "libasan.so", "tsan": "libtsan.so"}
 _OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=0:exitcode=99:detect_stack_use_after_return=1",
@@ -49,7 +51,7 @@ class HookBuild:
         library = {"RELKIT_HOOK_LIBRARY": str(self.library)} if self.library else {}
         added = dict(worker_environment_of(folder, base, library))
         if self.name in _RUNTIMES:
-            added["LD_PRELOAD"] = f"{_runtime(self.name)} {added['LD_PRELOAD']}"
+            added["LD_PRELOAD"] = f"{sanitizer_library(self.name)} {added['LD_PRELOAD']}"
         return {**base, **added}
 
 
@@ -69,7 +71,7 @@ def worker_environment_of(
                 os.environ[name] = value
 
 
-def _runtime(name: str) -> str:
+def sanitizer_library(name: str) -> str:
     """The sanitizer's library, which must be loaded before all others."""
     asked = [os.environ.get("CC", "cc"), f"-print-file-name={_RUNTIMES[name]}"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
@@ -83,24 +85,22 @@ def build_hook(folder: Path, name: str) -> HookBuild:
     objects = _objects(folder, sources, (*flags, *SANITIZERS[name]))
     library = compile_c(
         folder / "librelkit_hook.so", objects, "-shared", *SANITIZERS[name],
-        f"-Wl,--version-script={_exports(folder)}", "-Wl,-z,relro,-z,now,--as-needed", "-ldl",
+        f"-Wl,--version-script={NATIVE / 'hook.map'}", "-Wl,-z,relro,-z,now,--as-needed", "-ldl",
     )  # fmt: skip
     return HookBuild(name, library)
 
 
 def _objects(folder: Path, sources: Sequence[Path], flags: Sequence[str]) -> list[Path]:
-    def one(source: Path) -> Path:
-        name = "-".join(source.relative_to(NATIVE / "src").with_suffix(".o").parts)
-        return compile_c(folder / name, [source], "-c", *flags)
+    """Compile each file, the wrappers once for each entry, as native/CMakeLists.txt does."""
 
+    def one(source: Path, entry: int) -> Path:
+        parts = source.relative_to(NATIVE / "src").with_suffix(f".{entry}.o").parts
+        return compile_c(folder / "-".join(parts), [source], "-c", f"-DRK_ENTRY={entry}", *flags)
+
+    wanted = [
+        (source, entry)
+        for source in sources
+        for entry in (range(ENTRIES) if source.parent.name == "wrappers" else (0,))
+    ]
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(one, sources))
-
-
-def _exports(folder: Path) -> Path:
-    """The version script, as native/CMakeLists.txt makes it."""
-    command = [os.environ.get("CC", "cc"), "-E", "-P", "-x", "c", str(NATIVE / "hook.map.in")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    script = folder / "hook.map"
-    script.write_text(done.stdout.replace('" "', ""))
-    return script
+        return list(pool.map(lambda pair: one(*pair), wanted))

@@ -4,13 +4,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { FRESH_NS = 2000000, PATH_BYTES = 64, LINE_BYTES = 96, LEAST_DESCRIPTOR = 512 };
+enum { FRESH_NS = 2000000, PATH_BYTES = 64, LINE_BYTES = 96, MIN_DESCRIPTOR = 512 };
 
 static _Atomic int file = -1;
+/* Whose number it is: a program that closes all descriptors may open its own under that number. */
+static _Atomic uint64_t file_device, file_inode;
 static _Atomic uint64_t read_ns, run_ns, wait_ns;
 
 void rk_main_thread_open(void)
@@ -27,22 +31,36 @@ void rk_main_thread_open(void)
     if (opened < 0)
         return;
     /* Out of the way of programs that close the low descriptors by number, as daemons do. */
-    int high = fcntl(opened, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
+    int high = fcntl(opened, F_DUPFD_CLOEXEC, MIN_DESCRIPTOR);
     if (high >= 0) {
         close(opened);
         opened = high;
     }
+    struct stat status;
+    if (fstat(opened, &status) != 0) {
+        close(opened);
+        return;
+    }
+    atomic_store(&file_device, (uint64_t)status.st_dev);
+    atomic_store(&file_inode, (uint64_t)status.st_ino);
     atomic_store(&read_ns, 0);
     atomic_store(&file, opened);
+}
+
+static bool is_ours(int descriptor)
+{
+    struct stat status;
+    return fstat(descriptor, &status) == 0 &&
+           (uint64_t)status.st_dev == atomic_load_explicit(&file_device, memory_order_relaxed) &&
+           (uint64_t)status.st_ino == atomic_load_explicit(&file_inode, memory_order_relaxed);
 }
 
 static void read_again(int from)
 {
     char line[LINE_BYTES];
     int saved = errno;
-    ssize_t length = pread(from, line, sizeof line - 1, 0);
+    ssize_t length = is_ours(from) ? pread(from, line, sizeof line - 1, 0) : -1;
     errno = saved;
-    /* A program that closed all descriptors may have something else here by now. */
     if (length <= 0 || line[0] < '0' || line[0] > '9') {
         atomic_store(&file, -1);
         return;
@@ -74,7 +92,7 @@ struct rk_main_thread_time rk_main_thread_time(uint64_t now_ns)
 void rk_main_thread_close(void)
 {
     int opened = atomic_exchange(&file, -1);
-    if (opened >= 0)
+    if (opened >= 0 && is_ours(opened))
         close(opened);
     atomic_store(&run_ns, 0);
     atomic_store(&wait_ns, 0);

@@ -2,7 +2,11 @@
  * or into garbage collection. Nothing is passed on: these functions are the hook's own. */
 #define _GNU_SOURCE
 #include "core/clock.h"
-#include "hook.h"
+#include "core/recorder.h"
+#include "lifecycle.h"
+#include "table/table.h"
+
+#define EXPORTED __attribute__((visibility("default")))
 
 static void mark(enum rk_hook_id hook, int64_t seq, uint64_t start_ns, uint64_t end_ns)
 {
@@ -20,18 +24,21 @@ static void mark(enum rk_hook_id hook, int64_t seq, uint64_t start_ns, uint64_t 
     rk_append_event(header, &op);
 }
 
-HOOK(MARK_STEP, void, hook_mark_step, (uint64_t number))
+EXPORTED void relkit_mark_step(uint64_t number);
+EXPORTED void relkit_mark_step(uint64_t number)
 {
     uint64_t now = rk_clock_ns(CLOCK_MONOTONIC);
     mark(RK_HOOK_MARK_STEP, (int64_t)number, now, now);
 }
 
-HOOK(MARK_INPUT, void, hook_mark_input, (uint64_t start_ns, uint64_t end_ns))
+EXPORTED void relkit_mark_input(uint64_t start_ns, uint64_t end_ns);
+EXPORTED void relkit_mark_input(uint64_t start_ns, uint64_t end_ns)
 {
     mark(RK_HOOK_MARK_INPUT, -1, start_ns, end_ns);
 }
 
-HOOK(MARK_GC, void, hook_mark_gc, (uint64_t start_ns, uint64_t end_ns))
+EXPORTED void relkit_mark_gc(uint64_t start_ns, uint64_t end_ns);
+EXPORTED void relkit_mark_gc(uint64_t start_ns, uint64_t end_ns)
 {
     mark(RK_HOOK_MARK_GC, -1, start_ns, end_ns);
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "elf_object.h"
+
 typedef void *(*lookup_function)(void *, const char *);
 
 struct search {
@@ -35,6 +37,35 @@ void *rk_dlsym(void *handle, const char *name)
         atomic_store_explicit(&known, address, memory_order_release);
     }
     return address != 0 ? ((lookup_function)address)(handle, name) : NULL;
+}
+
+static RK_PLAIN uintptr_t next_function(_Atomic uintptr_t *known, const char *name)
+{
+    uintptr_t function = atomic_load_explicit(known, memory_order_acquire);
+    if (function == 0) {
+        function = (uintptr_t)rk_dlsym(RTLD_NEXT, name);
+        atomic_store_explicit(known, function, memory_order_release);
+    }
+    return function;
+}
+
+RK_PLAIN uintptr_t rk_real_dlopen(void)
+{
+    static _Atomic uintptr_t known;
+    return next_function(&known, "dlopen");
+}
+
+void *rk_dlopen(const char *file, int mode)
+{
+    void *(*real)(const char *, int) = (void *(*)(const char *, int))rk_real_dlopen();
+    return real != NULL ? real(file, mode) : NULL;
+}
+
+int rk_dlclose(void *handle)
+{
+    static _Atomic uintptr_t known;
+    int (*real)(void *) = (int (*)(void *))next_function(&known, "dlclose");
+    return real != NULL ? real(handle) : -1;
 }
 
 bool rk_is_library(const char *base, const char *name)
@@ -91,13 +122,70 @@ bool rk_object_named(const char *name, struct rk_object *object)
     return dl_iterate_phdr(match, &search) != 0;
 }
 
+bool rk_is_own(uintptr_t address)
+{
+    static _Atomic uintptr_t low, high;
+    struct rk_object own;
+    if (atomic_load_explicit(&high, memory_order_acquire) == 0 &&
+        rk_object_at((uintptr_t)&low, &own)) {
+        atomic_store(&low, own.low);
+        atomic_store_explicit(&high, own.high, memory_order_release);
+    }
+    return atomic_load(&low) <= address && address < atomic_load(&high);
+}
+
 void *rk_open_loaded(const struct rk_object *object)
 {
-    return object->path[0] != '\0' ? dlopen(object->path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    return object->path[0] != '\0' ? rk_dlopen(object->path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
 void *rk_loaded_library(const char *name)
 {
     struct rk_object object;
     return rk_object_named(name, &object) ? rk_open_loaded(&object) : NULL;
+}
+
+struct definition {
+    uintptr_t inside, function;
+    const char *name, *library;
+    bool defined;
+};
+
+static int define(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct definition *wanted = data;
+    struct rk_elf elf;
+    if (wanted->library != NULL &&
+        !rk_is_library(base_of(info->dlpi_name != NULL ? info->dlpi_name : ""), wanted->library))
+        return 0;
+    rk_elf_describe(&elf, info);
+    if (wanted->library == NULL && !rk_elf_contains(&elf, wanted->inside))
+        return 0;
+    const ElfW(Sym) *symbol = rk_elf_definition(&elf, wanted->name, rk_gnu_hash(wanted->name));
+    wanted->defined = symbol != NULL;
+    if (symbol != NULL && ELF64_ST_TYPE(symbol->st_info) != STT_GNU_IFUNC)
+        wanted->function = elf.base + symbol->st_value;
+    return 1;
+}
+
+bool rk_defines(uintptr_t inside, const char *name)
+{
+    struct definition wanted = {.inside = inside, .name = name};
+    dl_iterate_phdr(define, &wanted);
+    return wanted.defined;
+}
+
+uintptr_t rk_function_beside(uintptr_t inside, const char *name)
+{
+    struct definition wanted = {.inside = inside, .name = name};
+    dl_iterate_phdr(define, &wanted);
+    return wanted.function;
+}
+
+uintptr_t rk_function_of(const char *library, const char *name)
+{
+    struct definition wanted = {.library = library, .name = name};
+    dl_iterate_phdr(define, &wanted);
+    return wanted.function;
 }

@@ -2,6 +2,7 @@
 #ifndef RELKIT_LOADED_H
 #define RELKIT_LOADED_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,6 +19,11 @@ struct rk_object {
 RK_PLAIN void *rk_find_real_dlsym(void);
 void *rk_dlsym(void *handle, const char *name);
 
+/* The real dlopen and dlclose, past our own. */
+uintptr_t rk_real_dlopen(void);
+void *rk_dlopen(const char *file, int mode);
+int rk_dlclose(void *handle);
+
 /* The loaded object that holds this address. */
 bool rk_object_at(uintptr_t address, struct rk_object *object);
 
@@ -31,11 +37,23 @@ const char *rk_base_name(const struct rk_object *object);
 /* `base` is such a file name. */
 bool rk_is_library(const char *base, const char *name);
 
-/* A handle on an object that is loaded already; NULL where it is not, or is the program itself. It
- * is never closed: what is found through it is kept for good, so the object must stay. */
+/* Whether an address is in this library. */
+bool rk_is_own(uintptr_t address);
+
+/* A handle on an object that is loaded already; NULL where it is not, or is the program itself. The
+ * object stays until rk_dlclose. */
 void *rk_open_loaded(const struct rk_object *object);
 
 /* rk_object_named and rk_open_loaded. */
 void *rk_loaded_library(const char *name);
+
+/* Whether the object that holds this address defines a function of its own by that name. */
+bool rk_defines(uintptr_t inside, const char *name);
+
+/* Its address; 0 where it has none. Keeps nothing open. */
+uintptr_t rk_function_beside(uintptr_t inside, const char *name);
+
+/* The same in the library that is loaded under this name, as rk_object_named has it. */
+uintptr_t rk_function_of(const char *library, const char *name);
 
 #endif

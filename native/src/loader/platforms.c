@@ -5,7 +5,6 @@
 
 #include "core/recorder.h"
 #include "loaded.h"
-#include "own_symbols.h"
 #include "table/hook_rows.h"
 
 /* Rows that one library has; the names are those under which it is known to be loaded. */
@@ -21,6 +20,8 @@ static const struct group {
     GROUP(HIPBLASLT, "libhipblaslt"), GROUP(ACL, "libascendcl"),  GROUP(HCCL, "libhccl"),
 #undef GROUP
 };
+
+#define TORCH_LIBRARY "libtorch_cpu"
 
 enum { GROUPS = sizeof groups / sizeof *groups, EVERY = (1 << RK_PLATFORM_COUNT) - 1 };
 
@@ -47,7 +48,7 @@ static _Atomic uint32_t seen, notes;
 static _Atomic uint64_t missing[RK_MISSING_WORDS];
 
 static _Atomic bool nccl_is_hip;
-static _Atomic bool examined[GROUPS];
+static _Atomic bool examined[GROUPS], torch_examined;
 
 void rk_platforms_configure(void)
 {
@@ -113,23 +114,24 @@ static int group_of(enum rk_hook_id hook)
     return -1;
 }
 
-void *rk_platform_library(enum rk_hook_id hook)
+/* The library has been reached: which of the functions that it should have does it lack? */
+static void note_missing(const struct group *group, uintptr_t function)
 {
-    int at = group_of(hook);
-    void *library = at >= 0 ? rk_loaded_library(groups[at].library) : NULL;
-    if (library == NULL && is_nccl(hook))
-        library = rk_loaded_library("librccl");
-    return library;
+    for (int row = (int)group->first; row <= (int)group->last; row++)
+        if (!rk_defines(function, rk_hook_rows[row].symbol))
+            atomic_fetch_or(&missing[row / 64], UINT64_C(1) << row % 64);
 }
 
-/* The library has been reached: which of the functions that it should have does it lack? */
-static void note_missing(const struct group *group, const struct rk_object *object)
+/* Once PyTorch is loaded: which of the rows for the CPU does it lack? */
+static void note_missing_of_torch(void)
 {
-    void *library = rk_open_loaded(object);
-    if (library == NULL)
-        return; /* linked into the program: what is not used is not there, and that says nothing */
-    for (int row = (int)group->first; row <= (int)group->last; row++)
-        if (rk_look_in(library, (enum rk_hook_id)row) == 0)
+    struct rk_object torch;
+    if (atomic_load(&torch_examined) || !rk_object_named(TORCH_LIBRARY, &torch) ||
+        atomic_exchange(&torch_examined, true))
+        return;
+    for (int row = 0; row < RK_HOOK_COUNT; row++)
+        if (strcmp(rk_hook_rows[row].platform, "cpu") == 0 &&
+            rk_function_of(TORCH_LIBRARY, rk_hook_rows[row].symbol) == 0)
             atomic_fetch_or(&missing[row / 64], UINT64_C(1) << row % 64);
 }
 
@@ -146,7 +148,8 @@ static void examine(int at, enum rk_hook_id hook, uintptr_t function)
                     rk_object_named("libamdhip64", &other) && !rk_object_named("libcuda", &other));
         atomic_store(&nccl_is_hip, hip);
     }
-    note_missing(group, &object);
+    if (object.path[0] != '\0') /* linked into the program: what is not used is not there */
+        note_missing(group, function);
     struct rk_object runtime;
     if (group->first == RK_HOOK_CU_FIRST && !rk_object_named("libcudart", &runtime))
         rk_add_note(RK_NOTE_STATIC_CUDART);
@@ -157,6 +160,7 @@ void rk_platform_seen(enum rk_hook_id hook, uintptr_t function)
     int at = group_of(hook);
     if (at >= 0 && !atomic_exchange(&examined[at], true))
         examine(at, hook, function);
+    note_missing_of_torch();
     if (at >= 0 || rk_platform_of_row(hook) == RK_PLATFORM_CPU)
         atomic_fetch_or(&seen, 1u << rk_platform_of_call(hook));
     publish();

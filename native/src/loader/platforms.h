@@ -27,9 +27,6 @@ enum rk_platform rk_platform_of_call(enum rk_hook_id hook);
 /* An original was found: notes the platform, and once per library which of its rows it lacks. */
 void rk_platform_seen(enum rk_hook_id hook, uintptr_t function);
 
-/* A handle on the library that a row's function should be in, if it is loaded. */
-void *rk_platform_library(enum rk_hook_id hook);
-
 /* Sets a bit of header.hook_notes, also before there is a header. */
 void rk_add_note(uint32_t bit);
 

@@ -1,6 +1,7 @@
 /* Which communicator is which group of ranks, on every rank by the same name. */
 #include "transfer_communicators.h"
 
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 
@@ -25,11 +26,11 @@ uint64_t rk_hash(uint64_t hash, const void *bytes, uint64_t count)
 static uintptr_t sibling(_Atomic uintptr_t *known, uintptr_t of, const char *name)
 {
     uintptr_t function = atomic_load_explicit(known, memory_order_acquire);
-    struct rk_object object;
-    if (function != 0 || name == NULL || !rk_object_at(of, &object))
+    if (function != 0 || name == NULL)
         return function;
-    void *library = rk_open_loaded(&object);
-    function = (uintptr_t)rk_dlsym(library != NULL ? library : RTLD_NEXT, name);
+    function = rk_function_beside(of, name);
+    if (function == 0)
+        function = (uintptr_t)rk_dlsym(RTLD_DEFAULT, name);
     atomic_store_explicit(known, function, memory_order_release);
     return function;
 }

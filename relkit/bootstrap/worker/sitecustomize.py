@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PID = os.getpid()
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
-_LEAST_GC_NS, _LEAST_INPUT_NS = 1_000_000, 10_000
+_MIN_GC_NS, _MIN_INPUT_NS = 1_000_000, 10_000
 _gc_began = [0]
 _marks: dict[str, Any] = {}
 
@@ -44,7 +44,7 @@ def _on_gc(phase: str, _info: object) -> None:
     now_ns = time.monotonic_ns()
     if phase == "start":
         _gc_began[0] = now_ns
-    elif now_ns - _gc_began[0] >= _LEAST_GC_NS:
+    elif now_ns - _gc_began[0] >= _MIN_GC_NS:
         _mark("gc", _gc_began[0], now_ns)
     elif "gc" not in _marks:
         _mark("gc", now_ns, now_ns)
@@ -62,7 +62,7 @@ def _watch_loader(module: Any) -> None:  # noqa: ANN401
             return following(self)
         finally:
             end_ns = time.monotonic_ns()
-            if end_ns - start_ns >= _LEAST_INPUT_NS:
+            if end_ns - start_ns >= _MIN_INPUT_NS:
                 _mark("input", start_ns, end_ns)
 
     iterator.__next__ = wait

@@ -53,7 +53,7 @@ def test_worker_environment(library: Path) -> None:
 def test_other_preloaded_libraries_stay_and_ours_comes_once(library: Path) -> None:
     base = {"LD_PRELOAD": "/usr/lib/libjemalloc.so /usr/lib/other.so"}
     added = environment.worker_environment(Path("/x"), 1, base)
-    assert added["LD_PRELOAD"] == f"{library}:/usr/lib/libjemalloc.so:/usr/lib/other.so"
+    assert added["LD_PRELOAD"] == f"/usr/lib/libjemalloc.so:/usr/lib/other.so:{library}"
     again = environment.worker_environment(Path("/x"), 1, added)
     assert again["LD_PRELOAD"] == added["LD_PRELOAD"]
 

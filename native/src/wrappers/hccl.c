@@ -9,7 +9,6 @@ static struct rk_transfer_library hccl = {
 
 #define VENDOR RK_PLATFORM_ASCEND
 #define ROWS HCCL
-#define ABSENT 4 /* internal error */
 
 enum { ROOT_INFO_BYTES = 4108 };
 

@@ -1,5 +1,5 @@
 #include "device_hook.h"
-#include "gemm_shape.h"
+#include "hooks/gemm_shape.h"
 
 static struct rk_gemm_queries queries = {.library = "libhipblas",
                                          .get_stream = "hipblasGetStream",
@@ -11,7 +11,6 @@ static struct rk_gemm_queries queries = {.library = "libhipblas",
 #define VENDOR RK_PLATFORM_HIP
 #define VENDOR_STREAM(handle) rk_gemm_stream(&queries, handle)
 #define VENDOR_LT_SHAPE(description, a, d) rk_gemm_lt_shape(&queries, description, a, d)
-#define ABSENT 1 /* not initialised */
 
 #define ROWS HIPBLAS
 #include "gemm_hooks.h"

@@ -48,8 +48,6 @@ HOOK(GLOO_CONNECT, void, hook_connect,
      (struct rendezvous_context * context, void *store, void *device))
 {
     connect_function original = ORIGINAL(GLOO_CONNECT, connect_function);
-    if (original == NULL)
-        return;
     RK_SCOPE(scope);
     if (scope.slot != NULL) {
         scope.op.hook = RK_HOOK_GLOO_CONNECT;
@@ -66,8 +64,6 @@ HOOK(C10D_GLOO_GROUP, void, hook_gloo_group,
      (void *group, void *store, int rank, int size, void *options))
 {
     group_constructor original = ORIGINAL(C10D_GLOO_GROUP, group_constructor);
-    if (original == NULL)
-        return;
     rk_thread_notes()->group = group;
     rk_thread_notes()->helper = NULL;
     original(group, store, rank, size, options);
@@ -80,8 +76,6 @@ HOOK(C10D_CHECKED_GROUP, void, hook_checked_group,
      (void *wrapper, void *const *backend, void *const *helper))
 {
     wrapper_constructor original = ORIGINAL(C10D_CHECKED_GROUP, wrapper_constructor);
-    if (original == NULL)
-        return;
     rk_thread_notes()->group = *backend;
     rk_thread_notes()->helper = *helper;
     original(wrapper, backend, helper);
@@ -116,8 +110,6 @@ typedef void (*name_setter)(void *, const struct cxx11_string *);
 HOOK(C10D_GROUP_NAME, void, hook_group_name, (void *group, const struct cxx11_string *name))
 {
     name_setter original = ORIGINAL(C10D_GROUP_NAME, name_setter);
-    if (original == NULL)
-        return;
     struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
     if (header != NULL)
         name_groups(header, name->text, name->length);

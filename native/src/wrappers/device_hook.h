@@ -3,27 +3,18 @@
  *
  *     VENDOR          e.g. RK_PLATFORM_CUDA
  *     ROWS            the prefix of its rows in the table, e.g. CUDA
- *     ABSENT          what a call returns whose original is not there
  */
 #ifndef RELKIT_DEVICE_HOOK_H
 #define RELKIT_DEVICE_HOOK_H
 
 #include "hook.h"
-#include "launch.h"
+#include "hooks/launch.h"
 #include "loader/platforms.h"
 
 #define RK_JOIN_(a, b) a##b
 #define RK_JOIN(a, b) RK_JOIN_(a, b)
 #define RK_ROW_(rows, row) rows##_##row
 #define RK_ROW(rows, row) RK_ROW_(rows, row)
-
-/* Like HOOK; the alias is for symbol_lookup.c, which hands wrappers out. */
-#define DEVICE_HOOK_(id, result, function, arguments)                                              \
-    result function arguments __asm__(RK_SYMBOL_##id) __attribute__((visibility("default")));      \
-    extern __typeof__(function) rk_wrapper_##id                                                    \
-        __attribute__((alias(RK_SYMBOL_##id), visibility("hidden")));                              \
-    result function arguments
-#define DEVICE_HOOK(id, result, function, arguments) DEVICE_HOOK_(id, result, function, arguments)
 
 #define DEVICE_ORIGINAL_(id, type) ORIGINAL(id, type)
 #define DEVICE_ORIGINAL(id, type) DEVICE_ORIGINAL_(id, type)
@@ -35,11 +26,8 @@
 /* A wrapper that starts with its original at hand. */
 #define WRAP(row, parameters)                                                                      \
     typedef int(*TYPE(row)) parameters;                                                            \
-    DEVICE_HOOK(RK_ROW(ROWS, row), int, WRAPPER(row), parameters)
-#define FIND_ORIGINAL(row)                                                                         \
-    TYPE(row) original = DEVICE_ORIGINAL(RK_ROW(ROWS, row), TYPE(row));                            \
-    if (original == NULL)                                                                          \
-    return ABSENT
+    HOOK(RK_ROW(ROWS, row), int, WRAPPER(row), parameters)
+#define FIND_ORIGINAL(row) TYPE(row) original = DEVICE_ORIGINAL(RK_ROW(ROWS, row), TYPE(row))
 
 /* Work that is put on a stream: counted, and one in n timed on the device. */
 #define ENQUEUE(row, series, parameters, arguments, stream_, size_, flops_)                        \

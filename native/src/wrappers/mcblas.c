@@ -1,5 +1,5 @@
 #include "device_hook.h"
-#include "gemm_shape.h"
+#include "hooks/gemm_shape.h"
 
 static struct rk_gemm_queries queries = {.library = "libmcblas",
                                          .get_stream = "mcblasGetStream",
@@ -11,7 +11,6 @@ static struct rk_gemm_queries queries = {.library = "libmcblas",
 #define VENDOR RK_PLATFORM_MACA
 #define VENDOR_STREAM(handle) rk_gemm_stream(&queries, handle)
 #define VENDOR_LT_SHAPE(description, a, d) rk_gemm_lt_shape(&queries, description, a, d)
-#define ABSENT 1 /* not initialised */
 
 #define ROWS MCBLAS
 #include "gemm_hooks.h"

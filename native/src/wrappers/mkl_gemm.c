@@ -35,8 +35,6 @@ typedef void (*fortran_gemm)(const char *, const char *, const int *, const int 
           size_t length_b))                                                                        \
     {                                                                                              \
         fortran_gemm original = ORIGINAL(id, fortran_gemm);                                        \
-        if (original == NULL)                                                                      \
-            return;                                                                                \
         RK_SCOPE(scope);                                                                           \
         begin(&scope, RK_HOOK_##id, (uint64_t)*m, (uint64_t)*n, (uint64_t)*k, element_bytes,       \
               element_bytes, flops_each);                                                          \
@@ -63,8 +61,6 @@ typedef void (*batch_gemm)(int, const int *, const int *, const int *, const int
           const int *group_size))                                                                  \
     {                                                                                              \
         batch_gemm original = ORIGINAL(id, batch_gemm);                                            \
-        if (original == NULL)                                                                      \
-            return;                                                                                \
         RK_SCOPE(scope);                                                                           \
         if (scope.slot != NULL) {                                                                  \
             uint64_t products = 0;                                                                 \
@@ -90,8 +86,6 @@ HOOK(MKL_SGEMM_COMPUTE, void, hook_sgemm_compute,
       const float *b, int ldb, float beta, float *c, int ldc))
 {
     packed_gemm original = ORIGINAL(MKL_SGEMM_COMPUTE, packed_gemm);
-    if (original == NULL)
-        return;
     RK_SCOPE(scope);
     begin(&scope, RK_HOOK_MKL_SGEMM_COMPUTE, (uint64_t)m, (uint64_t)n, (uint64_t)k, 4, 4, 2);
     original(layout, transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
@@ -107,8 +101,6 @@ typedef void (*half_gemm)(int, int, int, int, int, int, float, const void *, int
           const void *a, int lda, const void *b, int ldb, float beta, float *c, int ldc))          \
     {                                                                                              \
         half_gemm original = ORIGINAL(id, half_gemm);                                              \
-        if (original == NULL)                                                                      \
-            return;                                                                                \
         RK_SCOPE(scope);                                                                           \
         begin(&scope, RK_HOOK_##id, (uint64_t)m, (uint64_t)n, (uint64_t)k, 2, 4, 2);               \
         original(layout, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);  \

@@ -5,7 +5,6 @@
 
 #define VENDOR RK_PLATFORM_ASCEND
 #define ROWS ACL
-#define ABSENT 500000 /* internal error */
 
 ENQUEUE(LAUNCH, RK_SERIES_KERNEL,
         (void *kernel, uint32_t blocks, const void *arguments, size_t bytes, void *stream),

@@ -7,8 +7,6 @@ typedef void (*socket_constructor)(void *, int);
 HOOK(GLOO_SOCKET, void, hook_socket, (void *socket, int fd))
 {
     socket_constructor original = ORIGINAL(GLOO_SOCKET, socket_constructor);
-    if (original == NULL)
-        return;
     rk_release_note_socket(fd);
     original(socket, fd);
 }

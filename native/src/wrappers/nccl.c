@@ -9,7 +9,6 @@ static struct rk_transfer_library nccl = {.count = "ncclCommCount",
                                           .in_progress = 7};
 
 #define ROWS NCCL
-#define ABSENT 2 /* unhandled system error */
 #define LIBRARY nccl
 #define CALL_VENDOR(hook) rk_platform_of_call(hook)
 

@@ -3,7 +3,6 @@
 
 #define VENDOR RK_PLATFORM_MACA
 #define ROWS MACA
-#define ABSENT 100 /* no device */
 
 #include "runtime_hooks.h"
 

@@ -3,7 +3,6 @@
 
 #define VENDOR RK_PLATFORM_HIP
 #define ROWS HIP
-#define ABSENT 100 /* no device */
 
 #include "runtime_hooks.h"
 

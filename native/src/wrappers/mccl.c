@@ -9,7 +9,6 @@ static struct rk_transfer_library mccl = {.count = "mcclCommCount",
                                           .in_progress = 7};
 
 #define ROWS MCCL
-#define ABSENT 2 /* unhandled system error */
 #define LIBRARY mccl
 #define CALL_VENDOR(hook) RK_PLATFORM_MACA
 

@@ -1,6 +1,6 @@
 /* void gloo::NAME(NAMEOptions &): one pointer in, nothing out, an exception where it fails. */
-#include "gloo_options.h"
 #include "hook.h"
+#include "hooks/gloo_options.h"
 
 typedef void (*collective)(void *options);
 
@@ -8,8 +8,6 @@ typedef void (*collective)(void *options);
     HOOK(id, void, function, (void *options))                                                      \
     {                                                                                              \
         collective original = ORIGINAL(id, collective);                                            \
-        if (original == NULL)                                                                      \
-            return;                                                                                \
         RK_SCOPE(scope);                                                                           \
         if (scope.slot != NULL) {                                                                  \
             rk_gloo_describe(&scope, RK_HOOK_##id, options);                                       \

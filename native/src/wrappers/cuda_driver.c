@@ -2,11 +2,10 @@
  * that is linked statically. */
 #include "device/poller.h"
 #include "device_hook.h"
-#include "symbol_lookup.h"
+#include "hooks/symbol_lookup.h"
 
 #define VENDOR RK_PLATFORM_CUDA
 #define ROWS CU
-#define ABSENT 100 /* no device */
 
 #include "module_hooks.h"
 
