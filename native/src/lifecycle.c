@@ -12,7 +12,9 @@
 #include "device/timing.h"
 #include "loader/platforms.h"
 #include "requests/capture.h"
+#include "requests/own_stack.h"
 #include "requests/release.h"
+#include "requests/unwinder.h"
 #include "table/hook_rows.h"
 #include "transfers/transfer_groups.h"
 
@@ -36,6 +38,7 @@ static void after_fork_in_child(void)
 {
     rk_recorder_forget();
     rk_release_after_fork();
+    rk_own_stacks_after_fork();
     rk_transfers_after_fork();
     rk_device_after_fork();
     atomic_store(&rk_progress, RK_NOT_STARTED);
@@ -52,6 +55,7 @@ static void let_the_launcher_look(void)
 
 static void start(void)
 {
+    rk_unwind_prepare();
     rk_platforms_configure();
     rk_timing_configure();
     const char *disable = getenv("RELKIT_HOOK_DISABLE");

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from relkit.errors import CaptureFailed
 from relkit.hook import request
+from relkit.hook.interruptible import Interruptible
 from relkit.hook.threads import thread_statuses
 
 
 def ask_one_thread(pid: int, number: int, kind: int, generation: int, what: str) -> None:
-    """Send the request to the first thread that neither blocks the signal nor is stopped.
+    """Send the request to the first thread that a signal reaches and does not harm.
 
     Args:
         pid: process; number: the hook's signal, which the process is known to handle.
@@ -22,8 +23,13 @@ def ask_one_thread(pid: int, number: int, kind: int, generation: int, what: str)
         threads = thread_statuses(pid)
     except ProcessLookupError as error:
         raise CaptureFailed(str(error)) from error
+    interruptible = Interruptible(pid)
     for thread in threads:
-        if thread.state not in "DTtZX" and not thread.blocks(number):
+        if (
+            thread.state not in "DTtZX"
+            and not thread.blocks(number)
+            and not interruptible.why_not(thread.os_thread_id)
+        ):
             try:
                 request.send(pid, thread.os_thread_id, number, kind, generation)
             except OSError:

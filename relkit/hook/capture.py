@@ -13,6 +13,7 @@ import numpy as np
 
 from relkit.errors import CaptureFailed
 from relkit.hook import layout, request
+from relkit.hook.interruptible import WAITS_FOR_SIGNALS, Interruptible
 from relkit.hook.model import HookState
 from relkit.hook.state_file import StateFile, open_state_file
 from relkit.hook.threads import ThreadStatus, start_ticks, thread_status, thread_statuses
@@ -35,7 +36,7 @@ _UNREACHABLE = {
     "Z": "a zombie",
     "X": "dead",
 }
-_MAY_PASS = (_BLOCKED, _UNREACHABLE["D"])
+_MAY_PASS = (_BLOCKED, _UNREACHABLE["D"], WAITS_FOR_SIGNALS)
 # What a thread does not leave by itself.
 _NEEDS_HELP = frozenset("TtZX")
 
@@ -150,10 +151,11 @@ def _ask(
     unasked = {thread.os_thread_id: thread for thread in threads}
     asked: set[int] = set()
     silent = _Silent(pid)
+    interruptible = Interruptible(pid)
     answers: dict[int, np.void] = {}
     while True:
         for tid, thread in list(unasked.items()):
-            reason = _send(pid, thread, signal_number, generation)
+            reason = _send(pid, thread, signal_number, generation, interruptible)
             if reason is None:
                 asked.add(tid)
             elif reason in _MAY_PASS:
@@ -217,12 +219,21 @@ class _Silent:
         return set(lost)
 
 
-def _send(pid: int, thread: ThreadStatus, signal_number: int, generation: int) -> str | None:
+def _send(
+    pid: int,
+    thread: ThreadStatus,
+    signal_number: int,
+    generation: int,
+    interruptible: Interruptible,
+) -> str | None:
     """Ask one thread; the reason where that cannot be."""
     if thread.state in _UNREACHABLE:
         return _UNREACHABLE[thread.state]
     if thread.blocks(signal_number):
         return _BLOCKED
+    harm = interruptible.why_not(thread.os_thread_id)
+    if harm:
+        return harm
     try:
         request.send(pid, thread.os_thread_id, signal_number, layout.REQUEST_CAPTURE, generation)
     except ProcessLookupError:

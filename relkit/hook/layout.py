@@ -166,7 +166,7 @@ REQUEST_RELEASE = 2
 
 CAPTURE_NOTES = {
     0: "",
-    1: "this C library cannot unwind in a signal handler without taking the loader's lock",
+    1: "this C library (before glibc 2.35) cannot find unwind tables without a lock",
     2: "the program uses every real-time signal itself",
 }
 

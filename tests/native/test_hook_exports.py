@@ -21,7 +21,16 @@ def _lines(*command: str) -> list[str]:
 
 
 # What the loader's own functions are called, and the marks that relkit's Python sets.
-EXPORTED = {"dlsym", "dlopen", "dlclose", "relkit_mark_step", "relkit_mark_input", "relkit_mark_gc"}
+EXPORTED = {
+    "dlsym",
+    "dlopen",
+    "dlclose",
+    "sigaction",
+    "signal",
+    "relkit_mark_step",
+    "relkit_mark_input",
+    "relkit_mark_gc",
+}
 
 
 def test_no_hooked_name_is_exported() -> None:

@@ -296,3 +296,11 @@ def test_release_frees_a_blocked_collective_and_spares_the_store(recording: Reco
         assert job.heard(1) == "freed RuntimeError"
         # The store still works, and a new group on it too: nothing else was shut.
         assert [job.heard(rank) for rank in range(2)] == ["again 20", "again 20"]
+
+
+def test_an_exception_passes_where_nothing_is_recorded(recording: Recording) -> None:
+    """Its way leads through the wrappers all the same."""
+    recording.folder.rmdir()
+    with running_job(recording, ONE_COMES_LATE, size=2) as job:
+        job.ranks[1].kill()
+        assert job.heard(0) == "freed RuntimeError"

@@ -6,6 +6,7 @@
 #include "platforms.h"
 
 _Atomic uintptr_t rk_originals[RK_HOOK_COUNT][RK_ENTRIES];
+_Atomic uint32_t rk_unloads;
 
 static const rk_entry_table *table;
 
@@ -65,6 +66,7 @@ bool rk_leads_elsewhere(enum rk_hook_id hook, uintptr_t function)
 
 void rk_originals_sweep(bool (*is_loaded)(uintptr_t function))
 {
+    atomic_fetch_add(&rk_unloads, 1);
     for (int hook = 0; hook < RK_HOOK_COUNT; hook++)
         for (int i = 0; i < RK_ENTRIES; i++) {
             uintptr_t function = atomic_load(&assigned[hook][i].function);

@@ -30,6 +30,9 @@ bool rk_leads_elsewhere(enum rk_hook_id hook, uintptr_t function);
 /* After libraries were unloaded: the entries of functions that are gone may be used again. */
 void rk_originals_sweep(bool (*is_loaded)(uintptr_t function));
 
+/* Counts those times: what was found in a library before may be gone. */
+extern _Atomic uint32_t rk_unloads;
+
 /* By entry, from its first call on. */
 extern _Atomic uintptr_t rk_originals[RK_HOOK_COUNT][RK_ENTRIES];
 

@@ -1,97 +1,76 @@
-/* Walks the stack of the calling thread, in a signal handler if need be.
+/* Walks a stack in a signal handler, however odd the code is that was interrupted.
  *
- * libgcc's unwinder finds unwind tables in one of two ways. The old one is dl_iterate_phdr, which
- * takes the loader's lock: a thread interrupted inside dlopen holds that lock and would wait for
- * itself for ever. Since GCC 12 with glibc 2.35 it is _dl_find_object, which takes no lock and is
- * documented as async-signal-safe. This library carries its own copy of libgcc's unwinder
- * (-static-libgcc), so which way it goes is settled when it is linked, and the copy's list of
- * frames registered at run time, the one other thing behind a lock, is empty for ever. So: stacks
- * can be taken if, and only if, this very library imports _dl_find_object. */
+ * libgcc's unwinder believes what it is told: where call frame information is wrong (hand-written assembler,
+ * a coroutine's first frame) it reads wherever that leads, and the program dies of it. This one checks
+ * every read, and gives up instead. Nor does it take a lock or allocate. */
 #define _GNU_SOURCE
 #include "unwinder.h"
 
-#include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <string.h>
+#include <ucontext.h>
 #include <unwind.h>
 
-struct walk {
-    uintptr_t from;
-    uintptr_t *addresses;
-    int limit;
-    int count;
-    bool started;
-    bool truncated;
-};
+#include "frame_rules.h"
 
-/* Frames of the handler itself; more than this means that `from` was missed. */
-enum { MAX_OWN_FRAMES = 8 };
-
-static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data)
+static void begin(struct rk_frame *frame, const ucontext_t *user)
 {
-    struct walk *walk = data;
-    uintptr_t address = _Unwind_GetIP(context);
-    if (address == 0)
-        return _URC_END_OF_STACK;
-    if (!walk->started && address == walk->from) {
-        walk->started = true;
-        walk->count = 0;
-    }
-    if (walk->count == walk->limit) {
-        walk->truncated = true;
-        return _URC_END_OF_STACK;
-    }
-    walk->addresses[walk->count++] = address;
-    if (!walk->started && walk->count > MAX_OWN_FRAMES)
-        walk->started = true;
-    return _URC_NO_REASON;
+    memset(frame, 0, sizeof *frame);
+    frame->exact = true;
+#if defined(__x86_64__)
+    static const int by_dwarf_number[RK_REGISTERS] = {
+        REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
+        REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+    for (int i = 0; i < RK_REGISTERS; i++)
+        frame->value[i] = (uintptr_t)user->uc_mcontext.gregs[by_dwarf_number[i]];
+    frame->pc = frame->value[RK_RETURN_COLUMN];
+#elif defined(__aarch64__)
+    for (int i = 0; i < 31; i++)
+        frame->value[i] = (uintptr_t)user->uc_mcontext.regs[i];
+    frame->value[RK_STACK_POINTER] = (uintptr_t)user->uc_mcontext.sp;
+    frame->pc = (uintptr_t)user->uc_mcontext.pc;
+#else
+    (void)user;
+#endif
 }
 
-int rk_unwind(uintptr_t from, uintptr_t *addresses, int limit, bool *truncated)
+int rk_unwind(const void *context, uintptr_t *addresses, int limit, bool *truncated)
 {
-    struct walk walk = {.from = from, .addresses = addresses, .limit = limit};
-    _Unwind_Backtrace(visit, &walk);
-    *truncated = walk.truncated;
-    return walk.count;
+    struct rk_checked_memory memory = {{0}, 0};
+    struct rk_frame frame;
+    int count = 0;
+    begin(&frame, context);
+    *truncated = false;
+    while (frame.pc != 0) {
+        if (count == limit) {
+            *truncated = true;
+            break;
+        }
+        addresses[count++] = frame.pc;
+        enum rk_step step = rk_frame_step(&memory, &frame);
+        *truncated = step == RK_STEP_BROKEN;
+        if (step != RK_STEP_DONE)
+            break;
+    }
+    return count;
 }
 
-/* Whether the undefined symbols of this library name `wanted`. In a GNU hash table the symbols
- * before `offset` are the undefined ones, which gives the table the length that ELF does not. */
-static bool imports(const char *wanted)
+static _Unwind_Reason_Code stop(struct _Unwind_Context *context, void *unused)
 {
-    Dl_info info;
-    struct link_map *map = NULL;
-    static const char inside_this_library;
-    if (dladdr1(&inside_this_library, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
-        return false;
-    const ElfW(Sym) *symbols = NULL;
-    const char *names = NULL;
-    const uint32_t *hash = NULL;
-    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_SYMTAB)
-            symbols = (const void *)entry->d_un.d_ptr;
-        else if (entry->d_tag == DT_STRTAB)
-            names = (const void *)entry->d_un.d_ptr;
-        else if (entry->d_tag == DT_GNU_HASH)
-            hash = (const void *)entry->d_un.d_ptr;
-    }
-    if (symbols == NULL || names == NULL || hash == NULL)
-        return false;
-    uint32_t offset = hash[1];
-    for (uint32_t i = 1; i < offset; i++)
-        if (symbols[i].st_shndx == SHN_UNDEF && strcmp(names + symbols[i].st_name, wanted) == 0)
-            return true;
+    (void)context;
+    (void)unused;
+    return _URC_END_OF_STACK;
+}
+
+void rk_unwind_prepare(void)
+{
+    _Unwind_Backtrace(stop, NULL);
+}
+
+bool rk_unwind_is_possible(void)
+{
+#if defined(__x86_64__) || defined(__aarch64__)
+    return rk_frames_can_be_found();
+#else
     return false;
-}
-
-bool rk_unwind_is_safe(void)
-{
-    if (!imports("_dl_find_object"))
-        return false;
-    /* The first walk sets up a table of register sizes under a pthread_once; have that behind us
-     * before any handler runs. */
-    uintptr_t addresses[4];
-    bool truncated;
-    return rk_unwind(0, addresses, 4, &truncated) > 0;
+#endif
 }

@@ -1,7 +1,7 @@
 /* Which communicator is which group of ranks, on every rank by the same name. */
+#define _GNU_SOURCE
 #include "transfer_communicators.h"
 
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 
@@ -9,6 +9,7 @@
 #include "core/recorder.h"
 #include "device/aborts.h"
 #include "loader/loaded.h"
+#include "loader/originals.h"
 
 typedef int (*number_query)(void *communicator, int32_t *number);
 
@@ -23,19 +24,21 @@ uint64_t rk_hash(uint64_t hash, const void *bytes, uint64_t count)
 }
 
 /* A function of the library that has this one. */
-static uintptr_t sibling(_Atomic uintptr_t *known, uintptr_t of, const char *name)
+static uintptr_t sibling(struct rk_sibling *known, uintptr_t of, const char *name)
 {
-    uintptr_t function = atomic_load_explicit(known, memory_order_acquire);
-    if (function != 0 || name == NULL)
+    uint32_t unloads = atomic_load_explicit(&rk_unloads, memory_order_relaxed);
+    uintptr_t function = atomic_load_explicit(&known->function, memory_order_acquire);
+    if (name == NULL || (function != 0 && atomic_load(&known->unloads) == unloads))
         return function;
     function = rk_function_beside(of, name);
     if (function == 0)
         function = (uintptr_t)rk_dlsym(RTLD_DEFAULT, name);
-    atomic_store_explicit(known, function, memory_order_release);
+    atomic_store(&known->unloads, unloads);
+    atomic_store_explicit(&known->function, function, memory_order_release);
     return function;
 }
 
-static bool ask(_Atomic uintptr_t *known, uintptr_t of, const char *name, void *communicator,
+static bool ask(struct rk_sibling *known, uintptr_t of, const char *name, void *communicator,
                 int32_t *number)
 {
     number_query query = (number_query)sibling(known, of, name);

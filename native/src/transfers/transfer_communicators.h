@@ -7,11 +7,17 @@
 
 #include "relkit/state_layout.h"
 
+/* A function of the library, looked up once, and again after anything was unloaded. */
+struct rk_sibling {
+    _Atomic uintptr_t function;
+    _Atomic uint32_t unloads;
+};
+
 /* Public queries of the library, found where its collectives are. */
 struct rk_transfer_library {
     const char *count, *rank, *abort;
     int in_progress; /* result of a call that goes on in the background; -1 where there is none */
-    _Atomic uintptr_t count_function, rank_function, abort_function;
+    struct rk_sibling count_function, rank_function, abort_function;
 };
 
 /* A communicator is made; what is not known is negative, and asked for. */
