@@ -78,6 +78,7 @@ OWN: dict[str, Variable] = {
 # Set by relkit for its own processes.
 INTERNAL: dict[str, Variable] = {
     "RELKIT_BOOTSTRAP_PID": Variable("", "The worker that relkit's `sitecustomize` runs in."),
+    "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
     "RELKIT_TRACER_PID": Variable(
         "", "The launcher, which may read the workers' stacks under yama `ptrace_scope` 1."
     ),
