@@ -100,7 +100,7 @@ def test_jsonl_and_the_table_have_the_same_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (["--nodes", "a;reboot", "--via", "local"], "no node name"),
+        (["--nodes", "a;reboot", "--via", "local"], "not a node name"),
         (["--nodes", "-oProxyCommand=x", "--via", "local"], ""),
         (["--nodes", "a,b", "--via", "local", "--mode", "groups"], "--topology"),
         (["--nodes", "a,b", "--slow", "2"], "--slow"),
