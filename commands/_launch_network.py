@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from argparse import Namespace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
+from relkit.commands._finite import FiniteRange
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Report
 from relkit.launch.options import OwnOption
@@ -59,7 +59,7 @@ _OPTIONS = (
                  help="With --network-check: check the links between each node's GPUs first."),
     click.option("--box-pairs", multiple=True, metavar="PAIRS", expose_value=False, callback=_keep,
                  help='Sockets to pair in the switchbox check, as "A:B C:D" or one word each.'),
-    renamed_option("--min-bandwidth-gbps", old=LINK_BANDWIDTH_WAS, type=click.FloatRange(min=0),
+    renamed_option("--min-bandwidth-gbps", old=LINK_BANDWIDTH_WAS, type=FiniteRange(min=0),
                    metavar="GBPS", expose_value=False, callback=_keep,
                    help="A link of the switchbox check is at fault below this, in Gbit/s. "
                    "[default: 80]"),
@@ -180,8 +180,6 @@ def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
     min_gbps = asked["min_bandwidth_gbps"]
     if min_gbps is None:
         min_gbps = MIN_BANDWIDTH_GBPS
-    if not math.isfinite(min_gbps):
-        raise UsageProblem("--min-bandwidth-gbps must be a finite number")
     channels = asked["min_channels"]
     if pairs and len(pairs) < (channels or MIN_CHANNELS):
         raise UsageProblem(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import sys
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import click
 
 from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
+from relkit.commands._finite import FiniteRange
 from relkit.commands._options import finish, report_options
-from relkit.errors import UsageProblem
 
 
 @click.command()
@@ -28,7 +27,7 @@ from relkit.errors import UsageProblem
     "--min_bandwidth_gbps",
     "min_bandwidth_gbps",
     old=LINK_BANDWIDTH_WAS,
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=80,
     show_default=True,
     metavar="GBPS",
@@ -72,7 +71,7 @@ from relkit.errors import UsageProblem
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     metavar="SECONDS",
     help="Limit of one measurement. Default: 10 (NVIDIA: 60).",
 )
@@ -112,9 +111,6 @@ def linkcheck(
     from relkit.linkcheck.pairs import parse_pairs
     from relkit.linkcheck.run import linkcheck as check
 
-    limit_s = timeout_s or 0.0
-    if not (math.isfinite(min_bandwidth_gbps) and math.isfinite(limit_s)):
-        raise UsageProblem("--min-bandwidth-gbps and --timeout must be finite numbers")
     texts = (*box_pairs, *more_pairs)
     pairs = parse_pairs(texts) if texts else ()
     # A tool that hangs must go with us, whoever ends us: its group is ended on the way out.
@@ -131,7 +127,7 @@ def linkcheck(
             layout=layout,
             replay=replay,
             is_concurrent=concurrent,
-            timeout_s=limit_s,
+            timeout_s=timeout_s or 0.0,
             progress=lambda done, total, what: bar.update(
                 task, completed=done, total=total, description=what
             ),

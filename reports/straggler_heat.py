@@ -114,7 +114,7 @@ def render(history: History, metrics: Metrics) -> str:
     out.append(steps.axis(y + 4))
     out.append(_legend(y + 44))
     height_px = y + 92
-    accused_text = ", ".join(f"rank {one.verdict.rank}" for one in accused) or "no rank"
+    accused_text = ", ".join(f"rank {raised.verdict.rank}" for raised in accused) or "no rank"
     return (
         f'<svg class="rk-slow" xmlns="http://www.w3.org/2000/svg" '
         f'viewBox="0 0 {WIDTH:.0f} {height_px:.0f}" width="{WIDTH:.0f}" '

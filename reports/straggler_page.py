@@ -80,7 +80,7 @@ def render(report: Report, history: History, metrics: Metrics) -> str:
 def headline(report: Report) -> str:
     """The verdict in a few words."""
     stragglers = report.facts.get("stragglers")
-    names = [_short(one) for one in stragglers] if isinstance(stragglers, list) else []
+    names = [_short(straggler) for straggler in stragglers] if isinstance(stragglers, list) else []
     if names:
         listed = _listed(names[:3] if len(names) <= 3 else names[:2], len(names))
         text = f"{listed} {'slows' if len(names) == 1 else 'slow'} the job down"
@@ -96,9 +96,9 @@ def _listed(names: Sequence[str], count: int) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _short(one: dict[str, Any]) -> str:
+def _short(row: dict[str, Any]) -> str:
     """Without the host: the card has it."""
-    return f"rank {one['rank']}" if one["rank"] is not None else str(one["who"])
+    return f"rank {row['rank']}" if row["rank"] is not None else str(row["who"])
 
 
 def _lead(report: Report, cards: Sequence[_Card]) -> str:
@@ -114,19 +114,19 @@ def _cards(report: Report) -> list[_Card]:
     """The findings that accuse somebody now; both lists have the same order."""
     accusing = [f for f in report.findings if f.status is Status.FAIL]
     stragglers = report.facts.get("stragglers")
-    plain = [one for one in stragglers or [] if one["cause"] != "noise"]
+    accused = [row for row in stragglers or [] if row["cause"] != "noise"]
     cards = []
-    for finding, one in zip(accusing, plain, strict=True):
+    for finding, row in zip(accusing, accused, strict=True):
         # A figure and its unit stay on one line.
         sentence = finding.title.replace(" %", "\u00a0%")
         cards.append(
             _Card(
-                who=str(one["who"]),
-                cause=_CAUSES.get(one["cause"], one["cause"]),
+                who=str(row["who"]),
+                cause=_CAUSES.get(row["cause"], row["cause"]),
                 finding=finding,
                 sentence=f"{sentence[0].upper()}{sentence[1:]}.",
-                sure=min(99, max(0, math.floor(100 * one["confidence"]))),
-                said=f"{one['raised_step']:,}",
+                sure=min(99, max(0, math.floor(100 * row["confidence"]))),
+                said=f"{row['raised_step']:,}",
             )
         )
     return cards
@@ -139,9 +139,9 @@ def _tiles(report: Report, history: History) -> list[tuple[str, str, str]]:
     if facts["step_s"] is not None:
         tiles.append(("mean step", _time(facts["step_s"]), ""))
     tiles.append(("ranks", f"{history.world_size:,}", _on_hosts(history)))
-    costs = [one for one in facts["stragglers"] if one["cost_s"] > 0]
+    costs = [row for row in facts["stragglers"] if row["cost_s"] > 0]
     if costs:
-        worst = max(costs, key=lambda one: one["cost_s"])
+        worst = max(costs, key=lambda row: row["cost_s"])
         share = worst["cost_share"]
         note = f"{100 * share:.2g} % of its time" if share is not None else ""
         tiles.append(("costliest straggler", _time(worst["cost_s"]), note))

@@ -301,8 +301,8 @@ def _decode(data: bytes, name: str, memo: FrameMemo | None) -> RankDump:
         elif number <= 11 or number == 1000:
             wire.expect(number, kind, wire.BYTES)
             if number <= 2:
-                found = python if number == 2 else native
-                found.append(_thread(data, a, b, number == 2, memo))
+                threads = python if number == 2 else native
+                threads.append(_thread(data, a, b, number == 2, memo))
                 if len(native) + len(python) > MAX_THREADS:
                     raise wire.WireError(f"more than {MAX_THREADS} threads")
             elif number == 11:
@@ -326,10 +326,10 @@ def _decode(data: bytes, name: str, memo: FrameMemo | None) -> RankDump:
     )
 
 
-def _with_roles(found: list[tuple[ThreadStack, bool]], pid: int) -> tuple[ThreadStack, ...]:
+def _with_roles(threads: list[tuple[ThreadStack, bool]], pid: int) -> tuple[ThreadStack, ...]:
     return tuple(
         thread if has_role else replace(thread, role=_inferred_role(thread, pid))
-        for thread, has_role in found
+        for thread, has_role in threads
     )
 
 

@@ -170,7 +170,7 @@ def merge_report(
         "ranks": merged.present.fold(),
         "absent": merged.mixed.absent.fold(),
         "refused": [{"file": name, "reason": reason} for name, reason in merged.refused],
-        "classes": [_class_json(one) for one in merged.classes],
+        "classes": [_class_json(path_class) for path_class in merged.classes],
         "files": [str(path) for path in files],
     }
     return Report("stacks", tuple(findings), facts, started, duration_s, tuple(argv))

@@ -40,7 +40,7 @@ def lines(tree: StackTree) -> list[str]:
 def world() -> st.SearchStrategy[list[RankDump]]:
     one_each = [dumps(plain, rich=False, world_size=WORLD) for _ in range(WORLD)]
     return st.tuples(*one_each).map(
-        lambda found: [replace(dump, rank=index) for index, dump in enumerate(found)]
+        lambda captured: [replace(dump, rank=index) for index, dump in enumerate(captured)]
     )
 
 
@@ -64,18 +64,18 @@ def test_the_dumps_in_memory_merge_as_the_folder_does() -> None:
 
 
 @given(world())
-def test_random_worlds_print_what_the_viewer_prints(found: list[RankDump]) -> None:
-    merged = merge_dumps(found, WORLD)
-    assert sorted(lines(merged.python)) == viewer_lines(found, python=True)
-    assert sorted(lines(merged.native)) == viewer_lines(found, python=False)
+def test_random_worlds_print_what_the_viewer_prints(captured: list[RankDump]) -> None:
+    merged = merge_dumps(captured, WORLD)
+    assert sorted(lines(merged.python)) == viewer_lines(captured, python=True)
+    assert sorted(lines(merged.native)) == viewer_lines(captured, python=False)
 
 
 @given(world(), st.randoms(use_true_random=False))
 def test_any_order_of_ranks_and_threads_gives_the_same(
-    found: list[RankDump], random: Random
+    captured: list[RankDump], random: Random
 ) -> None:
     other = []
-    for dump in found:
+    for dump in captured:
         # Threads that share an id pair up by their order, so only distinct ids may change places.
         native = list({thread.os_thread_id: thread for thread in dump.native}.values())
         python = list({thread.os_thread_id: thread for thread in dump.python}.values())
@@ -90,8 +90,8 @@ def test_any_order_of_ranks_and_threads_gives_the_same(
 
 
 @given(world())
-def test_every_node_is_the_union_of_what_lies_below(found: list[RankDump]) -> None:
-    merged = merge_dumps(found, WORLD)
+def test_every_node_is_the_union_of_what_lies_below(captured: list[RankDump]) -> None:
+    merged = merge_dumps(captured, WORLD)
     for tree in (merged.python, merged.native, merged.mixed):
         for root in tree.roots:
             for node in root.walk():
@@ -165,9 +165,9 @@ def test_where_evaluations_begin_tells_stacks_apart_in_the_mixed_view_only() -> 
         frames = tuple(Frame(f, "a.py:1", entry=e) for f, e in zip("fed", entries, strict=True))
         return replace(rank(number, native), python=(ThreadStack(1, "p", frames),))
 
-    found = [dump(0, False, True, True), dump(1, True, False, True)]
-    merged = merge_dumps(found, 2)
-    assert merged == merge_dumps(reversed(found), 2)
+    captured = [dump(0, False, True, True), dump(1, True, False, True)]
+    merged = merge_dumps(captured, 2)
+    assert merged == merge_dumps(reversed(captured), 2)
     assert lines(merged.python)[1:] == ["d@a.py:1@0-1|;e@a.py:1@0-1|;f@a.py:1@0-1| 1"]
     assert [line.split(";", 1)[1] for line in lines(merged.mixed)[:-1]] == [
         "d@a.py:1@0-1|;c@x.so@0|1;e@a.py:1@0|1;f@a.py:1@0|1 1",
@@ -176,8 +176,8 @@ def test_where_evaluations_begin_tells_stacks_apart_in_the_mixed_view_only() -> 
 
 
 def test_notes_name_their_ranks() -> None:
-    found = [replace(rank(i), notes=("no ptrace right",)) for i in (0, 1, 3)]
-    assert merge_dumps(found, WORLD).notes == ("ranks 0-1,3: no ptrace right",)
+    captured = [replace(rank(i), notes=("no ptrace right",)) for i in (0, 1, 3)]
+    assert merge_dumps(captured, WORLD).notes == ("ranks 0-1,3: no ptrace right",)
 
 
 def test_a_rank_outside_the_world_is_refused() -> None:
@@ -188,11 +188,11 @@ def test_a_rank_outside_the_world_is_refused() -> None:
 
 def test_regular_steps_stay_short_at_a_hundred_thousand_ranks() -> None:
     size = 100_000
-    found = (
+    captured = (
         replace(rank(i, stack("even" if i % 2 == 0 else "odd")), world_size=size)
         for i in range(size)
     )
-    text = lines(merge_dumps(found, size).native)
+    text = lines(merge_dumps(captured, size).native)
     assert text == [
         "State@S@0-99999| 1",
         "even@s@0-99998:2|1-99999:2 1",

@@ -36,24 +36,24 @@ def test_where_an_evaluation_begins(
         _frame(name, is_entry=marks[0], is_shim_entry=marks[1])
         for name, marks in (("inner", inner), ("outer", outer))
     ]
-    ((_, found),) = parse(_dump(*frames))
-    assert [item.frame.entry for item in found] == entries
+    ((_, parsed),) = parse(_dump(*frames))
+    assert [item.frame.entry for item in parsed] == entries
 
 
 def test_a_version_that_does_not_say_where_evaluations_begin() -> None:
-    ((thread, found),) = parse(_dump(_frame("inner"), _frame("outer")))
-    assert [item.frame.entry for item in found] == [True, True]
+    ((thread, parsed),) = parse(_dump(_frame("inner"), _frame("outer")))
+    assert [item.frame.entry for item in parsed] == [True, True]
     assert (thread.os_thread_id, thread.name, thread.frames) == (5, "MainThread", ())
-    assert found[0].frame.source == "/job/a.py:3"
+    assert parsed[0].frame.source == "/job/a.py:3"
 
 
 def test_native_frames_are_known_by_their_object() -> None:
     bare = _frame("ffi_call", filename="/usr/lib/libffi.so.8", module="/usr/lib/libffi.so.8")
     # With debugging information the file name is that of the source.
     rich = _frame("closure_fcn", filename="/build/callbacks.c", module="/lib/_ctypes.so")
-    ((_, found),) = parse(_dump(bare, rich, _frame("f")))
-    assert [item.native for item in found] == [True, True, False]
-    assert [item.frame.source for item in found[:2]] == ["/usr/lib/libffi.so.8", "/lib/_ctypes.so"]
+    ((_, parsed),) = parse(_dump(bare, rich, _frame("f")))
+    assert [item.native for item in parsed] == [True, True, False]
+    assert [item.frame.source for item in parsed[:2]] == ["/usr/lib/libffi.so.8", "/lib/_ctypes.so"]
 
 
 @pytest.mark.parametrize("output", [b"Error: x", b"{}", b"[1]", b'[{"frames": 1}]'])

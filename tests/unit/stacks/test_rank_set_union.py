@@ -13,15 +13,15 @@ ranks = st.sets(st.integers(0, 199)).map(RankSet.of)
 
 
 @pytest.mark.parametrize("world_size", [200, 1 << 30])
-@given(found=st.lists(ranks, min_size=1, max_size=5))
-def test_the_union_of_sets(world_size: int, found: list[RankSet]) -> None:
-    wanted = RankSet.of(rank for one in found for rank in one)
-    assert RankSetUnion(world_size).of(found) == wanted
+@given(sets=st.lists(ranks, min_size=1, max_size=5))
+def test_the_union_of_sets(world_size: int, sets: list[RankSet]) -> None:
+    wanted = RankSet.of(rank for members in sets for rank in members)
+    assert RankSetUnion(world_size).of(sets) == wanted
 
 
 @given(st.lists(ranks, min_size=2, max_size=6))
-def test_equal_unions_are_one_object(found: list[RankSet]) -> None:
+def test_equal_unions_are_one_object(sets: list[RankSet]) -> None:
     unions = RankSetUnion(200)
-    first = unions.of(found)
-    assert unions.of(list(reversed(found))) is first
-    assert unions.of([first, found[0]]) is first
+    first = unions.of(sets)
+    assert unions.of(list(reversed(sets))) is first
+    assert unions.of([first, sets[0]]) is first

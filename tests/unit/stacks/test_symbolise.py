@@ -68,8 +68,8 @@ def test_static_functions_need_the_full_table(library: Path, tmp_path: Path) -> 
             read = file_reader(stream.fileno())
             image = read_image(read)
             low = int(image.tables[0].values.min())
-            found = names_at(image, range(low, low + 64), read)
-        names = {name for name in found if name}
+            at_each = names_at(image, range(low, low + 64), read)
+        names = {name for name in at_each if name}
         assert names >= expected - {b"inner"}
         assert (b"inner" in names) == (b"inner" in expected)
 
