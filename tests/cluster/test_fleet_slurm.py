@@ -87,7 +87,7 @@ def test_nodes_that_slurm_does_not_have_or_trust_are_told(slurm: Slurm, channel:
     finally:
         slurm.run("scontrol", "update", "nodename=h4", "state=resume")
     assert answers["h1"].answered, answers["h1"].detail
-    assert "Slurm reports that it is down" in answers["h4"].detail
+    assert "Slurm reports it as down" in answers["h4"].detail
     assert "no node of this name" in answers["elsewhere"].detail
 
 
