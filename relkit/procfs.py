@@ -152,7 +152,7 @@ def process(pid: int) -> ProcessFacts:
 
 
 def start_ticks(pid: int) -> int:
-    """Start time in clock ticks since boot (field 22), which tells reused pids apart; 0 = gone."""
+    """Start time in clock ticks since boot (field 22), to distinguish reused pids; 0 = gone."""
     fields = _stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 else 0
 

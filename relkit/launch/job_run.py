@@ -69,7 +69,7 @@ def run_job(
         options: what torchrun's parser returned.
         prepare: see Prepare.
         log: writes one line to the terminal.
-        network, persist, stragglers: see Crew.
+        network, persist, stragglers: see AgentServices.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under

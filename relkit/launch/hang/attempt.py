@@ -70,7 +70,7 @@ class WatchedAttempt:
 
 @dataclass(slots=True)
 class WatchState:
-    """What the launcher's thread tells the watch of an attempt, and what it reads from it.
+    """What the launcher's thread and the watch of an attempt know from each other.
 
     Args:
         failure: a worker of this node failed: what happened; "" for none.

@@ -73,7 +73,7 @@ class WatchFollower:
         if unseen:
             self._log(
                 f"rank {unseen.fold()}: no operation seen yet; either the first one is still to "
-                "come, or the hook is not loaded there (`relkit doctor` tells)"
+                "come, or the hook is not loaded there (run `relkit doctor`)"
             )
 
     def report_unreadable(self) -> None:

@@ -27,7 +27,7 @@ class NodeInfo:
     Args:
         number: in the rendezvous; name: for people and schedulers.
         address: that the others reach it by; "" where it knows none.
-        vouched: the check that this node has passed; "" for none.
+        passed_check_id: of the last check that this node passed; "" for none.
         holds_store: the rendezvous store's server runs in its launcher.
         bad_links: why its link check failed; "" where it did not, or was not asked for.
     """

@@ -13,7 +13,7 @@ class Decision:
     """Who is to leave the job.
 
     Args:
-        leave: name -> why; in the order of conviction.
+        leave: name -> why; in the order of the diagnoses.
         warnings: what is wrong but makes no node leave, one sentence each.
     """
 

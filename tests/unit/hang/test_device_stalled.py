@@ -1,4 +1,4 @@
-"""A device that does not get to what its rank has called is told from a host that is late."""
+"""A device that has not begun what its rank has called is distinguished from a late host."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ WAIT_S = 30.0
 
 
 class FailingObserver(Observer):
-    """Raises what it is told to at each look; tells of every look."""
+    """Calls `fail` at each look, and counts the looks."""
 
     def __init__(self, fail: Callable[[int], None]) -> None:
         super().__init__(None)
