@@ -92,7 +92,7 @@ def test_a_healthy_job_gives_no_alarm(start: Start, tmp_path: Path) -> None:
 
 def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
     done = start(
-        "launch", "--nproc-per-node", "2", "--hang-timeout", "4", "--on-hang", "restart",
+        "launch", "--nproc-per-node", "2", "--hang-timeout", "12", "--on-hang", "restart",
         "--max-restarts", "1", "--timeline-path", tmp_path / "t",
         "--inject", "stop:rank=1:step=5", EXAMPLE, "--steps", "12",
     ).wait()  # fmt: skip
@@ -104,7 +104,7 @@ def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
 
 def test_report_only_leaves_the_job_alone(start: Start, tmp_path: Path) -> None:
     job = start(
-        "launch", "--nproc-per-node", "2", "--hang-timeout", "4", "--timeline-path",
+        "launch", "--nproc-per-node", "2", "--hang-timeout", "12", "--timeline-path",
         tmp_path / "t", "--inject", "stop:rank=1:step=5", EXAMPLE, "--steps", "12",
     )  # fmt: skip
     job.wait_for("report.json")
