@@ -184,7 +184,7 @@ def test_a_rank_that_holds_the_interpreter_lock_is_left_alone(start: Start, tmp_
 
 @pytest.mark.parametrize("hook", [True, False], ids=["hook", "no-hook"])
 def test_an_endless_loop(start: Start, tmp_path: Path, hook: bool) -> None:
-    options = ("--hang-timeout", "3") if hook else ("--hang-timeout", "3", "--no-hook")
+    options = ("--hang-timeout", "12") if hook else ("--hang-timeout", "12", "--no-hook")
     job = launch(start, tmp_path, "rank=2:step=9:deed=spin", *options)
     if not hook:
         # Nobody sees the hang without the hook; it is the person who asks.
