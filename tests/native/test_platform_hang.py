@@ -123,7 +123,7 @@ def test_a_timed_kernel_that_never_ends_is_named(
         _go_and_watch(pair)
         assert _verdict(pair) == ([(1, Category.DEVICE)], "")
         verdict = attribute(JobView("simulated", 2, _views(pair), TIMEOUT_S, "a test"))
-        assert "launch runs there for" in verdict.culprits[0].sentence
+        assert "launch has been running there for" in verdict.culprits[0].sentence
 
 
 @pytest.mark.parametrize("platform", STALLS)

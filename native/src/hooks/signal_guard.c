@@ -7,10 +7,12 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "loader/loaded.h"
 #include "requests/capture.h"
 #include "requests/sigaction.h"
 
-#define EXPORTED __attribute__((visibility("default")))
+/* A sanitizer sets handlers of its own before it is ready for instrumented code. */
+#define EXPORTED RK_PLAIN __attribute__((visibility("default")))
 
 EXPORTED int sigaction(int number, const struct sigaction *action, struct sigaction *before)
 {

@@ -28,7 +28,7 @@ RK_PLAIN void *rk_find_real_dlsym(void)
     return found;
 }
 
-void *rk_dlsym(void *handle, const char *name)
+RK_PLAIN void *rk_dlsym(void *handle, const char *name)
 {
     static _Atomic(uintptr_t) known;
     uintptr_t address = atomic_load_explicit(&known, memory_order_acquire);

@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/recorder.h"
 #include "device/poller.h"
+#include "loader/loaded.h"
 #include "own_stack.h"
 #include "release.h"
 #include "sigaction.h"
@@ -140,7 +141,7 @@ void rk_capture_offer(struct rk_header *header)
     atomic_store(&header->request_signal, number);
 }
 
-bool rk_capture_avoid(int number)
+RK_PLAIN bool rk_capture_avoid(int number)
 {
     if (number >= 1 && number <= 64)
         atomic_fetch_or(&avoided, UINT64_C(1) << (number - 1));

@@ -13,7 +13,7 @@ typedef int (*sigaction_function)(int, const struct sigaction *, struct sigactio
 typedef void (*handler_function)(int);
 typedef handler_function (*signal_function)(int, handler_function);
 
-static uintptr_t next(_Atomic uintptr_t *known, const char *name)
+static RK_PLAIN uintptr_t next(_Atomic uintptr_t *known, const char *name)
 {
     uintptr_t function = atomic_load_explicit(known, memory_order_acquire);
     if (function == 0) {
@@ -23,14 +23,14 @@ static uintptr_t next(_Atomic uintptr_t *known, const char *name)
     return function;
 }
 
-void (*rk_real_signal(int number, void (*handler)(int)))(int)
+RK_PLAIN void (*rk_real_signal(int number, void (*handler)(int)))(int)
 {
     static _Atomic uintptr_t known;
     signal_function function = (signal_function)next(&known, "signal");
     return function != NULL ? function(number, handler) : SIG_ERR;
 }
 
-int rk_real_sigaction(int number, const struct sigaction *action, struct sigaction *before)
+RK_PLAIN int rk_real_sigaction(int number, const struct sigaction *action, struct sigaction *before)
 {
     static _Atomic uintptr_t known;
     uintptr_t function = next(&known, "sigaction");
