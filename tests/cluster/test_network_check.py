@@ -70,7 +70,7 @@ def test_a_healthy_job_trains_and_says_what_was_measured(
     assert "done: 4 steps" in first.out + second.out
     assert "network check: measuring 2 nodes" in first.err
     for done in (first, second):
-        assert "network check: 2 nodes, nothing wrong" in done.err
+        assert "network check: 2 nodes, no fault" in done.err
     report = json.loads((tmp_path / "t0" / "netcheck.json").read_text())
     assert report["verdict"] == {"nodes": [], "links": [], "groups": []}
     assert report["edges"] == 2
@@ -84,7 +84,7 @@ def test_one_node_has_nothing_to_measure(start: Start, tmp_path: Path) -> None:
     ).wait()  # fmt: skip
     assert done.code == 0, done.err
     assert "network check: one node" in done.err
-    assert "switchbox check: could not tell" in done.err
+    assert "switchbox check: inconclusive" in done.err
 
 
 def test_nodes_are_not_measured_again_after_a_restart(

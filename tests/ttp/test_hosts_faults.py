@@ -93,7 +93,7 @@ def test_less_than_a_majority_must_not_decide(start: Start, tmp_path: Path, flee
     os.kill(jobs[0].process.pid, signal.SIGKILL)
     done = jobs[1].wait(60)
     assert done.code == 76, done.err
-    assert "less than a majority must not decide" in done.err
+    assert "which needs a majority to decide" in done.err
     assert not (tmp_path / "ck" / TRACKER).exists()
 
 
