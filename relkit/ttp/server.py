@@ -51,7 +51,7 @@ class Node:
         how_it_ended: words for a process that is gone ("was killed by SIGKILL"); None where it is
             not known.
         say: a line to the terminal.
-        works: given a process and the time: it is seen to compute, although it says nothing.
+        works: given a process and the time: it is alive, and may say nothing for now.
     """
 
     pids: Mapping[int, int]

@@ -7,6 +7,7 @@ A deed is done once: in that attempt, on that rank, in the making of that step.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import random
@@ -24,7 +25,19 @@ from relkit.ttp.handlers import SaveRequest
 from relkit.ttp.replicated import ReplicatedLoop
 
 # Before the forward pass; the others happen elsewhere.
-IN_FORWARD = ("kill", "stop", "raise", "exit", "spin", "hold", "ask", "swallow", "send", "receive")
+IN_FORWARD = (
+    "kill",
+    "stop",
+    "raise",
+    "exit",
+    "spin",
+    "hold",
+    "sleep",
+    "ask",
+    "swallow",
+    "send",
+    "receive",
+)
 _PAYLOAD = 64 << 20
 
 
@@ -63,6 +76,9 @@ def forward(deed: str) -> None:
     elif deed == "hold":
         # Seconds in C with the interpreter lock held: no heartbeat, and nothing wrong.
         sum(itertools.repeat(1, 1_500_000_000))
+    elif deed == "sleep":
+        # The same, and not even computing.
+        ctypes.PyDLL(None).sleep(5)
     elif deed == "receive":
         # Said only once the receive is posted, so that the payload follows at once.
         work = dist.irecv(torch.empty(_PAYLOAD), 0)

@@ -174,12 +174,23 @@ def test_a_stopped_rank(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "ck" / TRACKER).read_text() == "8"
 
 
-def test_a_rank_that_holds_the_interpreter_lock_is_left_alone(start: Start, tmp_path: Path) -> None:
-    # Silent for longer than three heartbeats, and at work.
+@pytest.mark.parametrize("deed", ["hold", "sleep"])
+def test_a_rank_that_holds_the_interpreter_lock_is_left_alone(
+    start: Start, tmp_path: Path, deed: str
+) -> None:
+    # Silent for longer than three heartbeats, and at work, or asleep in C.
     options = ("--ttp-heartbeat", "0.3")
-    done = launch(start, tmp_path, "rank=1:step=9:deed=hold", *options, steps=12).wait(60)
+    done = launch(start, tmp_path, f"rank=1:step=9:deed={deed}", *options, steps=12).wait(60)
     assert done.code == 0, done.err
     assert "RK-TTP" not in done.err
+
+
+def test_a_rank_that_sleeps_for_longer_than_the_limit(start: Start, tmp_path: Path) -> None:
+    options = ("--ttp-heartbeat", "0.3", "--ttp-timeout", "2")
+    done = launch(start, tmp_path, "rank=1:step=9:deed=sleep", *options).wait(60)
+    assert done.code == 75, done.err
+    assert "rank 1 was silent for 0.9 s" in done.err
+    assert (tmp_path / "ck" / TRACKER).read_text() == "8"
 
 
 @pytest.mark.parametrize("hook", [True, False], ids=["hook", "no-hook"])

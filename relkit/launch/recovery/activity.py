@@ -1,20 +1,39 @@
-"""Whether a process that says nothing is at work: its interpreter lock may be held for long."""
+"""Whether a process that says nothing may be left alone: its interpreter lock may be held for long."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from relkit import procfs
 
 _LOOK_S = 1.0
+# Of a core. Threads that wait for the interpreter lock wake up 200 times a second, which takes less.
+_MIN_BUSY_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at_s: float
+    cpu_s: float
+    # When it was first seen to do nothing; None while it computes.
+    idle_since_s: float | None = None
 
 
 class Activity:
-    """Looks at processes of this node, at most once a second each."""
+    """Looks at processes of this node, at most once a second each.
 
-    def __init__(self) -> None:
-        self._seen: dict[int, tuple[float, float, bool]] = {}
+    Args:
+        max_idle_s: for how long a process that lives but only sleeps is left alone, seconds. A call in C
+            may sleep, or wait for a disk, with the lock held: nothing is wrong with it, and nobody
+            can tell it from a deadlock but by how long it takes.
+    """
 
-    def works(self, pid: int, now_s: float) -> bool:
-        """It computes. A stopped process does not, nor one that only sleeps.
+    def __init__(self, max_idle_s: float) -> None:
+        self._max_idle_s = max_idle_s
+        self._looks: dict[int, _Look] = {}
+
+    def excuses(self, pid: int, now_s: float) -> bool:
+        """It computes, or has not been idle for long. One that is stopped or gone is never excused.
 
         Args:
             pid: its number.
@@ -22,14 +41,17 @@ class Activity:
         """
         state = procfs.process_state(pid)
         if state[:1] in "TtZX" or state == procfs.GONE:
-            self._seen.pop(pid, None)
+            self._looks.pop(pid, None)
             return False
-        cpu_s = procfs.cpu_s(pid)
-        last = self._seen.get(pid)
-        if last is None or now_s - last[0] > 10 * _LOOK_S:
-            # Nothing to compare with: it has the benefit of the doubt for one look.
-            self._seen[pid] = (now_s, cpu_s, True)
-        elif now_s - last[0] >= _LOOK_S:
+        last = self._looks.get(pid)
+        if last is None or now_s - last.at_s > 10 * _LOOK_S:
+            last = self._looks[pid] = _Look(now_s, procfs.cpu_s(pid))
+        elif now_s - last.at_s >= _LOOK_S:
+            cpu_s = procfs.cpu_s(pid)
+            busy = cpu_s - last.cpu_s >= _MIN_BUSY_SHARE * (now_s - last.at_s)
             # On a machine that is full, a process that would compute may not get its turn.
-            self._seen[pid] = (now_s, cpu_s, cpu_s > last[1] or state.startswith("R"))
-        return self._seen[pid][2]
+            computes = busy or state.startswith("R")
+            idle_since_s = last.at_s if last.idle_since_s is None else last.idle_since_s
+            last = _Look(now_s, cpu_s, None if computes else idle_since_s)
+            self._looks[pid] = last
+        return last.idle_since_s is None or now_s - last.idle_since_s < self._max_idle_s

@@ -76,7 +76,7 @@ class PersistHost:
         self._told = False
         self._status_s = 0.0
         self._written: dict[str, object] = {}
-        self._activity = Activity()
+        self._activity = Activity(limits.overall_s)
 
     def begin(self, crowd: PersistAttempt) -> Mapping[str, str]:
         """Listen, and learn where the others do.
@@ -259,7 +259,7 @@ class PersistHost:
             secret=secret,
             attempt=crowd.attempt,
             address=address,
-            node=Node(self._pids, self._how_it_ended, self._say, self._activity.works),
+            node=Node(self._pids, self._how_it_ended, self._say, self._activity.excuses),
         )
         self._server.start()
         return self._server.endpoint
