@@ -1,4 +1,4 @@
-"""Whether a process that says nothing may be left alone: its interpreter lock may be held for long."""
+"""Whether a process that says nothing may be left alone: it may hold the interpreter lock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from relkit import procfs
 
 _LOOK_S = 1.0
-# Of a core. Threads that wait for the interpreter lock wake up 200 times a second, which takes less.
+# Of a core. Threads that wait for the interpreter lock wake up 200 times a second: that is less.
 _MIN_BUSY_SHARE = 0.05
 
 
@@ -23,9 +23,9 @@ class Activity:
     """Looks at processes of this node, at most once a second each.
 
     Args:
-        max_idle_s: for how long a process that lives but only sleeps is left alone, seconds. A call in C
-            may sleep, or wait for a disk, with the lock held: nothing is wrong with it, and nobody
-            can tell it from a deadlock but by how long it takes.
+        max_idle_s: for how long a process that lives but only sleeps is left alone, seconds. A call
+            in C may sleep, or wait for a disk, with the lock held: nothing is wrong with it, and
+            nobody can tell it from a deadlock but by how long it takes.
     """
 
     def __init__(self, max_idle_s: float) -> None:
