@@ -35,6 +35,7 @@ format: $(VENV)/.develop
 
 stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py
+	$(BIN)/python -m benchmarks.ttp_many_ranks --ranks 5000
 
 # The two commands above as root in a bare Debian, in namespaces; FRESH_ARGS="test tests/native".
 fresh-check:

@@ -7,26 +7,12 @@ import selectors
 import socket
 import threading
 import time
-from dataclasses import dataclass, field
-from functools import partial
 
 from relkit.net import handshake
+from relkit.net.gate import Gate
 from relkit.net.handshake import Label
-from relkit.net.interface import own_address
 
-# The handshake takes one round trip; a slower peer occupies a slot that others need.
-_HANDSHAKE_S = 5.0
 _MAX_PENDING = 64
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A connection that is not authenticated yet."""
-
-    connection: socket.socket
-    greeted: bytes
-    until_s: float
-    answered: bytearray = field(default_factory=bytearray)
 
 
 class _Authenticated:
@@ -90,23 +76,27 @@ class Listener:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         if socket.inet_pton(family, address).strip(b"\0") == b"":
             raise OSError(f"a listener binds one address, not {address}")
-        self._check = partial(handshake.check_answer, secret, round_number)
-        self._socket = socket.create_server((address, 0), family=family, backlog=128)
-        self._socket.setblocking(False)
+        self._round_number, self._secret = round_number, secret
+        listening = socket.create_server((address, 0), family=family, backlog=128)
         self.address = address
-        self.port: int = self._socket.getsockname()[1]
-        self.unauthenticated = 0
-        self._pending: dict[int, _Pending] = {}
+        self.port: int = listening.getsockname()[1]
         self._authenticated = _Authenticated()
         self._until_s = time.monotonic() + lifetime_s
         self._wake, self._woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
+        self._gate = Gate(
+            listening, self._selector, self._check, self._admit, max_pending=_MAX_PENDING
+        )
         self._thread = threading.Thread(
             target=self._run, name=f"relkit-listen-{round_number}", daemon=True
         )
-        self._selector.register(self._socket, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._thread.start()
+
+    @property
+    def unauthenticated(self) -> int:
+        """Connections that were dropped because they did not prove that they know the secret."""
+        return self._gate.unauthenticated
 
     @property
     def over(self) -> bool:
@@ -131,140 +121,30 @@ class Listener:
 
     def _run(self) -> None:
         try:
-            while True:
-                now_s = time.monotonic()
-                if now_s >= self._until_s:
-                    return
-                self._expire(now_s)
-                ends = [peer.until_s for peer in self._pending.values()]
-                for key, _ in self._selector.select(min([self._until_s, *ends]) - now_s):
+            while (now_s := time.monotonic()) < self._until_s:
+                self._gate.tick(now_s)
+                wait_s = self._gate.wait_s(now_s)
+                left_s = self._until_s - now_s
+                for key, _ in self._selector.select(
+                    left_s if wait_s is None else min(wait_s, left_s)
+                ):
                     if key.fileobj is self._woken:
                         return
-                    if key.fileobj is self._socket:
-                        self._greet()
-                    else:
-                        self._read(self._pending[key.fd])
+                    self._gate.serve(key.fd)
         finally:
             self._shut()
 
-    def _greet(self) -> None:
-        try:
-            connection, _ = self._socket.accept()
-        except OSError:
-            return
-        if len(self._pending) >= _MAX_PENDING:
-            self._drop(next(iter(self._pending.values())))
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer = _Pending(connection, handshake.greeting(), time.monotonic() + _HANDSHAKE_S)
-        self._pending[connection.fileno()] = peer
-        self._selector.register(connection, selectors.EVENT_READ)
-        try:
-            connection.send(peer.greeted)
-        except OSError:
-            self._drop(peer)
+    def _check(self, greeted: bytes, answered: bytes) -> tuple[Label, bytes] | None:
+        accepted = handshake.check_answer(self._secret, self._round_number, greeted, answered)
+        return None if accepted is None or accepted[0] in self._authenticated else accepted
 
-    def _read(self, peer: _Pending) -> None:
-        try:
-            received = peer.connection.recv(handshake.ANSWER_BYTES - len(peer.answered))
-        except BlockingIOError:
-            return
-        except OSError:
-            received = b""
-        peer.answered += received
-        if not received:
-            self._drop(peer)
-        elif len(peer.answered) == handshake.ANSWER_BYTES:
-            self._authenticate(peer)
-
-    def _authenticate(self, peer: _Pending) -> None:
-        accepted = self._check(peer.greeted, bytes(peer.answered))
-        if accepted is None or accepted[0] in self._authenticated:
-            self._drop(peer)
-            return
-        label, confirmation = accepted
-        try:
-            peer.connection.send(confirmation)
-            peer.connection.setblocking(True)
-        except OSError:
-            self._drop(peer)
-            return
-        self._forget(peer)
-        self._authenticated.add(label, peer.connection)
-
-    def _expire(self, now_s: float) -> None:
-        for peer in [peer for peer in self._pending.values() if peer.until_s <= now_s]:
-            self._drop(peer)
-
-    def _forget(self, peer: _Pending) -> None:
-        self._selector.unregister(peer.connection)
-        del self._pending[peer.connection.fileno()]
-
-    def _drop(self, peer: _Pending) -> None:
-        self.unauthenticated += 1
-        self._forget(peer)
-        peer.connection.close()
+    def _admit(self, label: Label, connection: socket.socket) -> None:
+        connection.setblocking(True)
+        self._authenticated.add(label, connection)
 
     def _shut(self) -> None:
-        self._selector.close()
-        self._socket.close()
-        self._woken.close()
         # A connection that is still silent at the end of the round counts as well.
-        self.unauthenticated += len(self._pending)
-        for peer in self._pending.values():
-            peer.connection.close()
+        self._gate.close()
+        self._selector.close()
+        self._woken.close()
         self._authenticated.close()
-
-
-def connect_authenticated(
-    address: str, port: int, round_number: int, secret: bytes, label: Label, timeout_s: float
-) -> socket.socket:
-    """Connect to a listener; the connection is blocking, and sends small messages at once.
-
-    Raises:
-        OSError: refused, reset, or silent for `timeout_s`.
-        NoRoute: the routing table has no route to the address.
-        PermissionError: one of the two ends does not know the secret.
-    """
-    until_s = time.monotonic() + timeout_s
-    connection = _connect(address, port, timeout_s)
-    try:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        greeted = _exactly(connection, handshake.GREETING_BYTES, until_s)
-        if not greeted.startswith(handshake.BANNER):
-            raise PermissionError("something other than relkit answers on the port")
-        answered = handshake.answer(secret, round_number, greeted, label)
-        connection.sendall(answered)
-        try:
-            confirmation = _exactly(connection, handshake.CONFIRMATION_BYTES, until_s)
-        except ConnectionError:
-            raise PermissionError("the other end rejected the handshake") from None
-        if not handshake.check_confirmation(secret, round_number, greeted, answered, confirmation):
-            raise PermissionError("the other end does not know the run's secret")
-        connection.settimeout(None)
-    except OSError:
-        connection.close()
-        raise
-    return connection
-
-
-def _connect(address: str, port: int, timeout_s: float) -> socket.socket:
-    try:
-        return socket.create_connection((address, port), timeout_s)
-    except (ConnectionError, TimeoutError):
-        raise
-    except OSError:
-        # Only the routing table knows whether a route is missing or the peer does not answer.
-        own_address(address)
-        raise
-
-
-def _exactly(connection: socket.socket, size: int, until_s: float) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        connection.settimeout(max(until_s - time.monotonic(), 0.001))
-        part = connection.recv(size - len(received))
-        if not part:
-            raise ConnectionResetError("closed during the handshake")
-        received += part
-    return bytes(received)

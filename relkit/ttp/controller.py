@@ -194,17 +194,17 @@ class Controller:
             if self._until_s is None:
                 self._begin("the controller is gone", now_s)
                 self._until_s = now_s + self._limits.takeover_s
-            if not self.members.absent:
+            if self.members.is_complete:
                 self._until_s = now_s
         elif self.dead:
             self._end(EXIT_REFUSED, f"{self.reason}; not every rank had begun", now_s)
-        elif not self.members.absent:
+        elif self.members.is_complete:
             self.phase = Phase.NORMAL
             self._finish()
 
     def _finish(self) -> None:
         """Let ranks go that have finished training, once all have."""
-        if self.phase in (Phase.NORMAL, Phase.PAUSING) and set(self.living) <= self.members.done:
+        if self.phase in (Phase.NORMAL, Phase.PAUSING) and self.members.all_done:
             self._send(self.living, Finished())
             self.phase, self._until_s, self.reason = Phase.FINISHED, None, ""
 

@@ -6,15 +6,18 @@ import contextlib
 import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relkit.errors import RelkitError
 from relkit.net import handshake
+from relkit.net.dial import dial
+from relkit.net.interface import NoRoute
 from relkit.ttp.messages import LONGEST_LINE_BYTES, BadMessage, Message, decode, encode
 
 _CHUNK_BYTES = 1 << 16
+# A controller that does not take a message for this long is gone.
+_SEND_S = 10.0
 
 
 class LinkEnded(RelkitError):
@@ -83,6 +86,9 @@ class Link:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._lock = threading.Lock()
+        # Not select(): a rank may have more than 1,024 files open.
+        self._readable = select.poll()
+        self._readable.register(sock, select.POLLIN)
         self._buffer = LineBuffer()
         self._waiting: list[Message] = []
 
@@ -110,7 +116,7 @@ class Link:
         """
         if not self._waiting:
             try:
-                if not select.select([self._socket], [], [], timeout_s)[0]:
+                if not self._readable.poll(timeout_s * 1000):
                     return None
                 data = self._socket.recv(_CHUNK_BYTES)
                 self._waiting = list(self._buffer.feed(data))
@@ -128,45 +134,26 @@ class Link:
 
 
 def connect(endpoint: Endpoint, secret: bytes, attempt: int, timeout_s: float) -> Link:
-    """Reach a controller and prove each other.
+    """Reach a controller and prove each other; where it has no place, again and again.
 
     Args:
         endpoint: where it listens; secret: the job's; attempt: of the job, so that a rank of
-            an earlier one is a stranger.
+            an earlier one is not let in.
         timeout_s: for all of it, seconds.
 
     Raises:
-        LinkEnded: there is nobody, or a stranger.
+        LinkEnded: there is nobody, or not who it should be.
     """
-    deadline = time.monotonic() + timeout_s
     try:
-        sock = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
-    except OSError as error:
+        sock = dial(endpoint.host, endpoint.port, attempt, secret, handshake.CONTROL, timeout_s)
+    except PermissionError as error:
+        raise LinkEnded(
+            f"who listens at {endpoint} does not know the job's secret, or this process does not:"
+            f" {error}"
+        ) from error
+    except (OSError, NoRoute) as error:
         raise LinkEnded(f"no controller at {endpoint}: {error}") from error
-    try:
+    with contextlib.suppress(OSError):
         tune(sock)
-        greeted = _exactly(sock, handshake.GREETING_BYTES, deadline)
-        answered = handshake.answer(secret, attempt, greeted, handshake.CONTROL)
-        sock.sendall(answered)
-        told = _exactly(sock, handshake.CONFIRMATION_BYTES, deadline)
-        if not handshake.check_confirmation(secret, attempt, greeted, answered, told):
-            raise LinkEnded(f"who listens at {endpoint} does not know the job's secret")
-        sock.settimeout(timeout_s)
-        return Link(sock)
-    except OSError as error:
-        sock.close()
-        raise LinkEnded(f"the controller at {endpoint} did not answer: {error}") from error
-    except LinkEnded:
-        sock.close()
-        raise
-
-
-def _exactly(sock: socket.socket, size: int, deadline: float) -> bytes:
-    data = b""
-    while len(data) < size:
-        sock.settimeout(max(0.001, deadline - time.monotonic()))
-        part = sock.recv(size - len(data))
-        if not part:
-            raise LinkEnded("the other end closed the link")
-        data += part
-    return data
+    sock.settimeout(_SEND_S)
+    return Link(sock)

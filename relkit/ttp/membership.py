@@ -43,6 +43,19 @@ class Membership:
         return set(range(self.world_size)) - self._heard_s.keys()
 
     @property
+    def all_done(self) -> bool:
+        """Whether every living rank has finished training."""
+        # Asked once a rank: counted first, as the sets are large.
+        if len(self.done) + len(self.dead) < len(self._heard_s):
+            return False
+        return self._heard_s.keys() - self.dead <= self.done
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all have registered."""
+        return len(self._heard_s) >= self.world_size
+
+    @property
     def maps(self) -> list[ReplicaMap]:
         """The replica maps of all groups."""
         return list(self._maps.values())

@@ -30,7 +30,9 @@ from relkit.ttp.relay import Notes
 from relkit.ttp.save_outcome import EXIT_REFUSED
 from relkit.ttp.training_thread import AGAIN_S, TrainingThread
 
-_CONNECT_S = 10.0
+# A controller that all ranks of a large job come to at once has no place for all of them.
+_START_S = 60.0
+_BACKUP_S = 10.0
 # How long a thread that was told to leave may take: in the user's code, and in an order of ours.
 _LEAVE_S = 5.0
 _LEAVE_BUSY_S = 60.0
@@ -91,7 +93,7 @@ class Processor:
         Raises:
             LinkEnded: there is none.
         """
-        self._link = self._connect(self._wire.endpoints[0])
+        self._link = self._connect(self._wire.endpoints[0], _START_S)
         self._thread.start()
 
     def raised(self, sentence: str) -> None:
@@ -119,8 +121,8 @@ class Processor:
         if self._link is not None:
             self._link.close()
 
-    def _connect(self, endpoint: Endpoint) -> Link:
-        link = connect(endpoint, self._wire.secret, self._wire.attempt, _CONNECT_S)
+    def _connect(self, endpoint: Endpoint, timeout_s: float) -> Link:
+        link = connect(endpoint, self._wire.secret, self._wire.attempt, timeout_s)
         link.send(replace(self._hello, step=self._state.progress.step, epoch=self.epoch))
         return link
 
@@ -183,7 +185,7 @@ class Processor:
         while self._place + 1 < len(self._wire.endpoints):
             self._place += 1
             try:
-                self._link = self._connect(self._wire.endpoints[self._place])
+                self._link = self._connect(self._wire.endpoints[self._place], _BACKUP_S)
             except LinkEnded:
                 continue
             if self._state.progress.phase == "done":

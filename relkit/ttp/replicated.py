@@ -24,15 +24,14 @@ from typing import Any, BinaryIO, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from relkit.checkpoint import iteration_folder, rng_state
 from relkit.checkpoint.manifest import FileRecord
 from relkit.checkpoint.rng_state import RngState
 from relkit.ttp.environment import enabled, worker_environment
-from relkit.ttp.finite import refuse_not_finite
-from relkit.ttp.handlers import Handlers, SaveRequest
+from relkit.ttp.handlers import Handlers, NotFinite, SaveRequest
 from relkit.ttp.replicas import ReplicaMap
 from relkit.ttp.session import Session
 
@@ -183,3 +182,17 @@ class ReplicatedLoop:
             self._load_extra(state["extra"])
         self.step, self._rng = state["step"], state["rng"]
         rng_state.restore(RngState.from_plain(self._rng))
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor], what: str) -> None:
+    """Check floating-point tensors.
+
+    Args:
+        tensors: by name; what: they are of, for the sentence.
+
+    Raises:
+        NotFinite: names the first tensor with a NaN or an infinity.
+    """
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise NotFinite(f"{name} of {what} is not finite")

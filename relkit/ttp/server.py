@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import selectors
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from relkit.net import handshake
+from relkit.net.call_queue import CallQueue
+from relkit.net.gate import Gate
+from relkit.process_ends import ProcessEnds
 from relkit.ttp.actions import Action, Kill, Log, Over, Send
 from relkit.ttp.controller import Controller
-from relkit.ttp.link import Endpoint, LineBuffer, tune
-from relkit.ttp.messages import BadMessage, Finished, Heartbeat, Hello, Message, Stop, encode
+from relkit.ttp.link import Endpoint
+from relkit.ttp.messages import BadMessage, Finished, Heartbeat, encode
+from relkit.ttp.rank_links import RankLink, RankLinks
 from relkit.ttp.save_outcome import SaveOutcome
 
-_CHUNK_BYTES = 1 << 16
-_HANDSHAKE_S = 5.0
-MAX_UNPROVEN = 256
+# Linux cuts it to net.core.somaxconn.
+_BACKLOG = 4096
 # A process that was killed is seen by its link first; the kernel knows its signal right after.
 _EXIT_S = 0.05
-
-
-@dataclass
-class _Peer:
-    """One connection; it is a stranger until it has proven that it is not."""
-
-    sock: socket.socket
-    greeted: bytes
-    until_s: float
-    answered: bytes = b""
-    proven: bool = False
-    rank: int = -1
-    finished: bool = False
-    lines: LineBuffer = field(default_factory=LineBuffer)
-    out: bytearray = field(default_factory=bytearray)
+# Of thousands of ranks one speaks at any time: silence is looked for this often at most.
+_TICK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,31 +69,36 @@ class Server:
         address: str,
         node: Node,
     ) -> None:
-        self._controller, self._secret, self._attempt = controller, secret, attempt
-        self._node = node
+        self._controller, self._node = controller, node
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.socket(family, socket.SOCK_STREAM)
-        self._listener.bind((address, 0))
-        self._listener.listen(1024)
-        self._listener.setblocking(False)
-        self.endpoint = Endpoint(address, self._listener.getsockname()[1])
-        self._asked: queue.SimpleQueue[Callable[[float], Sequence[Action]]] = queue.SimpleQueue()
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        listener = socket.create_server((address, 0), family=family, backlog=_BACKLOG)
+        self.endpoint = Endpoint(address, listener.getsockname()[1])
         self._selector = selectors.DefaultSelector()
-        self._peers: dict[int, _Peer] = {}
-        self._ends: dict[int, int] = {}
+        self._calls: CallQueue[Sequence[Action]] = CallQueue(self._selector)
+        self._links = RankLinks(self._selector, controller.members.world_size)
+        self._ends = ProcessEnds(self._selector)
+        self._gate = Gate(
+            listener,
+            self._selector,
+            partial(handshake.check_answer, secret, attempt),
+            lambda _, sock: self._links.add(sock),
+            say=lambda sentence: node.say(f"ttp: {sentence}"),
+        )
         self._phases: dict[int, str] = {}
+        self._tick_s = 0.0
         self._closing = False
-        self.unauthenticated = 0
         self.outcome: SaveOutcome | None = None
         self.over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="relkit-ttp", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        """Begin to serve."""
         self._thread.start()
+
+    @property
+    def unauthenticated(self) -> int:
+        """Connections that were dropped because they did not prove that they know the secret."""
+        return self._gate.unauthenticated
 
     @property
     def busy(self) -> bool:
@@ -131,48 +126,37 @@ class Server:
     def watch(self, pids: Mapping[int, int]) -> None:
         """Be told by the kernel when one of these processes ends.
 
-        The end of its link is not enough: a process that it has forked may hold it open.
-
         Args:
             pids: rank -> process, of this node.
         """
         chosen = dict(pids)
 
         def begin(_: float) -> Sequence[Action]:
-            for rank, pid in chosen.items():
-                with contextlib.suppress(OSError):
-                    handle = os.pidfd_open(pid)
-                    self._ends[handle] = rank
-                    self._selector.register(handle, selectors.EVENT_READ)
+            self._ends.watch(chosen)
             return ()
 
-        self._ask(begin)
+        self._calls.put(begin)
 
     def lost(self, rank: int, reason: str) -> None:
         """A rank's process ended."""
-        self._ask(lambda now_s: self._controller.lost(rank, reason, now_s))
+        self._calls.put(lambda now_s: self._controller.lost(rank, reason, now_s))
 
     def hung(self, reason: str) -> None:
         """The monitor is sure that the job hangs."""
-        self._ask(lambda now_s: self._controller.hung(reason, now_s))
+        self._calls.put(lambda now_s: self._controller.hung(reason, now_s))
 
     def stop(self, reason: str) -> None:
         """Have the job saved and ended."""
-        self._ask(lambda now_s: self._controller.stop(reason, now_s))
+        self._calls.put(lambda now_s: self._controller.stop(reason, now_s))
 
     def close(self, timeout_s: float = 5.0) -> None:
         """End the thread and every link."""
         self._closing = True
-        self._ask(lambda _: ())
+        self._calls.put(lambda _: ())
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         else:
             self._shut()
-
-    def _ask(self, what: Callable[[float], Sequence[Action]]) -> None:
-        self._asked.put(what)
-        with contextlib.suppress(OSError):
-            os.write(self._wake_write, b"x")
 
     def _run(self) -> None:
         try:
@@ -182,23 +166,25 @@ class Server:
             self._shut()
 
     def _turn(self) -> None:
-        wait_s = self._controller.wait_s(time.monotonic())
-        for key, mask in self._selector.select(wait_s):
-            if key.fileobj is self._listener:
-                self._accept()
-            elif key.fd == self._wake_read:
-                os.read(self._wake_read, 4096)
-            elif key.fd in self._ends:
-                self._process_ended(key.fd)
-            elif key.fd in self._peers:
-                self._serve(self._peers[key.fd], mask)
-        while not self._asked.empty():
-            self._do(self._asked.get()(time.monotonic()))
         now_s = time.monotonic()
-        for peer in [p for p in self._peers.values() if not p.proven and p.until_s < now_s]:
-            self._drop(peer)
+        waits = (self._controller.wait_s(now_s), self._gate.wait_s(now_s))
+        for key, mask in self._selector.select(min(wait for wait in waits if wait is not None)):
+            if (link := self._links.at(key.fd)) is not None:
+                self._serve(link, mask)
+            elif self._gate.owns(key.fd):
+                self._gate.serve(key.fd)
+            elif self._calls.owns(key.fd):
+                self._calls.drain()
+            elif self._ends.owns(key.fd):
+                self._process_ended(key.fd)
+        for call in self._calls.take():
+            self._do(call(time.monotonic()))
+        now_s = time.monotonic()
+        self._gate.tick(now_s)
         # Last, so that nothing that has arrived counts as silence.
-        self._do(self._controller.tick(now_s, self._excused(now_s)))
+        if now_s >= self._tick_s or self._controller.wait_s(now_s) <= 0:
+            self._tick_s = now_s + _TICK_S
+            self._do(self._controller.tick(now_s, self._excused(now_s)))
 
     def _excused(self, now_s: float) -> tuple[int, ...]:
         pids = self._node.pids
@@ -206,95 +192,35 @@ class Server:
         return tuple(rank for rank in silent if self._node.works(pids[rank], now_s))
 
     def _process_ended(self, handle: int) -> None:
-        rank = self._ends.pop(handle)
-        self._selector.unregister(handle)
-        os.close(handle)
+        rank = self._ends.take(handle)
+        self._lost(rank)
+
+    def _lost(self, rank: int) -> None:
         reason = f"rank {rank} {self._end_of(rank)}"
         self._do(self._controller.lost(rank, reason, time.monotonic()))
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            sock, _ = self._listener.accept()
-            sock.setblocking(False)
-            unproven = sum(not peer.proven for peer in self._peers.values())
-            if unproven >= MAX_UNPROVEN:
-                sock.close()
-                self.unauthenticated += 1
-                return
-            tune(sock)
-            peer = _Peer(sock, handshake.greeting(), time.monotonic() + _HANDSHAKE_S)
-            self._peers[sock.fileno()] = peer
-            self._selector.register(sock, selectors.EVENT_READ)
-            self._write(peer, peer.greeted)
-
-    def _serve(self, peer: _Peer, mask: int) -> None:
+    def _serve(self, link: RankLink, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
-            self._flush(peer)
-        if not mask & selectors.EVENT_READ or peer.sock.fileno() not in self._peers:
+            self._links.flush(link)
+        if not mask & selectors.EVENT_READ:
+            return
+        messages = self._links.receive(link)
+        if messages is None:
+            self._drop(link)
             return
         try:
-            data = peer.sock.recv(_CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._drop(peer)
-        elif peer.proven:
-            if not peer.finished:
-                self._read(peer, data)
-        else:
-            self._prove(peer, data)
-
-    def _prove(self, peer: _Peer, data: bytes) -> None:
-        peer.answered += data
-        if len(peer.answered) < handshake.ANSWER_BYTES:
-            return
-        answered = peer.answered[: handshake.ANSWER_BYTES]
-        rest = peer.answered[handshake.ANSWER_BYTES :]
-        accepted = handshake.check_answer(self._secret, self._attempt, peer.greeted, answered)
-        if accepted is None:
-            self._drop(peer)
-            return
-        peer.proven = True
-        self._write(peer, accepted[1])
-        if rest:
-            self._read(peer, rest)
-
-    def _read(self, peer: _Peer, data: bytes) -> None:
-        try:
-            for message in peer.lines.feed(data):
-                self._check(peer, message)
+            for message in messages:
+                if isinstance(message, Heartbeat):
+                    self._phases[message.rank] = message.phase
                 self._do(self._controller.received(message, time.monotonic()))
         except BadMessage as error:
-            self._node.say(f"ttp: rank {peer.rank}: {error}")
-            self._drop(peer)
+            self._node.say(f"ttp: rank {link.rank}: {error}")
+            self._drop(link)
 
-    def _check(self, peer: _Peer, message: Message) -> None:
-        """A link speaks for one rank, and for a rank one link speaks."""
-        if isinstance(message, Stop) and peer.rank < 0:
-            return
-        if isinstance(message, Hello) and peer.rank < 0:
-            if not 0 <= message.rank < self._controller.members.world_size == message.world_size:
-                raise BadMessage(f"there is no rank {message.rank} of {message.world_size}")
-            if any(other.rank == message.rank for other in self._peers.values()):
-                raise BadMessage(f"rank {message.rank} is there already")
-            peer.rank = message.rank
-        elif getattr(message, "rank", -1) != peer.rank or peer.rank < 0:
-            raise BadMessage(f"rank {peer.rank} speaks for another")
-        if isinstance(message, Heartbeat):
-            self._phases[message.rank] = message.phase
-
-    def _drop(self, peer: _Peer) -> None:
-        self._peers.pop(peer.sock.fileno(), None)
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(peer.sock)
-        peer.sock.close()
-        if not peer.proven:
-            self.unauthenticated += 1
-        elif peer.rank >= 0:
-            reason = f"rank {peer.rank} {self._end_of(peer.rank)}"
-            self._do(self._controller.lost(peer.rank, reason, time.monotonic()))
+    def _drop(self, link: RankLink) -> None:
+        self._links.drop(link)
+        if link.rank >= 0:
+            self._lost(link.rank)
 
     def _end_of(self, rank: int) -> str:
         pid = self._node.pids.get(rank)
@@ -309,12 +235,10 @@ class Server:
         for action in actions:
             if isinstance(action, Send):
                 line = encode(action.message)
-                chosen = set(action.ranks)
-                for peer in [p for p in self._peers.values() if p.rank in chosen]:
-                    self._write(peer, line)
+                for link in list(self._links.of_ranks(action.ranks)):
+                    self._links.write(link, line)
                     if isinstance(action.message, Finished):
-                        # It may come again, over another link.
-                        peer.finished, peer.rank = True, -1
+                        self._links.finish(link)
             elif isinstance(action, Kill):
                 self._kill(action)
             elif isinstance(action, Log):
@@ -330,33 +254,12 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         # On another node the end of its link is what tells it, should it ever wake up.
-        for peer in [p for p in self._peers.values() if p.rank == action.rank]:
-            self._drop(peer)
-
-    def _write(self, peer: _Peer, data: bytes) -> None:
-        peer.out += data
-        self._flush(peer)
-
-    def _flush(self, peer: _Peer) -> None:
-        try:
-            while peer.out:
-                sent = peer.sock.send(peer.out)
-                del peer.out[:sent]
-        except BlockingIOError:
-            pass
-        except OSError:
-            # Its end is read, and told, by the next turn.
-            peer.out.clear()
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.out else 0)
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.modify(peer.sock, events)
+        for link in list(self._links.of_ranks((action.rank,))):
+            self._drop(link)
 
     def _shut(self) -> None:
-        for peer in list(self._peers.values()):
-            peer.sock.close()
-        self._peers.clear()
-        self._listener.close()
+        self._links.close()
+        self._gate.close()
+        self._ends.close()
+        self._calls.close()
         self._selector.close()
-        for descriptor in (*self._ends, self._wake_read, self._wake_write):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from relkit.net import handshake
+from relkit.net.gate import MAX_PENDING
 from relkit.ttp.actions import Limits
 from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint, Link, LinkEnded, connect, parse_endpoint
@@ -281,7 +282,7 @@ def test_who_says_nothing_is_dropped_in_time(
     served: tuple[Server, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, _ = served
-    monkeypatch.setattr("relkit.ttp.server._HANDSHAKE_S", 0.2)
+    monkeypatch.setattr("relkit.net.gate.HANDSHAKE_S", 0.2)
     with raw(server) as slow, raw(server) as drip:
         drip.sendall(b"x")
         assert ended(slow)
@@ -289,21 +290,17 @@ def test_who_says_nothing_is_dropped_in_time(
     assert server.unauthenticated == 2
 
 
-def test_more_strangers_than_are_let_in(
-    served: tuple[Server, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_connections_do_not_keep_ranks_out(served: tuple[Server, list[str]]) -> None:
     server, _ = served
-    monkeypatch.setattr("relkit.ttp.server.MAX_UNPROVEN", 4)
-    idle = [raw(server) for _ in range(4)]
-    until(lambda: len(server._peers) == 4)
-    with raw(server) as one_more:
-        assert ended(one_more)
-    for sock in idle:
-        sock.close()
-    # Until it has seen that, there is no place for a rank either.
-    until(lambda: not server._peers)
-    rank(server, 0)
-    until(lambda: len(_ranks(server)) == 1)
+    idle = [raw(server) for _ in range(MAX_PENDING + 100)]
+    for number in range(2):
+        rank(server, number)
+    until(lambda: phase(server) == "normal")
+    assert server._gate.pending <= MAX_PENDING
+    # The oldest were reset, so that an honest one knows that it may try again.
+    assert len(idle[0].recv(4096)) == handshake.GREETING_BYTES
+    with pytest.raises(ConnectionResetError):
+        idle[0].recv(4096)
 
 
 @pytest.mark.parametrize(

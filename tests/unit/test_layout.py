@@ -49,7 +49,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.fleet relkit.launch.job relkit.net relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.report relkit.netcheck.solve"
     ),
-    "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.ttp",
+    "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.net relkit.ttp",
     "relkit.launch.straggler": (
         "ground relkit.launch.job relkit.straggler relkit.straggler.collect "
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"

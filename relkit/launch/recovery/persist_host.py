@@ -13,6 +13,8 @@ from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.recovery.activity import Activity
 from relkit.launch.recovery.persist_folder import PersistFolder
+from relkit.net.file_limit import FileLimit
+from relkit.net.gate import MAX_PENDING
 from relkit.ttp.actions import Limits
 from relkit.ttp.controller import Controller
 from relkit.ttp.environment import to_environment
@@ -28,6 +30,8 @@ _POLL_S = 0.05
 _IDLE_S = 1.0
 _STATUS_S = 0.5
 _CONNECT_S = 3.0
+# Beside one connection a rank: connections in the handshake, and all else that a launcher opens.
+_OTHER_FILES = MAX_PENDING + 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class PersistHost:
         self._status_s = 0.0
         self._written: dict[str, object] = {}
         self._activity = Activity(limits.overall_s)
+        self._file_limit = FileLimit()
 
     def begin(self, crowd: PersistAttempt) -> Mapping[str, str]:
         """Listen, and learn where the others do.
@@ -105,6 +110,8 @@ class PersistHost:
         """The workers of this node have been started: rank -> process."""
         self._pids.clear()
         self._pids.update(pids)
+        for pid in pids.values():
+            self._file_limit.give_back_to(pid)
         if self._server is not None:
             self._server.watch(pids)
 
@@ -253,6 +260,9 @@ class PersistHost:
         return note
 
     def _listen(self, crowd: PersistAttempt, secret: bytes, address: str) -> Endpoint:
+        warning = self._file_limit.require(crowd.world_size + _OTHER_FILES)
+        if warning:
+            self._say(f"ttp: {warning}")
         controller = Controller(crowd.world_size, self.limits, backup=crowd.mailbox.node > 0)
         self._server = Server(
             controller,

@@ -11,9 +11,9 @@ import pytest
 
 from relkit.errors import UsageProblem
 from relkit.fleet.agent import Handler, Request
+from relkit.net.dial import dial
 from relkit.net.handshake import CONTROL
 from relkit.net.interface import NoRoute, resolve, route_to
-from relkit.net.listener import connect_authenticated
 from relkit.netcheck.measure.probes.base import ProbeFailed
 from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import Edge, Failure, NodeFacts
@@ -62,11 +62,11 @@ def test_unauthenticated_connections_reach_the_facts_and_the_end_of_the_round() 
     node = Node("n1")
     (listening,) = node.ask("listen", round=0, secret=SECRET, address="127.0.0.1")
     with pytest.raises(PermissionError):
-        connect_authenticated("127.0.0.1", listening["port"], 0, b"x" * 16, CONTROL, 10)
+        dial("127.0.0.1", listening["port"], 0, b"x" * 16, CONTROL, 10)
     assert node.ask("facts", peers=[])[0]["facts"]["unauthenticated_connections"] == 1
     assert node.ask("end", round=0)[0]["unauthenticated"] == 1
     with pytest.raises(ConnectionRefusedError):
-        connect_authenticated("127.0.0.1", listening["port"], 0, bytes.fromhex(SECRET), CONTROL, 10)
+        dial("127.0.0.1", listening["port"], 0, bytes.fromhex(SECRET), CONTROL, 10)
 
 
 def test_listening_again_in_the_same_round_closes_the_first() -> None:
@@ -75,8 +75,8 @@ def test_listening_again_in_the_same_round_closes_the_first() -> None:
         node.ask("listen", round=0, secret=SECRET, address="127.0.0.1")[0]["port"] for _ in range(2)
     )
     with pytest.raises(ConnectionRefusedError):
-        connect_authenticated("127.0.0.1", first, 0, bytes.fromhex(SECRET), CONTROL, 10)
-    connect_authenticated("127.0.0.1", second, 0, bytes.fromhex(SECRET), CONTROL, 10).close()
+        dial("127.0.0.1", first, 0, bytes.fromhex(SECRET), CONTROL, 10)
+    dial("127.0.0.1", second, 0, bytes.fromhex(SECRET), CONTROL, 10).close()
     node.ask("end", round=0)
 
 

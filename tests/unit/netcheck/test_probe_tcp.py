@@ -12,8 +12,9 @@ import pytest
 
 from relkit.errors import UsageProblem
 from relkit.net import handshake
+from relkit.net.dial import dial
 from relkit.net.handshake import CONTROL, Label
-from relkit.net.listener import Listener, connect_authenticated
+from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed
 from relkit.netcheck.measure.probes.tcp import TcpProbe, _far_result
 from relkit.netcheck.model import Failure
@@ -127,9 +128,9 @@ def test_unauthenticated_connections_are_closed_and_counted(listener: Listener) 
     assert len(scanner.recv(100)) == handshake.GREETING_BYTES
     assert scanner.recv(100) == b""
     with pytest.raises(PermissionError):
-        connect_authenticated(ADDRESS, listener.port, 3, b"not the run's secret", CONTROL, 10)
+        dial(ADDRESS, listener.port, 3, b"not the run's secret", CONTROL, 10)
     with pytest.raises(PermissionError):
-        connect_authenticated(ADDRESS, listener.port, 4, SECRET, CONTROL, 10)
+        dial(ADDRESS, listener.port, 4, SECRET, CONTROL, 10)
     assert listener.unauthenticated == 3
     measured, failures = measure(listener)
     assert not failures
@@ -143,7 +144,7 @@ def test_unauthenticated_connections_are_closed_and_counted(listener: Listener) 
 
 def test_many_silent_connections_do_not_use_up_the_listener(listener: Listener) -> None:
     crowd = [socket.create_connection((ADDRESS, listener.port)) for _ in range(80)]
-    connect_authenticated(ADDRESS, listener.port, 3, SECRET, CONTROL, 10).close()
+    dial(ADDRESS, listener.port, 3, SECRET, CONTROL, 10).close()
     assert listener.unauthenticated >= 16
     for one in crowd:
         one.close()
@@ -219,7 +220,7 @@ def test_the_listener_ends_with_its_lifetime() -> None:
     with pytest.raises(TimeoutError):
         short.take(CONTROL, 10)
     with pytest.raises(ConnectionRefusedError):
-        connect_authenticated(ADDRESS, short.port, 0, SECRET, CONTROL, 5)
+        dial(ADDRESS, short.port, 0, SECRET, CONTROL, 5)
     short.close()
 
 
@@ -264,7 +265,7 @@ def test_plans_out_of_bounds(wrong: dict[str, object]) -> None:
     ],
 )
 def test_orders_that_make_no_sense_end_the_accepting_end(listener: Listener, line: bytes) -> None:
-    control = connect_authenticated(ADDRESS, listener.port, 3, SECRET, CONTROL, 10)
+    control = dial(ADDRESS, listener.port, 3, SECRET, CONTROL, 10)
     control.sendall(line)
     control.shutdown(socket.SHUT_WR)
     with pytest.raises(ProbeFailed):

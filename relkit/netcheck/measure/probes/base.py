@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from relkit.errors import RelkitError, UsageProblem
+from relkit.net.dial import dial
 from relkit.net.handshake import Label
 from relkit.net.interface import NoRoute
-from relkit.net.listener import Listener, connect_authenticated
+from relkit.net.listener import Listener
 from relkit.netcheck.model import Edge, Failure
 
 MIB = 1 << 20
@@ -82,14 +83,12 @@ class Plan:
         """An authenticated connection to the accepting end.
 
         Raises:
-            OSError, PermissionError: see connect_authenticated.
+            OSError, PermissionError: see dial.
             ProbeFailed: there is no route.
         """
         wait_s = min(max_wait_s, self.timeout_s)
         try:
-            return connect_authenticated(
-                self.address, self.port, self.round, self.secret, label, wait_s
-            )
+            return dial(self.address, self.port, self.round, self.secret, label, wait_s)
         except NoRoute as error:
             raise ProbeFailed(Failure.NO_ROUTE, str(error)) from error
 

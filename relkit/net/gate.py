@@ -1,0 +1,244 @@
+"""The door of a listener: nobody who has not proven who they are keeps the others out.
+
+A connection that has not authenticated itself yet has one of a bounded number of places. Where all
+are taken, a new one gets the place of the oldest from the origin that holds the most; one that is
+slow loses its place in any case. A connection that loses its place is reset, and an honest end
+tries again (`relkit.net.dial`); one whose answer is wrong is closed, which is final.
+
+Without a free descriptor nothing is accepted for a moment, instead of asking again at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import resource
+import selectors
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relkit.net import handshake
+from relkit.net.handshake import Label
+
+HANDSHAKE_S = 5.0
+MAX_PENDING = 512
+# Left to the rest of the process: files, pipes of children, the rendezvous store.
+RESERVED_DESCRIPTORS = 32
+PAUSE_S = 0.2
+# A round trip is over by then: who has not answered is worth less than who waits outside.
+_GRACE_S = 0.5
+_ACCEPT_AT_ONCE = 64
+_RESET = struct.pack("ii", 1, 0)
+
+# Given a greeting and the answer to it: the label and the confirmation, or None for a wrong answer.
+Check = Callable[[bytes, bytes], tuple[Label, bytes] | None]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A connection that is not authenticated yet."""
+
+    connection: socket.socket
+    origin: str
+    greeted: bytes
+    since_s: float
+    answered: bytearray = field(default_factory=bytearray)
+
+
+class Gate:
+    """Accepts and authenticates for one listening socket, in the thread that runs the selector.
+
+    Args:
+        listener: listening; closed by `close`.
+        selector: of the thread; events of what `owns` accepts are for `serve`.
+        check: see Check.
+        admit: takes over an authenticated connection (not blocking, no longer in the selector).
+        max_pending: places for connections that have not authenticated themselves.
+        say: told once when there is no descriptor left, in a sentence.
+
+    Attributes:
+        unauthenticated: connections that were dropped without having authenticated themselves.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        selector: selectors.BaseSelector,
+        check: Check,
+        admit: Callable[[Label, socket.socket], None],
+        *,
+        max_pending: int = MAX_PENDING,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._listener, self._selector = listener, selector
+        self._check, self._admit, self._say = check, admit, say
+        self._max_pending = max_pending
+        self._pending: dict[int, _Pending] = {}
+        self._origins: Counter[str] = Counter()
+        self._paused_until_s: float | None = None
+        self._complained = False
+        self.unauthenticated = 0
+        listener.setblocking(False)
+        selector.register(listener, selectors.EVENT_READ)
+
+    @property
+    def pending(self) -> int:
+        """Connections that are in the handshake."""
+        return len(self._pending)
+
+    def owns(self, descriptor: int) -> bool:
+        """Whether an event of this descriptor is for `serve`."""
+        return descriptor in self._pending or descriptor == self._listener.fileno()
+
+    def serve(self, descriptor: int) -> None:
+        """Something has come in."""
+        if descriptor in self._pending:
+            self._read(self._pending[descriptor])
+        elif self._paused_until_s is None:
+            self._accept(time.monotonic())
+
+    def wait_s(self, now_s: float) -> float | None:
+        """How long nothing is to be done if nothing comes, seconds; None for ever."""
+        ends = [] if self._paused_until_s is None else [self._paused_until_s]
+        # In the order of their coming: the first is the oldest.
+        ends += [peer.since_s + HANDSHAKE_S for peer in list(self._pending.values())[:1]]
+        return max(0.0, min(ends) - now_s) if ends else None
+
+    def tick(self, now_s: float) -> None:
+        """Drop who is slow; accept again after a pause."""
+        self._drop_older_than(HANDSHAKE_S, now_s)
+        if self._paused_until_s is not None and now_s >= self._paused_until_s:
+            self._paused_until_s = None
+            self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        """Stop listening. Who is in the handshake still counts as unauthenticated."""
+        for peer in list(self._pending.values()):
+            self._drop(peer)
+        if self._paused_until_s is None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(self._listener)
+        self._listener.close()
+
+    def _accept(self, now_s: float) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            try:
+                connection, address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(now_s, error.strerror or str(error))
+                return
+            if connection.fileno() >= _descriptor_limit() - RESERVED_DESCRIPTORS:
+                _reset(connection)
+                self._pause(now_s, "too many open files")
+                return
+            self._greet(connection, _origin(address[0]), now_s)
+
+    def _greet(self, connection: socket.socket, origin: str, now_s: float) -> None:
+        if len(self._pending) >= self._max_pending:
+            self._make_room()
+        peer = _Pending(connection, origin, handshake.greeting(), now_s)
+        self._pending[connection.fileno()] = peer
+        self._origins[origin] += 1
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_READ)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.send(peer.greeted)
+        except OSError:
+            self._drop(peer)
+
+    def _read(self, peer: _Pending) -> None:
+        try:
+            received = peer.connection.recv(handshake.ANSWER_BYTES - len(peer.answered))
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        peer.answered += received
+        if not received:
+            self._drop(peer)
+        elif len(peer.answered) == handshake.ANSWER_BYTES:
+            self._authenticate(peer)
+
+    def _authenticate(self, peer: _Pending) -> None:
+        accepted = self._check(peer.greeted, bytes(peer.answered))
+        if accepted is None:
+            self.unauthenticated += 1
+            self._forget(peer)
+            peer.connection.close()
+            return
+        label, confirmation = accepted
+        try:
+            peer.connection.send(confirmation)
+        except OSError:
+            self._drop(peer)
+            return
+        self._forget(peer)
+        self._admit(label, peer.connection)
+
+    def _make_room(self) -> None:
+        most = max(self._origins.values())
+        self._drop(next(p for p in self._pending.values() if self._origins[p.origin] == most))
+
+    def _drop_older_than(self, age_s: float, now_s: float) -> None:
+        while self._pending:
+            oldest = next(iter(self._pending.values()))
+            if now_s - oldest.since_s < age_s:
+                return
+            self._drop(oldest)
+
+    def _pause(self, now_s: float, why: str) -> None:
+        """Nothing can be accepted: who is silent gives way, and the others wait a moment."""
+        self._drop_older_than(_GRACE_S, now_s)
+        self._selector.unregister(self._listener)
+        self._paused_until_s = now_s + PAUSE_S
+        if not self._complained:
+            self._complained = True
+            self._say(
+                f"connections have to wait ({why}): this process may have {_descriptor_limit()}"
+                " files open; raise that with `ulimit -n` (LimitNOFILE= in a unit, --ulimit nofile="
+                " for a container) before the start"
+            )
+
+    def _forget(self, peer: _Pending) -> None:
+        self._selector.unregister(peer.connection)
+        del self._pending[peer.connection.fileno()]
+        self._origins[peer.origin] -= 1
+        if not self._origins[peer.origin]:
+            del self._origins[peer.origin]
+
+    def _drop(self, peer: _Pending) -> None:
+        self.unauthenticated += 1
+        self._forget(peer)
+        _reset(peer.connection)
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close with a reset: the other end knows that it was not judged, and tries again."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    connection.close()
+
+
+def _descriptor_limit() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+
+
+def _origin(address: str) -> str:
+    """What one user of the network has: an address, a network of IPv6, or this host's loopback."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if parsed.is_loopback:
+        return "loopback"
+    if parsed.version == 6:
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address
