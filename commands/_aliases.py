@@ -2,14 +2,14 @@
 
 A renamed option:
 
-    @renamed_option("--min-slowdown", old=OldSpelling("--slowdown"), type=click.FloatRange(0.01))
+    @renamed_option("--min-slowdown", old=OldSpelling("--slowdown"), type=FiniteRange(0.01))
 
 A renamed option whose unit has changed as well:
 
     @renamed_option(
         "--min-bandwidth-gbps",
         old=OldSpelling("--min-bandwidth", "--min_bandwidth", unit="MB/s", convert=gbps_of_mb_s),
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
     )
 
 A renamed value of an option:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from relkit.commands._aliases import RenamedChoice
+from relkit.commands._finite import FiniteRange
 from relkit.launch.job.settings import OnHang
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -21,7 +22,7 @@ def hang_timeout(command: str) -> Callable[[Decorated], Decorated]:
     """--hang-timeout; the original tool's variable comes just before the default."""
     return click.option(
         "--hang-timeout",
-        type=click.FloatRange(min=MIN_TIMEOUT_S),
+        type=FiniteRange(min=MIN_TIMEOUT_S),
         default=300.0,
         show_default=True,
         metavar="SECONDS",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from relkit.commands._finite import FiniteRange
 from relkit.errors import UsageProblem
 from relkit.output import emit
 
@@ -28,7 +29,7 @@ from relkit.output import emit
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=10.0,
     show_default=True,
     help="Limit for the whole capture, in seconds.",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from relkit.commands._finite import FiniteRange
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
 from relkit.netcheck.measure.probes.names import PROBES
@@ -36,7 +37,7 @@ _TORCH_START_S = 60.0
 @click.option(
     "--duration",
     "duration_s",
-    type=click.FloatRange(0.05, 60.0),
+    type=FiniteRange(0.05, 60.0),
     default=0.5,
     show_default=True,
     help="Seconds of each measurement of bandwidth.",
@@ -44,7 +45,7 @@ _TORCH_START_S = 60.0
 @click.option(
     "--slow",
     "slow_fraction",
-    type=click.FloatRange(0.01, 0.99),
+    type=FiniteRange(0.01, 0.99),
     default=0.1,
     show_default=True,
     help="Share that may be missing of what the others, or the baseline, reach.",

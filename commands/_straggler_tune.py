@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from relkit.commands._aliases import OldSpelling, renamed_option
+from relkit.commands._finite import FiniteRange
 from relkit.errors import UsageProblem
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Mode
@@ -21,7 +22,7 @@ from relkit.straggler.transport.locate import job_folders
 @renamed_option(
     "--min-slowdown",
     old=OldSpelling("--slowdown"),
-    type=click.FloatRange(0.01, 10.0),
+    type=FiniteRange(0.01, 10.0),
     metavar="SHARE",
     help="The smallest slowdown to report: 0.04 = 4 % slower than its peers.",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relkit.commands._finite import FiniteRange
 from relkit.errors import EXIT_UNKNOWN, NoSuchProcess, UsageProblem
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _POLL_S = 0.1
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(0.1, 3600),
+    type=FiniteRange(0.1, 3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

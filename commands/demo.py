@@ -11,6 +11,7 @@ import click
 
 from relkit import demo as demonstration
 from relkit.commands import _launch_options as shared
+from relkit.commands._finite import FiniteRange
 from relkit.commands._options import finish, report_options
 from relkit.faults import FAULTS
 from relkit.findings import Evidence, Finding, Report, Status
@@ -61,7 +62,7 @@ def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Repor
 @click.option("--rank", type=click.IntRange(0), help="Rank to break. [default: one in the middle]")
 @click.option(
     "--hang-timeout",
-    type=click.FloatRange(min=shared.MIN_TIMEOUT_S),
+    type=FiniteRange(min=shared.MIN_TIMEOUT_S),
     default=10.0,
     show_default=True,
     metavar="SECONDS",

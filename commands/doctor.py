@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from relkit.commands._finite import FiniteRange
 from relkit.commands._options import finish, report_options
 from relkit.findings import Report
 
@@ -24,7 +25,7 @@ from relkit.findings import Report
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     default=60.0,
     show_default=True,
     help="Limit for each single trial, in seconds.",

@@ -13,6 +13,7 @@ import click
 from relkit import faults
 from relkit.commands import _launch_options as shared
 from relkit.commands._aliases import OldSpelling, renamed_option
+from relkit.commands._finite import FiniteRange
 from relkit.commands._launch_network import (
     OWN as NETWORK_OPTIONS,
 )
@@ -124,7 +125,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 @renamed_option(
     "--straggler-min-slowdown",
     old=OldSpelling("--straggler-slowdown", "--straggler_slowdown"),
-    type=click.FloatRange(0.01, 10.0),
+    type=FiniteRange(0.01, 10.0),
     default=Control().min_slowdown,
     show_default=True,
     metavar="SHARE",
@@ -133,7 +134,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 )
 @click.option(
     "--ttp-timeout",
-    type=click.FloatRange(min=1.0),
+    type=FiniteRange(min=1.0),
     default=Limits().overall_s,
     show_default=True,
     metavar="SECONDS",
@@ -143,7 +144,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 )
 @click.option(
     "--ttp-heartbeat",
-    type=click.FloatRange(min=0.2),
+    type=FiniteRange(min=0.2),
     default=Limits().heartbeat_s,
     show_default=True,
     metavar="SECONDS",

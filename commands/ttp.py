@@ -13,6 +13,7 @@ import click
 
 from relkit import procfs
 from relkit.command_group import CommandGroup
+from relkit.commands._finite import FiniteRange
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
 from relkit.output import table
@@ -74,7 +75,7 @@ def status(job: str, as_json: bool) -> int:
 @click.argument("job")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1.0),
+    type=FiniteRange(min=1.0),
     default=150.0,
     show_default=True,
     metavar="SECONDS",

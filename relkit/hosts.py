@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relkit.errors import UsageProblem
+from relkit.input_file import read_input_text
 
 MAX_NODES = 100_000
+_MAX_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _PIECE = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>[^@:]+)(?::(?P<port>\d{1,5}))?")
@@ -125,7 +127,7 @@ def _specs(text: str) -> list[NodeSpec]:
     path = Path(text)
     if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises for a text too long for a path)
         try:
-            return _lines(path.read_text(encoding="utf-8"), str(path))
+            return _lines(read_input_text(path, _MAX_BYTES), str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise UsageProblem(f"cannot read the nodes in {path}: {error}") from error
     if "/" in text and "[" not in text:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import BadInputFile
+from relkit.input_file import open_input
 
 _MAX_BYTES = 64 << 20
 _MAX_NAMED = 5
@@ -125,7 +126,7 @@ def read(path: Path) -> Topology:
         BadInputFile: it cannot be read, is not text, or is larger than 64 MiB; see also parse().
     """
     try:
-        with path.open("rb") as stream:
+        with open_input(path) as stream:
             raw = stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error

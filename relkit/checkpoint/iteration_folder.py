@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, cast
 from relkit.checkpoint.atomic_swap import exchange
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, Manifest, read_manifest
 from relkit.errors import BadInputFile, UnwritablePath
+from relkit.input_file import open_input
 
 TRACKER = "latest_checkpointed_iteration.txt"
 TEMPORARY = "_tmp"
@@ -203,7 +204,8 @@ def latest(root: Path) -> int | None:
     """
     path = root / TRACKER
     try:
-        text = path.read_bytes()[:100].decode("utf-8", "replace").strip()
+        with open_input(path) as stream:
+            text = stream.read(100).decode("utf-8", "replace").strip()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -268,10 +270,10 @@ def problems(folder: Path, *, only: Iterable[str] | None = None) -> tuple[tuple[
 def _compare(path: Path, record: FileRecord) -> str:
     digest = hashlib.sha256()
     try:
-        size = path.stat().st_size
-        if size != record.size_bytes:
-            return f"has {size} bytes, and was written with {record.size_bytes}"
-        with path.open("rb") as stream:
+        with open_input(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != record.size_bytes:
+                return f"has {size} bytes, and was written with {record.size_bytes}"
             while block := stream.read(1 << 22):
                 digest.update(block)
     except FileNotFoundError:

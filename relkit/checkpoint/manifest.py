@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from relkit.errors import BadInputFile
+from relkit.input_file import read_input
 
 MANIFEST = "manifest.json"
 SCHEMA = "relkit.checkpoint/1"
@@ -60,9 +61,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise BadInputFile(f"{path} is too large for a manifest", next_step=_NEXT_STEP)
-        plain = json.loads(path.read_bytes())
+        plain = json.loads(read_input(path, _LARGEST_BYTES))
         if plain["schema"] != SCHEMA:
             raise BadInputFile(f"{path} is a {plain['schema']!r}, not a {SCHEMA}")
         files = tuple(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from relkit.errors import BadInputFile
+from relkit.input_file import require_regular
 
 # What torch and the unpickler raise for bytes that are no checkpoint; there is no common base.
 _UNREADABLE = (
@@ -37,6 +38,7 @@ def read_plain(path: Path) -> Any:  # noqa: ANN401
         BadInputFile: missing, damaged, or it holds something else than plain data, which is named.
     """
     try:
+        require_regular(path)
         with torch.serialization.safe_globals([argparse.Namespace]):
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
+from relkit.input_file import open_input, require_regular
 
 CHUNK_BYTES = 1 << 19
 MAX_ROWS_PER_CHUNK = 4096
@@ -111,10 +112,10 @@ def read_chunks(source: Source, keys: Sequence[str]) -> Iterator[Chunk]:
         if path.suffix == ".parquet":
             yield from _rows(source, keys)
         elif path.suffix == ".gz":
-            with path.open("rb") as packed, gzip.open(packed) as stream:
+            with open_input(path) as packed, gzip.open(packed) as stream:
                 yield from _lines(source, stream, packed.tell)
         else:
-            with path.open("rb") as stream:
+            with open_input(path) as stream:
                 yield from _lines(source, stream, stream.tell)
     except (EOFError, zlib.error) as error:
         raise BadInputFile(f"{path} is truncated or damaged: {error}") from error
@@ -197,6 +198,6 @@ def _parquet(path: Path) -> Any:  # noqa: ANN401
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return require_regular(path)
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error

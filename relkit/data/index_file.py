@@ -8,6 +8,7 @@ and, for multimodal data only, one int8 mode a sequence.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import BadInputFile
+from relkit.input_file import open_input
 
 MAGIC = b"MMIDIDX\x00\x00"
 FAIRSEQ_MAGIC = b"TNTIDX\x00\x00"
@@ -109,10 +111,11 @@ def _size_bytes(sequences: int, bounds: int) -> int:
 def _map(path: Path) -> tuple[npt.NDArray[np.uint8], int, int, int]:
     """The mapped file, the code of its token type, and how many sequences and bounds it has."""
     try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
+        with open_input(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
             head = stream.read(HEADER.size)
-        raw = np.memmap(path, mode="r") if size else np.empty(0, np.uint8)
+            # An empty file cannot be mapped.
+            raw = np.memmap(stream, mode="r") if size else np.empty(0, np.uint8)
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
     if head.startswith(FAIRSEQ_MAGIC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from relkit.data.index_file import pair, read_index
 from relkit.data.indexed_writer import IndexedWriter
 from relkit.errors import BadInputFile
+from relkit.input_file import open_input
 
 __all__ = ["IndexedDataset", "IndexedWriter", "Tokens"]
 
@@ -34,9 +36,10 @@ class IndexedDataset:
         self.prefix = str(prefix)
         bin_path, idx_path = pair(prefix)
         try:
-            self.bin_size_bytes = bin_path.stat().st_size
-            # An empty file cannot be mapped.
-            mapped = np.memmap(bin_path, mode="r") if self.bin_size_bytes else np.empty(0, np.uint8)
+            with open_input(bin_path) as stream:
+                size = self.bin_size_bytes = os.fstat(stream.fileno()).st_size
+                # An empty file cannot be mapped.
+                mapped = np.memmap(stream, mode="r") if size else np.empty(0, np.uint8)
         except OSError as error:
             raise BadInputFile(
                 f"cannot read {bin_path}: {error.strerror}",

@@ -14,9 +14,13 @@ import numpy as np
 from relkit.data.index_file import token_dtype
 from relkit.data.words import MemoisedWords, words_rule
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
+from relkit.input_file import read_input_text
 
 KINDS = ("GPT2BPETokenizer", "HFTokenizer", "CharLevelTokenizer")
 ALIASES = {"HuggingFaceTokenizer": "HFTokenizer", "HFGPT2Tokenizer": "GPT2BPETokenizer"}
+
+# Vocabularies of a million tokens have some 30 MB.
+_MAX_BYTES = 1 << 30
 
 # Tried in this order where --eod-token names none.
 EOD_TOKENS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
@@ -159,7 +163,7 @@ def _from_json(tokenizers: Any, spec: TokenizerSpec) -> Any:  # noqa: ANN401
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_input_text(path, _MAX_BYTES)
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

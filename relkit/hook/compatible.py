@@ -7,6 +7,8 @@ import shutil
 import struct
 from pathlib import Path
 
+from relkit.input_file import open_input
+
 _IDENTITY = struct.Struct("<4sBB10xHH")
 _PROGRAM_HEADERS_AT = 32
 _TABLE = struct.Struct("<QQIHHH")
@@ -50,7 +52,7 @@ def program_of(command: str) -> Path:
     program = Path(shutil.which(command) or command).resolve()
     for _ in range(4):  # a script may be run by a script; the kernel follows four of them
         try:
-            with program.open("rb") as file:
+            with open_input(program) as file:
                 first = file.readline(256)
         except OSError:
             break
@@ -67,7 +69,7 @@ def program_of(command: str) -> Path:
 
 def _loader_of(path: Path) -> tuple[str, str]:
     """Machine, and the dynamic loader that the file names ("" where it names none)."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         magic, width, order, _, machine = _IDENTITY.unpack(file.read(_IDENTITY.size))
         if magic != b"\x7fELF":
             raise ValueError("no ELF file")

@@ -21,6 +21,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from relkit import procfs
 from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
+from relkit.input_file import read_input_text
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 # A worker of a hung job that has not ended this long after SIGTERM is not going to.
 HUNG_SHUTDOWN_S = 5
+_MAX_ERROR_FILE_BYTES = 16 << 20
 
 # Given the job's id and the number of local processes: the job folder, and the variables to add
 # to the workers' environment. (None, {}) where the job runs without the hook.
@@ -307,7 +309,7 @@ class MonitoredAgent(LocalElasticAgent):
         try:
             if error_file.is_file():
                 failed_unix_s = error_file.stat().st_mtime
-                error = first_line(json.loads(error_file.read_text(encoding="utf-8")))
+                error = first_line(json.loads(read_input_text(error_file, _MAX_ERROR_FILE_BYTES)))
         except (OSError, ValueError):
             error = ""
         return ExitStatus(exit_code, failed_unix_s, error)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from relkit.errors import NoLinkHardware
+from relkit.input_file import open_input
 from relkit.linkcheck.model import Inventory
 
 LAYOUT = Path("/sys/class/mxcd/mxcd/layout")
@@ -66,7 +67,7 @@ def _numbered(folder: Path) -> list[Path]:
 def _value(path: Path, key: str) -> int | None:
     """The number behind `key` in a file of `key value` lines."""
     try:
-        with path.open("rb") as stream:
+        with open_input(path) as stream:
             text = stream.read(_MAX_BYTES).decode("ascii", "replace")
     except OSError:
         return None

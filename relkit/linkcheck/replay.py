@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
+from relkit.input_file import open_input
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
 
 _MAX_BYTES = 16 << 20
@@ -65,7 +66,7 @@ class ReplayProvider:
 
     def _document(self) -> dict[str, Any]:
         try:
-            with self._path.open("rb") as stream:
+            with open_input(self._path) as stream:
                 raw = stream.read(_MAX_BYTES + 1)
         except OSError as error:
             raise BadInputFile(f"cannot read {self._path}: {error.strerror}") from error

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from relkit.errors import BadDump
+from relkit.input_file import open_input
 from relkit.output import write_atomic
 from relkit.stacks import wire
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
@@ -368,9 +369,7 @@ def read_dump(path: Path, *, memo: FrameMemo | None = None) -> RankDump:
         BadDump: it cannot be read, is not a regular file, or decode() refuses it.
     """
     try:
-        if not path.is_file():
-            raise BadDump(f"{path.name}: not a regular file")
-        with path.open("rb") as stream:
+        with open_input(path) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise BadDump(f"{path.name}: {error.strerror}") from error

@@ -37,7 +37,7 @@ class _Source:
         if self.content:
             return names_at(self.image, vaddrs, _bytes_reader(self.content))
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return [None] * len(vaddrs)
         try:

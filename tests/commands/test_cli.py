@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from relkit import cli as cli_module
 from relkit import errors
 from relkit.cli import COMMANDS, cli, run
+from relkit.commands._finite import FiniteRange
 from relkit.errors import DeadlineExceeded, RelkitError
 
 
@@ -39,6 +40,22 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
     assert result.exit_code == 0, result.output
     assert "Example" in result.output
     assert f"relkit {' '.join(path)}".strip() in result.output
+
+
+@pytest.mark.parametrize("path", all_commands(), ids=" ".join)
+def test_no_number_of_the_command_line_may_be_nan(path: tuple[str, ...]) -> None:
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    numbers = [p for p in command.params if isinstance(p.type, click.types.FloatParamType)]
+    assert [p.name for p in numbers if not isinstance(p.type, FiniteRange)] == []
+    for parameter in numbers:
+        for text in ("nan", "inf", "-inf"):
+            with pytest.raises(click.BadParameter):
+                parameter.type.convert(text, parameter, None)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

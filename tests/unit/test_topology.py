@@ -92,7 +92,7 @@ def test_files_that_are_no_topology_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "net"
     with pytest.raises(BadInputFile, match="No such file"):
         read(path)
-    with pytest.raises(BadInputFile, match="directory"):
+    with pytest.raises(BadInputFile, match="a folder"):
         read(tmp_path)
     path.write_bytes(b"a p n0\n\xff\xfe\n")
     with pytest.raises(BadInputFile, match="not UTF-8 text"):

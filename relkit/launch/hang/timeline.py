@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relkit.errors import RelkitError
+from relkit.home_folder import home_folder
+from relkit.input_file import read_input_text
 from relkit.job_id import safe_job_id
 from relkit.stacks.dumpfile import read_dump, write_dump
 from relkit.stacks.model import RankDump
@@ -37,11 +39,8 @@ def default_folder() -> Path:
 
 
 def _home_timeline() -> Path | None:
-    """~/timeline; None for a user without HOME and without an entry in the password file."""
-    try:
-        return Path.home() / "timeline"
-    except RuntimeError:
-        return None
+    home = home_folder()
+    return None if home is None else home / "timeline"
 
 
 def _writable(folder: Path) -> bool:
@@ -68,10 +67,8 @@ def choose_folder(asked: Path) -> tuple[Path, str]:
 
 def _old_job_id(folder: Path) -> str:
     try:
-        report = folder / "report.json"
-        if report.stat().st_size <= _REPORT_LIMIT_BYTES:
-            plain = json.loads(report.read_text(encoding="utf-8"))
-            return safe_job_id(str(plain["job_id"]))
+        plain = json.loads(read_input_text(folder / "report.json", _REPORT_LIMIT_BYTES))
+        return safe_job_id(str(plain["job_id"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # A following node has no report of its own, only its ranks' dumps.
         pass

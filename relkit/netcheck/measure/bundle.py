@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadBundle, UnwritablePath
+from relkit.input_file import read_input_text
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import read_score
 from relkit.netcheck.model import Edge, NodeFacts
@@ -142,9 +143,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, object]]:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise BadBundle(f"{path} is larger than any bundle")
-        return path.read_text(encoding="utf-8")
+        return read_input_text(path, _MAX_BYTES)
     except OSError as error:
         raise BadBundle(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

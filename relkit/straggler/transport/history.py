@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import stat
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from relkit.errors import BadDump
+from relkit.input_file import open_input
 from relkit.output import write_atomic
 from relkit.straggler.history_types import (
     STILL_HOLDS,
@@ -71,9 +71,7 @@ def load(path: Path) -> History:
         BadDump: missing, truncated, hostile, of another version, or no history at all.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ValueError("not a regular file")
-        with zipfile.ZipFile(path) as archive:
+        with open_input(path) as stream, zipfile.ZipFile(stream) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > _LIMIT_BYTES:
                 raise ValueError("larger than any history")
             return _decode(archive)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from relkit import procfs
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
+from relkit.home_folder import home_folder
 from relkit.hook import environment
 from relkit.job_id import safe_job_id
 from relkit.straggler.transport import live_file
@@ -93,7 +94,9 @@ def _of_job(job_id: str, environ: Mapping[str, str]) -> Iterator[tuple[int, Hist
         refresh(folder)
     places = [folder / LIVE_FILE for folder in job_folders(job_id)]
     timelines = [Path(environ[name]) for name in _TIMELINE_VARIABLES if environ.get(name)]
-    timelines += [Path("/root/timeline"), Path.home() / "timeline"]
+    timelines += [Path("/root/timeline")]
+    home = home_folder()
+    timelines += [home / "timeline"] if home is not None else []
     places += [folder / KEPT_FILE for folder in dict.fromkeys(timelines)]
     for path in places:
         try:

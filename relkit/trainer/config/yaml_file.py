@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
+from relkit.input_file import read_input_text
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.config.dataset_files import with_dataset_files
 from relkit.trainer.config.flag_table import FLAG_OF
 from relkit.trainer.config.values import FIELDS, Values, Warn, build, coerce, nearest
 from relkit.trainer.config.yaml_keys import IGNORED, MODEL, RENAMED, TRANSLATED, Key
+
+_MAX_BYTES = 16 << 20
 
 DEFAULTS: Values = {
     "model.hidden_dropout": 0.0,
@@ -79,7 +82,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"reading {path} needs PyYAML: {error}", next_step="pip install 'relkit[train]'"
         ) from error
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.safe_load(read_input_text(path, _MAX_BYTES))
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

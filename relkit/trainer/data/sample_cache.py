@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import UnwritablePath
+from relkit.input_file import read_input_text, require_regular
 from relkit.output import atomic_file
 from relkit.trainer.data.sample_index import SampleIndex
 
+_MAX_DESCRIPTION_BYTES = 1 << 20
 PARTS = {"documents": "document_index", "samples": "sample_index", "shuffle": "shuffle_index"}
 
 
@@ -95,7 +97,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _load(folder: Path, stem: str, description: str) -> SampleIndex | None:
     try:
-        if (folder / f"{stem}-description.txt").read_text() != description:
+        if (
+            read_input_text(folder / f"{stem}-description.txt", _MAX_DESCRIPTION_BYTES)
+            != description
+        ):
             return None
         parts = {name: _map(folder / f"{stem}-{file}.npy") for name, file in PARTS.items()}
     except (OSError, ValueError, EOFError):
@@ -111,6 +116,7 @@ def _load(folder: Path, stem: str, description: str) -> SampleIndex | None:
 
 def _map(path: Path) -> npt.NDArray[Any]:
     # As a plain array: every access to a memmap object costs microseconds more.
+    require_regular(path)
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from relkit.errors import UnwritablePath
+from relkit.input_file import open_input
 
 _TAIL_BYTES = 1 << 17
 PHASES = (
@@ -77,7 +78,7 @@ class EventStream:
 
     def latest(self) -> list[dict[str, Any]]:
         """The last events of this file, those of earlier runs that wrote into it included."""
-        with self.path.open("rb") as stream:
+        with open_input(self.path) as stream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - _TAIL_BYTES))
             lines = stream.read().decode("utf-8", "replace").split("\n")

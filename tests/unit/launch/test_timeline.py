@@ -105,12 +105,13 @@ def test_dumps_are_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
 def test_a_user_without_a_home_folder_gets_one_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
     monkeypatch.setattr(Path, "home", no_home)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     blocked = tmp_path / "file"
