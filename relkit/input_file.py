@@ -37,7 +37,7 @@ def open_input(path: Path | str, buffering: int = -1) -> BinaryIO:
         raise OSError(errno.EINVAL, str(error), str(path)) from error
     try:
         _require_regular(os.fstat(descriptor).st_mode, path)
-        return os.fdopen(descriptor, "rb", buffering)  # type: ignore[return-value]
+        return os.fdopen(descriptor, "rb", buffering)
     except BaseException:
         os.close(descriptor)
         raise

@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from relkit.reports import palette
+from relkit.reports.content_policy import picture_block, policy
 from relkit.reports.flame_boxes import Box, boxes
 from relkit.reports.flame_layout import layout
 from relkit.reports.flame_text import box_markup
@@ -41,14 +42,32 @@ _SCRIPTS = (
 @lru_cache
 def style_block() -> str:
     """The picture's <style>; the same text in every picture, all rules scoped to .rk-flame."""
-    return f"<style><![CDATA[\n{_template('flame.css')}{palette.css()}]]></style>\n"
+    return f"<style><![CDATA[{style_text()}]]></style>\n"
+
+
+@lru_cache
+def style_text() -> str:
+    """What the browser finds inside the picture's <style>."""
+    return f"\n{_template('flame.css')}{palette.css()}"
 
 
 @lru_cache
 def script_block() -> str:
     """The picture's <script>; it takes care of every picture of the document, once each."""
+    return f"<script><![CDATA[{script_text()}]]></script>\n"
+
+
+@lru_cache
+def script_text() -> str:
+    """What the browser finds inside the picture's <script>."""
     parts = "\n".join(_template(name) for name in _SCRIPTS)
-    return f'<script><![CDATA[\n(function () {{\n"use strict";\n{parts}}})();\n]]></script>\n'
+    return f'\n(function () {{\n"use strict";\n{parts}}})();\n'
+
+
+@lru_cache
+def policy_block() -> str:
+    """The picture's Content-Security-Policy; to be left out where the picture goes into HTML."""
+    return picture_block(policy(styles=[style_text()], scripts=[script_text()]))
 
 
 def _template(name: str) -> str:
@@ -64,8 +83,8 @@ def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
         subtitle: one line below it; what was looked at, when, of which job.
 
     Returns:
-        An SVG document that is also fit to be inlined in HTML: the same bytes for the same
-        tree, at most 2 MB, every rank of the tree in it.
+        An SVG document, without policy_block() also fit to be inlined in HTML: the same bytes
+        for the same tree, at most 2 MB, every rank of the tree in it.
     """
     drawn = boxes(tree)
     present = len(tree.present)
@@ -88,6 +107,7 @@ def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="rk-flame" id="{identity}" '
         f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">\n'
+        f"{policy_block()}"
         f"<title>{xml(shown(title))}</title>\n"
         f"{style_block()}"
         f'<metadata class="rk-facts">{xml(json.dumps(facts, ensure_ascii=False))}</metadata>\n'

@@ -11,7 +11,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from relkit.findings import Evidence, Report, Status, docs_of
-from relkit.reports.flame_svg import script_block, style_block
+from relkit.reports.content_policy import policy
+from relkit.reports.flame_svg import (
+    policy_block,
+    script_block,
+    script_text,
+    style_block,
+    style_text,
+)
 from relkit.reports.markup import middle_cut, shown
 
 MAX_RANK_ROWS = 512
@@ -45,6 +52,23 @@ def environment() -> Environment:
     environment.filters["measure"] = _measure
     environment.filters["bound"] = _bound
     return environment
+
+
+def style_and_policy(*names: str, rules: str = "", has_flames: bool = False) -> dict[str, Markup]:
+    """The style sheet of a page, and the policy that allows it, as the templates take them.
+
+    Args:
+        names: style sheets in the folder of templates; rules: more of them, made by relkit.
+        has_flames: the page has flame pictures, which bring a style and a script.
+    """
+    sheets = [environment().get_template(name).render() for name in names]
+    style = "\n".join(["", *sheets, rules, ""])
+    allowed = policy(
+        styles=[style, style_text()] if has_flames else [style],
+        scripts=[script_text()] if has_flames else [],
+    )
+    # Both are made of relkit's own files and rules alone.
+    return {"style": Markup(style), "policy": Markup(allowed)}  # noqa: S704
 
 
 def render(report: Report, svgs: Mapping[str, str]) -> str:
@@ -83,6 +107,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
             tabs=[(name, _TABS.get(name, name), picture) for name, picture in _inline(svgs)],
             started=page_time(report.started),
             version=report.to_json()["meta"]["version"],
+            **style_and_policy("report.css", has_flames=bool(svgs)),
         )
     )
 
@@ -214,7 +239,8 @@ def _inline(svgs: Mapping[str, str]) -> list[tuple[str, Markup]]:
     known = [name for name in _TABS if name in svgs]
     ordered = [*known, *(name for name in svgs if name not in _TABS)]
     for i, name in enumerate(ordered):
-        text = svgs[name]
+        # The page has a policy of its own, in its head.
+        text = svgs[name].replace(policy_block(), "", 1)
         if i > 0:
             text = text.replace(style_block(), "", 1)
         if i < len(ordered) - 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from relkit.errors import UnwritablePath
 from relkit.output import write_atomic
 from relkit.reports import dot, flame_svg
+from relkit.reports.content_policy import add_to_picture
 from relkit.stacks.folded import write_folded
 
 if TYPE_CHECKING:
@@ -85,5 +86,5 @@ def writers(
     files["stack_graph.dot"] = text_writer(partial(str, graph))
     picture = dot.picture(graph, timeout_s=graph_timeout_s) if graph_timeout_s else None
     if picture is not None:
-        files["stack_graph.svg"] = text_writer(partial(str, picture))
+        files["stack_graph.svg"] = text_writer(partial(add_to_picture, picture))
     return files

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from relkit.findings import Report, Status
 from relkit.netcheck.model import Edge
 from relkit.reports import heatmap
-from relkit.reports.html import environment, page_time
+from relkit.reports.html import environment, page_time, style_and_policy
 
 MAX_ROWS = 512
 
@@ -64,8 +64,7 @@ def render(report: Report, edges: Sequence[Edge], *, graph_svg: str | None = Non
             lead=_lead(report),
             faults=faults,
             tiles=_tiles(facts, len(rows)),
-            # heatmap and Graphviz escape every name; the rules are our own.
-            heat_css=Markup(heatmap.css()),  # noqa: S704
+            # heatmap and Graphviz escape every name.
             heatmap=Markup(drawn),  # noqa: S704
             grouped=share if share > 1 else 0,
             graph=Markup(_inline(graph_svg)),  # noqa: S704
@@ -74,6 +73,7 @@ def render(report: Report, edges: Sequence[Edge], *, graph_svg: str | None = Non
             left_out=max(0, len(rows) - MAX_ROWS),
             started=page_time(report.started),
             version=report.to_json()["meta"]["version"],
+            **style_and_policy("report.css", "netcheck.css", rules=heatmap.css()),
         )
     )
 

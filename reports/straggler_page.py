@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from relkit.findings import Finding, Report, Status
 from relkit.reports import straggler_heat, straggler_lateness, straggler_parts
-from relkit.reports.html import environment, page_time
+from relkit.reports.html import environment, page_time, style_and_policy
 from relkit.straggler.history_types import History
 from relkit.straggler.present.metrics import Metrics, recent
 
@@ -58,8 +58,7 @@ def render(report: Report, history: History, metrics: Metrics) -> str:
             cards=cards[:_MAX_CARDS],
             more_cards=cards[_MAX_CARDS:],
             others=others,
-            # Each of these escapes every name; the rules are our own.
-            heat_css=Markup(straggler_heat.css()),  # noqa: S704
+            # Each of these escapes every name.
             heat=Markup(straggler_heat.render(history, metrics)),  # noqa: S704
             lateness=Markup(straggler_lateness.render(history)),  # noqa: S704
             parts=Markup(straggler_parts.render(metrics.breakdowns, history.hosts)),  # noqa: S704
@@ -73,6 +72,7 @@ def render(report: Report, history: History, metrics: Metrics) -> str:
             unseen=_unseen(history, metrics),
             started=page_time(report.started),
             version=report.to_json()["meta"]["version"],
+            **style_and_policy("report.css", "straggler.css", rules=straggler_heat.css()),
         )
     )
 

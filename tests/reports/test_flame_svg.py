@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
 from relkit.reports import flame_svg
-from relkit.reports.flame_svg import script_block, style_block
+from relkit.reports.flame_svg import policy_block, script_block, style_block
 from relkit.stacks.tree import StackTree
 from tests.reports.picture import Picture
 from tests.reports.trees import HOSTILE, Stack, grow, hang, hostile, ranks
@@ -52,7 +52,9 @@ def test_every_frame_stands_with_its_exact_label_in_data_and_title(view: str) ->
 def test_the_picture_is_the_one_that_was_looked_at(
     view: str, gold: Callable[[str, str], None]
 ) -> None:
-    text = draw(hang(view)).replace(style_block(), "").replace(script_block(), "")
+    text = draw(hang(view))
+    for block in (policy_block(), style_block(), script_block()):
+        text = text.replace(block, "")
     gold(f"flame_{view}.svg", text)
 
 
