@@ -6,6 +6,7 @@ file there is only believed where this user alone can have written it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -55,6 +56,32 @@ def read_private(path: Path, limit_bytes: int) -> bytes:
     if len(data) > limit_bytes:
         raise OSError(errno.EFBIG, f"larger than {limit_bytes} bytes", str(path))
     return data
+
+
+def open_own_folder(path: Path) -> int:
+    """Open a folder in a place where others may write too; made, private, where it is missing.
+
+    A link that somebody put there is not followed: with the descriptor as `dir_fd`, all that is
+    written and removed is in this folder.
+
+    Args:
+        path: the folder; the one above it must exist, and may be a link.
+
+    Returns:
+        The descriptor; the caller closes it.
+
+    Raises:
+        OSError: it cannot be made or opened, is a link or no folder, or belongs to somebody who is
+            neither this user nor root.
+    """
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    owner = os.fstat(descriptor).st_uid
+    if owner not in (os.geteuid(), 0):
+        os.close(descriptor)
+        raise PermissionError(errno.EACCES, f"belongs to user {owner}", str(path))
+    return descriptor
 
 
 def is_private_folder(folder: Path) -> bool:

@@ -30,7 +30,8 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.policy, self.order = "", []
+        self.policy = ""
+        self.order: list[str] = []
         self.texts: dict[str, set[str]] = {"style": set(), "script": set()}
         self._open = ""
         self.feed(text.replace("<![CDATA[", "").replace("]]>", ""))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.home_folder import home_folder
 from relkit.input_file import read_input_text
 from relkit.job_id import safe_job_id
+from relkit.private_file import open_own_folder
 from relkit.stacks.dumpfile import read_dump, write_dump
 from relkit.stacks.model import RankDump
 
@@ -83,22 +85,47 @@ def _old_job_id(folder: Path) -> str:
 def rotate(folder: Path) -> Path | None:
     """Move an earlier incident's files into `previous-<job id>`, so that none is mixed in.
 
+    In a folder that others may write to, `previous-<job id>` may be a link that somebody made, or
+    somebody else's folder: nothing in it is touched, and the files go to another one.
+
     Returns:
         where they are now; None where there were none.
+
+    Raises:
+        OSError: the folder cannot be read, or nothing can be made in it.
     """
-    own = [
-        path for path in folder.iterdir() if path.name in OWN_FILES or _DUMP.fullmatch(path.name)
-    ]
-    if not own:
+    if not _own_names(os.listdir(folder)):
         return None
-    target = folder / f"previous-{_old_job_id(folder)}"
-    target.mkdir(mode=0o700, exist_ok=True)
-    for path in target.iterdir():
-        if path.name in OWN_FILES or _DUMP.fullmatch(path.name):
-            path.unlink(missing_ok=True)
-    for path in own:
-        path.replace(target / path.name)
+    source = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        target, descriptor = _previous(folder)
+        try:
+            for name in _own_names(os.listdir(descriptor)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=descriptor)
+            for name in _own_names(os.listdir(source)):
+                # Somebody else's file of such a name in a sticky folder stays where it is.
+                with contextlib.suppress(FileNotFoundError, PermissionError):
+                    os.rename(name, name, src_dir_fd=source, dst_dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(source)
     return target
+
+
+def _own_names(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in OWN_FILES or _DUMP.fullmatch(name)]
+
+
+def _previous(folder: Path) -> tuple[Path, int]:
+    """The folder for an earlier incident's files, and its descriptor."""
+    target = folder / f"previous-{_old_job_id(folder)}"
+    try:
+        return target, open_own_folder(target)
+    except OSError:
+        target = Path(tempfile.mkdtemp(prefix=f"{target.name}-", dir=folder))
+        return target, open_own_folder(target)
 
 
 def write_dumps(folder: Path, dumps: Sequence[RankDump]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from relkit.errors import UnwritablePath
 from relkit.output import as_json, write_atomic
+from relkit.private_file import open_own_folder
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, save
@@ -79,6 +82,12 @@ class HistoryPublisher:
 
 
 def _keep(history: History, folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The timeline folder may be shared: whatever is not a folder of this user's is not written to.
+    for part in (folder.parent, folder) if folder.name == EXCLUDED else (folder,):
+        part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            os.close(open_own_folder(part))
+        except OSError as error:
+            raise UnwritablePath(f"cannot write to {part}: {error.strerror}") from error
     save(history, folder / KEPT_FILE.name)
     write_atomic(folder / "report.json", as_json(straggler_report(history)))

@@ -78,6 +78,40 @@ def test_rotation_of_a_second_incident_replaces_the_first(tmp_path: Path) -> Non
     assert json.loads((target / "report.json").read_text())["text"] == "two"
 
 
+def test_rotation_does_not_go_through_a_link(tmp_path: Path) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / "timeline"
+    precious.mkdir()
+    folder.mkdir()
+    (precious / "report.json").write_text("keep me")
+    (folder / "previous-a").symlink_to(precious)
+    (folder / "report.json").write_text(json.dumps({"job_id": "a"}))
+    target = timeline.rotate(folder)
+    assert [path.read_text() for path in precious.iterdir()] == ["keep me"]
+    assert target is not None
+    assert target.parent == folder
+    assert target.name.startswith("previous-a-")
+    assert [path.name for path in target.iterdir()] == ["report.json"]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o700
+
+
+@pytest.mark.root
+def test_rotation_leaves_somebody_elses_folder_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "previous-a"
+    theirs.mkdir()
+    (theirs / "report.json").write_text("theirs")
+    os.chown(theirs, 65534, 65534)
+    (tmp_path / "report.json").write_text(json.dumps({"job_id": "a"}))
+    target = timeline.rotate(tmp_path)
+    assert target not in (None, theirs)
+    assert (theirs / "report.json").read_text() == "theirs"
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_place_of_the_old_report_is_moved_away(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "report.json")
+    assert timeline.rotate(tmp_path) == tmp_path / "previous-unknown"
+
+
 @pytest.mark.parametrize("report", ["", "[]", "{", '{"job_id"', "[" * 100_000, '{"x": 1}'])
 def test_rotation_survives_a_hostile_report(tmp_path: Path, report: str) -> None:
     (tmp_path / "report.json").write_text(report)
