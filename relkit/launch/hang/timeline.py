@@ -94,16 +94,16 @@ def rotate(folder: Path) -> Path | None:
     Raises:
         OSError: the folder cannot be read, or nothing can be made in it.
     """
-    if not _own_names(os.listdir(folder)):
+    if not _own_names(path.name for path in folder.iterdir()):
         return None
     source = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         target, descriptor = _previous(folder)
         try:
-            for name in _own_names(os.listdir(descriptor)):
+            for name in _own_names(os.listdir(descriptor)):  # noqa: PTH208 (a descriptor)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=descriptor)
-            for name in _own_names(os.listdir(source)):
+            for name in _own_names(os.listdir(source)):  # noqa: PTH208
                 # Somebody else's file of such a name in a sticky folder stays where it is.
                 with contextlib.suppress(FileNotFoundError, PermissionError):
                     os.rename(name, name, src_dir_fd=source, dst_dir_fd=descriptor)
