@@ -48,14 +48,14 @@ def test_the_example_trainer() -> None:
 
 
 def test_compute_under_collectives_belongs_to_the_rank_that_computes() -> None:
-    options = ["--steps", "40", "--width", "768", "--slow-rank", "1", "--compute", "12"]
+    options = ["--steps", "40", "--width", "768", "--slow-rank", "1", "--compute", "20"]
     job = run_job([DDP, *options], 2)
     assert len(same_steps(job, 2)) >= 30
     slow, fit = job.usual(1, "local_s"), job.usual(0, "local_s")
     assert slow > 1.1 * fit
-    # Twelve passes more than twenty-four: the time of the other is not lost under its waiting,
+    # Twenty passes more than twenty-four: the time of the other is not lost under its waiting,
     # where only a third of it would be left.
-    assert fit > 0.45 * slow
+    assert fit > 0.35 * slow
     assert job.usual(1, "compute_s") > job.usual(0, "compute_s")
 
 

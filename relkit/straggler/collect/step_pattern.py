@@ -34,6 +34,10 @@ _LONGEST_TAIL = 1536
 # Bursts: so many must have been seen, of so many collectives at most, and the pause before them is
 # so many times as long as any inside.
 _BURSTS, _LONGEST_BURST, _STANDS_OUT = 5, 128, 2.0
+# Among fewer pauses, two in turn of which one is longer are found by chance inside one long burst.
+_MIN_PAUSES = 32
+# Where batches are fetched they tell the steps; after so many collectives without they do not.
+_AWAIT_BATCHES = 512
 _UNEVEN, _LOW_PERCENTILE, _HIGH_PERCENTILE, _MIN_REGULAR = 3.0, 20.0, 60.0, 0.75
 _TICK_NS = 10_000.0
 # After so many collectives of all groups nobody is waited for any more.
@@ -169,23 +173,33 @@ def _track(number: int, tail: Rows) -> _Track:
 def _of_bursts(track: _Track, marks: Rows) -> Pattern | None:
     """One collective a step, or a burst of them: between two batches, or between two pauses."""
     code = int(track.codes[-1])
-    burst = _by_input(track, marks) or _by_pauses(track, marks)
+    batches = _batches(track, marks)
+    is_fetching = bool((marks["mark"] == INPUT_MARK).any())
+    if is_fetching and len(batches) <= _REPEATS and len(track.codes) < _AWAIT_BATCHES:
+        return None
+    burst = _by_input(batches) or _by_pauses(track, marks)
     if burst is not None:
         length, place = burst
         phase = (track.first_seq + place) % length if length > 1 else -1
         return Pattern(track.communicator, (code,) * length, phase)
     pauses = track.starts_ns[1:] - track.free_ns[:-1]
-    uneven = np.percentile(pauses, 95) > _UNEVEN * max(float(np.median(pauses)), _TICK_NS)
+    # Few may be those of one burst in which every second one is long.
+    usual = float(np.percentile(pauses, 25 if len(pauses) < _MIN_PAUSES else 50))
+    uneven = np.percentile(pauses, 95) > _UNEVEN * max(usual, _TICK_NS)
     if uneven and len(pauses) < _LONGEST_BURST * _BURSTS:
         return None
     return Pattern(track.communicator, (code,))
 
 
-def _by_input(track: _Track, marks: Rows) -> tuple[int, int] | None:
-    """(collectives, place of one that is a first) where there are as many for every batch."""
+def _batches(track: _Track, marks: Rows) -> Ints:
+    """The place of the first collective after each batch of input."""
     got_ns = np.sort(marks["end_ns"][marks["mark"] == INPUT_MARK])
     places = np.unique(np.searchsorted(track.starts_ns, got_ns))
-    places = places[(places > 0) & (places < len(track.starts_ns))]
+    return places[(places > 0) & (places < len(track.starts_ns))]
+
+
+def _by_input(places: Ints) -> tuple[int, int] | None:
+    """(collectives, place of one that is a first) where there are as many for every batch."""
     counts = np.diff(places)
     if len(counts) < _REPEATS:
         return None
@@ -200,6 +214,8 @@ def _by_pauses(track: _Track, marks: Rows) -> tuple[int, int] | None:
     collected = Covered(marks[marks["mark"] == GC_MARK], 0)
     free, starts = track.free_ns[:-1], track.starts_ns[1:]
     pauses = np.maximum(starts - free - collected.between(free, np.maximum(starts, free)), 0.0)
+    if len(pauses) < _MIN_PAUSES:
+        return None
     for length in range(2, min(_LONGEST_BURST, len(pauses) // _BURSTS) + 1):
         rounds = len(pauses) // length
         table = pauses[-rounds * length :].reshape(rounds, length)

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relkit.hook.model import Communicator, OpKind
-from relkit.straggler.collect.event_rows import MARK_KIND, ROW, STEP_MARK, Rows, mix
+from relkit.straggler.collect.event_rows import (
+    INPUT_MARK,
+    MARK_KIND,
+    ROW,
+    STEP_MARK,
+    Rows,
+    mix,
+)
 
 ALLREDUCE, ALLGATHER, BARRIER, SEND, RECV = 1, 2, 11, -4, -5
 MS = 1_000_000
@@ -27,6 +34,10 @@ class Talk:
 def mark(number: int) -> Talk:
     """The loop says that a step begins."""
     return Talk(-9, 0, number)
+
+
+# The loop has got a batch.
+BATCH = Talk(-8, 0, 0)
 
 
 @dataclass
@@ -71,6 +82,8 @@ class Stream:
             if talk.group == -9:
                 row["kind"], row["mark"], row["seq"] = MARK_KIND, STEP_MARK, talk.size_bytes
                 row["start_ns"] = row["end_ns"]
+            elif talk == BATCH:
+                row["kind"], row["mark"] = MARK_KIND, INPUT_MARK
             elif talk.group < 0:
                 row["kind"] = OpKind.P2P
             else:

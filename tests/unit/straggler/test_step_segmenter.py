@@ -9,12 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from relkit.straggler.collect.event_rows import Rows
+from relkit.straggler.collect.event_rows import MARK_KIND, Rows
 from relkit.straggler.collect.step_segmenter import SegmentedSteps, StepSegmenter
 from tests.unit.straggler.event_streams import (
     ALLGATHER,
     ALLREDUCE,
     BARRIER,
+    BATCH,
     MS,
     RECV,
     SEND,
@@ -231,3 +232,25 @@ def test_bursts_of_equal_collectives_are_told_by_the_pauses() -> None:
     assert all(one[number] == two[number] for number in one.keys() & two.keys())
     begins = {(pairs[0][1] - len(START)) % 8 for n, pairs in one.items() if n < 30}
     assert begins in ({0}, set())
+
+
+@pytest.mark.parametrize("fetches", [False, True])
+def test_a_chance_pattern_inside_the_first_bursts_is_no_step(fetches: bool) -> None:
+    """Every second pause of the first backward passes is longer, as on a crowded machine."""
+    program = ([BATCH] * fetches + [Talk(0, ALLREDUCE, 4096)] * 8) * 30
+    rows = Stream(7).rows(program)
+    now_ns = 0
+    for row in rows:
+        if row["kind"] == MARK_KIND:
+            row["start_ns"] = row["end_ns"] = now_ns + MS
+            continue
+        seq = int(row["seq"])
+        pause_ms = 6 if seq % 8 == 0 else 4 if seq < 32 and seq % 2 == 0 else 1
+        row["start_ns"] = now_ns + pause_ms * MS
+        row["end_ns"] = now_ns = int(row["start_ns"]) + MS // 10
+    segmenter, cuts = cut_all([rows[place : place + 1] for place in range(len(rows))], (4,))
+    steps = content(cuts)
+    assert segmenter.changes == 0
+    assert len(steps) >= 12
+    for pairs in steps.values():
+        assert [seq % 8 for group, seq in pairs if group == 0] == list(range(8))
