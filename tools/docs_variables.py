@@ -42,6 +42,17 @@ OWN: dict[str, Variable] = {
         "Where this site is served, for example `https://docs.example/relkit`. Reports then link "
         "each finding to its section. [Findings](../findings.md#from-a-report-to-this-page)",
     ),
+    "RELKIT_HOOK_CHILDREN": Variable(
+        "",
+        "`1` has what a rank forks or starts (loaders of its data) recorded like ranks. Without it "
+        "such a process is recorded from its first collective on. "
+        "[Life](../log-format.md#life)",
+    ),
+    "RELKIT_HOOK_FILES": Variable(
+        "2 x ranks + 8",
+        "With so many recorder files in a job's folder, only workers that the launcher has started "
+        "itself make more. [Size](../log-format.md#size)",
+    ),
     "RELKIT_HOOK_DIR": Variable(
         "set by `relkit launch` and `relkit run`",
         "Absolute folder of the recorder files. Where it is not set the hook does nothing.",

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "core/ancestors.h"
 #include "core/recorder.h"
+#include "core/room.h"
 #include "device/timing.h"
 #include "loader/platforms.h"
 #include "requests/capture.h"
@@ -21,6 +24,10 @@
 enum { WAIT_STEP_NS = 50000, WAIT_STEPS = 200 };
 
 _Atomic int rk_progress;
+
+/* The process that loaded this library, and its rank then. */
+static pid_t loaded_pid;
+static int32_t loaded_rank = -1;
 
 static int32_t number_from(const char *variable, int32_t otherwise)
 {
@@ -44,6 +51,46 @@ static void after_fork_in_child(void)
     atomic_store(&rk_progress, RK_NOT_STARTED);
 }
 
+void rk_was_loaded(void)
+{
+    loaded_pid = getpid();
+    loaded_rank = number_from("RANK", -1);
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+/* Whether this process only helps a rank, such as a loader of its data: there may be hundreds of them
+ * in a job's life, and nobody waits for what they compute. A process with a rank of its own is none,
+ * however it was started. */
+static bool is_helper(const char *directory)
+{
+    int32_t rank = number_from("RANK", -1);
+    if (is_set("RELKIT_HOOK_CHILDREN"))
+        return false;
+    if (loaded_pid != 0 && getpid() != loaded_pid)
+        return rank == loaded_rank;
+    return rk_ancestor_records(directory, rank, number_from("RELKIT_TRACER_PID", 0));
+}
+
+/* What only a rank does. */
+static bool communicates(enum rk_hook_id hook)
+{
+    uint32_t kind = rk_hook_rows[hook].kind;
+    return kind == RK_COLLECTIVE || kind == RK_P2P || hook == RK_HOOK_MARK_STEP;
+}
+
+/* The launcher counts on its own children only. */
+static bool is_one_too_many(const char *directory)
+{
+    int32_t limit = number_from("RELKIT_HOOK_FILES", 0);
+    return limit > 0 && getppid() != number_from("RELKIT_TRACER_PID", 0) &&
+           rk_recorders_in(directory, limit) >= limit;
+}
+
 static void let_the_launcher_look(void)
 {
     /* Under yama ptrace_scope 1 only an ancestor may attach; the collectors that the launcher
@@ -53,24 +100,21 @@ static void let_the_launcher_look(void)
         prctl(PR_SET_PTRACER, (unsigned long)tracer, 0, 0, 0);
 }
 
-static void start(void)
+static void start(const char *directory)
 {
-    rk_unwind_prepare();
-    rk_platforms_configure();
-    rk_timing_configure();
-    const char *disable = getenv("RELKIT_HOOK_DISABLE");
-    if (disable != NULL && strcmp(disable, "1") == 0)
-        return;
-    const char *directory = getenv("RELKIT_HOOK_DIR");
-    if (directory == NULL || directory[0] != '/')
-        return;
     static _Atomic int watching_forks;
     if (atomic_exchange(&watching_forks, 1) == 0 &&
         pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
         return;
-    struct rk_header *header = rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
-    if (header == NULL)
+    errno = EDQUOT;
+    struct rk_header *header =
+        is_one_too_many(directory)
+            ? NULL
+            : rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
+    if (header == NULL) {
+        rk_state_file_refuse(directory, errno);
         return;
+    }
     header->rank = number_from("RANK", -1);
     header->local_rank = number_from("LOCAL_RANK", -1);
     header->world_size = number_from("WORLD_SIZE", -1);
@@ -78,6 +122,20 @@ static void start(void)
     rk_platforms_publish(header);
     rk_capture_offer(header);
     rk_recorder_start(header);
+}
+
+static enum rk_progress begin(enum rk_hook_id hook)
+{
+    rk_unwind_prepare();
+    rk_platforms_configure();
+    rk_timing_configure();
+    const char *directory = getenv("RELKIT_HOOK_DIR");
+    if (is_set("RELKIT_HOOK_DISABLE") || directory == NULL || directory[0] != '/')
+        return RK_STARTED;
+    if (!communicates(hook) && is_helper(directory))
+        return RK_WAITING;
+    start(directory);
+    return RK_STARTED;
 }
 
 /* Another thread makes the first hooked call at this very moment. Its set-up takes well under a
@@ -89,13 +147,15 @@ static void wait_a_little(void)
         nanosleep(&pause, NULL);
 }
 
-void rk_initialise_slowly(void)
+void rk_initialise_slowly(enum rk_hook_id hook)
 {
     int saved = errno;
-    int not_started = RK_NOT_STARTED;
-    if (atomic_compare_exchange_strong(&rk_progress, &not_started, RK_STARTING)) {
-        start();
-        atomic_store_explicit(&rk_progress, RK_STARTED, memory_order_release);
+    int before = atomic_load(&rk_progress);
+    if (before == RK_WAITING && !communicates(hook))
+        return;
+    if ((before == RK_NOT_STARTED || before == RK_WAITING) &&
+        atomic_compare_exchange_strong(&rk_progress, &before, RK_STARTING)) {
+        atomic_store_explicit(&rk_progress, begin(hook), memory_order_release);
     } else {
         wait_a_little();
     }

@@ -4,19 +4,25 @@
 
 #include <stdatomic.h>
 
-enum rk_progress { RK_NOT_STARTED, RK_STARTING, RK_STARTED };
+#include "table/table.h"
+
+/* RK_WAITING: a rank's helper, which records from its first communication on, if there is one. */
+enum rk_progress { RK_NOT_STARTED, RK_STARTING, RK_WAITING, RK_STARTED };
 
 /* Where this process is between its first hooked call and the end of what that sets up. */
 extern _Atomic int rk_progress;
 
-void rk_initialise_slowly(void);
+/* This library was loaded into the process, by its start or by exec. */
+void rk_was_loaded(void);
 
-/* Every hook calls this first. There is no constructor: a process that makes no hooked call pays
- * for the mapping of this library and nothing else. */
-static inline void rk_initialise(void)
+void rk_initialise_slowly(enum rk_hook_id hook);
+
+/* Every hook calls this first, and says which one it is. No file is made before: a process that makes
+ * no hooked call pays for the mapping of this library and nothing else. */
+static inline void rk_initialise(enum rk_hook_id hook)
 {
     if (__builtin_expect(atomic_load_explicit(&rk_progress, memory_order_acquire) != RK_STARTED, 0))
-        rk_initialise_slowly();
+        rk_initialise_slowly(hook);
 }
 
 #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relkit.doctor.facts import HostFacts, PlatformFacts
 from relkit.findings import Evidence, Finding, Status
+from relkit.hook.environment import recorders_share_of
 
 _MIB = 1 << 20
 _SHOWN = 8
@@ -86,7 +87,7 @@ def _shm(facts: HostFacts) -> Finding:
     evidence = (
         Evidence("/dev/shm free", round(free_mib, 1), "MiB", round(wanted / _MIB, 1), "statvfs"),
     )
-    if facts.shm_free_bytes >= wanted:
+    if recorders_share_of(facts.shm_total_bytes, facts.shm_free_bytes) >= wanted:
         title = f"/dev/shm has room for {facts.ranks_per_node} recorders"
         return Finding("RK-DOC-005", Status.OK, title, evidence=evidence)
     return Finding(

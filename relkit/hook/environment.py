@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -17,6 +18,9 @@ from relkit.private_file import is_private_folder
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SHARED_MEMORY = Path("/dev/shm")
+
+# Of shared memory, which NCCL and data loaders need as well: a container may have 64 MiB in all.
+_MAX_SHARE_OF_ALL, _MAX_SHARE_OF_FREE = 1 / 4, 1 / 2
 
 # What one process's file takes, rounded up; the exact size is in its header.
 PROCESS_BYTES = 3 << 19
@@ -61,7 +65,8 @@ def all_job_folders() -> tuple[Path, ...]:
 def prepare_job_dir(job_id: str, processes: int) -> Path:
     """Make the job's folder, where there is really room for all its processes.
 
-    Shared memory first, the temporary folder where that is full or closed.
+    Shared memory first; the temporary folder where that is closed, or where the files would take
+    more than a quarter of it or half of what is free.
 
     Args:
         job_id: as for job_dir.
@@ -75,9 +80,12 @@ def prepare_job_dir(job_id: str, processes: int) -> Path:
     for root in _roots():
         folder = _folder(root, job_id)
         try:
+            size_bytes = max(1, processes) * PROCESS_BYTES
             _private(folder.parent)
             _private(folder)
-            _really_allocate(folder, max(1, processes) * PROCESS_BYTES)
+            if root == _SHARED_MEMORY and size_bytes > recorders_share_bytes(folder):
+                raise OSError(errno.ENOSPC, "too small for the recorders beside what others need")
+            _really_allocate(folder, size_bytes)
         except OSError as error:
             reasons.append(f"{folder}: {error.strerror or error}")
             with suppress(OSError):
@@ -88,6 +96,21 @@ def prepare_job_dir(job_id: str, processes: int) -> Path:
         "no room for the recorder's files (" + "; ".join(reasons) + ")",
         next_step="Free space in /dev/shm, set TMPDIR to a folder that has some, or use --no-hook.",
     )
+
+
+def recorders_share_bytes(shared_memory: Path) -> int:
+    """How much of shared memory the recorders of a job may take.
+
+    Raises:
+        OSError: there is none.
+    """
+    room = os.statvfs(shared_memory)
+    return recorders_share_of(room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize)
+
+
+def recorders_share_of(total_bytes: int, free_bytes: int) -> int:
+    """The same, of shared memory with that much in all and free."""
+    return int(min(_MAX_SHARE_OF_ALL * total_bytes, _MAX_SHARE_OF_FREE * free_bytes))
 
 
 def remove_job_dir(path: Path) -> None:

@@ -164,7 +164,7 @@ class MonitoredAgent(LocalElasticAgent):
             WatchedAttempt(
                 job_id=job_id,
                 world_size=worker_group.workers[0].world_size,
-                observer=Observer(job_dir),
+                observer=Observer(job_dir, removes_ended=True),
                 mailbox=self._mailbox(worker_group),
                 ranks=lambda: ranks,
                 exit_statuses=lambda: self._exit_statuses,

@@ -226,7 +226,7 @@ def run_command(
     Raises:
         UsageProblem: the command cannot be started.
     """
-    observer = Observer(job_dir)
+    observer = Observer(job_dir, removes_ended=True)
     leadership = Leadership(job_dir)
     deaths = DeathTracker(observer)
     attempt = WatchedAttempt(

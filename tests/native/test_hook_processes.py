@@ -99,7 +99,7 @@ def test_a_full_shared_memory_stops_no_job(recording: Recording) -> None:
     try:
         code = "fake = load(); fake.fake_gemms(1000); tell('went on')"
         assert recording.run(code, RELKIT_HOOK_DIR=str(small)) == "went on\n"
-        assert list(small.iterdir()) == []
+        assert state_files(small) == []
     finally:
         subprocess.run(["umount", str(small)], check=True, timeout=10)
 
@@ -110,7 +110,7 @@ fake = load()
 fake.fake_gemms(10)
 child = os.fork()
 if child == 0:
-    fake.fake_gemms(3)
+    fake.fake_collectives(0, 1, 0, 1, 3)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 idle = os.fork()

@@ -65,6 +65,7 @@ def test_a_healthy_host_has_only_ok() -> None:
             "Permission",
         ),
         ({"shm_free_bytes": 1 << 20}, "RK-DOC-005", Status.WARN, "too full"),
+        ({"shm_total_bytes": 32 << 20}, "RK-DOC-005", Status.WARN, "too full"),
         ({"shm_free_bytes": -1, "shm_total_bytes": -1}, "RK-DOC-005", Status.WARN, "no /dev/shm"),
         ({"torch": TorchFacts()}, "RK-DOC-006", Status.WARN, "not installed"),
         ({"torch": TorchFacts(error="boom")}, "RK-DOC-006", Status.UNKNOWN, "boom"),

@@ -3,50 +3,45 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "process_stat.h"
+#include "room.h"
 
-enum { HEADER_SPACE = 4096, STAT_LINE = 1024 };
+enum { HEADER_SPACE = 4096 };
 
-/* Field 22 of /proc/self/stat. Read with read(2): stdio would allocate, and may be interposed. */
-static uint64_t own_start_ticks(void)
+/* `<directory>/<pid><suffix>`; the suffix is at most 16 bytes long. */
+static int path_of(char *path, const char *directory, pid_t pid, const char *suffix)
 {
-    char line[STAT_LINE];
-    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return 0;
-    ssize_t length = read(file, line, sizeof line - 1);
-    close(file);
-    if (length <= 0)
-        return 0;
-    line[length] = '\0';
-    /* The command name may hold spaces and brackets; the fields go on after the last bracket. */
-    const char *at = strrchr(line, ')');
-    for (int field = 2; at != NULL && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
-}
-
-static int file_path(char *path, size_t size, const char *directory, pid_t pid)
-{
-    char digits[16];
-    size_t count = 0;
-    for (unsigned value = (unsigned)pid; value != 0 && count < sizeof digits; value /= 10)
-        digits[count++] = (char)('0' + value % 10);
     size_t length = strlen(directory);
-    if (length + 1 + count + sizeof ".rkhook" > size)
+    if (length + 32 > RK_PATH_MAX)
         return -1;
     memcpy(path, directory, length);
     path[length++] = '/';
-    while (count > 0)
-        path[length++] = digits[--count];
-    memcpy(path + length, ".rkhook", sizeof ".rkhook");
+    length = rk_append_number(path, length, (unsigned)pid);
+    memcpy(path + length, suffix, strlen(suffix) + 1);
     return 0;
+}
+
+int rk_state_file_path(char *path, const char *directory, pid_t pid)
+{
+    return path_of(path, directory, pid, ".rkhook");
+}
+
+void rk_state_file_refuse(const char *directory, int error)
+{
+    char path[RK_PATH_MAX];
+    /* Without contents, so that it fits where there is no space. */
+    if (path_of(path, directory, getpid(), ".refused-") != 0)
+        return;
+    rk_append_number(path, strlen(path), (unsigned)error);
+    int file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file >= 0)
+        close(file);
 }
 
 /* Growing a file beyond RLIMIT_FSIZE raises SIGXFSZ, whose default is death: look first. */
@@ -70,9 +65,11 @@ static int create_file(const char *path, size_t size)
     if (file < 0)
         return -1;
     /* Real allocation, because a sparse file on a full tmpfs raises SIGBUS when it is written. */
-    if (posix_fallocate(file, 0, (off_t)size) != 0) {
+    int error = rk_reserve(file, size);
+    if (error != 0) {
         unlink(path);
         close(file);
+        errno = error;
         return -1;
     }
     return file;
@@ -81,7 +78,7 @@ static int create_file(const char *path, size_t size)
 struct rk_header *rk_state_file_create(const char *directory, const struct rk_hook *hooks,
                                        uint32_t hook_count)
 {
-    char path[4096];
+    char path[RK_PATH_MAX];
     pid_t pid = getpid();
     uint64_t hooks_at = HEADER_SPACE;
     uint64_t communicators_at = hooks_at + RK_MAX_HOOKS * sizeof(struct rk_hook);
@@ -90,16 +87,19 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
     uint64_t events_at = captures_at + RK_MAX_CAPTURES * sizeof(struct rk_capture);
     uint64_t file_bytes = events_at + RK_EVENT_COUNT * sizeof(struct rk_event);
 
+    errno = EFBIG;
     if (hook_count > RK_MAX_HOOKS || !size_is_allowed(file_bytes) ||
-        file_path(path, sizeof path, directory, pid) != 0)
+        rk_state_file_path(path, directory, pid) != 0)
         return NULL;
     int file = create_file(path, file_bytes);
     if (file < 0)
         return NULL;
     void *mapped = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    int why = errno;
     close(file);
     if (mapped == MAP_FAILED) {
         unlink(path);
+        errno = why;
         return NULL;
     }
 
@@ -128,7 +128,7 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
     header->event_count = RK_EVENT_COUNT;
     header->file_bytes = file_bytes;
     header->pid = pid;
-    header->start_ticks = own_start_ticks();
+    header->start_ticks = rk_process_stat(pid, RK_STAT_START_TICKS);
     header->anchor_monotonic_ns = rk_clock_ns(CLOCK_MONOTONIC);
     header->anchor_realtime_ns = rk_clock_ns(CLOCK_REALTIME);
     memcpy((char *)mapped + hooks_at, hooks, hook_count * sizeof(struct rk_hook));

@@ -2,12 +2,22 @@
 #ifndef RELKIT_STATE_FILE_H
 #define RELKIT_STATE_FILE_H
 
+#include <sys/types.h>
+
 #include "relkit/state_layout.h"
+
+enum { RK_PATH_MAX = 4096 };
+
+/* Where a process's file is in a folder; -1: the path is too long. `path` has RK_PATH_MAX bytes. */
+int rk_state_file_path(char *path, const char *directory, pid_t pid);
+
+/* Leaves word, in an empty file, that this process records nothing because of this error number. */
+void rk_state_file_refuse(const char *directory, int error);
 
 /* Creates <directory>/<pid>.rkhook with its space really allocated, and maps it.
  *
- * Returns NULL where that fails (full or read-only directory, file size limit): the caller then
- * records nothing. The header is filled except for `ready`, `rank`, `local_rank`, `world_size`
+ * Returns NULL, with errno set, where that fails (full or read-only directory, file size limit): the
+ * caller then records nothing. The header is filled except for `ready`, `rank`, `local_rank`, `world_size`
  * and the capture fields. */
 struct rk_header *rk_state_file_create(const char *directory, const struct rk_hook *hooks,
                                        uint32_t hook_count);

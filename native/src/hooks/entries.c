@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lifecycle.h"
 #include "loader/interpose.h"
 
 /* Rows that are no wrappers of anything (marks, dlsym) have no entries. */
@@ -25,6 +26,7 @@ _Static_assert(RK_ENTRIES == 4, "one column an entry");
 
 __attribute__((constructor)) static void begin(void)
 {
+    rk_was_loaded();
     const char *disable = getenv("RELKIT_HOOK_DISABLE");
     if (disable == NULL || strcmp(disable, "1") != 0)
         rk_interpose_start(&entries);

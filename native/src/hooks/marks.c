@@ -10,7 +10,7 @@
 
 static void mark(enum rk_hook_id hook, int64_t seq, uint64_t start_ns, uint64_t end_ns)
 {
-    rk_initialise();
+    rk_initialise(hook);
     struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
     if (header == NULL || end_ns < start_ns)
         return;

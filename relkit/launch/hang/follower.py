@@ -55,6 +55,7 @@ class WatchFollower:
         self._began_s: float | None = None
         self._unseen_reported = False
         self._unreadable_reported: set[Path] = set()
+        self._refusals_reported: set[str] = set()
 
     def report_unseen(self, now_s: float, local: Sequence[RankView], hang_timeout_s: float) -> None:
         """Log once which ranks have no recorder although there was time enough for one.
@@ -82,6 +83,25 @@ class WatchFollower:
             if path not in self._unreadable_reported:
                 self._unreadable_reported.add(path)
                 self._log(f"{path.name} cannot be read ({why}); that process is not watched")
+
+    def report_refusals(self, local: Sequence[RankView]) -> None:
+        """Log once for each reason for which processes record nothing.
+
+        Args:
+            local: this node's ranks.
+        """
+        ranks = {view.pid: view.rank for view in local}
+        for refusal in self._attempt.observer.take_refusals():
+            if refusal.reason in self._refusals_reported:
+                continue
+            self._refusals_reported.add(refusal.reason)
+            known = refusal.pid in ranks
+            who = (
+                f"rank {ranks[refusal.pid]} (pid {refusal.pid})" if known else f"pid {refusal.pid}"
+            )
+            self._log(
+                f"{who} goes on without a recorder: {refusal.reason}; hangs of it are not seen"
+            )
 
     def share(self, now_s: float, local: Sequence[RankView]) -> bool:
         """Send this node's summary to node 0 where it is time to.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from relkit import procfs
@@ -13,6 +13,7 @@ from relkit.errors import BadDump, RelkitError
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
+from relkit.hook.refusals import Refusal, take_refusals
 from relkit.launch.job.settings import ExitStatus, LocalRank
 
 # CPU use is judged over this long: short enough to see a spin at once, long enough that the
@@ -33,6 +34,8 @@ class Observer:
         job_dir: folder of the recorder files; None where the job runs without the hook.
         host: name to report; this host's by default.
         clock: monotonic seconds.
+        removes_ended: whether views() removes the files of processes that have ended and were no
+            rank: for the one launcher that keeps the job's folder.
     """
 
     def __init__(
@@ -41,10 +44,12 @@ class Observer:
         *,
         host: str = "",
         clock: Callable[[], float] = time.monotonic,
+        removes_ended: bool = False,
     ) -> None:
         self._job_dir = job_dir
         self._host = host or socket.gethostname()
         self._clock = clock
+        self._removes_ended = removes_ended
         self._cpu: dict[int, deque[tuple[float, float]]] = {}
         self._files: dict[int, Path] = {}
         self._unreadable: dict[Path, tuple[int, str]] = {}
@@ -75,6 +80,10 @@ class Observer:
     def unreadable(self) -> dict[Path, str]:
         """Recorder files that stay unreadable, and why."""
         return {p: why for p, (looks, why) in self._unreadable.items() if looks >= _TORN_LOOKS}
+
+    def take_refusals(self) -> tuple[Refusal, ...]:
+        """Processes that have given up recording since the last call."""
+        return take_refusals(self._job_dir) if self._job_dir else ()
 
     def file_of(self, rank: int) -> Path | None:
         """The recorder file that the newest views() used for a rank."""
@@ -111,6 +120,8 @@ class Observer:
         views = tuple(
             self._view(rank, states, (exit_statuses or {}).get(rank.rank)) for rank in ranks
         )
+        if self._removes_ended:
+            self._remove_ended(states, ranks, {view.pid for view in views})
         seen = {view.pid for view in views}
         self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
         return views
@@ -144,6 +155,28 @@ class Observer:
             failed_unix_s=end.failed_unix_s if end else 0.0,
             error=end.error if end else "",
         )
+
+    def _remove_ended(
+        self,
+        states: Mapping[int, tuple[Path, HookState]],
+        ranks: Sequence[LocalRank],
+        seen: Collection[int],
+    ) -> None:
+        """Shared memory is memory: nobody asks what a rank's helper did last.
+
+        What belongs to other launchers' ranks is theirs: they may share the folder.
+        """
+        numbers, pids = {rank.rank for rank in ranks}, {rank.pid for rank in ranks}
+        for pid, (path, state) in states.items():
+            ours = state.rank in numbers or state.rank < 0
+            evidence = pid in pids or pid in seen
+            if ours and not evidence and not procfs.is_same_process(pid, state.start_ticks):
+                path.unlink(missing_ok=True)
+        for path in self.unreadable:
+            # Killed while it made the file.
+            pid = int(path.stem)
+            if pid not in pids and not procfs.is_same_process(pid, 0):
+                path.unlink(missing_ok=True)
 
     def _cpu_use(self, pid: int, used: float) -> tuple[float, float]:
         now = self._clock()

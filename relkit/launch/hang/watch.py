@@ -69,6 +69,7 @@ class Watch:
         local = self._attempt.local_views(recent=is_shared)
         self._follower.report_unseen(now_s, local, self._hang_timeout_s)
         self._follower.report_unreadable()
+        self._follower.report_refusals(local)
         try:
             if is_shared and self._exchange(now_s, local):
                 self._broken_since_s, self._alone = None, False

@@ -18,6 +18,7 @@ from relkit.private_file import is_private_folder, open_private
 
 LOCK = "launcher.lock"
 _RECORDERS = "*.rkhook"
+_LIMIT = "RELKIT_HOOK_FILES"
 
 
 class JobFolder:
@@ -56,6 +57,7 @@ class JobFolder:
             extra = environment.worker_environment(folder, os.getpid(), os.environ)
             sweep(folder.parent)
             _drop_ended(folder)
+            extra.setdefault(_LIMIT, os.environ.get(_LIMIT) or str(max_recorders(processes)))
         except (RelkitError, OSError) as error:
             self._log(f"the hook cannot be used, so hangs are not detected: {error}")
             return None, {}
@@ -83,6 +85,16 @@ class JobFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def max_recorders(processes: int) -> int:
+    """How many recorder files a folder may hold before those are refused that the launcher has not
+    started itself (helpers that communicate, programs below a script).
+
+    Args:
+        processes: ranks on this node.
+    """
+    return 2 * processes + 8
 
 
 def _hold(folder: Path, how: int) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -61,11 +60,17 @@ class HistoryPublisher:
         Args:
             make_history: its time counts as well; now_s: monotonic time, s.
             keep: in the timeline folder too, with the report.
+
+        Raises:
+            UnwritablePath: shared memory or the timeline is full; what could be was written.
         """
         began_s = time.monotonic()
         history = make_history()
-        with contextlib.suppress(FileNotFoundError):
+        full: UnwritablePath | None = None
+        try:
             save(history, self._job_dir / LIVE_FILE)
+        except UnwritablePath as error:
+            full = error
         if keep:
             _keep(history, self._timeline / KEPT_FILE.parent)
         took_s = time.monotonic() - began_s
@@ -75,6 +80,8 @@ class HistoryPublisher:
             else (_SELDOM_EVERY_S, _SELDOM_SHARE)
         )
         self._next_s = now_s + took_s + max(every_s, took_s / share)
+        if full is not None:
+            raise full
 
     def keep_exclusion(self, history: History) -> None:
         """Write down for what a node has to leave."""

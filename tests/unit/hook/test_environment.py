@@ -106,6 +106,24 @@ def test_full_shared_memory_falls_back_to_the_temporary_folder(
     assert not environment.job_dir("job").exists()
 
 
+@pytest.mark.parametrize(
+    ("total_mib", "free_mib", "processes", "shared"),
+    [(64, 64, 8, True), (64, 23, 8, False), (64, 64, 11, False), (1024, 1024, 64, True)],
+)
+def test_others_need_shared_memory_too(
+    places: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    total_mib: int,
+    free_mib: int,
+    processes: int,
+    shared: bool,
+) -> None:
+    size = os.statvfs_result((4096, 4096, total_mib * 256, 0, free_mib * 256, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: size)
+    folder = environment.prepare_job_dir("job", processes)
+    assert folder.is_relative_to(places[0 if shared else 1])
+
+
 def test_no_room_anywhere_names_both_places(places: tuple[Path, Path]) -> None:
     for place in places:
         (place / f"relkit-{os.getuid()}").write_text("in the way")

@@ -1,4 +1,4 @@
-"""The history that a job keeps in its timeline folder goes there and nowhere else."""
+"""The history that a job keeps goes where it belongs, also where shared memory is full."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from relkit.errors import UnwritablePath
 from relkit.launch.straggler.history_publisher import HistoryPublisher
+from relkit.straggler.transport.history import load
+from relkit.straggler.transport.locate import KEPT_FILE, LIVE_FILE
 from tests.reports.straggler_jobs import job
 
 
@@ -27,3 +29,19 @@ def test_a_link_in_the_timeline_folder_is_not_followed(tmp_path: Path, planted: 
     with pytest.raises(UnwritablePath, match="straggler"):
         HistoryPublisher(tmp_path / "job", timeline).keep_exclusion(job(8, 100))
     assert list(precious.iterdir()) == []
+
+
+def test_both_files_are_written(tmp_path: Path) -> None:
+    publisher = HistoryPublisher(tmp_path, tmp_path / "timeline")
+    publisher.publish(lambda: job(8, 40), 100.0, keep=True)
+    assert load(tmp_path / LIVE_FILE).steps == load(tmp_path / "timeline" / KEPT_FILE).steps == 40
+
+
+def test_what_is_to_be_kept_is_kept_although_shared_memory_is_full(tmp_path: Path) -> None:
+    publisher = HistoryPublisher(tmp_path / "full", tmp_path / "timeline")
+    with pytest.raises(UnwritablePath, match=str(LIVE_FILE)):
+        publisher.publish(lambda: job(8, 40), 100.0, keep=True)
+    assert load(tmp_path / "timeline" / KEPT_FILE).steps == 40
+    # It is not tried again at every look.
+    assert not publisher.is_due(109.0)
+    assert publisher.is_due(100_000.0)

@@ -32,7 +32,7 @@ def test_made_and_removed(logged: list[str], tmp_path: Path) -> None:
     folder = JobFolder(True, logged.append)
     path, extra = folder.prepare("a", 2)
     assert path == tmp_path / "a"
-    assert extra == {"LD_PRELOAD": "x"}
+    assert extra == {"LD_PRELOAD": "x", "RELKIT_HOOK_FILES": "12"}
     folder.remove()
     assert not path.exists()
     assert logged == []
@@ -108,3 +108,11 @@ def test_a_static_program_is_run_without_the_hook_and_told(
     subprocess.run(["cc", "-static", "-o", str(program), str(source)], check=True, timeout=60)
     assert JobFolder(True, logged.append, str(program)).prepare("a", 1) == (None, {})
     assert "linked statically" in logged[0]
+
+
+def test_a_limit_that_the_user_has_set_counts(
+    logged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELKIT_HOOK_FILES", "100")
+    _, extra = JobFolder(True, logged.append).prepare("a", 2)
+    assert extra["RELKIT_HOOK_FILES"] == "100"

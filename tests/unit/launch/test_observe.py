@@ -216,6 +216,90 @@ def test_a_damaged_recorder_is_survived_and_named_once_it_stays_so(
     assert observer.unreadable == {}
 
 
+def ended(child: Callable[[str], Child]) -> int:
+    process = child("input()")
+    process.kill()
+    process.wait()
+    return process.pid
+
+
+def in_folder(folder: Path, files: dict[Path, HookState | None], *states: HookState | None) -> None:
+    for number, made in enumerate(states):
+        path = folder / f"{made.pid if made else 10**9 + number}.rkhook"
+        path.touch()
+        files[path] = made
+
+
+def test_helpers_that_have_ended_are_removed_at_the_next_look(
+    child: Callable[[str], Child], files: dict[Path, HookState | None], tmp_path: Path
+) -> None:
+    rank, helper, other = (child("input()").pid for _ in range(3))
+    gone, dead_rank, theirs = (ended(child) for _ in range(3))
+    made = [state(rank, 0), state(helper, 0, talks=False), state(gone, 0), state(dead_rank, 1)]
+    # Of another launcher's ranks, which use the same folder.
+    made += [state(theirs, 2), state(other, 2)]
+    # Of a helper without RANK in its environment.
+    made.append(state(ended(child), -1))
+    in_folder(tmp_path, files, *made)
+    Observer(tmp_path).views([LocalRank(0, rank), LocalRank(1, dead_rank)])
+    assert len(list(tmp_path.iterdir())) == len(made)
+    observer = Observer(tmp_path, removes_ended=True)
+    views = observer.views([LocalRank(0, rank), LocalRank(1, dead_rank)])
+    assert [view.alive for view in views] == [True, False]
+    kept = {rank, helper, dead_rank, theirs, other}
+    assert {int(path.stem) for path in tmp_path.iterdir()} == kept
+
+
+def test_of_a_rank_below_a_script_the_last_process_stays(
+    child: Callable[[str], Child], files: dict[Path, HookState | None], tmp_path: Path
+) -> None:
+    script = child("input()").pid
+    helper, real = ended(child), ended(child)
+    in_folder(tmp_path, files, state(helper, 0, started=50, talks=False), state(real, 0))
+    (view,) = Observer(tmp_path, removes_ended=True).views([LocalRank(0, script)])
+    assert view.pid == real
+    assert [path.stem for path in tmp_path.iterdir()] == [str(real)]
+
+
+def test_a_file_whose_process_was_killed_while_it_made_it(
+    child: Callable[[str], Child], files: dict[Path, HookState | None], tmp_path: Path
+) -> None:
+    rank = child("input()").pid
+    in_folder(tmp_path, files, state(rank, 0), None)
+    observer = Observer(tmp_path, removes_ended=True)
+    for _ in range(observe._TORN_LOOKS):
+        assert len(list(tmp_path.iterdir())) == 2
+        observer.views([LocalRank(0, rank)])
+    assert [path.stem for path in tmp_path.iterdir()] == [str(rank)]
+
+
+def test_a_thousand_files_of_the_dead_are_read_once(
+    child: Callable[[str], Child],
+    files: dict[Path, HookState | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rank = child("input()").pid
+    in_folder(tmp_path, files, state(rank, 0))
+    for pid in range(10**8, 10**8 + 1000):
+        in_folder(tmp_path, files, replace(state(rank, 0), pid=pid))
+    read: list[Path] = []
+
+    def reading(path: Path, *, recent: bool) -> HookState:
+        read.append(path)
+        held = files[path]
+        assert held is not None
+        return held
+
+    monkeypatch.setattr(observe, "state_files", lambda folder: sorted(folder.iterdir()))
+    monkeypatch.setattr(observe, "read_state", reading)
+    observer = Observer(tmp_path, removes_ended=True)
+    observer.views([LocalRank(0, rank)])
+    assert len(read) == 1001
+    observer.views([LocalRank(0, rank)])
+    assert len(read) == 1002
+
+
 @pytest.mark.parametrize(("rank", "world_size"), [(0, 2**31 - 1), (2**31 - 2, 2)])
 def test_a_rank_with_an_absurd_world_size_is_refused(
     files: dict[Path, HookState | None], rank: int, world_size: int
