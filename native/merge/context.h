@@ -15,6 +15,7 @@ enum {
     MAX_FILE_BYTES = 64 << 20,
     MAX_THREADS = 65536,
     MAX_FRAMES = 65536,
+    MAX_FILE_FRAMES = 262144,
     MAX_TEXTS = 4096,
 };
 
@@ -51,10 +52,15 @@ struct thread_list {
     size_t count;
 };
 
+struct tail_meaning {
+    uint32_t stack;
+    uint32_t frames;
+};
+
 /* A stack's bytes as files hold them -> its number, so that equal bytes are parsed once. */
 struct tail_table {
     struct intern_table bytes;
-    uint32_t *stacks;
+    struct tail_meaning *meanings;
     size_t capacity;
     /* The tail of each thread of the file before, by its place: ranks are mostly alike, and
      * comparing with the right guess is faster than hashing. */
@@ -77,6 +83,7 @@ struct merge_context {
 
     /* Scratch of the file in hand. */
     struct thread_list threads[2]; /* native, Python */
+    size_t frames;                 /* of all threads together */
     uint32_t *notes;
     size_t notes_capacity;
     size_t notes_count;

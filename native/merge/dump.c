@@ -204,6 +204,7 @@ enum merge_status dump_read(struct merge_context *context, const uint8_t *data, 
     context->threads[NATIVE].count = 0;
     context->threads[PYTHON].count = 0;
     context->notes_count = 0;
+    context->frames = 0;
     if (size == 0 || size > MAX_FILE_BYTES) {
         return MERGE_MALFORMED;
     }

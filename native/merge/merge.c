@@ -46,7 +46,7 @@ void rkm_free(struct merge_context *context)
     }
     for (int language = NATIVE; language <= PYTHON; language++) {
         intern_release(&context->tails[language].bytes);
-        free(context->tails[language].stacks);
+        free(context->tails[language].meanings);
         free(context->tails[language].guesses);
         free(context->threads[language].items);
     }

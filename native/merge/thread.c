@@ -137,22 +137,22 @@ static uint32_t find_tail(struct merge_context *context, struct tail_table *tail
 
 /* Remember what a tail means. Where there is no room it is parsed again the next time. */
 static void keep_tail(struct merge_context *context, struct tail_table *tails, uint64_t hash,
-                      struct span tail, uint32_t stack)
+                      struct span tail, struct tail_meaning meaning)
 {
-    size_t cost = tail.size + sizeof(struct intern_entry) + 4 * sizeof(uint32_t);
+    size_t cost = tail.size + sizeof(struct intern_entry) + 5 * sizeof(uint32_t);
     if (cost > context->tail_room) {
         return;
     }
-    void *stacks = tails->stacks;
-    bool grown = memory_grow(&context->memory, &stacks, &tails->capacity,
-                             (size_t)tails->bytes.count + 1, sizeof *tails->stacks);
-    tails->stacks = stacks;
+    void *meanings = tails->meanings;
+    bool grown = memory_grow(&context->memory, &meanings, &tails->capacity,
+                             (size_t)tails->bytes.count + 1, sizeof *tails->meanings);
+    tails->meanings = meanings;
     if (!grown) {
         return;
     }
     uint32_t number = intern_add(&tails->bytes, &context->memory, hash, tail.data, tail.size);
     if (number != INTERN_NONE) {
-        tails->stacks[number] = stack;
+        tails->meanings[number] = meaning;
         context->tail_room -= cost;
     }
 }
@@ -226,7 +226,8 @@ enum merge_status thread_read(struct merge_context *context, struct wire_cursor 
             tail = (struct span){start, (size_t)(cursor.end - start)};
             uint32_t seen = find_tail(context, tails, place, tail, &hash);
             if (seen != INTERN_NONE) {
-                stack = tails->stacks[seen];
+                stack = tails->meanings[seen].stack;
+                frames = tails->meanings[seen].frames;
                 break;
             }
         }
@@ -238,13 +239,19 @@ enum merge_status thread_read(struct merge_context *context, struct wire_cursor 
             return status;
         }
     }
+    /* Before anything of it is kept: what a file costs is bounded by its frames. */
+    context->frames += frames;
+    if (context->frames > MAX_FILE_FRAMES) {
+        return MERGE_MALFORMED;
+    }
     if (stack == INTERN_NONE) {
         stack = intern(&context->stacks, &context->memory, context->canonical, used);
         if (stack == INTERN_NONE) {
             return MERGE_OUT_OF_MEMORY;
         }
         if (tail.data != NULL && only_frames) {
-            keep_tail(context, tails, hash, tail, stack);
+            keep_tail(context, tails, hash, tail,
+                      (struct tail_meaning){.stack = stack, .frames = (uint32_t)frames});
         }
     }
     thread->stack = stack;

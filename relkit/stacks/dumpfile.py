@@ -24,6 +24,7 @@ FORMAT_VERSION = 1
 MAX_FILE_BYTES = 64 << 20
 MAX_THREADS = 65_536
 MAX_FRAMES = 65_536
+MAX_FILE_FRAMES = 262_144
 MAX_TEXTS = 4096
 
 SUFFIX = ".stacktrace"
@@ -289,7 +290,7 @@ def _decode(data: bytes, name: str, memo: FrameMemo | None) -> RankDump:
     native: list[tuple[ThreadStack, bool]] = []
     python: list[tuple[ThreadStack, bool]] = []
     facts = _Facts()
-    pid = rank = 0
+    pid = rank = frames = 0
     has_rank = False
     process_state = ""
     for number, kind, a, b in wire.fields(data, 0, len(data)):
@@ -304,6 +305,9 @@ def _decode(data: bytes, name: str, memo: FrameMemo | None) -> RankDump:
             if number <= 2:
                 threads = python if number == 2 else native
                 threads.append(_thread(data, a, b, number == 2, memo))
+                frames += len(threads[-1][0].frames)
+                if frames > MAX_FILE_FRAMES:
+                    raise wire.WireError(f"more than {MAX_FILE_FRAMES} frames in all its threads")
                 if len(native) + len(python) > MAX_THREADS:
                     raise wire.WireError(f"more than {MAX_THREADS} threads")
             elif number == 11:

@@ -230,6 +230,7 @@ def test_limits_roles_and_names_agree_with_python() -> None:
         "MAX_FILE_BYTES": "64 << 20",
         "MAX_THREADS": str(dumpfile.MAX_THREADS),
         "MAX_FRAMES": str(dumpfile.MAX_FRAMES),
+        "MAX_FILE_FRAMES": str(dumpfile.MAX_FILE_FRAMES),
         "MAX_TEXTS": str(dumpfile.MAX_TEXTS),
     }
     for name, value in limits.items():
@@ -280,3 +281,16 @@ def test_ids_behind_the_frames_are_not_taken_for_frames(library: Path) -> None:
     statuses, native = native_index(library, files)
     assert statuses == [0, 0]
     assert content(native) == content(python_index(files)[1])
+
+
+def test_frames_are_counted_alike_whether_they_are_parsed_or_recognised(library: Path) -> None:
+    # Equal threads: the second one's frames are recognised by their bytes.
+    most, frame = dumpfile.MAX_FRAMES, wire.bytes_field(3, b"")
+    thread = wire.bytes_field(1, frame * (most // 2))
+    full = thread * (dumpfile.MAX_FILE_FRAMES // (most // 2))
+    files = [full, full + wire.bytes_field(1, frame), full]
+    statuses, native = native_index(library, files)
+    assert [status == 0 for status in statuses] == [True, False, True]
+    taken, python = python_index(files)
+    assert taken == [True, False, True]
+    assert content(native) == content(python)

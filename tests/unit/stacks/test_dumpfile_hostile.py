@@ -32,6 +32,7 @@ def refusal(data: bytes) -> str:
 
 
 DEEP = field(1, field(3, b"") * (dumpfile.MAX_FRAMES + 1))
+MANY = field(1, field(3, b"") * dumpfile.MAX_FRAMES)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,7 @@ DEEP = field(1, field(3, b"") * (dumpfile.MAX_FRAMES + 1))
         (field(1000, field(7, b"n") * (dumpfile.MAX_TEXTS + 1)), "more than 4096 notes"),
         (field(1, b"") * (dumpfile.MAX_THREADS + 1), "more than 65536 threads"),
         (DEEP, "more than 65536 frames"),
+        (MANY * 5, "more than 262144 frames in all"),
         (encode(RankDump(7, 4, 1, "S")), "rank 7 is outside its world of 4"),
         (b"\x20\xff\xff\xff\xff\x0f", "rank -1 of a world"),
     ],
