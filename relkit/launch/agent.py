@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous.api import RendezvousError
 
 from relkit import procfs
 from relkit.bootstrap import bootstrap_environment
@@ -27,6 +28,7 @@ from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
+from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
 from relkit.launch.netcheck.node_info import listens_on, node_name, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
@@ -123,11 +125,10 @@ class MonitoredAgent(LocalElasticAgent):
             raise self._leaving(worker_group, why) from why
 
     def _leaving(self, worker_group: WorkerGroup, why: RelkitError) -> LeavesJob:
-        # A heartbeat inside the store's client would abort this process while it ends, and
-        # would keep this node a member of the job until then.
-        stop = getattr(worker_group.spec.rdzv_handler, "_stop_heartbeats", None)
-        if stop is not None:
-            stop()
+        try:
+            leave_rendezvous(worker_group.spec.rdzv_handler)
+        except RendezvousError as error:
+            self.services.log(f"the other nodes notice in a while that this one left: {error}")
         return LeavesJob(why)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:

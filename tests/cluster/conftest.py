@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.eager import eager
 from tests.patience import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
@@ -105,7 +106,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
                 stdin=subprocess.DEVNULL,
                 stdout=out_stream,
                 stderr=err_stream,
-                env={**os.environ, "OMP_NUM_THREADS": "1", **environ},
+                env=eager({**os.environ, "OMP_NUM_THREADS": "1", **environ}),
             )
         running.append(Started(process, out, err, time.monotonic()))
         return running[-1]

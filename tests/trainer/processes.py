@@ -22,6 +22,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.multiprocessing.spawn import start_processes
 
+from tests.eager import eager
+
 # Longer than any deadline: a rank that is not in the first worlds waits for those that are.
 WORLD_TIMEOUT = timedelta(minutes=10)
 
@@ -78,7 +80,7 @@ def run_ranks(job: Job, processes: int, folder: Path, *, deadline_s: float) -> N
     arguments = [job.__module__, job.__name__, str(processes), str(store.port), str(folder)]
     started = subprocess.Popen(
         [sys.executable, "-m", "tests.trainer.processes", *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"},
+        env=eager({**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

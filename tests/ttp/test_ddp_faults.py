@@ -20,6 +20,7 @@ import torch
 
 from relkit.checkpoint.iteration_folder import TRACKER, half_written, iterations, problems
 from tests.cluster.conftest import Done, Start, Started, orphans_come_to_us, start
+from tests.eager import eager
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
@@ -96,7 +97,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     line = [sys.executable, "-m", "relkit", "launch", "--nproc-per-node", "3", "--timeline-path"]
     done = subprocess.run(
         [*line, str(folder / "timeline"), str(JOB), str(folder / "ck"), str(STEPS), ""],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=eager({**os.environ, "OMP_NUM_THREADS": "1"}),
         capture_output=True,
         text=True,
         timeout=60,

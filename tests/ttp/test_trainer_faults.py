@@ -17,6 +17,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.trainer.run.loop import pretrain
 from relkit.ttp.fault_injector import Death, to_environment
 from relkit.ttp.save_outcome import EXIT_REFUSED
+from tests.eager import eager
 from tests.patience import PATIENCE
 from tests.trainer.processes import Place, run_ranks
 from tests.ttp.compare import differs, numbers
@@ -57,7 +58,9 @@ def run_python(
     started = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=CHECKOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT), **environment},
+        env=eager(
+            {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT), **environment}
+        ),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

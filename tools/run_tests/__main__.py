@@ -39,6 +39,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     os.chdir(_ROOT)
+    # Compiling relkit anew in each of the thousands of processes that tests start costs minutes.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     is_root = os.geteuid() == 0
     strict = is_strict(os.environ, is_root)
     left = markers_left_out(is_root)

@@ -6,9 +6,12 @@ What a process that dies has left in the file says which test it died in.
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
+
+_WHOSE = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +48,10 @@ class _Recorder:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         self._write(event="finished", test=nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        usages = [resource.getrusage(who) for who in _WHOSE]
+        self._write(event="cpu", seconds=sum(u.ru_utime + u.ru_stime for u in usages))
 
     def _outcome(self, test: str, outcome: str, seconds: float, longrepr: object) -> None:
         reason = str(longrepr[-1]) if isinstance(longrepr, tuple) and longrepr else ""

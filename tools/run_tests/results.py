@@ -36,6 +36,8 @@ class UnitResult:
         unit: its name.
         lane: which lane ran it.
         seconds: wall time of the process.
+        cpu_s: CPU time of it and of what it has started and waited for; None where it was never
+            known.
         collected: number of tests; None where it was never known.
         outcomes: worst outcome of each test.
         durations: seconds of each test: setup, call and teardown.
@@ -47,6 +49,7 @@ class UnitResult:
     unit: str
     lane: str
     seconds: float = 0.0
+    cpu_s: float | None = None
     collected: int | None = None
     outcomes: dict[str, str] = field(default_factory=dict)
     durations: dict[str, float] = field(default_factory=dict)
@@ -61,6 +64,8 @@ class UnitResult:
             event = json.loads(line)
             if event["event"] == "collected":
                 self.collected = event["count"]
+            elif event["event"] == "cpu":
+                self.cpu_s = event["seconds"]
             elif event["event"] == "started":
                 self.running = event["test"]
             elif event["event"] == "finished":

@@ -25,7 +25,7 @@ def summary(
     """
     lines = ["", "time of each lane:"]
     for lane, took in lanes.items():
-        units = [f"{r.unit} {r.seconds:.0f} s" for r in results if r.lane == lane]
+        units = [_of_unit(result) for result in results if result.lane == lane]
         lines.append(f"  {lane:7} {took / 60:5.1f} min: {', '.join(units)}")
     durations = [(took, test) for r in results for test, took in r.durations.items()]
     if durations:
@@ -37,6 +37,14 @@ def summary(
     if problems:
         lines += ["", "failed:", *(f"  [{p.lane}] {p.what}" for p in problems)]
     return [*lines, "", closing_line(results, problems, seconds)]
+
+
+def _of_unit(result: UnitResult) -> str:
+    """Its wall time, and how much CPU it took in that time: below 100 %, it also waited."""
+    share = ""
+    if result.cpu_s is not None and result.seconds > 0:
+        share = f" (CPU {100 * result.cpu_s / result.seconds:.0f} %)"
+    return f"{result.unit} {result.seconds:.0f} s{share}"
 
 
 def closing_line(results: Sequence[UnitResult], problems: Sequence[Problem], seconds: float) -> str:

@@ -98,6 +98,7 @@ def test_a_failed_test_is_listed_with_its_lane_and_shown_at_once(
     end = summary(runner.results, runner.lane_s, runner.others, 1.0)
     assert end[-1] == "1 failed, 2 passed in 1.00s"
     assert any(line.startswith("  [lane ") and line.endswith("::test_bad") for line in end)
+    assert any(" s (CPU " in line for line in end)
     shown = capsys.readouterr().out
     assert "FAILED" in shown
     assert "assert 1 == 2" in shown

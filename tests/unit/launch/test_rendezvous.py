@@ -1,0 +1,78 @@
+"""A node leaves a real rendezvous of torch's, and the others meet again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.elastic.rendezvous import RendezvousHandler
+from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
+    DynamicRendezvousHandler,
+    RendezvousTimeout,
+)
+
+from relkit.launch.job.rendezvous import leave_rendezvous
+
+LIMIT = timedelta(seconds=60)
+
+
+def handlers(port: int, count: int) -> list[DynamicRendezvousHandler]:
+    """Of a job of two nodes or more, as torchrun makes them: each with its own way to the store."""
+    timeout = RendezvousTimeout(join=timedelta(seconds=60), last_call=timedelta(seconds=1))
+    stores = [TCPStore("127.0.0.1", port, timeout=LIMIT) for _ in range(count)]
+    return [
+        DynamicRendezvousHandler.from_backend(
+            "a job", store, C10dRendezvousBackend(store, "a job"), 2, count,
+            local_addr="127.0.0.1", timeout=timeout,
+        )
+        for store in stores
+    ]  # fmt: skip
+
+
+def meet(nodes: Sequence[DynamicRendezvousHandler]) -> set[tuple[int, int]]:
+    """The (rank, world size) that each gets."""
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        met = list(pool.map(lambda node: node.next_rendezvous(), nodes))
+    return {(each.rank, each.world_size) for each in met}
+
+
+def test_the_others_meet_without_waiting_for_heartbeats_of_one_that_left() -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    *others, leaving = nodes = handlers(store.port, 3)
+    try:
+        assert meet(nodes) == {(0, 3), (1, 3), (2, 3)}
+        leave_rendezvous(leaving)
+        began_s = time.monotonic()
+        assert meet(others) == {(0, 2), (1, 2)}
+        # Three missing heartbeats are 15 s; the last call is 1 s.
+        assert time.monotonic() - began_s < 12
+        assert not leaving.is_closed()
+    finally:
+        for node in nodes:
+            node._stop_heartbeats()
+
+
+def test_a_rendezvous_without_a_list_of_members_is_left_alone() -> None:
+    class Static:
+        """As --node-rank makes one: a store, and nothing to leave."""
+
+    leave_rendezvous(Static())  # type: ignore[arg-type]
+
+
+def test_a_list_that_cannot_be_changed_is_an_error() -> None:
+    class Broken(C10dRendezvousBackend):
+        def get_state(self) -> tuple[bytes, object] | None:
+            raise RendezvousConnectionError("the store is gone")
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    handler: RendezvousHandler = DynamicRendezvousHandler.from_backend(
+        "a job", store, Broken(store, "a job"), 1, 1, local_addr="127.0.0.1"
+    )
+    with pytest.raises(RendezvousConnectionError):
+        leave_rendezvous(handler)
