@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from relkit.errors import RelkitError
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.watch import Watch
+from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
 from relkit.stacks.model import RankDump
 
@@ -55,6 +56,7 @@ class Monitor:
             log,
         )
         self._watch: Watch | None = None
+        self._mailbox: Mailbox | None = None
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -71,7 +73,7 @@ class Monitor:
             log=self._log,
         )
         with self._lock:
-            self._watch = watch
+            self._watch, self._mailbox = watch, attempt.mailbox
             self._restarts_left = MAX_RESTARTS
         if not self._thread.is_alive() and not self._closing:
             # One that has ended, after too many errors in an earlier attempt, cannot start again.
@@ -119,7 +121,7 @@ class Monitor:
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(CLOSE_S)
+            wait_for_thread(self._thread, self._mailbox, CLOSE_S)
 
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="relkit-monitor", daemon=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import zlib
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from relkit.errors import RelkitError
 
@@ -16,6 +19,9 @@ PART_BYTES = 1 << 20
 # A message of one node at most: several hundred dumps.
 MESSAGE_BYTES = 64 << 20
 STORE_TIMEOUT_S = 5.0
+# How often a thread that is waited for is looked at.
+_LOOK_S = 0.1
+_Answer = TypeVar("_Answer")
 
 
 class ExchangeBroken(RelkitError):
@@ -83,6 +89,7 @@ class StoreMailbox:
         self._prefix = f"relkit/{prefix}/"
         # Keep a reference: this may be the store's server, which must outlive the last note.
         self._origin = store
+        self._call_since_s: float | None = None
         try:
             # The agent blocks in this store's calls (exit barrier): never share its connection.
             clone = getattr(store, "clone", None)
@@ -92,6 +99,15 @@ class StoreMailbox:
         except (RuntimeError, OSError) as error:
             raise ExchangeBroken(f"cannot reach the rendezvous store: {_line(error)}") from error
 
+    @property
+    def is_stuck(self) -> bool:
+        """The store has not answered a call in time: its host may be cut off.
+
+        torch (seen in 2.13) applies no timeout to some calls: they return when the kernel gives up.
+        """
+        since_s = self._call_since_s
+        return since_s is not None and time.monotonic() - since_s > STORE_TIMEOUT_S
+
     def put(self, key: str, data: bytes) -> None:
         """See Mailbox. Large notes go in parts; the key itself is written last."""
         if len(data) > MESSAGE_BYTES:
@@ -99,9 +115,9 @@ class StoreMailbox:
         parts = [data[i : i + PART_BYTES] for i in range(0, len(data), PART_BYTES)] or [b""]
         try:
             for number, part in enumerate(parts[1:], 1):
-                self._store.set(f"{self._prefix}{key}/{number}", _raw(part))
+                self._ask(self._store.set, f"{self._prefix}{key}/{number}", _raw(part))
             head = f"{len(parts)} {len(data)} {zlib.crc32(data)}\n".encode()
-            self._store.set(self._prefix + key, _raw(head + parts[0]))
+            self._ask(self._store.set, self._prefix + key, _raw(head + parts[0]))
         except (RuntimeError, OSError) as error:
             raise ExchangeBroken(f"the rendezvous store failed: {_line(error)}") from error
 
@@ -109,16 +125,16 @@ class StoreMailbox:
         """See Mailbox. A note that is being replaced reads as absent."""
         try:
             # check() first: a bare get() would wait for the key.
-            if not self._store.check([self._prefix + key]):
+            if not self._ask(self._store.check, [self._prefix + key]):
                 return None
-            head, _, first = self._store.get(self._prefix + key).partition(b"\n")
+            head, _, first = self._ask(self._store.get, self._prefix + key).partition(b"\n")
             count, size, crc = (int(field) for field in head.split())
             if not 0 < count <= MESSAGE_BYTES // PART_BYTES + 1:
                 return None
             names = [f"{self._prefix}{key}/{number}" for number in range(1, count)]
-            if names and not self._store.check(names):
+            if names and not self._ask(self._store.check, names):
                 return None
-            data = first + b"".join(self._store.get(name) for name in names)
+            data = first + b"".join(self._ask(self._store.get, name) for name in names)
         except ValueError:
             return None
         except (RuntimeError, OSError) as error:
@@ -128,9 +144,30 @@ class StoreMailbox:
     def remove(self, key: str) -> None:
         """See Mailbox. In a store that cannot delete, an empty note stays."""
         try:
-            self._store.delete_key(self._prefix + key)
+            self._ask(self._store.delete_key, self._prefix + key)
         except (RuntimeError, OSError):
             self.put(key, b"")
+
+    def _ask(self, call: Callable[..., _Answer], *arguments: object) -> _Answer:
+        self._call_since_s = time.monotonic()
+        try:
+            return call(*arguments)
+        finally:
+            self._call_since_s = None
+
+
+def wait_for_thread(thread: threading.Thread, mailbox: Mailbox | None, timeout_s: float) -> None:
+    """Wait for a thread's end, but not while it waits for a store that does not answer.
+
+    Args:
+        thread: has begun; mailbox: what it passes notes by, None where it has not come to that.
+        timeout_s: the longest to wait, s.
+    """
+    end_s = time.monotonic() + timeout_s
+    while thread.is_alive() and time.monotonic() < end_s:
+        if isinstance(mailbox, StoreMailbox) and mailbox.is_stuck:
+            return
+        thread.join(_LOOK_S)
 
 
 def _raw(data: bytes) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relkit.errors import RelkitError
+from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S
@@ -56,6 +57,7 @@ class Stragglers:
         self._closing = False
         self._first = True
         self._node: StragglerNode | None = None
+        self._mailbox: Mailbox | None = None
         self._complained = ""
         self._thread = threading.Thread(target=self._run, name="relkit-stragglers", daemon=True)
 
@@ -63,6 +65,7 @@ class Stragglers:
         """Watch a new attempt."""
         if attempt.job_dir is None or self._closing:
             return
+        self._mailbox = attempt.mailbox
         self._wanted.append(attempt)
         self._wake.set()
         if not self._thread.is_alive():
@@ -101,7 +104,7 @@ class Stragglers:
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(_CLOSE_S)
+            wait_for_thread(self._thread, self._mailbox, _CLOSE_S)
 
     def _run(self) -> None:
         while True:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -110,6 +113,38 @@ def test_a_dead_store_is_said_and_soon() -> None:
     with pytest.raises(ExchangeBroken, match="store"):
         mailbox.get("a")
     assert time.monotonic() - began < exchange.STORE_TIMEOUT_S + 5
+
+
+def test_a_store_that_is_cut_off_holds_no_launcher_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys, torch.distributed as d;"
+        "s = d.TCPStore('127.0.0.1', 0, 1, True);"
+        "print(s.port, flush=True);"
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as host:
+        assert host.stdout
+        client = TCPStore("127.0.0.1", int(host.stdout.readline()), 1, False, timedelta(seconds=5))
+        mailbox = StoreMailbox(client, 1, 2, "0")
+        host.send_signal(signal.SIGSTOP)
+        os.waitpid(host.pid, os.WUNTRACED)
+        asking = threading.Thread(target=mailbox.get, args=("a",))
+        asking.start()
+        began = time.monotonic()
+        monkeypatch.setattr(exchange, "STORE_TIMEOUT_S", 0.2)
+        exchange.wait_for_thread(asking, mailbox, 120)
+        waited_s = time.monotonic() - began
+        blocked = asking.is_alive()
+        host.send_signal(signal.SIGCONT)
+        # From here on it answers: the thread is waited for as long as it needs.
+        monkeypatch.setattr(exchange, "STORE_TIMEOUT_S", 100)
+        exchange.wait_for_thread(asking, mailbox, 120)
+        assert not asking.is_alive()
+        host.kill()
+    assert blocked
+    assert 0.2 <= waited_s < 60
 
 
 def _state(rank: int) -> HookState:
