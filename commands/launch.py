@@ -33,6 +33,7 @@ from relkit.launch.options import (
     split,
     torchrun_parser,
 )
+from relkit.operator_secret import take_secret
 from relkit.slow_faults import SLOW_FAULTS
 from relkit.straggler.transport.control import Control, Mode
 from relkit.ttp.actions import Limits
@@ -43,6 +44,7 @@ _OWN = (
     OwnOption(("--on-hang", "--on_hang")),
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
+    OwnOption(("--secret-file", "--secret_file")),
     OwnOption(("--straggler",)),
     OwnOption(("--straggler-min-slowdown", "--straggler_min_slowdown")),
     OwnOption(("--straggler-slowdown", "--straggler_slowdown"), hidden=True),
@@ -114,6 +116,15 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     f"{', '.join(SLOW_FAULTS)}. Only scripts that call relkit.faults react to it.",
 )
 @click.option(
+    "--secret-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PATH",
+    envvar=["RELKIT_LAUNCH_SECRET_FILE", "RELKIT_SECRET_FILE"],
+    help="A secret of 16 bytes or more that all launchers of the job have, in a file of mode 0600: "
+    "nobody else can then speak for them in the rendezvous store. RELKIT_SECRET in the environment "
+    "does as well. With Slurm: `srun relkit launch --secret-file ~/.relkit-secret ...`.",
+)
+@click.option(
     "--straggler",
     type=click.Choice([mode.value for mode in Mode]),
     default=Mode.WARN.value,
@@ -159,6 +170,7 @@ def launch(
     on_hang: str,
     no_hook: bool,
     inject: tuple[str, ...],
+    secret_file: Path | None,
     straggler: str,
     straggler_min_slowdown: float,
     ttp_timeout: float,
@@ -178,6 +190,9 @@ def launch(
           --inject hang:rank=2:step=5 examples/train.py
       relkit launch --network-check --nnodes 7:8 --rdzv-backend c10d \\
           --rdzv-endpoint host0:29400 --nproc-per-node 8 train.py
+      (umask 077; head -c 32 /dev/urandom | base64 > ~/.relkit-secret)
+      srun --ntasks-per-node 1 relkit launch --secret-file ~/.relkit-secret --nnodes 2 \\
+          --rdzv-backend c10d --rdzv-endpoint host0:29400 --nproc-per-node 8 train.py
     """
     options: Namespace = ctx.meta[_PARSED]
     action = OnHang(on_hang)
@@ -186,6 +201,7 @@ def launch(
         _check_restart(options, no_hook)
     check_network_options(ctx)
     check_script(options)
+    secret = take_secret(secret_file, os.environ)
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
@@ -209,7 +225,9 @@ def launch(
             log,
             min_nodes=int(options.nnodes.partition(":")[0]),
         )
-        return run_job(options, monitor, recorders.prepare, log, network, persist, stragglers)
+        return run_job(
+            options, monitor, recorders.prepare, log, network, persist, stragglers, secret
+        )
     finally:
         recorders.remove()
 

@@ -97,5 +97,4 @@ INTERNAL: dict[str, Variable] = {
     "RELKIT_TTP_FOLDER": Variable("", "Folder of the job's try-to-persist files on this host."),
     "RELKIT_TTP_HEARTBEAT": Variable("", "Seconds between two heartbeats of a rank."),
     "RELKIT_TTP_ATTEMPT": Variable("", "Which start of the job this is, from 0."),
-    "RELKIT_TTP_SECRET": Variable("", "Proves that a rank belongs to the job."),
 }

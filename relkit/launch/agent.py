@@ -29,6 +29,9 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
 from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.job.sealed_mailbox import SealedMailbox
+from relkit.launch.job.sealed_rendezvous import seal
+from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
 from relkit.launch.netcheck.node_info import listens_on, node_name, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
@@ -36,6 +39,7 @@ from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
 from relkit.launch.straggler.exclusion import Excluded
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.straggler_thread import Stragglers
+from relkit.operator_secret import OperatorSecret, derive
 from relkit.ranks import RankSet
 
 if TYPE_CHECKING:
@@ -62,6 +66,7 @@ class AgentServices:
         persist: has workers under try-to-persist save their last committed step after a fault;
             None where that is off.
         stragglers: looks for slow ranks; None where that is off.
+        secret: the operator's; None where there is none.
     """
 
     monitor: Monitor
@@ -70,6 +75,7 @@ class AgentServices:
     network: NetworkCheck | None = None
     persist: PersistHost | None = None
     stragglers: Stragglers | None = None
+    secret: OperatorSecret | None = None
 
 
 class LeavesJob(SignalException):
@@ -96,6 +102,13 @@ class MonitoredAgent(LocalElasticAgent):
     _seen_alive_unix_s: dict[int, float]
     _hung = False
     _recovery: FaultRecovery | None = None
+    _session = b""
+
+    def run(self, role: str = "default") -> RunResult:
+        """Run the job to its end; torch calls this once."""
+        seal(self._worker_group.spec.rdzv_handler, self._job_key(), self.services.log)
+        result: RunResult = super().run(role)
+        return result
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
@@ -105,10 +118,28 @@ class MonitoredAgent(LocalElasticAgent):
             if hasattr(worker_group.spec.rdzv_handler, name):
                 setattr(worker_group.spec.rdzv_handler, name, None)
         super()._rendezvous(worker_group)
+        self._session = self._agree(worker_group)
         if self.services.network is not None and not self._passed(
             self.services.network, worker_group
         ):
             self._rendezvous(worker_group)
+
+    def _agree(self, worker_group: WorkerGroup) -> bytes:
+        """The key of this rendezvous; b"" where there is no operator's secret."""
+        self._session = b""
+        try:
+            return agree(self._mailbox(worker_group, "secret-"), self._job_key())
+        except SecretMismatch as why:
+            raise self._leaving(worker_group, why) from why
+        except ExchangeBroken as error:
+            if self.services.secret is not None:
+                raise self._leaving(worker_group, error) from error
+            return b""
+
+    def _job_key(self) -> bytes:
+        secret = self.services.secret
+        run_id = self._worker_group.spec.rdzv_handler.get_run_id()
+        return b"" if secret is None else secret.for_job(run_id)
 
     def _passed(self, network: NetworkCheck, worker_group: WorkerGroup) -> bool:
         """Run the network check; False where nodes leave and the rest has to meet again."""
@@ -118,7 +149,8 @@ class MonitoredAgent(LocalElasticAgent):
         spec = worker_group.spec
         mailbox = self._mailbox(worker_group, "netcheck-")
         static = spec.rdzv_handler.get_backend() == "static"
-        rendezvous = Rendezvous(mailbox, worker_group.store, spec.local_addr or "", not static)
+        key = derive(self._session, "netcheck") if self._session else b""
+        rendezvous = Rendezvous(mailbox, worker_group.store, spec.local_addr or "", not static, key)
         try:
             return network.passed(rendezvous)
         except NodeFailedCheck as why:
@@ -207,7 +239,11 @@ class MonitoredAgent(LocalElasticAgent):
         restarts = spec.max_restarts - self._remaining_restarts
         try:
             prefix = purpose + (str(restarts) if static else "round")
-            return StoreMailbox(store, node, nodes, prefix)
+            inner = StoreMailbox(store, node, nodes, prefix)
+            if not self._session:
+                return inner
+            key = derive(self._session, "mailbox", prefix.encode())
+            return SealedMailbox(inner, key, self.services.log)
         except ExchangeBroken as error:
             self.services.log(f"{error}; this node judges only its own ranks")
             return MemoryMailbox()
@@ -221,7 +257,7 @@ class MonitoredAgent(LocalElasticAgent):
             address = spec.local_addr or own_address(peer)
         world_size = worker_group.workers[0].world_size
         restarts = spec.max_restarts - self._remaining_restarts
-        return PersistAttempt(mailbox, world_size, restarts, address, job_id)
+        return PersistAttempt(mailbox, world_size, restarts, address, job_id, self._session)
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._poll_exits(worker_group)

@@ -20,10 +20,13 @@ from torch.distributed.run import run as torchrun
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.agent import AgentServices, LeavesJob, MonitoredAgent, Prepare
 from relkit.launch.hang.monitor import Monitor
+from relkit.launch.job.sealed_rendezvous import ForeignState
+from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.straggler_thread import Stragglers
+from relkit.operator_secret import OperatorSecret
 
 if TYPE_CHECKING:
     from relkit.launch.netcheck.network_check import NetworkCheck
@@ -62,6 +65,7 @@ def run_job(
     network: NetworkCheck | None = None,
     persist: PersistHost | None = None,
     stragglers: Stragglers | None = None,
+    secret: OperatorSecret | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -69,7 +73,7 @@ def run_job(
         options: what torchrun's parser returned.
         prepare: see Prepare.
         log: writes one line to the terminal.
-        network, persist, stragglers: see AgentServices.
+        network, persist, stragglers, secret: see AgentServices.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -81,13 +85,14 @@ def run_job(
         NodeFailedCheck, TooFewNodes: the network check ended the job on this node.
         UsageProblem: torch does not accept an option's value.
         RendezvousFailed: the nodes did not find each other.
+        SecretMismatch: not all of them have the same secret.
     """
     made: list[MonitoredAgent] = []
 
     class JobAgent(MonitoredAgent):
         """The agent of this job; torch makes the instance, so the services come with the class."""
 
-        services = AgentServices(monitor, prepare, log, network, persist, stragglers)
+        services = AgentServices(monitor, prepare, log, network, persist, stragglers, secret)
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)
@@ -104,6 +109,8 @@ def run_job(
         raise left.why from None
     except SignalException as error:
         return _saved(made, persist) or 128 + int(error.sigval)
+    except ForeignState as error:
+        raise SecretMismatch(f"this node cannot join the job: {error}") from error
     except (RendezvousError, DistError) as error:
         endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
         raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error

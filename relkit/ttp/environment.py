@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import RelkitError, UsageProblem
+from relkit.private_file import open_private, read_private
 from relkit.ttp.link import Endpoint, parse_endpoint
 from relkit.ttp.processor import ControllerAccess
 
 SWITCH = "ENABLE_TTP"
 REGISTRATION = "rank-"
 _ENDPOINTS = "RELKIT_TTP_CONTROLLERS"
-_SECRET = "RELKIT_TTP_SECRET"  # noqa: S105 (the name of a variable)
+KEY_FILE = "key"
 _ATTEMPT = "RELKIT_TTP_ATTEMPT"
 _HEARTBEAT = "RELKIT_TTP_HEARTBEAT"
 _FOLDER = "RELKIT_TTP_FOLDER"
+_MAX_KEY_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,25 @@ class WorkerEnvironment:
         (self.marks / f"{REGISTRATION}{rank}").unlink(missing_ok=True)
 
 
+def leave_key(secret: bytes, marks: Path) -> None:
+    """Leave the secret for this user's workers: no environment is to have it.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    new = marks / f".{KEY_FILE}"
+    new.unlink(missing_ok=True)
+    with os.fdopen(open_private(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as stream:
+        stream.write(secret.hex())
+    new.replace(marks / KEY_FILE)
+
+
 def to_environment(
-    endpoints: Sequence[Endpoint], secret: bytes, attempt: int, heartbeat_s: float, marks: Path
+    endpoints: Sequence[Endpoint], attempt: int, heartbeat_s: float, marks: Path
 ) -> dict[str, str]:
-    """The variables for workers; the secret is for this user's processes only."""
+    """The variables for workers; what is secret is left in a file (`leave_key`)."""
     return {
         _ENDPOINTS: ",".join(map(str, endpoints)),
-        _SECRET: secret.hex(),
         _ATTEMPT: str(attempt),
         _HEARTBEAT: f"{heartbeat_s:g}",
         _FOLDER: str(marks),
@@ -73,16 +87,17 @@ def worker_environment(environ: Mapping[str, str] = os.environ) -> WorkerEnviron
         UsageProblem: this process was not started by `relkit launch`, or half of it is missing.
     """
     try:
+        marks = Path(environ[_FOLDER])
         endpoints = tuple(parse_endpoint(text) for text in environ[_ENDPOINTS].split(","))
         wire = ControllerAccess(
             endpoints,
-            bytes.fromhex(environ[_SECRET]),
+            bytes.fromhex(read_private(marks / KEY_FILE, _MAX_KEY_BYTES).decode("ascii")),
             int(environ[_ATTEMPT]),
             float(environ[_HEARTBEAT]),
         )
         store = Endpoint(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
-        return WorkerEnvironment(wire, store, Path(environ[_FOLDER]))
-    except (KeyError, ValueError, RelkitError) as error:
+        return WorkerEnvironment(wire, store, marks)
+    except (KeyError, ValueError, OSError, RelkitError) as error:
         raise UsageProblem(
             f"try-to-persist has no controller: {error}",
             next_step="Start the job with `relkit launch`, or set ENABLE_TTP=False.",

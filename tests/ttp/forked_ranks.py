@@ -25,7 +25,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from relkit.ttp.actions import Limits
 from relkit.ttp.controller import Controller
-from relkit.ttp.environment import to_environment
+from relkit.ttp.environment import leave_key, to_environment
 from relkit.ttp.server import Node, Server
 
 _MODULES = "modules.txt"
@@ -69,8 +69,9 @@ def run_ranks(
     started_s = time.monotonic()
     log = notes / f"said-{attempt}.txt"
     host, port, endpoint, results = _host(ranks, attempt)
+    leave_key(SECRET, notes)
     variables = {
-        **to_environment([endpoint], SECRET, attempt, 1.0, notes),
+        **to_environment([endpoint], attempt, 1.0, notes),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(ranks),

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -87,12 +87,14 @@ class Rendezvous:
         store: the store itself, to see who serves it.
         local_addr: --local-addr; "" where not given.
         can_meet_again: the rendezvous lets the rest form a smaller job.
+        key: that all nodes have and that is not in the store; b"" where there is none.
     """
 
     mailbox: Mailbox
     store: object = None
     local_addr: str = ""
     can_meet_again: bool = True
+    key: bytes = field(default=b"", repr=False)
 
 
 class NetworkCheck:
@@ -141,7 +143,7 @@ class NetworkCheck:
                 # Whatever happens on node 0, the others must not wait for it.
                 mailbox.put("verdict", json.dumps(verdict).encode())
         else:
-            verdict = self._serve(mailbox)
+            verdict = self._serve(rendezvous)
         return self._follow(rendezvous, verdict)
 
     def _follow(self, rendezvous: Rendezvous, verdict: Mapping[str, Any]) -> bool:
@@ -208,13 +210,14 @@ class NetworkCheck:
         )
         mailbox.put(f"node-info/{mailbox.node}", node_info.encode())
 
-    def _serve(self, mailbox: Mailbox) -> Mapping[str, Any]:
+    def _serve(self, rendezvous: Rendezvous) -> Mapping[str, Any]:
         """On all nodes but node 0: do what node 0 requests, until its verdict arrives."""
+        mailbox = rendezvous.mailbox
         limit_s = self._node_info_limit_s() + NODE_INFO_S
         notes = _collect(mailbox, ["names", "verdict"], limit_s, enough=1)
         if not notes:
             raise ExchangeBroken(f"node 0 sent nothing for {limit_s:.0f} s")
-        with _agent(mailbox, notes.get("names", b"{}")):
+        with _agent(rendezvous, notes.get("names", b"{}")):
             notes = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
         try:
             verdict = json.loads(notes.get("verdict", b""))
@@ -275,7 +278,7 @@ class NetworkCheck:
             thresholds = Thresholds()
             note = json.dumps({str(number): name for number, name in names.items()}).encode()
             mailbox.put("names", note)
-            with _agent(mailbox, note):
+            with _agent(rendezvous, note):
                 result = run_check(
                     StoreChannel(mailbox, {names[p.number]: p.number for p in node_infos}),
                     nodes,
@@ -327,15 +330,16 @@ def _holds_store(rendezvous: Rendezvous) -> bool:
 
 
 @contextmanager
-def _agent(mailbox: Mailbox, names: bytes) -> Iterator[None]:
+def _agent(rendezvous: Rendezvous, names: bytes) -> Iterator[None]:
     """Serve requests of the check in this process, under the name that node 0 gave this node."""
+    mailbox = rendezvous.mailbox
     try:
         name = str(json.loads(names)[str(mailbox.node)])
     except (ValueError, LookupError, TypeError):
         # Node 0 has no request for this node.
         yield
         return
-    agent = StoreAgent(mailbox, mailbox.node, name, handlers())
+    agent = StoreAgent(mailbox, mailbox.node, name, handlers(rendezvous.key))
     agent.start()
     try:
         yield

@@ -3,6 +3,7 @@
 <folder of the job>/ttp-<pid of the launcher>/
     status.json     where the job stands; no secret is in it
     rank-<n>        one for each rank here that is led
+    key             the secret of the attempt, for the ranks here; of this user alone
     request-<name>  left by `relkit ttp save`; the answer is written into it
 """
 
@@ -23,7 +24,7 @@ from relkit.hook import environment
 from relkit.job_id import safe_job_id
 from relkit.output import write_atomic
 from relkit.private_file import is_private_folder, read_private
-from relkit.ttp.environment import REGISTRATION
+from relkit.ttp.environment import REGISTRATION, leave_key
 
 PREFIX = "ttp-"
 STATUS = "status.json"
@@ -49,6 +50,19 @@ class PersistFolder:
         except (RelkitError, OSError):
             # It works without being found.
             self.path = Path(tempfile.mkdtemp(prefix=f"relkit-{PREFIX}"))
+
+    def leave_key(self, secret: bytes) -> None:
+        """Leave the secret for the workers; elsewhere, where the job's folder is full.
+
+        Raises:
+            OSError: no folder can be written.
+        """
+        try:
+            leave_key(secret, self.path)
+        except OSError:
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path = Path(tempfile.mkdtemp(prefix=f"relkit-{PREFIX}"))
+            leave_key(secret, self.path)
 
     @property
     def marked(self) -> bool:

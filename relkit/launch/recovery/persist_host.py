@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from relkit.errors import RelkitError
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
@@ -15,6 +15,7 @@ from relkit.launch.recovery.activity import Activity
 from relkit.launch.recovery.persist_folder import PersistFolder
 from relkit.net.file_limit import FileLimit
 from relkit.net.gate import MAX_PENDING
+from relkit.operator_secret import derive
 from relkit.ttp.actions import Limits
 from relkit.ttp.controller import Controller
 from relkit.ttp.environment import to_environment
@@ -43,6 +44,7 @@ class PersistAttempt:
         world_size: ranks of the job; attempt: restarts so far.
         address: of this node on the way to the others; "" on a job of one node.
         job_id: of the job, by which `relkit ttp` finds it.
+        key: that all nodes have and that is not in the store; b"" where there is none.
     """
 
     mailbox: Mailbox
@@ -50,6 +52,7 @@ class PersistAttempt:
     attempt: int
     address: str = ""
     job_id: str = "job"
+    key: bytes = field(default=b"", repr=False)
 
 
 class PersistHost:
@@ -95,12 +98,12 @@ class PersistHost:
             self._folder = PersistFolder(crowd.job_id)
         try:
             self._endpoints, self._secret = self._agree(crowd)
+            self._folder.leave_key(self._secret)
         except (ExchangeBroken, RelkitError, OSError) as error:
             self._say(f"try-to-persist is off: {error}")
             return {}
         return to_environment(
             self._endpoints,
-            self._secret,
             crowd.attempt,
             self.limits.heartbeat_s,
             self._folder.path,
@@ -231,17 +234,18 @@ class PersistHost:
             self._folder.clear()
 
     def _agree(self, crowd: PersistAttempt) -> tuple[tuple[Endpoint, ...], bytes]:
-        """Node 0 makes the secret; every node learns who listens where."""
+        """Every node learns who listens where; the secret comes from the operator's, or node 0."""
         mailbox = crowd.mailbox
         if mailbox.nodes == 1:
             secret = secrets.token_bytes(32)
             return (self._listen(crowd, secret, _LOOPBACK),), secret
         if mailbox.node == 0:
-            secret = secrets.token_bytes(32)
+            secret = derive(crowd.key, "ttp") if crowd.key else secrets.token_bytes(32)
             own = str(self._listen(crowd, secret, crowd.address))
-            mailbox.put("controller-0", json.dumps([own, secret.hex()]).encode())
+            sent = "" if crowd.key else secret.hex()
+            mailbox.put("controller-0", json.dumps([own, sent]).encode())
         first = json.loads(self._wait_for(mailbox, "controller-0"))
-        secret = bytes.fromhex(first[1])
+        secret = derive(crowd.key, "ttp") if crowd.key else bytes.fromhex(first[1])
         if 0 < mailbox.node <= BACKUPS:
             own = str(self._listen(crowd, secret, crowd.address))
             mailbox.put(f"controller-{mailbox.node}", own.encode())

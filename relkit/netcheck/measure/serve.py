@@ -18,18 +18,29 @@ from relkit.netcheck.measure.probes.base import Plan, Probe, ProbeFailed
 from relkit.netcheck.measure.probes.compute import measure_compute
 from relkit.netcheck.measure.probes.registry import open_probe
 from relkit.netcheck.model import Edge, Failure, NodeFacts
+from relkit.operator_secret import derive
 
 _MAX_PEERS = 64
 _LISTEN_S = 60.0
 
 
 class _Listeners:
-    """The listeners on this node, by round."""
+    """The listeners on this node, by round.
 
-    def __init__(self) -> None:
+    Args:
+        key: see handlers.
+    """
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._key = key
         self._lock = threading.Lock()
         self._listeners: dict[int, Listener] = {}
         self._unauthenticated = 0
+
+    def secret(self, fields: Mapping[str, Any]) -> bytes:
+        """The round's secret."""
+        sent = _secret(fields)
+        return derive(self._key, "round", sent) if self._key else sent
 
     def open(self, address: str, round_number: int, secret: bytes, lifetime_s: float) -> Listener:
         """A new listener for this round; an earlier one of the round is closed."""
@@ -67,9 +78,13 @@ class _Listeners:
             return self._unauthenticated + current
 
 
-def handlers() -> dict[str, Handler]:
-    """The operations of one agent, which share its listeners."""
-    listeners = _Listeners()
+def handlers(key: bytes = b"") -> dict[str, Handler]:
+    """The operations of one agent, which share its listeners.
+
+    Args:
+        key: that all agents have, and that is not sent; a round's secret then comes from both.
+    """
+    listeners = _Listeners(key)
     return {
         "facts": partial(_answer_facts, listeners),
         "listen": partial(_listen, listeners),
@@ -92,14 +107,14 @@ def _listen(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, An
         yield {"op": "error", "failure": Failure.NO_ROUTE.value, "detail": str(error)}
         return
     lifetime_s = min(max(float(fields.get("timeout_s", _LISTEN_S)), 1.0), 600.0)
-    listener = listeners.open(address, number, _secret(fields), lifetime_s)
+    listener = listeners.open(address, number, listeners.secret(fields), lifetime_s)
     yield {"op": "listening", "round": number, "address": address, "port": listener.port}
 
 
 def _probe(listeners: _Listeners, request: Request) -> Iterator[Mapping[str, Any]]:
     """Measure a pair from this end; the accepting end reports only a failure."""
     chosen = open_probe(str(request.fields.get("probe", "tcp")))
-    plan = _plan(request)
+    plan = _plan(request, listeners.secret(request.fields))
     if str(request.fields.get("role")) == "connect":
         measured = chosen.connect(plan)
         for edge in measured.edges:
@@ -164,12 +179,12 @@ def _listen_address(fields: Mapping[str, Any]) -> str:
     raise UsageProblem("neither peer_address nor address says where to listen")
 
 
-def _plan(request: Request) -> Plan:
+def _plan(request: Request, secret: bytes) -> Plan:
     fields = request.fields
     address = resolve(str(fields["address"])) if fields.get("address") else ""
     return Plan(
         round=int(fields["round"]),
-        secret=_secret(fields),
+        secret=secret,
         node=request.node,
         peer=str(fields["peer"]),
         address=address,

@@ -1,0 +1,72 @@
+"""Notes in a store that anybody can write to: only those of this job's launchers count."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+
+from relkit.launch.job.exchange import Mailbox
+from relkit.launch.job.settings import Log
+
+_NUMBER = struct.Struct("!Q")
+_MAC_BYTES = hashlib.sha256().digest_size
+
+
+class SealedMailbox:
+    """A mailbox whose notes carry a proof that a launcher of this job has written them.
+
+    A note that carries none, or that is older than one that was read under its name, reads as
+    absent. What cannot be prevented: that whoever reaches the store withholds notes, or reads them.
+
+    Args:
+        inner: the mailbox in the store.
+        key: of this job, rendezvous and purpose.
+        log: told once of a note that is not the job's.
+    """
+
+    def __init__(self, inner: Mailbox, key: bytes, log: Log) -> None:
+        self.node, self.nodes = inner.node, inner.nodes
+        self._inner, self._key, self._log = inner, key, log
+        self._sent = 0
+        self._newest: dict[str, int] = {}
+        self._complained = False
+
+    def put(self, key: str, data: bytes) -> None:
+        """See Mailbox."""
+        self._sent += 1
+        body = _NUMBER.pack(self._sent) + data
+        self._inner.put(key, self._mac(key, body) + body)
+
+    def get(self, key: str) -> bytes | None:
+        """See Mailbox."""
+        note = self._inner.get(key)
+        if not note:
+            return None
+        mac, body = note[:_MAC_BYTES], note[_MAC_BYTES:]
+        if len(body) < _NUMBER.size or not hmac.compare_digest(mac, self._mac(key, body)):
+            self._complain(key)
+            return None
+        (number,) = _NUMBER.unpack_from(body)
+        if number < self._newest.get(key, 0):
+            self._complain(key)
+            return None
+        self._newest[key] = number
+        return body[_NUMBER.size :]
+
+    def remove(self, key: str) -> None:
+        """See Mailbox."""
+        self._newest.pop(key, None)
+        self._inner.remove(key)
+
+    def _mac(self, key: str, body: bytes) -> bytes:
+        name = key.encode()
+        return hmac.new(self._key, _NUMBER.pack(len(name)) + name + body, hashlib.sha256).digest()
+
+    def _complain(self, key: str) -> None:
+        if not self._complained:
+            self._complained = True
+            self._log(
+                f"the note {key!r} in the rendezvous store is not of this job's launchers: it is"
+                " ignored; somebody else can write to the store"
+            )
