@@ -80,6 +80,10 @@ OWN: dict[str, Variable] = {
         "`SLURMD_NODENAME`, `NODE_NAME`, else the host name",
         "This node's name for `--on-bad-node`, and one more name by which `--topology` finds it.",
     ),
+    "RELKIT_SECRET": Variable(
+        "",
+        "[The operator's secret](../security.md) itself; `relkit launch` removes it for workers.",
+    ),
     "RELKIT_TTP_INJECT": Variable(
         "",
         "Kills ranks under try-to-persist [on purpose](../trainer.md#faults-on-purpose).",

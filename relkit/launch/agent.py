@@ -128,13 +128,21 @@ class MonitoredAgent(LocalElasticAgent):
         """The key of this rendezvous; b"" where there is no operator's secret."""
         self._session = b""
         try:
-            return agree(self._mailbox(worker_group, "secret-"), self._job_key())
+            return agree(
+                self._mailbox(worker_group, "secret-"),
+                self._job_key(),
+                holds_store=self._holds_store(worker_group),
+            )
         except SecretMismatch as why:
             raise self._leaving(worker_group, why) from why
         except ExchangeBroken as error:
             if self.services.secret is not None:
                 raise self._leaving(worker_group, error) from error
             return b""
+
+    def _holds_store(self, worker_group: WorkerGroup) -> bool:
+        _, port = store_endpoint(worker_group.store)
+        return bool(port) and listens_on(port)
 
     def _job_key(self) -> bytes:
         secret = self.services.secret
@@ -215,7 +223,6 @@ class MonitoredAgent(LocalElasticAgent):
         ranks: tuple[LocalRank, ...],
     ) -> JobAttempt:
         mailbox = self._mailbox(worker_group, "straggler-")
-        _, port = store_endpoint(worker_group.store)
         return JobAttempt(
             job_id,
             worker_group.workers[0].world_size,
@@ -224,7 +231,7 @@ class MonitoredAgent(LocalElasticAgent):
             ranks,
             node_name(),
             restarts_left=self._remaining_restarts,
-            holds_store=mailbox.nodes > 1 and bool(port) and listens_on(port),
+            holds_store=mailbox.nodes > 1 and self._holds_store(worker_group),
         )
 
     def _mailbox(self, worker_group: WorkerGroup, purpose: str = "") -> Mailbox:

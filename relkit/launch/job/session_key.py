@@ -39,13 +39,16 @@ class SecretMismatch(RelkitError):
     )
 
 
-def agree(mailbox: Mailbox, key: bytes, timeout_s: float = AGREE_S) -> bytes:
+def agree(
+    mailbox: Mailbox, key: bytes, timeout_s: float = AGREE_S, *, holds_store: bool = True
+) -> bytes:
     """Have all nodes of a rendezvous agree; all of them call this, with or without a secret.
 
     Args:
         mailbox: in the rendezvous store, with a prefix of its own.
         key: of the job, from the operator's secret; b"" where this node has none.
         timeout_s: how long another node may take to come.
+        holds_store: this node hosts the store, and stays until all know why there is no session.
 
     Returns:
         the key of this rendezvous, 32 bytes; b"" where no node has a secret.
@@ -65,7 +68,8 @@ def agree(mailbox: Mailbox, key: bytes, timeout_s: float = AGREE_S) -> bytes:
             nonces = _follow(mailbox, key, nonce, timeout_s)
     except SecretMismatch:
         mailbox.put(f"read/{mailbox.node}", b"1")
-        _wait_for_readers(mailbox)
+        if holds_store:
+            _wait_for_readers(mailbox)
         raise
     return derive(key, "session", json.dumps(nonces).encode()) if key else b""
 

@@ -28,6 +28,7 @@ def test_defaults() -> None:
         "on_hang": "save",
         "no_hook": False,
         "inject": (),
+        "secret_file": None,
         "straggler": "warn",
         "straggler_min_slowdown": 0.04,
         "ttp_timeout": 120.0,

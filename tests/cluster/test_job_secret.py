@@ -1,0 +1,236 @@
+"""Two launchers, the operator's secret, and somebody else who reaches the rendezvous store."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+from relkit.launch.hang import codec
+from relkit.launch.job.exchange import StoreMailbox
+from tests.cluster.conftest import Start, Started
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.job
+
+WORDS = "the words that only the operator knows"
+# Says where the store is, and what it has been given; ends when it is told to.
+_RANK = """
+import os, subprocess, sys, time
+from pathlib import Path
+child = subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+both = child + str(dict(os.environ))
+leaked = [word for word in ("SECRET", "the words that only") if word in both]
+rank, port = os.environ["RANK"], os.environ["MASTER_PORT"]
+print(f"rank {rank} store {port} round {os.environ['TORCHELASTIC_RESTART_COUNT']} leaked {leaked}.",
+      flush=True)
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def rank_script(tmp_path: Path) -> Path:
+    script = tmp_path / "rank.py"
+    script.write_text(_RANK)
+    return script
+
+
+def secret_file(path: Path, words: str = WORDS) -> Path:
+    path.write_text(words + "\n")
+    path.chmod(0o600)
+    return path
+
+
+def node(tmp_path: Path, port: int, number: int, script: Path) -> tuple[str | Path, ...]:
+    return (
+        "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "guarded",
+        "--rdzv-endpoint", f"127.0.0.1:{port}", "--nproc-per-node", "1", "--on-hang", "abort",
+        "--timeline-path", tmp_path / f"t{number}", script, tmp_path / "go",
+    )  # fmt: skip
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20 * PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def store_of(port: int) -> TCPStore:
+    """The rendezvous store, as somebody has it who only reaches the port."""
+    return TCPStore("127.0.0.1", port, None, False, timedelta(seconds=10))
+
+
+def forge(store: TCPStore) -> None:
+    """Say that node 0 has judged, and that the job is to end."""
+    mailbox = StoreMailbox(PrefixStore("torch.rendezvous.guarded.0", store), 0, 2, "round")
+    mailbox.put("incident/0", codec.pack({"job_id": "guarded", "deadline_s": 1.0}))
+    mailbox.put("incident/0/result", codec.pack({"sentence": "forged", "action": "abort"}))
+    mailbox.put("failure/1", b"rank 1 failed, says somebody")
+
+
+def run_two(
+    start: Start, tmp_path: Path, port: int, script: Path, *options: tuple[str | Path, ...]
+) -> list[Started]:
+    jobs = [
+        start(*with_options(node(tmp_path, port, number, script), options[number]))
+        for number in (0, 1)
+    ]
+    for job in jobs:
+        job.wait_for(" leaked ")
+    return jobs
+
+
+def with_options(
+    line: tuple[str | Path, ...], options: tuple[str | Path, ...]
+) -> tuple[str | Path, ...]:
+    return (line[0], *options, *line[1:])
+
+
+def test_with_the_secret_an_intruder_on_the_store_is_not_believed(
+    start: Start, tmp_path: Path, free_port: int, rank_script: Path
+) -> None:
+    file = ("--secret-file", secret_file(tmp_path / "secret"))
+    first = start(*with_options(node(tmp_path, free_port, 0, rank_script), file))
+    second = start(*node(tmp_path, free_port, 1, rank_script), RELKIT_SECRET=WORDS)
+    jobs = [first, second]
+    for job in jobs:
+        job.wait_for(" leaked ")
+    store = store_of(free_port)
+    notes = {key: store.get(key) for key in store.list_keys()}
+    prefix = "torch.rendezvous.guarded.0/relkit/"
+    assert f"{prefix}ttp-round/controller-0" in notes
+    # Where the controller listens, and no secret beside it.
+    assert b', ""]' in notes[f"{prefix}ttp-round/controller-0"]
+    forge(store)
+    # Node 0 reads of failures, node 1 of verdicts.
+    until(lambda: all("somebody else can write to the store" in job.text for job in jobs))
+    (tmp_path / "go").touch()
+    for job in jobs:
+        done = job.wait()
+        assert done.code == 0, done.err
+        assert "leaked []." in done.out
+        assert "forged" not in done.err
+        assert "rank 1 failed" not in done.err
+
+
+def test_without_one_the_same_notes_end_a_launcher(
+    start: Start, tmp_path: Path, free_port: int, rank_script: Path
+) -> None:
+    """What the documentation says of a store that others reach."""
+    jobs = run_two(start, tmp_path, free_port, rank_script, (), ())
+    forge(store_of(free_port))
+    # Which launcher is node 1 is for c10d to say; the other's workers run on.
+    until(lambda: any("node 0 judged: forged" in job.text for job in jobs))
+    until(lambda: any(job.process.poll() == 1 for job in jobs))
+    (tmp_path / "go").touch()
+    for job in jobs:
+        job.wait()
+
+
+class Evil:
+    """What runs a program where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, int]]:
+        return os.mkdir, (str(self.path), 0o700)
+
+
+def test_a_pickle_in_the_store_is_not_opened(
+    start: Start, tmp_path: Path, free_port: int, rank_script: Path
+) -> None:
+    file = ("--secret-file", secret_file(tmp_path / "secret"))
+    waiting = start(*with_options(node(tmp_path, free_port, 0, rank_script), file))
+    waiting.wait_for("hang timeout")
+    store = None
+    end = time.monotonic() + 20 * PATIENCE
+    while store is None:
+        assert time.monotonic() < end
+        try:
+            store = store_of(free_port)
+        except RuntimeError:
+            time.sleep(0.2)
+    until(lambda: "torch.rendezvous.guarded" in store.list_keys())
+    store.set(
+        "torch.rendezvous.guarded", b64encode(pickle.dumps(Evil(tmp_path / "opened"))).decode()
+    )
+    done = waiting.wait()
+    assert not (tmp_path / "opened").exists()
+    assert done.code == 2, done.err
+    assert "somebody else writes to it" in done.err
+
+
+@pytest.mark.parametrize("words", ["another secret, as long as it has to be", ""])
+def test_a_node_with_another_secret_or_none_is_told_so(
+    start: Start, tmp_path: Path, free_port: int, rank_script: Path, words: str
+) -> None:
+    file = ("--secret-file", secret_file(tmp_path / "secret"))
+    other = ("--secret-file", secret_file(tmp_path / "other", words)) if words else ()
+    first = start(*with_options(node(tmp_path, free_port, 0, rank_script), file))
+    first.wait_for("hang timeout")
+    # The first one opens the rendezvous, and finds nothing wrong in it.
+    until(lambda: listens(free_port))
+    until(lambda: b"cmVsa2l0" in store_of(free_port).get("torch.rendezvous.guarded"))
+    done = start(*with_options(node(tmp_path, free_port, 1, rank_script), other)).wait()
+    assert done.code == 2, done.err
+    assert ("another secret" if words else "this one has none") in done.err
+    assert "Give all nodes the same secret: --secret-file PATH" in done.err
+    first.wait_for("a node could not join the rendezvous: it has another secret")
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ("another secret, as long as it has to be", ("node 1 has another", "node 0 has another")),
+        ("", ("node 1 has no secret", "node 0 has a secret")),
+    ],
+    ids=["another", "none"],
+)
+def test_in_a_static_rendezvous_both_nodes_say_so(
+    start: Start, tmp_path: Path, free_port: int, rank_script: Path, second: str,
+    words: tuple[str, str],
+) -> None:  # fmt: skip
+    jobs = []
+    for number, given in enumerate([WORDS, second]):
+        file = secret_file(tmp_path / f"secret{number}", given)
+        jobs.append(
+            start(
+                "launch", *(("--secret-file", file) if given else ()), "--nnodes", "2",
+                "--node-rank", str(number), "--master-addr", "127.0.0.1", "--master-port",
+                str(free_port), "--nproc-per-node", "1", "--timeline-path", tmp_path / f"t{number}",
+                rank_script, tmp_path / "go",
+            )
+        )  # fmt: skip
+    for job, expected in zip(jobs, words, strict=True):
+        done = job.wait()
+        assert done.code == 2, done.err
+        assert expected in done.err
+        assert "Give all nodes the same secret: --secret-file PATH" in done.err
+        assert "leaked" not in done.out
+
+
+def test_a_file_that_others_may_read_is_refused_before_anything_starts(
+    start: Start, tmp_path: Path, rank_script: Path
+) -> None:
+    file = secret_file(tmp_path / "secret")
+    file.chmod(0o640)
+    done = start("launch", "--secret-file", file, rank_script, tmp_path / "go").wait()
+    assert done.code == 2
+    assert "other users may read or write it" in done.err
+    assert "chmod 600" in done.err

@@ -1,0 +1,213 @@
+"""What launchers believe of a store that anybody can write to."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token
+
+from relkit.errors import EXIT_USAGE
+from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.sealed_mailbox import SealedMailbox
+from relkit.launch.job.sealed_rendezvous import ForeignState, seal
+from relkit.launch.job.session_key import SecretMismatch, agree
+
+KEY = bytes(range(32))
+OTHER = bytes(range(1, 33))
+
+
+@dataclass
+class Two:
+    """Two ends of one mailbox, and the store under it."""
+
+    notes: dict[str, bytes] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def end(self, node: int, key: bytes = KEY) -> SealedMailbox:
+        return SealedMailbox(MemoryMailbox(node, 2, self.notes), key, self.said.append)
+
+
+def test_what_one_launcher_writes_the_other_reads() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    assert (second.node, second.nodes) == (1, 2)
+    assert second.get("a") is None
+    for data in (b"one", b"", bytes(range(256))):
+        first.put("a", data)
+        assert second.get("a") == data
+        assert second.get("a") == data
+    second.remove("a")
+    assert second.get("a") is None
+    assert two.said == []
+
+
+def test_what_somebody_else_writes_is_absent_and_told_once() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    first.put("a", b"good")
+    good = two.notes["a"]
+    for bad in (b"x", b"forged " * 20, good[:-1], good + b"x", bytes([good[0] ^ 1]) + good[1:]):
+        two.notes["a"] = bad
+        assert second.get("a") is None
+    # Under another name the same note says something else.
+    two.notes["b"] = good
+    assert second.get("b") is None
+    two.end(0, OTHER).put("a", b"of another job")
+    assert second.get("a") is None
+    assert len(two.said) == 1
+    assert "somebody else can write to the store" in two.said[0]
+    two.notes["a"] = good
+    assert second.get("a") == b"good"
+
+
+def test_an_older_note_does_not_come_back() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    first.put("a", b"all is well")
+    old = two.notes["a"]
+    first.put("a", b"rank 3 has failed")
+    assert second.get("a") == b"rank 3 has failed"
+    two.notes["a"] = old
+    assert second.get("a") is None
+
+
+def agree_all(keys: list[bytes], timeout_s: float = 20) -> list[bytes | SecretMismatch]:
+    """What each node makes of it."""
+    notes: dict[str, bytes] = {}
+    found: dict[int, bytes | SecretMismatch] = {}
+
+    def node(number: int) -> None:
+        try:
+            mailbox = MemoryMailbox(number, len(keys), notes)
+            found[number] = agree(mailbox, keys[number], timeout_s)
+        except SecretMismatch as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=node, args=(number,)) for number in range(len(keys))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not any(KEY.hex().encode() in note or KEY in note for note in notes.values())
+    return [found[number] for number in range(len(keys))]
+
+
+def test_nodes_with_one_secret_have_one_key_and_a_new_one_each_time() -> None:
+    first, again = agree_all([KEY] * 3), agree_all([KEY] * 3)
+    assert len(set(map(bytes, first))) == 1  # type: ignore[arg-type]
+    assert len(bytes(first[0])) == 32  # type: ignore[arg-type]
+    assert first != again
+
+
+def test_without_a_secret_there_is_no_key() -> None:
+    assert agree_all([b""] * 3) == [b""] * 3
+    assert agree(MemoryMailbox(), b"") == b""
+    assert len(agree(MemoryMailbox(), KEY)) == 32
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ([KEY, OTHER], ["node 1 has another secret", "node 0 has another secret"]),
+        ([KEY, b""], ["node 1 has no secret", "node 0 has a secret"]),
+        ([b"", KEY], ["node 1 has a secret", "node 0 has no secret"]),
+        (
+            [KEY, KEY, OTHER],
+            ["node 2 has another secret", "node 2 has another", "node 0 has another"],
+        ),
+        ([b"", b"", KEY], ["node 2 has a secret", "node 2 has a secret", "node 0 has no secret"]),
+    ],
+    ids=["another", "missing-on-1", "missing-on-0", "third", "third-alone"],
+)
+def test_every_node_is_told_what_does_not_fit(keys: list[bytes], words: list[str]) -> None:
+    for found, expected in zip(agree_all(keys), words, strict=True):
+        assert isinstance(found, SecretMismatch)
+        assert expected in str(found)
+        assert "--secret-file" in found.next_step
+        assert found.exit_code == EXIT_USAGE
+
+
+def test_a_node_that_never_comes_is_named() -> None:
+    with pytest.raises(SecretMismatch, match=r"node 1 sent no proof of it for 0\.1 s"):
+        agree(MemoryMailbox(0, 2, {"read/1": b"1"}), KEY, 0.1)
+    assert agree(MemoryMailbox(0, 2), b"", 0.1) == b""
+    with pytest.raises(SecretMismatch, match="node 0 sent no proof"):
+        agree(MemoryMailbox(1, 2, {"read/0": b"1"}), KEY, 0.1)
+
+
+@pytest.mark.parametrize("note", [b"", b"x", b"[]", b"{}", b'{"body": "[]", "proof": ""}', b"\xff"])
+def test_what_is_no_proof_at_all(note: bytes) -> None:
+    notes = {"session": note, "read/0": b"1"}
+    with pytest.raises(SecretMismatch, match="something else than a proof"):
+        agree(MemoryMailbox(1, 2, notes), KEY, 5)
+
+
+class Backend(RendezvousBackend):
+    """torch's backend, without a store."""
+
+    def __init__(self) -> None:
+        self.state: bytes | None = None
+
+    @property
+    def name(self) -> str:
+        return "memory"
+
+    def get_state(self) -> tuple[bytes, Token] | None:
+        return None if self.state is None else (self.state, len(self.state))
+
+    def set_state(
+        self, state: bytes, token: Token | None = None
+    ) -> tuple[bytes, Token, bool] | None:
+        self.state = state
+        return state, len(state), True
+
+
+class Handler:
+    """As much of torch's handler as is sealed."""
+
+    def __init__(self, backend: Backend) -> None:
+        class Holder:
+            _backend: Any = backend
+
+        self._state_holder = Holder()
+
+    def get_run_id(self) -> str:
+        return "job"
+
+    def get_backend(self) -> str:
+        return "c10d"
+
+
+def sealed(backend: Backend, key: bytes) -> RendezvousBackend:
+    handler: Any = Handler(backend)
+    seal(handler, key, lambda _: None)
+    found: RendezvousBackend = handler._state_holder._backend
+    return found
+
+
+def test_a_state_goes_from_launcher_to_launcher() -> None:
+    backend = Backend()
+    assert sealed(backend, KEY).get_state() is None
+    assert sealed(backend, KEY).set_state(b"state") is not None
+    found = sealed(backend, KEY).get_state()
+    assert found is not None
+    assert found[0] == b"state"
+    plain = Backend()
+    sealed(plain, b"").set_state(b"state")
+    assert plain.state == b"state"
+
+
+def test_a_state_of_somebody_else_is_not_handed_to_torch() -> None:
+    backend = Backend()
+    backend.state = pickle.dumps("anything")
+    with pytest.raises(ForeignState, match="have none, or somebody else writes to it"):
+        sealed(backend, KEY).get_state()
+    sealed(backend, OTHER).set_state(b"state")
+    with pytest.raises(ForeignState, match="another secret"):
+        sealed(backend, KEY).get_state()
+    with pytest.raises(ForeignState, match="have a secret, and this one has none"):
+        sealed(backend, b"").get_state()
