@@ -32,6 +32,11 @@ class SealedMailbox:
         self._newest: dict[str, int] = {}
         self._complained = False
 
+    @property
+    def is_stuck(self) -> bool:
+        """See StoreMailbox."""
+        return bool(getattr(self._inner, "is_stuck", False))
+
     def put(self, key: str, data: bytes) -> None:
         """See Mailbox."""
         self._sent += 1

@@ -211,3 +211,11 @@ def test_a_state_of_somebody_else_is_not_handed_to_torch() -> None:
         sealed(backend, KEY).get_state()
     with pytest.raises(ForeignState, match="have a secret, and this one has none"):
         sealed(backend, b"").get_state()
+
+
+def test_a_store_that_does_not_answer_is_seen_through_the_seal() -> None:
+    class Stuck(MemoryMailbox):
+        is_stuck = True
+
+    assert SealedMailbox(Stuck(0, 2), KEY, print).is_stuck
+    assert not SealedMailbox(MemoryMailbox(0, 2), KEY, print).is_stuck
