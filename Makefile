@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check fresh-check explore format stress gpu-check docs docs-serve clean FORCE
+.PHONY: demo test check fresh-check explore format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -36,6 +36,11 @@ format: $(VENV)/.develop
 stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py
 	$(BIN)/python -m benchmarks.ttp_many_ranks --ranks 5000
+
+# An hour of a job in which everything comes and goes: is all that it holds flat, are its losses a bare
+# run's? SOAK_ARGS="--minutes 5".
+soak: $(VENV)/.develop
+	$(BIN)/python -m tools.soak $(SOAK_ARGS)
 
 # The two commands above as root in a bare Debian, in namespaces; FRESH_ARGS="test tests/native".
 fresh-check:

@@ -107,10 +107,9 @@ static void start(const char *directory)
         pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
         return;
     errno = EDQUOT;
-    struct rk_header *header =
-        is_one_too_many(directory)
-            ? NULL
-            : rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
+    struct rk_header *header = is_one_too_many(directory)
+                                   ? NULL
+                                   : rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
     if (header == NULL) {
         rk_state_file_refuse(directory, errno);
         return;

@@ -28,6 +28,7 @@
 #define HOOK(id, result, function, arguments) HOOK_(id, result, function, arguments)
 
 /* Never NULL: nobody is given an entry before it leads somewhere. */
-#define ORIGINAL(id, type) (rk_initialise(RK_HOOK_##id), (type)rk_original_of(RK_HOOK_##id, RK_ENTRY))
+#define ORIGINAL(id, type)                                                                         \
+    (rk_initialise(RK_HOOK_##id), (type)rk_original_of(RK_HOOK_##id, RK_ENTRY))
 
 #endif
