@@ -122,7 +122,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     envvar=["RELKIT_LAUNCH_SECRET_FILE", "RELKIT_SECRET_FILE"],
     help="A secret of 16 bytes or more that all launchers of the job have, in a file of mode 0600: "
     "nobody else can then speak for them in the rendezvous store. RELKIT_SECRET in the environment "
-    "does as well. With Slurm: `srun relkit launch --secret-file ~/.relkit-secret ...`.",
+    "does as well. Under Slurm, name a file that all nodes see; see the last example.",
 )
 @click.option(
     "--straggler",

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,10 +24,17 @@ from relkit import procfs
 from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
 from relkit.input_file import read_input_text
+from relkit.launch.hang import incident
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
+from relkit.launch.job.exchange import (
+    ExchangeBroken,
+    Mailbox,
+    MemoryMailbox,
+    StoreMailbox,
+    wait_for_thread,
+)
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.job.sealed_mailbox import SealedMailbox
@@ -47,6 +55,8 @@ if TYPE_CHECKING:
 
 # A worker of a hung job that has not ended this long after SIGTERM is not going to.
 HUNG_SHUTDOWN_S = 5
+# How long the host of the store stays after a failure, for nodes that have not noticed it yet.
+STAY_S = 5.0
 _MAX_ERROR_FILE_BYTES = 16 << 20
 
 # Given the job's id and the number of local processes: the job folder, and the variables to add
@@ -103,14 +113,49 @@ class MonitoredAgent(LocalElasticAgent):
     _hung = False
     _recovery: FaultRecovery | None = None
     _session = b""
+    _started = False
+    _end_notes: Mailbox = MemoryMailbox()
 
     def run(self, role: str = "default") -> RunResult:
         """Run the job to its end; torch calls this once."""
         seal(self._worker_group.spec.rdzv_handler, self._job_key(), self.services.log)
-        result: RunResult = super().run(role)
-        return result
+        try:
+            result: RunResult | None = super().run(role)
+        except JobAborted:
+            self._part()
+            raise
+        # None where the rendezvous was left in an orderly way.
+        if result is not None and result.is_failed():
+            self._part()
+        return result  # type: ignore[return-value]  # as torch's own
+
+    def _part(self) -> None:
+        """Say that the job has failed here; the host of the store stays until all nodes know.
+
+        Were it to leave first, the others would see a dead store in the place of the failure.
+        """
+        # In a thread, as a call to a store that is cut off does not return.
+        thread = threading.Thread(target=self._wait_for_ends, name="relkit-ended", daemon=True)
+        thread.start()
+        wait_for_thread(thread, self._end_notes, 2 * STAY_S)
+
+    def _wait_for_ends(self) -> None:
+        notes = self._end_notes
+        try:
+            notes.put(f"ended/{notes.node}", b"1")
+            if notes.nodes > 1 and self._holds_store(self._worker_group):
+                ended = [f"ended/{node}" for node in range(notes.nodes)]
+                incident.wait_for_notes(notes, ended, STAY_S)
+        except ExchangeBroken:
+            return
+
+    @property
+    def started(self) -> bool:
+        """Workers of the present rendezvous have been started."""
+        return self._started
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        self._started = False
         # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
         # restarts: new workers then find the addresses of the dead ones in it, and gloo fails to
         # connect. Forgetting it makes torch create a fresh one for each round.
@@ -189,8 +234,10 @@ class MonitoredAgent(LocalElasticAgent):
                 **bootstrap_environment(os.environ),
                 "RELKIT_LAUNCHER_PID": str(os.getpid()),
             }
+        self._end_notes = self._mailbox(worker_group, "end-")
         with _environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
+        self._started = True
         ranks = tuple(
             LocalRank(worker.global_rank, int(pids[worker.local_rank]))
             for worker in worker_group.workers

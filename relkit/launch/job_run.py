@@ -40,6 +40,13 @@ class RendezvousFailed(RelkitError):
     )
 
 
+class StoreLost(RelkitError):
+    """The rendezvous store has gone while this node's workers ran: the job has ended elsewhere."""
+
+    exit_code = EXIT_PROBLEM
+    next_step = "See what the launcher on that host said last; this node's workers were ended."
+
+
 @contextmanager
 def _agent_class(agent: type[LocalElasticAgent]) -> Iterator[None]:
     # torch's launch_agent offers no way to pass an agent in, and looks this one name up when it
@@ -85,6 +92,7 @@ def run_job(
         NodeFailedCheck, TooFewNodes: the network check ended the job on this node.
         UsageProblem: torch does not accept an option's value.
         RendezvousFailed: the nodes did not find each other.
+        StoreLost: they did, and then the host of the rendezvous ended.
         SecretMismatch: not all of them have the same secret.
     """
     made: list[MonitoredAgent] = []
@@ -113,6 +121,14 @@ def run_job(
         raise SecretMismatch(f"this node cannot join the job: {error}") from error
     except (RendezvousError, DistError) as error:
         endpoint = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
+        if made and made[-1].started:
+            code = _saved(made, persist)
+            if code:
+                return code
+            raise StoreLost(
+                f"the rendezvous store at {endpoint} has gone: the node that hosts it has left the"
+                f" job ({_brief(error)})"
+            ) from error
         raise RendezvousFailed(f"no rendezvous at {endpoint}: {_brief(error)}") from error
     except (ValueError, AssertionError) as error:
         if made:

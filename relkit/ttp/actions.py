@@ -35,7 +35,8 @@ class Limits:
             silent, which is a fault.
         overall_s: from the fault to the end of everything (TTP_OT); a rank that holds what no other
             has is waited for as long.
-        takeover_s: how long a backup waits for ranks to register.
+        takeover_s: how long a backup waits for ranks to register, if those that have are a majority
+            and hold everything; for that it waits a sixth of overall_s.
     """
 
     settle_s: float = 0.03
@@ -44,6 +45,11 @@ class Limits:
     missed_heartbeats: int = 3
     overall_s: float = 120.0
     takeover_s: float = 4.0
+
+    @property
+    def majority_s(self) -> float:
+        """How long a backup waits for a majority, and for a holder of everything."""
+        return max(self.takeover_s, self.overall_s / 6)
 
     @property
     def silent_s(self) -> float:

@@ -43,6 +43,9 @@ from relkit.ttp.plan import Refusal
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED, SaveOutcome
 from relkit.ttp.save_round import SaveRound
 
+# How often a backup looks whether enough ranks have come.
+_LOOK_S = 0.25
+
 
 class Controller:
     """Leads one attempt of a job.
@@ -328,9 +331,14 @@ class Controller:
             self._over(EXIT_SAVE_FAILED, f"not done {overall}", now_s)
 
     def _take_over(self, now_s: float) -> None:
+        enough = self.members.is_majority and self.members.holds_everything
+        if not enough and now_s - self._fault_s < self._limits.majority_s:
+            # On a busy machine some are late; refused too early, a step is lost for good.
+            self._until_s = now_s + _LOOK_S
+            return
         self.members.lose(self.members.absent)
         world_size = self.members.world_size
-        if 2 * len(self.living) <= world_size:
+        if not self.members.is_majority:
             sentence = (
                 f"only {len(self.living)} of {world_size} ranks reached the backup controller,"
                 " which needs a majority to decide"

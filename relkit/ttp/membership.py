@@ -56,6 +56,20 @@ class Membership:
         return len(self._heard_s) >= self.world_size
 
     @property
+    def is_majority(self) -> bool:
+        """Whether more than half of all ranks are there."""
+        return 2 * len(self.living) > self.world_size
+
+    @property
+    def holds_everything(self) -> bool:
+        """Whether every shard of every group has a living holder, as far as the maps tell."""
+        living = set(self.living)
+        covered = {rank for each in self.maps for rank in each.ranks}
+        return len(covered) == self.world_size and all(
+            not living.isdisjoint(held_by) for each in self.maps for held_by in each.holders
+        )
+
+    @property
     def maps(self) -> list[ReplicaMap]:
         """The replica maps of all groups."""
         return list(self._maps.values())

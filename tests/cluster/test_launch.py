@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import stat
 import time
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 
 from relkit.hook.environment import job_dir
 from relkit.launch.hang.timeline import OWN_FILES
-from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, report_of
+from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, Started, report_of
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.job
 
@@ -243,6 +245,57 @@ def test_two_nodes_and_a_crash_on_the_second(start: Start, tmp_path: Path, free_
         tmp_path / name for name in ("t0", "t1") if (tmp_path / name / "report.json").exists()
     ]
     assert report_of(folders[0])["culprits"][0] == 1
+
+
+_PAIR = """
+import os, sys, time
+from pathlib import Path
+crash, notices_s = Path(sys.argv[1]), float(sys.argv[2])
+print("ready", flush=True)
+while not crash.exists():
+    time.sleep(0.02)
+if os.environ["FIRST"] == "1":
+    os._exit(9)
+time.sleep(notices_s)
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("notices_s", ["4.5", "1000"], ids=["late", "never"])
+def test_the_host_of_the_store_crashes_and_the_other_node_is_slow_to_notice(
+    start: Start, tmp_path: Path, free_port: int, notices_s: str
+) -> None:
+    """It ended with code 3, "no rendezvous", where the host of the store had gone before."""
+    script = tmp_path / "pair.py"
+    script.write_text(_PAIR)
+
+    def node(first: str) -> Started:
+        return start(
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "pair",
+            "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
+            "--timeline-path", tmp_path / f"t{first}", script, tmp_path / "crash", notices_s,
+            FIRST=first,
+        )  # fmt: skip
+
+    host = node("1")
+    end = time.monotonic() + 30 * PATIENCE
+    while not _listens(free_port):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    jobs = [host, node("0")]
+    for job in jobs:
+        job.wait_for("ready")
+    (tmp_path / "crash").touch()
+    first, second = (job.wait() for job in jobs)
+    assert (first.code, second.code) == (1, 1), first.err + second.err
+    assert "no rendezvous at" not in second.err
+    if notices_s == "1000":
+        assert f"the rendezvous store at 127.0.0.1:{free_port} has gone" in second.err
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_demo(start: Start, tmp_path: Path) -> None:

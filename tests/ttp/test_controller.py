@@ -318,12 +318,41 @@ def test_a_backup_needs_more_than_half() -> None:
         controller = Controller(4, backup=True)
         for rank in range(present):
             controller.received(Hello(rank, 4, 1, "h", 3, dp(4)), 0.0)
-        actions = controller.tick(4.1)
+        # A sixth of the time for everything, where those that are there cannot decide.
+        actions = controller.tick(4.1 if code is None else 20.1)
         over = [a.outcome.code for a in actions if isinstance(a, Over)]
         assert over == ([code] if code else [])
         if code is None:
             assert controller.phase is Phase.COLLECTING
             assert controller.dead == {3}
+
+
+def test_a_backup_waits_for_a_majority_that_is_late() -> None:
+    """On a busy machine ranks came after 4 s, and the step was lost."""
+    controller = Controller(4, backup=True)
+    for rank in range(2):
+        controller.received(Hello(rank, 4, 1, "h", 3, dp(4)), 0.0)
+    for now_s in (4.1, 10.0, 19.0):
+        assert not controller.tick(now_s)
+    controller.received(Hello(2, 4, 1, "h", 3, dp(4)), 19.1)
+    controller.tick(19.5)
+    assert controller.phase is Phase.COLLECTING
+    assert controller.dead == {3}
+
+
+def test_a_backup_waits_for_a_holder_of_everything() -> None:
+    """A majority without the last holder of a shard could only refuse."""
+    controller = Controller(4, backup=True)
+    for rank in (0, 2):
+        controller.received(Hello(rank, 4, 1, "h", 3, TP2_DP2[:1]), 0.0)
+    pair = (replica_map("tp1 pp0", (1,), copies=1), replica_map("tp2 pp0", (3,), copies=1))
+    controller.received(Hello(1, 4, 1, "h", 3, pair[:1]), 0.0)
+    assert not controller.tick(4.1)
+    assert not controller.dead
+    # Nobody has told of rank 3's group, nor does anybody until time is over.
+    controller.tick(20.1)
+    assert controller.phase is Phase.COLLECTING
+    assert controller.dead == {3}
 
 
 # Ranks 0 and 2 hold all of one tensor-parallel half, 1 and 3 all of the other.

@@ -89,7 +89,8 @@ def test_the_first_launcher_is_killed_and_a_backup_leads(
 
 
 def test_less_than_a_majority_must_not_decide(start: Start, tmp_path: Path, fleet: Fleet) -> None:
-    jobs = running(start, fleet(2), tmp_path, 1)
+    # A backup waits a sixth of this for others to come.
+    jobs = running(start, fleet(2), tmp_path, 1, "--ttp-timeout", "30")
     os.kill(jobs[0].process.pid, signal.SIGKILL)
     done = jobs[1].wait(60)
     assert done.code == 76, done.err
