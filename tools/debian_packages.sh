@@ -21,6 +21,9 @@ END
     clang -fsanitize=fuzzer,address,undefined -o "$work/fuzz" "$work/fuzz.c" &&
         "$work/fuzz" -runs=10 "$work"
 }
+has_jemalloc() {
+    ls /usr/lib/*/libjemalloc.so.2
+}
 has_a_font() { # Chromium and graphviz measure text
     fc-list | grep -q .
 }
@@ -28,6 +31,11 @@ has_a_font() { # Chromium and graphviz measure text
 # package:proof, which is a program or one of the functions above
 wanted='
 gcc:gcc
+git:git
+nodejs:node
+sox:sox
+musl-tools:musl-gcc
+libjemalloc2:has_jemalloc
 libc6-dev:can_link
 binutils:readelf
 procps:sysctl

@@ -19,6 +19,8 @@ from relkit.private_file import is_private_folder
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SHARED_MEMORY = Path("/dev/shm")
 
+_SANITIZER, _ANY_ORDER = "ASAN_OPTIONS", "verify_asan_link_order=0"
+
 # Of shared memory, which NCCL and data loaders need as well: a container may have 64 MiB in all.
 _MAX_SHARE_OF_ALL, _MAX_SHARE_OF_FREE = 1 / 4, 1 / 2
 
@@ -149,7 +151,16 @@ def worker_environment(job_dir: Path, tracer_pid: int, base: Mapping[str, str]) 
         "LD_PRELOAD": ":".join(present),
         "RELKIT_HOOK_DIR": str(job_dir),
         "RELKIT_TRACER_PID": str(tracer_pid),
+        **_sanitizer_options(base.get(_SANITIZER, "")),
     }
+
+
+def _sanitizer_options(present: str) -> dict[str, str]:
+    # A program that gcc has built with -fsanitize=address refuses to start where anything at all is
+    # preloaded before its sanitizer, which is part of what the program is linked with.
+    if _ANY_ORDER.partition("=")[0] in present:
+        return {}
+    return {_SANITIZER: f"{present}:{_ANY_ORDER}" if present else _ANY_ORDER}
 
 
 def _roots() -> tuple[Path, Path]:

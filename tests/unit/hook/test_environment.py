@@ -47,7 +47,18 @@ def test_worker_environment(library: Path) -> None:
         "LD_PRELOAD": str(library),
         "RELKIT_HOOK_DIR": "/dev/shm/x/job",
         "RELKIT_TRACER_PID": "42",
+        "ASAN_OPTIONS": "verify_asan_link_order=0",
     }
+
+
+def test_the_options_of_a_sanitizer_stay(library: Path) -> None:
+    base = {"ASAN_OPTIONS": "detect_leaks=0"}
+    added = environment.worker_environment(Path("/x"), 1, base)
+    assert added["ASAN_OPTIONS"] == "detect_leaks=0:verify_asan_link_order=0"
+    again = environment.worker_environment(Path("/x"), 1, added)
+    assert "ASAN_OPTIONS" not in again
+    base = {"ASAN_OPTIONS": "verify_asan_link_order=1"}
+    assert "ASAN_OPTIONS" not in environment.worker_environment(Path("/x"), 1, base)
 
 
 def test_other_preloaded_libraries_stay_and_ours_comes_once(library: Path) -> None:
