@@ -22,7 +22,7 @@ check: $(VENV)/.develop
 	$(BIN)/ruff check -q .
 	tools/c_format.sh
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit
+	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -q tests/unit
 
 # New random examples for every property; what CI runs is the same each time.
 explore: $(VENV)/.develop

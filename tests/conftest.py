@@ -14,6 +14,8 @@ from tests.patience import PATIENCE
 # A change is judged by the same examples each time; `make explore` draws new ones. No example has a
 # deadline: how long one takes is the machine's affair, and pytest's own limit stops a hang.
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
+# For the daily edit, where they are most of the time that the unit tests take.
+settings.register_profile("few", max_examples=15, derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

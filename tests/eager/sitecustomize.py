@@ -2,8 +2,7 @@
 
 At their first use, torch.optim asks it to leave them alone, and DDP which mode it is in. Importing
 it for these answers is 1.8 s of a rank's 5 s of CPU. Torch's modules that run are the real ones,
-and what else is asked of this one is an AttributeError. The trainer's guide and the straggler tests
-run without it.
+and what else is asked of this one is an AttributeError. The trainer's guide is followed without it.
 """
 
 from __future__ import annotations

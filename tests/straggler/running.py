@@ -19,6 +19,7 @@ from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_envi
 from relkit.launch.job.settings import LocalRank
 from relkit.straggler.collect.node_collector import NodeCollector
 from relkit.straggler.step_record import StepRecord
+from tests.eager import eager
 
 LIMIT_S = 90.0
 
@@ -53,7 +54,7 @@ def run_job(command: Sequence[str], ranks: int, *, wrapped: bool = False) -> Col
         wrapped: start each below a shell, so that its pid is not the rank's own.
     """
     folder = prepare_job_dir(f"test-{secrets.token_hex(4)}", ranks)
-    base = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1"}
+    base = eager(os.environ) | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1"}
     base |= {"MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
     base |= worker_environment(folder, os.getpid(), base)
     base |= bootstrap_environment(base)

@@ -1,4 +1,4 @@
-"""Two lanes that take units one after the other, and say while they run how it goes."""
+"""Lanes that take units one after the other, and say while they run how it goes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 # Folders whose tests judge the speed of ranks: they have the machine to themselves.
 _ALONE = ("tests/straggler",)
-# The longest first, so that both lanes end together. A folder that is not here comes after, by its
+# The longest first, so that all lanes end together. A folder that is not here comes after, by its
 # number of files; one that has gone does no harm.
 _LONGEST_FIRST = ("tests/cluster", "tests/ttp", "tests/native", "tests/trainer/core")
 # A process costs two seconds of start, so a folder of fewer files is run with the one above it.
@@ -33,7 +33,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """Units that two lanes take one after the other, and those that run after all others."""
+    """Units that the lanes take one after the other, and those that run after all others."""
 
     shared: tuple[Unit, ...]
     alone: tuple[Unit, ...]
