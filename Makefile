@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh Debian or Ubuntu machine:
 #   make demo   sets up .venv, builds, installs, and shows a real hang being explained
 #   make test   sets up all that the tests need, and runs them
-# For the daily edit: make check (ruff, mypy --strict, unit tests; under a minute).
+# For the daily edit: make check (ruff, mypy --strict, unit tests with fewer random examples).
 
 PYTHON ?= python3
 VENV := .venv

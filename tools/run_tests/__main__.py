@@ -4,8 +4,8 @@
     make test TESTS="tests/native"      (pytest's arguments: only these)
 
 Most tests wait for something now and then, and the end says how much CPU each folder took. Tests
-that judge the speed of ranks run after all others. A marker whose tools are missing is left out, with a
-note; as root or with CI=true that is a failure, as is a test that was skipped.
+that judge the speed of ranks run after all others. A marker whose tools are missing is left out,
+with a note; as root or with CI=true that is a failure, as is a test that was skipped.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def _run(runner: Runner, screen: Screen, tests: list[str]) -> None:
             return
     mypy = Unit("mypy", argv=(str(folder / "mypy"),))
     todo = Plan(selected(tests), ()) if tests else plan(_ROOT)
-    screen.lines("tests", [f"{len(todo.shared)} units in {len(_LANES)} lanes, then {len(todo.alone)} alone"])
+    screen.lines(
+        "tests", [f"{len(todo.shared)} units in {len(_LANES)} lanes, then {len(todo.alone)} alone"]
+    )
     runner.run(_LANES, (mypy, *todo.shared))
     runner.run(("alone",), todo.alone)
 
