@@ -96,6 +96,8 @@ def test_nodes_are_not_measured_again_after_a_restart(
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
             "--max-restarts", "1", "--timeline-path", tmp_path / f"t{number}",
             "--inject", "crash:rank=1:step=2", "--network-check", EXAMPLE, "--steps", "4",
+            # A key for each meeting: the check, its agents and the restart have to agree on it.
+            **{"RELKIT_SECRET": "what only the operator knows"},
         )
         for number in range(2)
     ]  # fmt: skip

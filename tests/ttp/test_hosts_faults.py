@@ -125,11 +125,13 @@ def test_one_node_is_preempted_and_all_are_saved(
 
 def test_two_nodes_go_on_after_a_kill(start: Start, tmp_path: Path, free_port: int) -> None:
     def node(number: int, folder: Path, deeds: str) -> Started:
+        # The same bits, and no key of an earlier meeting in the way after the restart.
+        secret = {"RELKIT_SECRET": "what only the operator knows"} if deeds else {}
         return start(
             "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", folder.name,
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
             "--nproc-per-node", "1", "--max-restarts", "2", "--timeline-path",
-            tmp_path / f"{folder.name}{number}", JOB, folder / "ck", "40", deeds,
+            tmp_path / f"{folder.name}{number}", JOB, folder / "ck", "40", deeds, **secret,
         )  # fmt: skip
 
     found = []

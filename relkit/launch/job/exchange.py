@@ -76,6 +76,8 @@ class MemoryMailbox:
 class StoreMailbox:
     """Notes in the job's rendezvous store, over a connection of our own where it can be had.
 
+    The store asks nobody who he is: what is read here may be anybody's (see SealedMailbox).
+
     Args:
         store: the store that torch's rendezvous returned.
         prefix: keeps attempts of the job apart where they share a store.
