@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import time
 from typing import Any
 
 from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousStateError
@@ -19,6 +20,8 @@ from relkit.launch.job.settings import Log
 from relkit.operator_secret import derive
 
 _MAGIC = b"relkit sealed state 1\n"
+# torch asks for the state ten times a second; the store has other things to do.
+_LOOK_S = 2.0
 _MAC_BYTES = hashlib.sha256().digest_size
 
 
@@ -106,6 +109,7 @@ class _MismatchNote:
     def __init__(self, store: Any, run_id: str, log: Log) -> None:  # noqa: ANN401 (torch's)
         self._store, self._key, self._log = store, f"relkit/secret-mismatch/{run_id}", log
         self._over = store is None
+        self._next_look_s = 0.0
 
     def leave(self) -> None:
         """This node does not join."""
@@ -115,6 +119,10 @@ class _MismatchNote:
 
     def look(self) -> None:
         """Log, once, that another node did not join."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + _LOOK_S
         with contextlib.suppress(RuntimeError, OSError):
             if not self._over and self._store.check([self._key]):
                 self._over = True
