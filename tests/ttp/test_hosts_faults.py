@@ -100,7 +100,7 @@ def test_less_than_a_majority_must_not_decide(start: Start, tmp_path: Path, flee
 
 def test_the_link_between_two_nodes_is_cut(start: Start, tmp_path: Path, fleet: Fleet) -> None:
     hosts = fleet(2)
-    jobs = running(start, hosts, tmp_path, 1)
+    jobs = running(start, hosts, tmp_path, 1, "--ttp-timeout", "30")
     hosts.cut("h2")
     first, second = (job.wait(90) for job in jobs)
     assert first.code == 75, first.err
