@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check fresh-check explore format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test check fresh-check explore audit format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -27,6 +27,10 @@ check: $(VENV)/.develop
 # New random examples for every property; what CI runs is the same each time.
 explore: $(VENV)/.develop
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q tests/unit
+
+# Fuzzers of all that is read from elsewhere, ten minutes each: AUDIT_ARGS="--seconds 20 dumps".
+audit: $(VENV)/.develop
+	$(BIN)/python -m tools.audit $(AUDIT_ARGS)
 
 format: $(VENV)/.develop
 	$(BIN)/ruff format -q .

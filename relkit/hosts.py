@@ -14,10 +14,12 @@ from relkit.errors import UsageProblem
 from relkit.input_file import read_input_text
 
 MAX_NODES = 100_000
+_MAX_ITEM = 60
 _MAX_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _PIECE = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>[^@:]+)(?::(?P<port>\d{1,5}))?")
+_ITEM = re.compile(r"\d+(?:-\d+(?:/\d+)?)?", re.ASCII)
 _SET = re.compile(r"(?:[A-Za-z0-9._-]|\[[0-9,/-]+\])+")
 # IFNAMSIZ leaves 15 characters.
 _SCOPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
@@ -197,7 +199,7 @@ def _expanded(text: str, source: str) -> list[str]:
 
     size = 1
     for inside in re.findall(r"\[([^\]]*)\]", text):
-        size *= sum(_span(item) for item in inside.split(","))
+        size *= sum(_span(item, text, source) for item in inside.split(","))
     if size > MAX_NODES:
         raise UsageProblem(f"{source}: {text!r} means {size} nodes; the limit is {MAX_NODES}")
     try:
@@ -212,11 +214,12 @@ def _expanded(text: str, source: str) -> list[str]:
     return names
 
 
-def _span(item: str) -> int:
-    low, dash, high = item.split("/")[0].partition("-")
-    if not dash or not low.isdigit() or not high.isdigit():
-        return 1
-    return max(1, int(high) - int(low) + 1)
+def _span(item: str, text: str, source: str) -> int:
+    """How many numbers `7`, `1-9` or `1-9/2` are; the steps do not count."""
+    if not _ITEM.fullmatch(item) or len(item) > _MAX_ITEM:
+        raise UsageProblem(f"{source}: {text!r} is not a node set: {item[:_MAX_ITEM]!r} in it")
+    low, _, high = item.split("/")[0].partition("-")
+    return max(1, int(high or low) - int(low) + 1)
 
 
 def _with(specs: list[NodeSpec], key: str, value: str, source: str) -> list[NodeSpec]:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from relkit.errors import BadInputFile
+from relkit.foreign_json import parse_json
 from relkit.input_file import read_input
 
 MANIFEST = "manifest.json"
@@ -61,7 +62,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        plain = json.loads(read_input(path, _LARGEST_BYTES))
+        plain = parse_json(read_input(path, _LARGEST_BYTES))
         if plain["schema"] != SCHEMA:
             raise BadInputFile(f"{path} is a {plain['schema']!r}, not a {SCHEMA}")
         files = tuple(
@@ -71,7 +72,7 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest(int(plain["step"]), files, dict(plain["facts"]))
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}", next_step=_NEXT_STEP) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise BadInputFile(f"{path} is not a manifest: {error}", next_step=_NEXT_STEP) from error
 
 

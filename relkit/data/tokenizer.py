@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from relkit.data.index_file import token_dtype
 from relkit.data.words import MemoisedWords, words_rule
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
+from relkit.foreign_json import parse_json
 from relkit.input_file import read_input_text
 
 KINDS = ("GPT2BPETokenizer", "HFTokenizer", "CharLevelTokenizer")
@@ -111,7 +111,7 @@ class LibraryTokenizer:
         if eod_token and self.eod is None:
             raise UsageProblem(f"the tokenizer has no token {eod_token!r}")
         self._code = "H" if token_dtype(self.vocab_size).itemsize == 2 else "i"
-        rule = words_rule(json.loads(library.to_str()))
+        rule = words_rule(parse_json(library.to_str()))
         self._encode = MemoisedWords(rule, self._whole).encode_batch if rule else self._whole
 
     def encode_batch(self, texts: Sequence[str]) -> list[bytes]:
@@ -130,7 +130,7 @@ def _byte_level_bpe(tokenizers: Any, spec: TokenizerSpec) -> Any:  # noqa: ANN40
     """GPT-2's byte-level BPE of a vocab.json and a merges.txt; no text in it is special."""
     vocab_path, merge_path = Path(spec.vocab_file), Path(spec.merge_file)
     try:
-        vocab = json.loads(_text(vocab_path))
+        vocab = parse_json(_text(vocab_path))
     except ValueError as error:
         raise BadInputFile(f"{vocab_path} is not JSON: {error}") from error
     if not isinstance(vocab, dict) or not all(isinstance(n, int) for n in vocab.values()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
 import shlex
@@ -15,6 +14,7 @@ from relkit.errors import UsageProblem
 from relkit.fleet.bounded_run import HelperFailed, output_of
 from relkit.fleet.exit_reason import ExitReason, how_it_ended
 from relkit.fleet.remote_command import MISSING, missing, remote_words
+from relkit.foreign_json import parse_json
 from relkit.hosts import NodeSpec
 
 _LIST_LIMIT_S = 30.0
@@ -101,7 +101,7 @@ def _listed(which: list[str], kubectl_args: str) -> dict[str, NodeSpec]:
     argv = ["kubectl", "get", "pods", *_without_container(_split(kubectl_args))]
     text = output_of([*argv, *which, "-o", "json"], _LIST_LIMIT_S)
     try:
-        listed = [_pod(item) for item in json.loads(text)["items"]]
+        listed = [_pod(item) for item in parse_json(text)["items"]]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise HelperFailed(f"kubectl's list of pods cannot be read: {error}") from error
     return {spec.name: spec for spec in listed if spec is not None}

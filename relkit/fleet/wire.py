@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from relkit.foreign_json import parse_json
+
 PROTOCOL = 1
 MAX_LINE_BYTES = 1 << 20
 # A part holds JSON inside JSON: quotes and backslashes double, the envelope adds its own.
@@ -65,8 +67,8 @@ def decode(line: bytes) -> dict[str, Any]:
         BadLine: not JSON, or not an object.
     """
     try:
-        message = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        message = parse_json(line)
+    except ValueError as error:
         raise BadLine(f"a line that is not JSON: {printable(line)}") from error
     if not isinstance(message, dict):
         raise BadLine(f"a line that is not a JSON object: {printable(line)}")
@@ -85,6 +87,7 @@ class Reassembler:
 
     def __init__(self) -> None:
         self._parts: dict[str, list[str]] = {}
+        self._sizes: dict[str, int] = {}
 
     def feed(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """The message itself, or the whole one when its last part came; None in between.
@@ -99,12 +102,16 @@ class Reassembler:
             raise BadLine("a part that is not text", node)
         parts = self._parts.setdefault(node, [])
         parts.append(part)
-        if sum(map(len, parts)) > MAX_LINE_BYTES:
+        # Counted as it grows: the sum over a million short parts, at each of them, never ends.
+        self._sizes[node] = self._sizes.get(node, 0) + len(part) + 1
+        if self._sizes[node] > MAX_LINE_BYTES:
             raise BadLine(f"a message of more than {MAX_LINE_BYTES} bytes in parts", node)
         if not message.get("last"):
             return None
-        del self._parts[node]
+        del self._parts[node], self._sizes[node]
         try:
             return decode("".join(parts).encode())
+        except UnicodeEncodeError as error:
+            raise BadLine("a message in parts that is not text", node) from error
         except BadLine as error:
             raise BadLine(str(error), node) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -23,6 +22,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from relkit import procfs
 from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
 from relkit.input_file import read_input_text
 from relkit.launch.hang import incident
 from relkit.launch.hang.attempt import WatchedAttempt
@@ -400,7 +400,7 @@ class MonitoredAgent(LocalElasticAgent):
         try:
             if error_file.is_file():
                 failed_unix_s = error_file.stat().st_mtime
-                error = first_line(json.loads(read_input_text(error_file, _MAX_ERROR_FILE_BYTES)))
+                error = first_line(parse_json(read_input_text(error_file, _MAX_ERROR_FILE_BYTES)))
         except (OSError, ValueError):
             error = ""
         return ExitStatus(exit_code, failed_unix_s, error)

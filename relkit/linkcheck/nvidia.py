@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 from relkit.errors import NoLinkHardware
+from relkit.foreign_json import parse_json
 from relkit.linkcheck import nvbandwidth, nvlink_counters
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
 from relkit.linkcheck.tool import run_module, run_tool
@@ -109,8 +109,8 @@ def _last_object(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             try:
-                value = json.loads(line)
-            except (ValueError, RecursionError):
+                value = parse_json(line)
+            except ValueError:
                 return {}
             return value if isinstance(value, dict) else {}
     return {}

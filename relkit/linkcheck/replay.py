@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
+from relkit.foreign_json import parse_json
 from relkit.input_file import open_input
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
 
@@ -73,8 +73,8 @@ class ReplayProvider:
         if len(raw) > _MAX_BYTES:
             raise BadInputFile(f"{self._path} is larger than 16 MiB")
         try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError) as error:
+            document = parse_json(raw)
+        except ValueError as error:
             raise BadInputFile(f"{self._path} is not JSON: {error}") from error
         if not isinstance(document, dict):
             raise BadInputFile(f"{self._path} is not a JSON object")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
 from relkit.ttp.plan import GroupPlan, SavePlan, Survivor
 from relkit.ttp.replicas import ReplicaMap
 
@@ -239,9 +240,9 @@ def decode(line: bytes) -> Message:
     if len(line) > LONGEST_LINE_BYTES:
         raise BadMessage(f"a message of {len(line)} bytes is too long")
     try:
-        body = json.loads(line)
+        body = parse_json(line)
         message: Message = _build(KINDS[body.pop("kind")], body)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadMessage(f"not a message: {line[:80]!r}") from error
     return message
 

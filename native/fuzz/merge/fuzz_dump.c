@@ -38,6 +38,12 @@ static uint64_t threads(const struct merge_context *context)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *name = "00003-00008.stacktrace";
+#ifdef RELKIT_PLANTED_DEFECT
+    /* For the test that this fuzzer finds what there is to find. */
+    if (size > 8 && data[0] == 0x18 && data[size] == 7) {
+        return 1;
+    }
+#endif
     struct merge_context *context = rkm_new(8 << 20);
     struct merge_head first;
     struct merge_head second;

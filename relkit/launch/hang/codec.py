@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from relkit.errors import BadDump
+from relkit.foreign_json import parse_json
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState
 from relkit.stacks.dumpfile import decode, encode
@@ -41,8 +42,8 @@ def unpack(data: bytes, *, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any]:
         raw = engine.decompress(data, limit_bytes)
         if engine.unconsumed_tail:
             raise BadDump(f"a message between nodes is larger than {limit_bytes} bytes")
-        plain = json.loads(raw)
-    except (zlib.error, ValueError, RecursionError) as error:
+        plain = parse_json(raw)
+    except (zlib.error, ValueError) as error:
         raise BadDump(f"a message between nodes cannot be read: {error}") from error
     if not isinstance(plain, dict):
         raise BadDump("a message between nodes is not a JSON object")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
 from relkit.home_folder import home_folder
 from relkit.input_file import read_input_text
 from relkit.job_id import safe_job_id
@@ -69,9 +69,9 @@ def choose_folder(asked: Path) -> tuple[Path, str]:
 
 def _old_job_id(folder: Path) -> str:
     try:
-        plain = json.loads(read_input_text(folder / "report.json", _REPORT_LIMIT_BYTES))
+        plain = parse_json(read_input_text(folder / "report.json", _REPORT_LIMIT_BYTES))
         return safe_job_id(str(plain["job_id"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         # A following node has no report of its own, only its ranks' dumps.
         pass
     for path in sorted(folder.glob("*.stacktrace")):

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relkit.errors import EXIT_USAGE, RelkitError
+from relkit.foreign_json import parse_json
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.operator_secret import derive
 
@@ -143,16 +144,18 @@ def _seal(key: bytes, name: str, fields: dict[str, Any]) -> bytes:
 def _open(key: bytes, name: str, note: bytes) -> tuple[dict[str, Any], str]:
     """What a note says, and what is wrong with its proof ("" for nothing)."""
     try:
-        outer = json.loads(note)
+        outer = parse_json(note)
         body, proof = str(outer["body"]), str(outer["proof"])
-        fields = json.loads(body)
+        fields = parse_json(body)
+        # A lone surrogate, which JSON can name and UTF-8 cannot hold, is a ValueError.
+        is_right = hmac.compare_digest(proof.encode(), _proof(key, name, body).encode())
         if not isinstance(fields, dict):
             raise TypeError
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError):
         return {}, "sent something else than a proof"
     if bool(proof) != bool(key):
         return fields, "has a secret" if proof else "has no secret"
-    if not hmac.compare_digest(proof.encode(), _proof(key, name, body).encode()):
+    if not is_right:
         return fields, "has another secret"
     return fields, ""
 

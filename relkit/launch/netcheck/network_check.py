@@ -13,6 +13,7 @@ from typing import Any
 
 from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
 from relkit.findings import Report, Status
+from relkit.foreign_json import parse_json
 from relkit.hosts import NodeSpec, fold
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.settings import Log
@@ -220,7 +221,7 @@ class NetworkCheck:
         with _agent(rendezvous, notes.get("names", b"{}")):
             notes = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
         try:
-            verdict = json.loads(notes.get("verdict", b""))
+            verdict = parse_json(notes.get("verdict", b""))
         except ValueError as error:
             raise ExchangeBroken("node 0 sent no verdict") from error
         return verdict if isinstance(verdict, dict) else {}
@@ -334,7 +335,7 @@ def _agent(rendezvous: Rendezvous, names: bytes) -> Iterator[None]:
     """Serve requests of the check in this process, under the name that node 0 gave this node."""
     mailbox = rendezvous.mailbox
     try:
-        name = str(json.loads(names)[str(mailbox.node)])
+        name = str(parse_json(names)[str(mailbox.node)])
     except (ValueError, LookupError, TypeError):
         # Node 0 has no request for this node.
         yield

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 import psutil
 
 from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
 from relkit.net.interface import route_to
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
@@ -47,9 +48,9 @@ class NodeInfo:
 def decode_node_info(note: bytes, number: int) -> NodeInfo | None:
     """A node's note; None where it is none, or another node's."""
     try:
-        plain = json.loads(note)
+        plain = parse_json(note)
         node = NodeInfo(**plain)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         return None
     texts = (node.name, node.address, node.passed_check_id, node.bad_links)
     if not all(isinstance(text, str) for text in texts) or node.number != number:

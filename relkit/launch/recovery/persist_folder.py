@@ -20,6 +20,7 @@ from typing import Any
 
 from relkit import procfs
 from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
 from relkit.hook import environment
 from relkit.job_id import safe_job_id
 from relkit.output import write_atomic
@@ -121,7 +122,7 @@ def launchers_of(job_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     for parent in environment.job_folders(job_id):
         for folder in filter(is_private_folder, sorted(parent.glob(f"{PREFIX}*"))):
             try:
-                status = json.loads(read_private(folder / STATUS, _MAX_STATUS_BYTES))
+                status = parse_json(read_private(folder / STATUS, _MAX_STATUS_BYTES))
                 pid, ticks = int(status["pid"]), int(status["start_ticks"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue

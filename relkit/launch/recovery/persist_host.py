@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.recovery.activity import Activity
@@ -244,16 +245,16 @@ class PersistHost:
             own = str(self._listen(crowd, secret, crowd.address))
             sent = "" if crowd.key else secret.hex()
             mailbox.put("controller-0", json.dumps([own, sent]).encode())
-        first = json.loads(self._wait_for(mailbox, "controller-0"))
-        secret = derive(crowd.key, "ttp") if crowd.key else bytes.fromhex(first[1])
+        first, sent_secret = _controller_note(self._wait_for(mailbox, "controller-0"))
+        secret = derive(crowd.key, "ttp") if crowd.key else sent_secret
         if 0 < mailbox.node <= BACKUPS:
             own = str(self._listen(crowd, secret, crowd.address))
             mailbox.put(f"controller-{mailbox.node}", own.encode())
         backups = [
-            self._wait_for(mailbox, f"controller-{node}").decode()
+            self._wait_for(mailbox, f"controller-{node}").decode("utf-8", "replace")
             for node in range(1, min(mailbox.nodes, BACKUPS + 1))
         ]
-        return tuple(parse_endpoint(text) for text in (first[0], *backups)), secret
+        return tuple(parse_endpoint(text) for text in (first, *backups)), secret
 
     def _wait_for(self, mailbox: Mailbox, key: str) -> bytes:
         until_s = time.monotonic() + _PLACES_S
@@ -277,3 +278,16 @@ class PersistHost:
         )
         self._server.start()
         return self._server.endpoint
+
+
+def _controller_note(note: bytes) -> tuple[str, bytes]:
+    """Where node 0's controller listens, and the secret.
+
+    Raises:
+        ExchangeBroken: it is no such note.
+    """
+    try:
+        endpoint, secret = parse_json(note)
+        return str(endpoint), bytes.fromhex(secret)
+    except (ValueError, TypeError) as error:
+        raise ExchangeBroken("node 0's note on its controller cannot be read") from error

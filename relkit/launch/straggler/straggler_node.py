@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from relkit.foreign_json import parse_json
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.edge_reports import EdgeLooker
 from relkit.launch.straggler.exclusion import Order, decode_order
@@ -166,8 +166,8 @@ class StragglerNode:
         if self.leader is not None:
             asked = self.leader.asked_settings()
         elif (note := self._attempt.mailbox.get("control")) is not None:
-            with contextlib.suppress(ValueError, RecursionError):
-                asked = control.from_json(json.loads(note), self.settings)
+            with contextlib.suppress(ValueError):
+                asked = control.from_json(parse_json(note), self.settings)
         if asked == self.settings:
             return
         self.settings = asked

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadBundle, UnwritablePath
+from relkit.foreign_json import parse_json
 from relkit.input_file import read_input_text
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import read_score
@@ -95,8 +96,8 @@ def load(folder: Path) -> CheckResult:
 
 def _read_head(folder: Path) -> dict[str, Any]:
     try:
-        head = json.loads(_text(folder / HEAD))
-    except (ValueError, RecursionError) as error:
+        head = parse_json(_text(folder / HEAD))
+    except ValueError as error:
         raise BadBundle(f"{folder / HEAD} is not JSON: {error}") from error
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         made = head.get("format") if isinstance(head, dict) else None
@@ -136,8 +137,8 @@ def _lines(items: Iterator[dict[str, Any]]) -> str:
 def _read_lines(path: Path) -> Iterator[tuple[str, object]]:
     for number, line in enumerate(_text(path).splitlines(), 1):
         try:
-            yield f"{path}:{number}", json.loads(line)
-        except (ValueError, RecursionError) as error:
+            yield f"{path}:{number}", parse_json(line)
+        except ValueError as error:
             raise BadBundle(f"{path}:{number} is not JSON: {error}") from error
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from relkit.errors import CaptureFailed
+from relkit.foreign_json import parse_json
 from relkit.stacks.model import Frame, ThreadStack
 
 
@@ -51,7 +51,7 @@ def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:
         CaptureFailed: the output is not py-spy's JSON.
     """
     try:
-        document = json.loads(output)
+        document = parse_json(output)
     except ValueError as error:
         raise CaptureFailed("py-spy: its output is not JSON") from error
     if not isinstance(document, list):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
+from relkit.foreign_json import parse_json
 from relkit.output import write_atomic
 from relkit.private_file import read_private
 
@@ -120,9 +121,9 @@ def _asked(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
     try:
-        plain = json.loads(data)
+        plain = parse_json(data)
         from_json(plain, Control())
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadInputFile(f"{path}: {error}") from error
     settings: Mapping[str, Any] = plain
     return settings

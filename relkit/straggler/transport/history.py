@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from relkit.errors import BadDump
+from relkit.foreign_json import parse_json
 from relkit.input_file import open_input
 from relkit.output import write_atomic
 from relkit.straggler.history_types import (
@@ -37,7 +39,8 @@ _LIMIT_BYTES = 256 << 20
 _MAX_RANKS, _MAX_STEPS, _MAX_ITEMS = 1 << 17, 100_000, 200_000
 _TEXT_LIMIT = 4000
 _FAULTS = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error,
-           NotImplementedError, RuntimeError, OverflowError, MemoryError, SyntaxError)  # fmt: skip
+           NotImplementedError, RuntimeError, OverflowError, MemoryError, SyntaxError,
+           tokenize.TokenError)  # fmt: skip
 _DTYPES = {"step_unix_s": "<f8", "peers": "<i4"}
 # What an earlier version called them.
 _OLD_ARRAYS = {"local_s": "own_s"}
@@ -81,7 +84,7 @@ def load(path: Path) -> History:
 
 
 def _decode(archive: zipfile.ZipFile) -> History:
-    head = json.loads(_array(archive, "head", "|u1", None).tobytes())
+    head = parse_json(_array(archive, "head", "|u1", None).tobytes())
     if not isinstance(head, dict) or head.get("version") != VERSION:
         raise ValueError("another version")
     ranks, steps = _whole(head["world_size"]), _whole(head["steps"])

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import BadDump
+from relkit.foreign_json import parse_json
 from relkit.straggler.model import PARTS, PartTimes
 from relkit.straggler.sent import Sent
 from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
@@ -122,7 +123,7 @@ def _decode(data: bytes, world_size: int) -> Note:
     raw = engine.decompress(data[_HEAD.size :], _LIMIT_BYTES)
     if engine.unconsumed_tail or not engine.eof:
         raise ValueError("larger than any note, or cut short")
-    head = json.loads(raw[:text_bytes])
+    head = parse_json(raw[:text_bytes])
     count, number = _whole(head["rows"], _MAX_RECORDS), _whole(head["number"], 1 << 62)
     rows = np.frombuffer(raw, _ROW, count, text_bytes)
     collectives = np.frombuffer(raw, COLLECTIVE, -1, text_bytes + rows.nbytes)

@@ -85,7 +85,7 @@ def _read(path: Path) -> dict[str, Any]:
         document = yaml.safe_load(read_input_text(path, _MAX_BYTES))
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInputFile(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict):
         raise BadInputFile(f"{path} has no sections")

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def _load(folder: Path, stem: str, description: str) -> SampleIndex | None:
         ):
             return None
         parts = {name: _map(folder / f"{stem}-{file}.npy") for name, file in PARTS.items()}
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, OverflowError, SyntaxError, tokenize.TokenError):
         return None
     index = SampleIndex(**parts)
     whole = (

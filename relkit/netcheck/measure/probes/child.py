@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
 
 _TAIL_BYTES = 2000
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[4])
@@ -121,7 +122,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _result(output: bytes, code: int, errors: IO[bytes]) -> dict[str, Any]:
     lines = output.decode("utf-8", "replace").strip().splitlines()
     try:
-        result = json.loads(lines[-1]) if lines else None
+        result = parse_json(lines[-1]) if lines else None
     except ValueError:
         result = None
     if isinstance(result, dict):
@@ -142,7 +143,7 @@ def read_order() -> dict[str, Any]:
             os._exit(1)
         raw += part
     threading.Thread(target=_end_with_parent, daemon=True, name="relkit-lifeline").start()
-    order = json.loads(raw)
+    order = parse_json(raw)
     assert isinstance(order, dict)
     return order
 

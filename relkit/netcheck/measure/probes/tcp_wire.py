@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from relkit.foreign_json import parse_json
+
 PING_BYTES = 64
 _MAX_LINE_BYTES = 1 << 16
 _MAX_PINGS = 2000
@@ -58,7 +60,7 @@ class Control:
                 raise ValueError("the other end sent a line without end")
         line, _, rest = bytes(self._rest).partition(b"\n")
         self._rest = bytearray(rest)
-        message = json.loads(line)
+        message = parse_json(line)
         if not isinstance(message, dict):
             raise ValueError("the other end sent a line that is not a JSON object")
         return message

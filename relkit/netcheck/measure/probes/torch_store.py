@@ -15,6 +15,8 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
+from relkit.foreign_json import parse_json
+
 
 class _Keys:
     """The keys themselves; every call may come from any thread."""
@@ -105,7 +107,7 @@ class PairStore(Store):
             line = self._lines.readline()
         if not line:
             raise ConnectionResetError("the other end's process has ended")
-        answer = json.loads(line)
+        answer = parse_json(line)
         if "error" in answer:
             raise TimeoutError(answer["error"])
         return answer["value"]
@@ -113,7 +115,7 @@ class PairStore(Store):
     def _serve(self) -> None:
         assert self._keys is not None
         for line in self._lines:
-            verb, *arguments = json.loads(line)
+            verb, *arguments = parse_json(line)
             try:
                 answer = {"value": _apply(self._keys, verb, arguments)}
             except TimeoutError as error:

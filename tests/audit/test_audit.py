@@ -1,0 +1,130 @@
+"""The fuzzers: each runs, each notices a defect, and what they have found stays mended."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tools.audit import __main__ as audit
+from tools.audit import native
+from tools.audit.child import attempt
+from tools.audit.mutate import MAX_BYTES, changed
+from tools.audit.planted import PLANTED
+from tools.audit.supervise import Outcome, fuzz
+from tools.audit.target import Run, Target
+from tools.audit.targets import TARGETS
+
+INPUTS, LIMIT_S = 300, 1.0
+
+
+def findings(target: Target, run: Run, seeds: list[bytes], seed: int) -> list[str]:
+    """What a short run finds; the same inputs each time, as far as the time goes."""
+    chance = random.Random(seed)  # noqa: S311
+    end_s = time.monotonic() + LIMIT_S
+    found = []
+    for number in range(INPUTS):
+        if number >= 20 and time.monotonic() > end_s:
+            break
+        data = target.pack(changed(chance, seeds, target.shape))
+        if why := attempt(target, run, data):
+            found.append(why)
+    return found
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_short_run_finds_nothing_and_a_planted_defect_is_noticed(
+    name: str, tmp_path: Path
+) -> None:
+    target = TARGETS[name]
+    (tmp_path / "seeds").mkdir()
+    (tmp_path / "work").mkdir()
+    seeds = list(target.seeds(tmp_path / "seeds"))
+    run = target.open(tmp_path / "work")
+    for data in seeds:
+        run(target.pack(data))
+    assert findings(target, run, seeds, 1) == []
+    whole = {target.pack(data) for data in seeds}
+
+    def has_defect(data: bytes) -> None:
+        run(data)
+        # Reached only by an input that is not a seed, and that the reader takes.
+        assert data in whole, "planted"
+
+    assert any("planted" in why for why in findings(target, has_defect, seeds, 1))
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", "IndexError: planted"),
+        ("allocates", "MemoryError"),
+        ("hangs", "more than 3 s"),
+        ("crashes", "ended with -11"),
+        ("slow", "of the processor"),
+    ],
+)
+def test_the_supervisor_notices_every_kind_of_defect(name: str, words: str, tmp_path: Path) -> None:
+    assert name in PLANTED
+    limit_s = 3.0 if name == "hangs" else 60.0
+    outcome = fuzz(
+        name,
+        tmp_path,
+        seed=1,
+        seconds=4.0,
+        inputs=60,
+        progress=lambda _: None,
+        hang_s=limit_s,
+        input_s=0.2,
+    )
+    assert outcome.failures
+    assert not outcome.is_good
+    assert words in outcome.failures[0].with_suffix(".txt").read_text()
+    data = outcome.failures[0].read_bytes()
+    assert data.startswith(b"header")
+    assert b"9" not in data
+
+
+@pytest.mark.native
+@pytest.mark.timeout(300)
+def test_the_native_fuzzer_notices_a_planted_defect(tmp_path: Path) -> None:
+    flags = ("-DRELKIT_PLANTED_DEFECT",)
+    outcome = native.fuzz(
+        tmp_path, seed=1, seconds=20.0, inputs=500_000, progress=lambda _: None, flags=flags
+    )
+    assert [path.name.partition("-")[0] for path in outcome.failures] == ["crash"]
+
+
+def test_inputs_are_the_same_for_the_same_seed_and_bounded() -> None:
+    for shape in ("bytes", "text", "json", "zip"):
+        made = [
+            [changed(chance, [b'{"a": [1, 2]}', b"x" * 999], shape) for _ in range(200)]
+            for chance in (random.Random(3), random.Random(3))  # noqa: S311
+        ]
+        assert made[0] == made[1]
+        assert len(set(made[0])) > 100
+        assert max(map(len, made[0])) <= MAX_BYTES
+
+
+def test_the_table_and_the_command_to_reproduce(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "12.input"
+    bad.write_bytes(b"x")
+    bad.with_suffix(".txt").write_text("IndexError: x\x1b[31m\n")
+    outcomes = [Outcome("dumps", 1000, 2.0, 90 << 20), Outcome("hosts", 5, 1.0, 0, [bad])]
+    assert [outcome.is_good for outcome in outcomes] == [True, False]
+    lines = audit.table(outcomes).splitlines()
+    assert lines[1].split()[-4:] == ["1,000", "500", "90", "nothing"]
+    audit._print_failures(outcomes[1])
+    told = capsys.readouterr().err
+    assert f"make audit AUDIT_ARGS='--reproduce {bad} hosts'" in told
+    assert "\x1b" not in told
+    assert audit.main(["--reproduce", str(bad), "topology"]) == 0
+    assert "refused, as it should be" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        audit.main(["nothing-of-that-name"])

@@ -1,0 +1,1 @@
+"""Fuzzers of all that relkit reads from elsewhere: `make audit`."""

@@ -1,0 +1,131 @@
+"""Checkpoint folders and token data: manifests, trackers, .pt files, .idx files, cached indices."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from relkit.checkpoint import iteration_folder
+from relkit.checkpoint.manifest import MANIFEST, FileRecord, Manifest, read_manifest
+from relkit.checkpoint.report import inspect, verify
+from relkit.checkpoint.tensor_list import tensors_of
+from relkit.data.index_file import DTYPES, Index, read_index, write_index
+from relkit.trainer.config.yaml_file import load_yaml
+from relkit.trainer.data import sample_cache
+from tools.audit.target import Run, Target
+
+
+def _manifests(_: Path) -> list[bytes]:
+    record = FileRecord("mp_rank_00/model.pt", 3, "ab" * 32)
+    facts = {"tensor_model_parallel_size": 1, "optimizer": "AdamW", "consumed_train_samples": 64}
+    other = json.dumps({"schema": "relkit.checkpoint/1", "step": 5, "facts": {}, "files": []})
+    return [Manifest(5, (record,), facts).encode(), other.encode()]
+
+
+def _read_manifest(folder: Path) -> Run:
+    from relkit.checkpoint.report import rows_of
+
+    iteration = folder / iteration_folder.iteration_name(5)
+    (iteration / "mp_rank_00").mkdir(parents=True)
+    (iteration / "mp_rank_00/model.pt").write_bytes(b"abc")
+
+    def run(data: bytes) -> None:
+        (iteration / MANIFEST).write_bytes(data)
+        (folder / iteration_folder.TRACKER).write_bytes(data[:200] if len(data) % 2 else b"5")
+        read_manifest(iteration)
+        verify(folder, argv=(), started=0.0)
+        rows_of(inspect(folder, argv=(), started=0.0).facts["iterations"])
+
+    return run
+
+
+def _tensors(_: Path) -> list[bytes]:
+    plain = {
+        "model": {"a": torch.zeros(2, 3)},
+        "args": argparse.Namespace(x=1),
+        "b": [1, (2.0, "x")],
+    }
+    out = io.BytesIO()
+    torch.save(plain, out)
+    return [out.getvalue()]
+
+
+def _read_tensors(folder: Path) -> Run:
+    (folder / "mp_rank_00").mkdir()
+
+    def run(data: bytes) -> None:
+        (folder / "mp_rank_00/model.pt").write_bytes(data)
+        tensors_of(folder)
+
+    return run
+
+
+def _indices(_: Path) -> list[bytes]:
+    made = []
+    for modes in (None, np.zeros(3, np.int8)):
+        out = io.BytesIO()
+        lengths, offsets = np.array([1, 2, 3], np.int32), np.array([0, 2, 6], np.int64)
+        write_index(out, Index(DTYPES[8], lengths, offsets, np.array([0, 1, 3]), modes))
+        made.append(out.getvalue())
+    return made
+
+
+def _read_index(folder: Path) -> Run:
+    path = folder / "set.idx"
+
+    def run(data: bytes) -> None:
+        path.write_bytes(data)
+        read_index(path, 12)
+
+    return run
+
+
+def _arrays(_: Path) -> list[bytes]:
+    out = io.BytesIO()
+    np.save(out, np.arange(12).reshape(6, 2))
+    return [out.getvalue()]
+
+
+def _read_arrays(folder: Path) -> Run:
+    (folder / "x-description.txt").write_text("x")
+    np.save(folder / "x-document_index.npy", np.arange(5))
+    np.save(folder / "x-shuffle_index.npy", np.arange(5))
+
+    def run(data: bytes) -> None:
+        (folder / "x-sample_index.npy").write_bytes(data)
+        sample_cache._load(folder, "x", "x")
+
+    return run
+
+
+def _configs(_: Path) -> list[bytes]:
+    return [
+        b"training_config:\n  seed: 1\n  training_iters: 10\nparallel_config:\n"
+        b"  tensor_model_parallel_size: 2\ngpt_config:\n  num_layers: 2\n  hidden_size: 64\n"
+        b"  num_attention_heads: 4\n",
+        b"a: &a [1, 2]\nb: *a\nc: {x: !!python/name:os.system }\n",
+    ][:1]
+
+
+def _read_config(folder: Path) -> Run:
+    path = folder / "config.yaml"
+
+    def run(data: bytes) -> None:
+        path.write_bytes(data)
+        load_yaml(path, warn=lambda _: None)
+
+    return run
+
+
+TARGETS = (
+    Target("manifests", "manifests, trackers, ckpt verify", _manifests, _read_manifest, "json"),
+    Target("tensors", "checkpoint files (.pt)", _tensors, _read_tensors, "zip"),
+    Target("indices", "token indices (.idx)", _indices, _read_index),
+    Target("samples", "cached sample indices (.npy)", _arrays, _read_arrays),
+    Target("configs", "training configurations (YAML)", _configs, _read_config, "text"),
+)

@@ -1,0 +1,222 @@
+"""Files: recorder files, stack dumps, what people write by hand, and what is read back."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from relkit import hosts, topology
+from relkit.errors import BadDump, BadInputFile
+from relkit.hook.events import EventReader
+from relkit.hook.model import HookState
+from relkit.hook.reader import read_state
+from relkit.launch.hang import timeline
+from relkit.linkcheck.replay import ReplayProvider
+from relkit.netcheck.measure import bundle
+from relkit.reports import straggler_page
+from relkit.stacks import native_merge
+from relkit.stacks.dumpfile import decode, file_name
+from relkit.stacks.merge import merge_dumps
+from relkit.stacks.merge_report import merge_report
+from relkit.straggler.present.metrics import metrics_of
+from relkit.straggler.present.report import straggler_report
+from relkit.straggler.transport import control, history
+from tests.reports.straggler_jobs import job
+from tests.unit.hook.test_reader import blank, put, slot
+from tests.unit.netcheck.test_report import result as check_result
+from tools.audit.target import Run, Target
+
+# Of the three files of a saved check.
+_BETWEEN = b"\n\x1e\n"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _private(folder: Path, name: str) -> tuple[Path, Run]:
+    path = folder / name
+    path.touch(mode=0o600)
+
+    def write(data: bytes) -> None:
+        with path.open("r+b") as stream:
+            stream.write(data)
+            stream.truncate()
+
+    return path, write
+
+
+def _recorders(_: Path) -> list[bytes]:
+    busy = blank()
+    put(busy, "slots_at", slot(range(3), flight=7))
+    return [bytes(blank(0, 0)), bytes(blank()), bytes(busy)]
+
+
+def _read_recorder(folder: Path) -> Run:
+    path, write = _private(folder, "123.rkhook")
+
+    def run(data: bytes) -> None:
+        write(data)
+        state = read_state(path)
+        assert HookState.from_json(state.to_json()) == state
+        reader = EventReader(path)
+        try:
+            reader.drain()
+            reader.communicators()
+        finally:
+            reader.close()
+
+    return run
+
+
+def _dumps(_: Path) -> list[bytes]:
+    """The seeds of the C reader's own fuzzer."""
+    path = ROOT / "native/fuzz/merge/make_corpus.py"
+    spec = importlib.util.spec_from_file_location("make_corpus", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return [data for _, data in module.seeds()]
+
+
+def _read_dump(_: Path) -> Run:
+    library = native_merge._load(native_merge.library_path())
+    name = file_name(1, 4)
+
+    def is_taken_natively(data: bytes) -> bool:
+        assert library is not None
+        with native_merge.NativeContext(library, 64 << 20) as context:
+            return bool(context.add(data, name).status == 0)
+
+    def run(data: bytes) -> None:
+        taken = None if library is None else is_taken_natively(data)
+        try:
+            dump = decode(data, name=name)
+        except BadDump:
+            assert taken is not True, "taken in C, refused in Python"
+            return
+        assert taken is not False, "taken in Python, refused in C"
+        merged = merge_dumps([dump], min(dump.rank + 1, 1 << 20))
+        merge_report(merged, (), argv=(), started=0.0, duration_s=0.0)
+
+    return run
+
+
+def _hosts(_: Path) -> Sequence[bytes]:
+    return [
+        b"node[001-128] slots=8 user=root port=2222\n# comment\nu@a:22,b,c\nd address=10.0.0.1\n",
+        b"[2001:db8::1]\nfe80::1%eth0\nn[1-4,7]-ib[0-1]\n10.0.0.1 slots=4\n",
+        b"b\nc\nb port=1\n",
+    ]
+
+
+def _read_hosts(folder: Path) -> Run:
+    path, write = _private(folder, "hosts")
+
+    def run(data: bytes) -> None:
+        write(data)
+        hosts.fold(spec.name for spec in hosts.read_nodes(str(path), exclude="a").nodes)
+
+    return run
+
+
+def _read_topology(folder: Path) -> Run:
+    path, write = _private(folder, "topology")
+
+    def run(data: bytes) -> None:
+        write(data)
+        read = topology.read(path)
+        topology.rank_order(read)
+        topology.switches(path)
+
+    return run
+
+
+def _histories(folder: Path) -> list[bytes]:
+    made = []
+    for number, each in enumerate((job(8, 12), job(8, 3, slow=False))):
+        history.save(each, folder / f"{number}.npz")
+        made.append((folder / f"{number}.npz").read_bytes())
+    return made
+
+
+def _read_history(folder: Path) -> Run:
+    path, write = _private(folder, "history.npz")
+
+    def run(data: bytes) -> None:
+        write(data)
+        loaded = history.load(path)
+        report = straggler_report(loaded, argv=(), started=0.0)
+        if loaded.world_size * loaded.steps < 2000:
+            straggler_page.render(report, loaded, metrics_of(loaded))
+
+    return run
+
+
+def _bundles(folder: Path) -> list[bytes]:
+    bundle.save(folder, check_result())
+    head = json.loads((folder / bundle.HEAD).read_bytes())
+    lines = [(folder / name).read_bytes() for name in (bundle.FACTS, bundle.EDGES)]
+    return [_BETWEEN.join([json.dumps(head).encode(), *lines])]
+
+
+def _read_bundle(folder: Path) -> Run:
+    writers = [_private(folder, name)[1] for name in bundle.FILES]
+
+    def run(data: bytes) -> None:
+        parts = [*data.split(_BETWEEN), b"", b"", b""]
+        for write, part in zip(writers, parts, strict=False):
+            write(part)
+        bundle.load(folder)
+
+    return run
+
+
+def _recording(_: Path) -> list[bytes]:
+    rows = [
+        {"source": 0, "target": 1, "bandwidth_mb_s": 20000.0, "failure": "", "detail": ""},
+        {"source": 1, "target": 0, "bandwidth_mb_s": 0.0, "failure": "timeout", "detail": "x"},
+    ]
+    plain = {"sockets": {"0": 0, "1": 1}, "pairs": [[0, 1]], "claims": {"2": [2, 3]}}
+    return [json.dumps({**plain, "measurements": rows[:1]}).encode()]
+
+
+def _read_json(folder: Path) -> Run:
+    replay, write_replay = _private(folder, "replay.json")
+    _, write_report = _private(folder, "report.json")
+    _, write_control = _private(folder, control.FILE)
+
+    def run(data: bytes) -> None:
+        for write in (write_replay, write_report, write_control):
+            write(data)
+        timeline._old_job_id(folder)
+        for read in (
+            lambda: control.read(folder, control.Control()),
+            lambda: ReplayProvider(replay).look(1.0),
+        ):
+            try:
+                read()
+            except BadInputFile:
+                continue
+
+    return run
+
+
+def _reports(folder: Path) -> list[bytes]:
+    asked = {"mode": "warn", "min_slowdown": 0.1}
+    return [*_recording(folder), json.dumps(asked).encode(), b'{"job_id": "a", "findings": []}']
+
+
+def _topologies(_: Path) -> list[bytes]:
+    return [b"asw1 psw1 n1\nasw1 psw1 n2\nasw2 psw1 n3\n", b"# x\nasw1\tpsw2 n4 # y\n"]
+
+
+TARGETS = (
+    Target("recorders", "recorder files, event rings", _recorders, _read_recorder),
+    Target("dumps", "stack dumps, both readers, the merge", _dumps, _read_dump),
+    Target("hosts", "hosts files", _hosts, _read_hosts, "text"),
+    Target("topology", "topology files", _topologies, _read_topology, "text"),
+    Target("history", "straggler histories, their pages", _histories, _read_history, "zip"),
+    Target("bundles", "saved network checks", _bundles, _read_bundle, "json"),
+    Target("reports", "reports, recordings, settings", _reports, _read_json, "json"),
+)

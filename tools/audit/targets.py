@@ -1,0 +1,16 @@
+"""All fuzzers by name."""
+
+from __future__ import annotations
+
+from tools.audit import checkpoint_targets, file_targets, message_targets, note_targets
+
+TARGETS = {
+    target.name: target
+    for targets in (
+        file_targets.TARGETS,
+        checkpoint_targets.TARGETS,
+        message_targets.TARGETS,
+        note_targets.TARGETS,
+    )
+    for target in targets
+}
