@@ -8,6 +8,9 @@ from pathlib import Path
 import torch
 
 from relkit.checkpoint.torch_file import read_plain
+from relkit.errors import BadInputFile
+
+_MAX_DEPTH = 100
 
 
 def tensors_of(folder: Path) -> list[dict[str, str]]:
@@ -24,19 +27,24 @@ def tensors_of(folder: Path) -> list[dict[str, str]]:
             "shape": "x".join(str(size) for size in tensor.shape) or "scalar",
         }
         for path in sorted(folder.glob("mp_rank_*/*.pt"))
-        for name, tensor in _walk(read_plain(path), "")
+        for name, tensor in _walk(read_plain(path), "", path)
     ]
 
 
-def _walk(value: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _walk(
+    value: object, name: str, path: Path, depth: int = 0
+) -> Iterator[tuple[str, torch.Tensor]]:
+    if depth > _MAX_DEPTH:
+        # A list may even hold itself.
+        raise BadInputFile(f"{path} is not a checkpoint: it is nested deeper than {_MAX_DEPTH}")
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _walk(inner, f"{name}/{_text(key)}" if name else _text(key))
+            yield from _walk(inner, f"{name}/{_text(key)}" if name else _text(key), path, depth + 1)
     elif isinstance(value, (list, tuple)):
         for number, inner in enumerate(value):
-            yield from _walk(inner, f"{name}/{number}" if name else str(number))
+            yield from _walk(inner, f"{name}/{number}" if name else str(number), path, depth + 1)
 
 
 def _text(key: object) -> str:

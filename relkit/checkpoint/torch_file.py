@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import pickle
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ _UNREADABLE = (
     TypeError,
     AttributeError,
     AssertionError,
+    ArithmeticError,
+    MemoryError,
+    struct.error,
 )
 _NEXT_STEP = "Resume from another iteration: `relkit ckpt verify` says which are whole."
 

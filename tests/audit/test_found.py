@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from relkit.errors import UsageProblem
 from relkit.fleet import wire
@@ -30,6 +32,27 @@ def array_with_header(header: bytes) -> bytes:
     return out.getvalue()[:8] + len(header).to_bytes(2, "little") + header
 
 
+def checkpoint(value: object) -> bytes:
+    out = io.BytesIO()
+    torch.save(value, out)
+    return out.getvalue()
+
+
+def cut_pickle() -> bytes:
+    """A checkpoint whose pickle ends within a text."""
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(checkpoint({"a": 1}))) as whole,
+        zipfile.ZipFile(out, "w") as made,
+    ):
+        for name in whole.namelist():
+            data = whole.read(name)
+            made.writestr(name, b"\x80\x02X\x05\0" if name.endswith("data.pkl") else data)
+    return out.getvalue()
+
+
+HOLDS_ITSELF: list[object] = []
+HOLDS_ITSELF.append(HOLDS_ITSELF)
 PARTS = [
     {"node": "a", "part": '{"x": "\ud800', "last": False},
     {"node": "a", "part": '"}', "last": 1},
@@ -46,6 +69,8 @@ FOUND = [
     ("orders", json.dumps({"body": "{}", "proof": "\ud800"}).encode()),
     ("orders", json.dumps({"body": '{"\ud800": 1}', "proof": "x"}).encode()),
     ("orders", b"[1]"),
+    ("tensors", cut_pickle()),
+    ("tensors", checkpoint(HOLDS_ITSELF)),
     ("requests", b"\n".join(json.dumps(part).encode() for part in PARTS)),
 ]
 
