@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 
-def parse_json(data: bytes | str) -> Any:  # noqa: ANN401
+def parse_json(data: bytes | bytearray | str) -> Any:  # noqa: ANN401
     """One document.
 
     Args:

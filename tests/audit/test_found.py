@@ -6,16 +6,18 @@ import io
 import json
 import time
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from relkit.errors import UsageProblem
+from relkit.errors import BadDump, UsageProblem
 from relkit.fleet import wire
 from relkit.foreign_json import parse_json
 from relkit.hosts import read_nodes
+from relkit.launch.hang import codec
 from tools.audit.child import attempt
 from tools.audit.targets import TARGETS
 
@@ -106,6 +108,12 @@ def test_a_message_in_a_million_parts_is_refused_soon() -> None:
         with pytest.raises(wire.BadLine, match="more than 1048576 bytes"):
             feed_parts(reassembler, node, part)
     assert time.process_time() - began_s < 20
+
+
+@pytest.mark.parametrize("text", [b'{"a":[' + b"[]," * 1_500_000 + b"0]}", b" " * (129 << 20)])
+def test_a_small_note_that_becomes_gigabytes_is_refused(text: bytes) -> None:
+    with pytest.raises(BadDump, match="message between nodes"):
+        codec.unpack(zlib.compress(text, 1))
 
 
 @pytest.mark.parametrize("data", [b"[" * 100_000, '{"a":' * 100_000, b"", b"\xff", b"{", "nul"])

@@ -17,10 +17,12 @@ from relkit.errors import BadDump
 from relkit.foreign_json import parse_json
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState
-from relkit.stacks.dumpfile import decode, encode
+from relkit.stacks.dumpfile import MAX_FILE_BYTES, decode, encode
 from relkit.stacks.model import RankDump
 
-LIMIT_BYTES = 512 << 20
+LIMIT_BYTES = 128 << 20
+# Python's objects take twenty times the room of the shortest JSON: their number is bounded, too.
+MAX_VALUES = 2_000_000
 RECENT_OPS = 16
 
 Plain = Mapping[str, Any]
@@ -42,6 +44,8 @@ def unpack(data: bytes, *, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any]:
         raw = engine.decompress(data, limit_bytes)
         if engine.unconsumed_tail:
             raise BadDump(f"a message between nodes is larger than {limit_bytes} bytes")
+        if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
+            raise BadDump(f"a message between nodes has more than {MAX_VALUES} values")
         plain = parse_json(raw)
     except (zlib.error, ValueError) as error:
         raise BadDump(f"a message between nodes cannot be read: {error}") from error
@@ -125,7 +129,7 @@ def decode_capture(data: bytes) -> tuple[tuple[RankView, ...], tuple[RankDump, .
     for rank, text in blobs.items() if isinstance(blobs, dict) else ():
         try:
             engine = zlib.decompressobj()
-            raw = engine.decompress(base64.b64decode(text, validate=True), LIMIT_BYTES)
+            raw = engine.decompress(base64.b64decode(text, validate=True), MAX_FILE_BYTES + 1)
             dumps.append(decode(raw, name=f"rank {rank}"))
         except (BadDump, zlib.error, binascii.Error, TypeError, ValueError):
             continue
