@@ -39,8 +39,10 @@ from tools.soak.samples import Curve, Use, judge, shared_memory_of, table, use_o
 JOB = Path(__file__).with_name("job.py")
 RANKS = 4
 _SAMPLE_S, _CAPTURE_S, _PAUSE_S = 1.0, 10.0, 0.05
-# An attempt that is younger is still importing.
-_YOUNG_S = 15.0
+# An attempt that has made fewer has not yet all that it will have.
+_FIRST_STEPS = 60
+# A rank that is killed later does not come back before the end.
+_LAST_KILL_S = 45.0
 _END_S = 180.0
 _MIB = 1 << 20
 
@@ -68,7 +70,7 @@ class Soak:
         """Look once.
 
         Args:
-            now_s: since the start, s; ranks: pids, none of an attempt that has just begun.
+            now_s: since the start, s; ranks: pids.
         """
         files, size_bytes = shared_memory_of(job_dir(self.job_id))
         self.add("shared memory", "MiB", now_s, size_bytes / _MIB)
@@ -123,6 +125,12 @@ def ranks_of(launcher: int) -> dict[int, int]:
     return found
 
 
+def lines_of(folder: Path) -> int:
+    """Losses that rank 0 has written."""
+    path = folder / "loss-0"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
 def losses_of(folder: Path) -> dict[tuple[int, int], str]:
     """(rank, step) -> loss, in hexadecimal digits.
 
@@ -172,7 +180,8 @@ def _go_through(
 ) -> None:  # fmt: skip
     began_s = time.monotonic()
     ranks: dict[int, int] = {}
-    since_s = next_capture_s = 0.0
+    before = 0
+    next_capture_s = 0.0
     next_kill_s = restart_s
     while (now_s := time.monotonic() - began_s) < length_s:
         if launcher.poll() is not None:
@@ -181,13 +190,15 @@ def _go_through(
             )
         here = ranks_of(launcher.pid)
         if here != ranks:
-            ranks, since_s = here, now_s
-        settled = len(ranks) == RANKS and now_s - since_s > _YOUNG_S
-        soak.sample(now_s, launcher.pid, list(ranks.values()) if settled else ())
+            ranks, before = here, lines_of(soak.folder)
+        # While workers come and go, everything does: what is left of that shows afterwards.
+        settled = len(ranks) == RANKS and lines_of(soak.folder) - before >= _FIRST_STEPS
+        if settled:
+            soak.sample(now_s, launcher.pid, list(ranks.values()))
         if settled and now_s >= next_capture_s:
             soak.capture()
             next_capture_s = now_s + _CAPTURE_S
-        elif settled and now_s >= next_kill_s and length_s - now_s > 3 * _YOUNG_S:
+        elif settled and now_s >= next_kill_s and length_s - now_s > _LAST_KILL_S:
             os.kill(ranks[dice.randrange(RANKS)], signal.SIGKILL)
             soak.kills += 1
             next_kill_s = now_s + restart_s
@@ -242,6 +253,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         train_bare(bare, steps)
         compared = compare(soak, bare)
     curves = soak.curves()
+    if not curves:
+        print(f"no attempt has made {_FIRST_STEPS} steps: nothing was measured", file=sys.stderr)
+        return 1
     said = log.read_text(encoding="utf-8", errors="replace")
     stragglers = sum("straggler" in line and "rank 2" in line for line in said.splitlines())
     if not stragglers:
