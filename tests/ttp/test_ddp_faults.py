@@ -21,6 +21,7 @@ import torch
 from relkit.checkpoint.iteration_folder import TRACKER, half_written, iterations, problems
 from tests.cluster.conftest import Done, Start, Started, orphans_come_to_us, start
 from tests.eager import eager
+from tests.patience import PATIENCE
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
@@ -100,7 +101,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
         env=eager({**os.environ, "OMP_NUM_THREADS": "1"}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=60 * PATIENCE,
         check=True,
     )
     return folder, Done(done.returncode, done.stdout, done.stderr, 0.0)

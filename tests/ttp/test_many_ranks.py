@@ -37,8 +37,9 @@ def test_thirteen_hundred_ranks_and_three_hundred_who_say_nothing() -> None:
 def test_a_hard_limit_that_is_too_low_is_named_and_nothing_spins() -> None:
     found = run(
         "--ranks", 150, "--soft", 128, "--hard", 128, "--silent", 20, "--beats", 2,
-        "--processes", 1, "--limit", 2,
+        "--processes", 1, "--limit", 3,
     )  # fmt: skip
-    assert 50 < found["linked"] < 150
+    # How many come in three seconds is the machine's; 128 descriptors are never enough for all.
+    assert 0 < found["linked"] < 128
     assert found["host_cpu_share"] < 0.6
     assert any("raise the hard limit before the start" in line for line in found["said"])
