@@ -79,7 +79,8 @@ def test_a_healthy_job_hears_nothing(start: Start, tmp_path: Path) -> None:
     said = launch(start, tmp_path, "", "--steps=100", "--step-ms=60")
     assert "straggler: rank" not in said
     kept = load(tmp_path / "straggler" / "history.npz")
-    assert (kept.verdicts, kept.past) == ((), ())
+    # Evidence that was dismissed (a busy machine makes some) accuses nobody.
+    assert not list(kept.accusations)
     assert kept.steps >= 60
     assert relkit("report", tmp_path).returncode == 0
 
@@ -108,7 +109,7 @@ def test_a_slow_interface_of_one_of_four_hosts(tmp_path: Path) -> None:
     job = ("stand_in.py", "--steps=50", "--step-ms=40", "--layers=2", "--elements=65536")
     run_on_hosts(tmp_path, JOBS, job, 2, 20, "interface", 100.0)
     kept = load(tmp_path / "straggler" / "history.npz")
-    raised = [*kept.verdicts, *kept.past]
+    raised = list(kept.accusations)
     assert raised
     assert {one.verdict.cause for one in raised} == {Cause.NETWORK}
     assert {one.verdict.subject for one in raised} <= {Subject.LINK, Subject.HOST}
