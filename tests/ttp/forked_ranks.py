@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ def run_ranks(
     environment: Mapping[str, str],
     notes: Path,
     limit_s: float,
+    meanwhile: Callable[[Sequence[int]], None] | None = None,
 ) -> Ended:
     """Run `train` on that many ranks.
 
@@ -65,6 +66,7 @@ def run_ranks(
         train: `pretrain` with its configuration; its result is the exit code.
         attempt: of the job; environment: more variables; notes: the launcher's folder.
         limit_s: after it everything is killed, which counts as a hang.
+        meanwhile: called again and again with the pids of ranks, 0 for those that have ended.
     """
     started_s = time.monotonic()
     log = notes / f"said-{attempt}.txt"
@@ -88,6 +90,8 @@ def run_ranks(
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if ended:
                     codes[rank] = os.waitstatus_to_exitcode(status)
+        if meanwhile is not None:
+            meanwhile([0 if rank in codes else pid for rank, pid in enumerate(pids)])
         if time.monotonic() - started_s > limit_s:
             hung = True
             for rank in set(range(ranks)) - codes.keys():

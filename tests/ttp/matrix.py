@@ -50,6 +50,8 @@ class Layout:
     tensor: int = 1
     pipeline: int = 1
     expert: int = 1
+    virtual: int = 1
+    sequence: bool = False
 
     @property
     def data(self) -> int:
@@ -83,6 +85,8 @@ LAYOUTS = {
     "PP2xDP2": Layout(4, pipeline=2),
     "TP2xPP2xDP2": Layout(8, tensor=2, pipeline=2),
     "EP2xDP4": Layout(4, expert=2),
+    "TP2xDP2 SP": Layout(4, tensor=2, sequence=True),
+    "PP2xDP2 VPP2": Layout(4, pipeline=2, virtual=2),
 }
 
 
@@ -121,7 +125,7 @@ def configured(
             **training,
         ),
         model=ModelConfig(
-            num_layers=2,
+            num_layers=2 * layout.virtual,
             hidden_size=64,
             num_attention_heads=4,
             vocab_size=128,
@@ -134,6 +138,8 @@ def configured(
             tensor_model_parallel_size=layout.tensor,
             pipeline_model_parallel_size=layout.pipeline,
             expert_model_parallel_size=layout.expert,
+            virtual_pipeline_model_parallel_size=layout.virtual if layout.virtual > 1 else None,
+            sequence_parallel=layout.sequence,
         ),
         dataset=DatasetConfig(
             data_path=data,
