@@ -21,6 +21,12 @@
 #include "table/hook_rows.h"
 #include "transfers/transfer_groups.h"
 
+/* What pthread_atfork is in glibc. Weak, so that this library also loads where there is none: it does
+ * nothing in a program of musl. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *)
+    __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
 enum { WAIT_STEP_NS = 50000, WAIT_STEPS = 200 };
 
 _Atomic int rk_progress;
@@ -49,6 +55,11 @@ static void after_fork_in_child(void)
     rk_transfers_after_fork();
     rk_device_after_fork();
     atomic_store(&rk_progress, RK_NOT_STARTED);
+}
+
+bool rk_has_its_libc(void)
+{
+    return __register_atfork != NULL;
 }
 
 void rk_was_loaded(void)
@@ -104,7 +115,7 @@ static void start(const char *directory)
 {
     static _Atomic int watching_forks;
     if (atomic_exchange(&watching_forks, 1) == 0 &&
-        pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
+        __register_atfork(NULL, NULL, after_fork_in_child, __dso_handle) != 0)
         return;
     errno = EDQUOT;
     struct rk_header *header = is_one_too_many(directory)
@@ -129,7 +140,8 @@ static enum rk_progress begin(enum rk_hook_id hook)
     rk_platforms_configure();
     rk_timing_configure();
     const char *directory = getenv("RELKIT_HOOK_DIR");
-    if (is_set("RELKIT_HOOK_DISABLE") || directory == NULL || directory[0] != '/')
+    if (!rk_has_its_libc() || is_set("RELKIT_HOOK_DISABLE") || directory == NULL ||
+        directory[0] != '/')
         return RK_STARTED;
     if (!communicates(hook) && is_helper(directory))
         return RK_WAITING;

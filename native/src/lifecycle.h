@@ -3,6 +3,7 @@
 #define RELKIT_LIFECYCLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "table/table.h"
 
@@ -11,6 +12,10 @@ enum rk_progress { RK_NOT_STARTED, RK_STARTING, RK_WAITING, RK_STARTED };
 
 /* Where this process is between its first hooked call and the end of what that sets up. */
 extern _Atomic int rk_progress;
+
+/* Whether this is a process of glibc. In one of musl, which inherits LD_PRELOAD below a shell, this library
+ * only passes calls on. */
+bool rk_has_its_libc(void);
 
 /* This library was loaded into the process, by its start or by exec. */
 void rk_was_loaded(void);

@@ -203,8 +203,42 @@ def sound(folder: Path) -> Program:
     return Program(("sh", "-c", f"{makes} && sha256sum < {folder}/a.wav; {reads}"), 0)
 
 
-def musl(folder: Path) -> Program:
-    (folder / "program.c").write_text(_C)
+_LOOKS_UP = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t signals;
+static void on_signal(int number)
+{
+    signals += number == SIGRTMAX;
+}
+int main(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    void *program = dlopen(NULL, RTLD_NOW);
+    size_t (*length)(const char *) = dlsym(program, "strlen");
+    void *next = dlsym(RTLD_NEXT, "sigaction"), *none = dlsym(RTLD_DEFAULT, "sgemm_");
+    int status = 0;
+    if (sigaction(SIGRTMAX, &action, NULL) != 0 || length == NULL)
+        return 9;
+    raise(SIGRTMAX);
+    if (fork() == 0)
+        exit((int)length("seven.."));
+    wait(&status);
+    printf("%d %d %d\n", (int)signals, next != NULL, none != NULL);
+    return dlclose(program) == 0 ? WEXITSTATUS(status) : 8;
+}
+"""
+
+
+def musl(folder: Path, source: str = _C) -> Program:
+    (folder / "program.c").write_text(source)
     line = ["musl-gcc", str(folder / "program.c"), "-o", str(folder / "program")]
     subprocess.run(line, check=True, timeout=50)
     return Program((str(folder / "program"),), 7)
@@ -230,6 +264,8 @@ PROGRAMS: dict[str, Callable[[Path], Program]] = {
     "static": lambda folder: compiled(folder, "-static"),
     "static-below-a-shell": lambda folder: below_a_shell(compiled(folder, "-static")),
     "musl": musl,
+    "musl-below-a-shell": lambda folder: below_a_shell(musl(folder)),
+    "musl-looks-up": lambda folder: below_a_shell(musl(folder, _LOOKS_UP)),
     "asan": lambda folder: compiled(folder, "-fsanitize=address"),
     "asan-below-a-shell": lambda folder: below_a_shell(compiled(folder, "-fsanitize=address")),
     "asan-finds": lambda folder: compiled(folder, "-fsanitize=address", words=("x",), code=1),

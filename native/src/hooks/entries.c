@@ -26,6 +26,8 @@ _Static_assert(RK_ENTRIES == 4, "one column an entry");
 
 __attribute__((constructor)) static void begin(void)
 {
+    if (!rk_has_its_libc())
+        return;
     rk_was_loaded();
     const char *disable = getenv("RELKIT_HOOK_DISABLE");
     if (disable == NULL || strcmp(disable, "1") != 0)

@@ -20,9 +20,30 @@ struct search {
 /* The version that dlsym carries: glibc 2.34 moved it into libc itself and gave it a new one. */
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
 
+/* Weak: musl has none, and a program of it below a shell inherits LD_PRELOAD. */
+extern __typeof__(dlvsym) dlvsym __attribute__((weak));
+
+static RK_PLAIN int match_dlsym(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct rk_elf elf;
+    rk_elf_describe(&elf, info);
+    if (rk_elf_contains(&elf, (uintptr_t)versions))
+        return 0;
+    const ElfW(Sym) *symbol = rk_elf_definition(&elf, "dlsym", rk_gnu_hash("dlsym"));
+    if (symbol == NULL)
+        return 0;
+    *(void **)data = (void *)(elf.base + symbol->st_value);
+    return 1;
+}
+
 RK_PLAIN void *rk_find_real_dlsym(void)
 {
     void *found = NULL;
+    if (dlvsym == NULL) {
+        dl_iterate_phdr(match_dlsym, &found);
+        return found;
+    }
     for (size_t i = 0; found == NULL && i < sizeof versions / sizeof *versions; i++)
         found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     return found;

@@ -33,7 +33,8 @@ struct information {
 };
 
 /* As <dlfcn.h> has it since glibc 2.35: takes no lock, in contrast to dl_iterate_phdr, and is documented
- * as async-signal-safe. Weak, so that the library loads where it is not there. */
+ * as async-signal-safe. Weak, so that the library loads where it is not there (musl, an older glibc); the
+ * linker's --wrap does the same for this library's copy of libgcc. */
 struct find_result {
     unsigned long long flags;
     void *low, *high;
@@ -42,11 +43,16 @@ struct find_result {
     unsigned long long reserved[8];
 };
 
-extern __typeof__(int(void *, struct find_result *)) _dl_find_object __attribute__((weak));
+extern __typeof__(int(void *, struct find_result *)) __real__dl_find_object __attribute__((weak));
+
+int __wrap__dl_find_object(void *pc, struct find_result *object)
+{
+    return __real__dl_find_object != NULL ? __real__dl_find_object(pc, object) : -1;
+}
 
 bool rk_frames_can_be_found(void)
 {
-    return _dl_find_object != NULL;
+    return __real__dl_find_object != NULL;
 }
 
 /* The address of the function's own information; 0 where there is none. */
@@ -133,8 +139,7 @@ static enum rk_step find_information(struct rk_checked_memory *memory, uintptr_t
                                      struct information *information)
 {
     struct find_result object;
-    if (_dl_find_object == NULL || _dl_find_object((void *)pc, &object) != 0 ||
-        object.frames == NULL)
+    if (__wrap__dl_find_object((void *)pc, &object) != 0 || object.frames == NULL)
         return RK_STEP_UNKNOWN;
     uintptr_t entry = search(memory, (uintptr_t)object.frames, pc);
     *information = (struct information){.own = {.memory = memory}, .common = {.memory = memory}};
