@@ -35,6 +35,7 @@ from relkit.launch.job.exchange import (
     StoreMailbox,
     wait_for_thread,
 )
+from relkit.launch.job.exit_barrier import ended_key, wait_for_others
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.job.sealed_mailbox import SealedMailbox
@@ -142,12 +143,15 @@ class MonitoredAgent(LocalElasticAgent):
     def _wait_for_ends(self) -> None:
         notes = self._end_notes
         try:
-            notes.put(f"ended/{notes.node}", b"1")
+            notes.put(ended_key(notes.node), b"1")
             if notes.nodes > 1 and self._holds_store(self._worker_group):
-                ended = [f"ended/{node}" for node in range(notes.nodes)]
+                ended = [ended_key(node) for node in range(notes.nodes)]
                 incident.wait_for_notes(notes, ended, STAY_S)
         except ExchangeBroken:
             return
+
+    def _exit_barrier(self) -> None:
+        wait_for_others(super()._exit_barrier, self._end_notes)
 
     @property
     def started(self) -> bool:

@@ -115,10 +115,11 @@ def test_each_direction_has_its_own_rate(pair: Pair) -> None:
     pair.limit(pair.far.namespace, "300mbit")
     out, back = pair.measure()
     assert out.failure == back.failure == Failure.NONE
-    # tbf counts Ethernet, IP and TCP headers: about 4 % of a packet of 1,500 bytes.
-    assert out.bandwidth_gbps == pytest.approx(0.096, rel=0.1)
-    assert back.bandwidth_gbps == pytest.approx(0.288, rel=0.1)
-    assert out.both_ways_gbps == pytest.approx(0.096, rel=0.25)
+    # tbf counts Ethernet, IP and TCP headers: about 4 % of a packet of 1,500 bytes. No probe is
+    # faster than the wire; on a busy machine it may be slower.
+    assert 0.06 < out.bandwidth_gbps < 0.106
+    assert 1.5 * out.bandwidth_gbps < back.bandwidth_gbps < 0.317
+    assert 0.05 < out.both_ways_gbps < 0.12
 
 
 def test_a_very_slow_link_does_not_overrun_the_probe(pair: Pair) -> None:

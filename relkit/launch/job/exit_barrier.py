@@ -1,0 +1,48 @@
+"""How a node whose workers are done waits for the other nodes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox
+
+_LOOK_S = 0.2
+
+
+def ended_key(node: int) -> str:
+    """The note by which a node says that the job has failed there."""
+    return f"ended/{node}"
+
+
+def wait_for_others(barrier: Callable[[], None], notes: Mailbox) -> None:
+    """Run torch's exit barrier to its end, or until another node is known to have failed.
+
+    torch waits for minutes inside its store's client: for nodes that will never come, and deaf to
+    signals. So it does that in a thread of its own, and signals are handled here.
+
+    Args:
+        barrier: torch's.
+        notes: where nodes leave `ended_key`; not used by anybody else meanwhile.
+    """
+    has_failed = threading.Event()
+    waiting = threading.Thread(target=barrier, name="relkit-exit-barrier", daemon=True)
+    looking = threading.Thread(
+        target=_look, args=(notes, waiting, has_failed), name="relkit-exit-look", daemon=True
+    )
+    waiting.start()
+    looking.start()
+    while waiting.is_alive() and not has_failed.is_set():
+        waiting.join(_LOOK_S)
+
+
+def _look(notes: Mailbox, waiting: threading.Thread, has_failed: threading.Event) -> None:
+    others = [ended_key(node) for node in range(notes.nodes) if node != notes.node]
+    try:
+        while waiting.is_alive():
+            if any(notes.get(key) is not None for key in others):
+                has_failed.set()
+                return
+            waiting.join(_LOOK_S)
+    except ExchangeBroken:
+        return

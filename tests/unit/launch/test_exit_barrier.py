@@ -1,0 +1,83 @@
+"""A node whose workers are done does not wait for one that has failed, nor through a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
+from relkit.launch.job.exit_barrier import ended_key, wait_for_others
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def two_nodes() -> MemoryMailbox:
+    """What two nodes share."""
+    return MemoryMailbox(0, 2)
+
+
+class BrokenNotes(MemoryMailbox):
+    """A store that has gone."""
+
+    def get(self, key: str) -> bytes | None:
+        raise ExchangeBroken("the rendezvous store failed")
+
+
+@pytest.mark.parametrize("notes", [two_nodes(), BrokenNotes(0, 2)])
+def test_it_waits_for_the_barrier(notes: MemoryMailbox) -> None:
+    others_come = threading.Event()
+    done = []
+
+    def barrier() -> None:
+        others_come.wait(30)
+        done.append(True)
+
+    timer = threading.Timer(0.5, others_come.set)
+    timer.start()
+    wait_for_others(barrier, notes)
+    timer.join()
+    assert done == [True]
+
+
+def test_a_node_that_has_failed_is_not_waited_for() -> None:
+    notes, never = two_nodes(), threading.Event()
+    notes.put(ended_key(1), b"1")
+
+    def barrier() -> None:
+        never.wait()
+
+    try:
+        wait_for_others(barrier, notes)
+    finally:
+        never.set()
+
+
+def test_its_own_failure_is_no_other_nodes() -> None:
+    notes, done = two_nodes(), []
+    notes.put(ended_key(0), b"1")
+    wait_for_others(lambda: done.append(True), notes)
+    assert done == [True]
+
+
+def test_a_signal_ends_it() -> None:
+    class Told(Exception):
+        pass
+
+    def handler(_number: int, _frame: object) -> None:
+        raise Told
+
+    never = threading.Event()
+
+    def barrier() -> None:
+        never.wait()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        threading.Timer(0.3, signal.raise_signal, [signal.SIGUSR1]).start()
+        with pytest.raises(Told):
+            wait_for_others(barrier, two_nodes())
+    finally:
+        never.set()
+        signal.signal(signal.SIGUSR1, before)
