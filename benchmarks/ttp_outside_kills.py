@@ -10,7 +10,7 @@ shard held by another living rank:
 - the survivors save, exit with 75, and leave no temporary folder;
 - the step that they save is the last one that rank 0 had written down, or a later one; one less
   where the kill came between the update of one rank and of another (counted beside it);
-- where no new step had been made, the checkpoint that the attempt began with is still there;
+- where the job had come to its end meanwhile, all of it was saved;
 - the checkpoint equals that of a run without faults and without try-to-persist, to the last bit;
 
 and of the whole job that every loss, gradient norm and evaluation is that run's. Periodic
@@ -83,7 +83,7 @@ class Tally:
 
     kills: int = 0
     saved: int = 0
-    nothing_new: int = 0
+    at_its_end: int = 0
     one_less: int = 0
     seconds: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     tallies: dict[str, Tally] = {}
-    print("layout        kills  saved  nothing new  one less  attempt, s  minutes", flush=True)
+    print("layout        kills  saved  at its end  one less  attempt, s  minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="relkit-ttp-") as made, busy(options.busy):
         folder = Path(made)
         data = write_text(folder)
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             dice = random.Random(f"{options.seed} {name}")  # noqa: S311 (nothing secret)
             tally = tallies[name] = run_layout(name, options.kills, dice, data, folder)
             print(
-                f"{name:13} {tally.kills:5} {tally.saved:6} {tally.nothing_new:12}"
+                f"{name:13} {tally.kills:5} {tally.saved:6} {tally.at_its_end:11}"
                 f" {tally.one_less:9} {statistics.median(tally.seconds or [0.0]):11.1f}"
                 f" {(time.monotonic() - began_s) / 60:8.1f}",
                 flush=True,
@@ -197,10 +197,8 @@ def _judge(tally: Tally, ended: Ended, save: Path, before: int, last: int) -> li
     elif codes == {EXIT_SAVED}:
         tally.saved += 1
         tally.one_less += bool(last) and now < last
-    elif not last and now == before:
-        tally.nothing_new += 1  # ranks that were still coming together end with any error
     elif codes <= {0, EXIT_SAVED} and now >= last:
-        tally.nothing_new += 1  # it had come to its end
+        tally.at_its_end += 1  # all steps were done and saved
     else:
         wrong.append(f"it ended with {sorted(codes)}: {ended.outcome}")
     return wrong
