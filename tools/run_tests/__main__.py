@@ -1,4 +1,4 @@
-"""All checks and tests: ruff, mypy, and every test in three lanes side by side.
+"""All checks and tests: ruff, mypy, and every test in two lanes side by side.
 
     make test                           (everything, as CI does)
     make test TESTS="tests/native"      (pytest's arguments: only these)
@@ -29,7 +29,7 @@ from tools.run_tests.units import Plan, Unit, plan, selected
 
 _ROOT = Path(__file__).resolve().parents[2]
 # One more than the two cores of CI's machine: nearly every test waits for something now and then.
-_LANES = ("lane 1", "lane 2", "lane 3")
+_LANES = ("lane 1", "lane 2")
 
 
 def main() -> int:
