@@ -24,7 +24,6 @@ from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
 from relkit.input_file import read_input_text
-from relkit.launch.hang import incident
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
@@ -33,6 +32,7 @@ from relkit.launch.job.exchange import (
     Mailbox,
     MemoryMailbox,
     StoreMailbox,
+    wait_for_notes,
     wait_for_thread,
 )
 from relkit.launch.job.exit_barrier import ended_key, wait_for_others
@@ -146,7 +146,7 @@ class MonitoredAgent(LocalElasticAgent):
             notes.put(ended_key(notes.node), b"1")
             if notes.nodes > 1 and self._holds_store(self._worker_group):
                 ended = [ended_key(node) for node in range(notes.nodes)]
-                incident.wait_for_notes(notes, ended, STAY_S)
+                wait_for_notes(notes, ended, STAY_S)
         except ExchangeBroken:
             return
 

@@ -14,7 +14,7 @@ from relkit.hang.model import HangVerdict, JobView, RankView
 from relkit.hang.report import hang_report
 from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
-from relkit.launch.job.exchange import MESSAGE_BYTES, ExchangeBroken, Mailbox
+from relkit.launch.job.exchange import MESSAGE_BYTES, Mailbox
 from relkit.launch.job.settings import MonitorSettings
 from relkit.ranks import RankSet
 from relkit.stacks.dump.capture import capture_ranks
@@ -111,20 +111,6 @@ def gather(
         if waiting:
             pause(0.02)
     return tuple(views), tuple(dumps), tuple(sorted(waiting))
-
-
-def wait_for_notes(mailbox: Mailbox, keys: Sequence[str], timeout_s: float) -> bool:
-    """Wait until all these notes are there; False where time ran out or the store failed."""
-    end = time.monotonic() + timeout_s
-    missing = list(keys)
-    try:
-        while missing := [key for key in missing if mailbox.get(key) is None]:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.05)
-    except ExchangeBroken:
-        return False
-    return True
 
 
 def answer(

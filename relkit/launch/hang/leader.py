@@ -15,7 +15,7 @@ from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.incident import IncidentResult
 from relkit.launch.hang.remote_views import RemoteViews, no_answer
-from relkit.launch.job.exchange import ExchangeBroken
+from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
 from relkit.stacks.model import RankDump
 
@@ -178,7 +178,7 @@ class WatchLeader:
         mailbox = self._attempt.mailbox
         answered = set(range(1, mailbox.nodes)) - set(silent_nodes)
         keys = [f"incident/{number}/seen/{node}" for node in sorted(answered)]
-        incident.wait_for_notes(mailbox, keys, SEEN_S)
+        wait_for_notes(mailbox, keys, SEEN_S)
 
 
 def _why_absent(is_shared: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -21,6 +21,8 @@ MESSAGE_BYTES = 64 << 20
 STORE_TIMEOUT_S = 5.0
 # How often a thread that is waited for is looked at.
 _LOOK_S = 0.1
+# How often notes that are waited for are looked for.
+_POLL_S = 0.05
 _Answer = TypeVar("_Answer")
 
 
@@ -35,6 +37,10 @@ class Mailbox(Protocol):
 
     node: int
     nodes: int
+
+    @property
+    def is_stuck(self) -> bool:
+        """A call has not been answered in time, and may not return for minutes."""
 
     def put(self, key: str, data: bytes) -> None:
         """Leave a note, replacing an older one under the same key."""
@@ -53,6 +59,8 @@ class MemoryMailbox:
         node: this node's number; nodes: how many there are.
         notes: shared between the nodes of a test.
     """
+
+    is_stuck = False
 
     def __init__(
         self, node: int = 0, nodes: int = 1, notes: dict[str, bytes] | None = None
@@ -76,7 +84,7 @@ class MemoryMailbox:
 class StoreMailbox:
     """Notes in the job's rendezvous store, over a connection of our own where it can be had.
 
-    The store asks nobody who he is: what is read here may be anybody's (see SealedMailbox).
+    The store authenticates nobody: anybody may have written what is read here (see SealedMailbox).
 
     Args:
         store: the store that torch's rendezvous returned.
@@ -103,7 +111,7 @@ class StoreMailbox:
 
     @property
     def is_stuck(self) -> bool:
-        """The store has not answered a call in time: its host may be cut off.
+        """See Mailbox: the host of the store may be cut off.
 
         torch (seen in 2.13) applies no timeout to some calls: they return when the kernel gives up.
         """
@@ -167,9 +175,23 @@ def wait_for_thread(thread: threading.Thread, mailbox: Mailbox | None, timeout_s
     """
     end_s = time.monotonic() + timeout_s
     while thread.is_alive() and time.monotonic() < end_s:
-        if getattr(mailbox, "is_stuck", False):
+        if mailbox is not None and mailbox.is_stuck:
             return
         thread.join(_LOOK_S)
+
+
+def wait_for_notes(mailbox: Mailbox, keys: Sequence[str], timeout_s: float) -> bool:
+    """Wait until all these notes are there; False where time ran out or the store failed."""
+    end_s = time.monotonic() + timeout_s
+    missing = list(keys)
+    try:
+        while missing := [key for key in missing if mailbox.get(key) is None]:
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(_POLL_S)
+    except ExchangeBroken:
+        return False
+    return True
 
 
 def _raw(data: bytes) -> str:

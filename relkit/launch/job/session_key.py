@@ -1,6 +1,6 @@
 """The nodes of a rendezvous find out that they have the same secret, and agree on a key of it.
 
-    hello/<n>   node n -> node 0: a nonce, and a proof of the secret where it has one
+    hello/<n>   node n > 0 -> node 0: a nonce, and a proof of the secret where it has one
     session     node 0 -> all: all nonces, or why there is no session, with a proof
     read/<n>    node n -> the host of the store: it may go
 
@@ -20,13 +20,16 @@ from typing import Any
 
 from relkit.errors import EXIT_USAGE, RelkitError
 from relkit.foreign_json import parse_json
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox
+from relkit.launch.job.exchange import Mailbox, wait_for_notes
 from relkit.operator_secret import derive
 
 AGREE_S = 60.0
 # How long a node that refuses stays, so that all can read why: it may host the store.
 READ_S = 10.0
-_POLL_S = 0.02
+_MIN_POLL_S = 0.02
+# What all nodes together ask of the store at most, and what node 0 does while it collects.
+_MAX_READS_PER_S = 2_000
+_MAX_LEADER_READS_PER_S = 20_000
 _NONCE_BYTES = 16
 
 
@@ -61,23 +64,26 @@ def agree(
     if mailbox.nodes == 1:
         return derive(key, "session", secrets.token_bytes(32)) if key else b""
     nonce = secrets.token_hex(_NONCE_BYTES)
-    mailbox.put(f"hello/{mailbox.node}", _seal(key, f"hello {mailbox.node}", {"nonce": nonce}))
     try:
         if mailbox.node == 0:
-            nonces = _lead(mailbox, key, timeout_s)
+            nonces = _lead(mailbox, key, nonce, timeout_s)
         else:
+            note = _seal(key, f"hello {mailbox.node}", {"nonce": nonce})
+            mailbox.put(f"hello/{mailbox.node}", note)
             nonces = _follow(mailbox, key, nonce, timeout_s)
     except SecretMismatch:
         mailbox.put(f"read/{mailbox.node}", b"1")
         if holds_store:
-            _wait_for_readers(mailbox)
+            readers = [f"read/{node}" for node in range(mailbox.nodes)]
+            wait_for_notes(mailbox, readers, READ_S)
         raise
     return derive(key, "session", json.dumps(nonces).encode()) if key else b""
 
 
-def _lead(mailbox: Mailbox, key: bytes, timeout_s: float) -> Sequence[str]:
+def _lead(mailbox: Mailbox, key: bytes, nonce: str, timeout_s: float) -> Sequence[str]:
     until_s = time.monotonic() + timeout_s
-    nonces: dict[int, str] = {}
+    # Its own never comes from the store: an old one, put back, would bring an old key back.
+    nonces = {0: nonce}
     refused = ""
     while len(nonces) < mailbox.nodes and not refused:
         for node in sorted(set(range(mailbox.nodes)) - nonces.keys()):
@@ -91,7 +97,7 @@ def _lead(mailbox: Mailbox, key: bytes, timeout_s: float) -> Sequence[str]:
             if key and missing:
                 refused = refused or f"node {missing[0]} sent no proof of it for {timeout_s:g} s"
             break
-        time.sleep(max(_POLL_S, mailbox.nodes / 20_000))
+        time.sleep(max(_MIN_POLL_S, mailbox.nodes / _MAX_LEADER_READS_PER_S))
     ordered = [nonces.get(node, "") for node in range(mailbox.nodes)]
     mailbox.put("session", _seal(key, "session", {"nonces": ordered, "refused": refused}))
     if refused:
@@ -113,27 +119,19 @@ def _follow(mailbox: Mailbox, key: bytes, nonce: str, timeout_s: float) -> Seque
                 )
             if fields.get("refused"):
                 raise SecretMismatch(f"the nodes do not share one secret: {fields['refused']}")
-            nonces = [str(each) for each in fields.get("nonces", ())]
-            if len(nonces) == mailbox.nodes and nonces[mailbox.node] == nonce:
+            nonces = fields.get("nonces")
+            if (
+                isinstance(nonces, list)
+                and len(nonces) == mailbox.nodes
+                and nonces[mailbox.node] == nonce
+            ):
                 return nonces
             if not key:
                 return ()
-        time.sleep(max(_POLL_S, mailbox.nodes / 2000))
+        time.sleep(max(_MIN_POLL_S, mailbox.nodes / _MAX_READS_PER_S))
     if key:
         raise SecretMismatch(f"node 0 sent no proof of the secret for {1.25 * timeout_s:g} s")
     return ()
-
-
-def _wait_for_readers(mailbox: Mailbox) -> None:
-    until_s = time.monotonic() + READ_S
-    left = set(range(mailbox.nodes))
-    try:
-        while left and time.monotonic() < until_s:
-            left -= {node for node in left if mailbox.get(f"read/{node}") is not None}
-            time.sleep(max(_POLL_S, mailbox.nodes / 20_000))
-    except ExchangeBroken:
-        # The host of the store has gone, and this node knows all that it needs to.
-        return
 
 
 def _seal(key: bytes, name: str, fields: dict[str, Any]) -> bytes:

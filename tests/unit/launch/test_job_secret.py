@@ -75,15 +75,17 @@ def test_an_older_note_does_not_come_back() -> None:
     assert second.get("a") is None
 
 
-def agree_all(keys: list[bytes], timeout_s: float = 20) -> list[bytes | SecretMismatch]:
+def agree_all(
+    keys: list[bytes], notes: dict[str, bytes] | None = None
+) -> list[bytes | SecretMismatch]:
     """What each node makes of it."""
-    notes: dict[str, bytes] = {}
+    notes = {} if notes is None else notes
     found: dict[int, bytes | SecretMismatch] = {}
 
     def node(number: int) -> None:
         try:
             mailbox = MemoryMailbox(number, len(keys), notes)
-            found[number] = agree(mailbox, keys[number], timeout_s)
+            found[number] = agree(mailbox, keys[number], 20)
         except SecretMismatch as error:
             found[number] = error
 
@@ -101,6 +103,20 @@ def test_nodes_with_one_secret_have_one_key_and_a_new_one_each_time() -> None:
     assert len(set(map(bytes, first))) == 1  # type: ignore[arg-type]
     assert len(bytes(first[0])) == 32  # type: ignore[arg-type]
     assert first != again
+
+
+def test_notes_of_an_earlier_rendezvous_bring_no_old_key_back() -> None:
+    class PutBack(MemoryMailbox):
+        """Whoever has the store puts the old notes back at once."""
+
+        def put(self, key: str, data: bytes) -> None:
+            pass
+
+    notes: dict[str, bytes] = {}
+    (key, _) = agree_all([KEY] * 2, notes)
+    assert agree(PutBack(0, 2, notes), KEY, 20) not in (key, b"")
+    with pytest.raises(SecretMismatch, match="node 0 sent no proof"):
+        agree(PutBack(1, 2, {**notes, "read/0": b"1"}), KEY, 0.1)
 
 
 def test_without_a_secret_there_is_no_key() -> None:
