@@ -17,25 +17,29 @@ class SealedMailbox:
     """A mailbox whose notes carry a proof that a launcher of this job has written them.
 
     A note that carries none, or that is older than one that was read under its name, reads as
-    absent. What cannot be prevented: that whoever reaches the store withholds notes, or reads them.
+    absent; so does one that was removed and put back. What cannot be prevented: that whoever
+    reaches the store withholds notes, or reads them.
+
+    For one name one launcher writes: notes are numbered by their writer.
 
     Args:
         inner: the mailbox in the store.
         key: of this job, rendezvous and purpose.
-        log: told once of a note that is not the job's.
+        log: gets one line, once, where a note is not the job's.
     """
 
     def __init__(self, inner: Mailbox, key: bytes, log: Log) -> None:
         self.node, self.nodes = inner.node, inner.nodes
         self._inner, self._key, self._log = inner, key, log
         self._sent = 0
-        self._newest: dict[str, int] = {}
+        # By name, the number that a note must have to count.
+        self._min_numbers: dict[str, int] = {}
         self._complained = False
 
     @property
     def is_stuck(self) -> bool:
-        """See StoreMailbox."""
-        return bool(getattr(self._inner, "is_stuck", False))
+        """See Mailbox."""
+        return self._inner.is_stuck
 
     def put(self, key: str, data: bytes) -> None:
         """See Mailbox."""
@@ -53,15 +57,16 @@ class SealedMailbox:
             self._complain(key)
             return None
         (number,) = _NUMBER.unpack_from(body)
-        if number < self._newest.get(key, 0):
+        if number < self._min_numbers.get(key, 0):
             self._complain(key)
             return None
-        self._newest[key] = number
+        self._min_numbers[key] = number
         return body[_NUMBER.size :]
 
     def remove(self, key: str) -> None:
         """See Mailbox."""
-        self._newest.pop(key, None)
+        if key in self._min_numbers:
+            self._min_numbers[key] += 1
         self._inner.remove(key)
 
     def _mac(self, key: str, body: bytes) -> bytes:

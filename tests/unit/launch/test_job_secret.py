@@ -45,7 +45,7 @@ def test_what_one_launcher_writes_the_other_reads() -> None:
     assert two.said == []
 
 
-def test_what_somebody_else_writes_is_absent_and_told_once() -> None:
+def test_what_somebody_else_writes_is_absent_and_logged_once() -> None:
     two = Two()
     first, second = two.end(0), two.end(1)
     first.put("a", b"good")
@@ -73,6 +73,19 @@ def test_an_older_note_does_not_come_back() -> None:
     assert second.get("a") == b"rank 3 has failed"
     two.notes["a"] = old
     assert second.get("a") is None
+
+
+def test_a_note_that_was_read_and_removed_does_not_come_back() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    first.put("a", b"one")
+    old = two.notes["a"]
+    assert second.get("a") == b"one"
+    second.remove("a")
+    two.notes["a"] = old
+    assert second.get("a") is None
+    first.put("a", b"two")
+    assert second.get("a") == b"two"
 
 
 def agree_all(
