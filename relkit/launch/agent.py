@@ -42,7 +42,7 @@ from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
-from relkit.launch.netcheck.node_info import listens_on, node_name, own_address, store_endpoint
+from relkit.launch.netcheck.node_info import holds_store, node_name, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
 from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
 from relkit.launch.straggler.exclusion import Excluded
@@ -123,28 +123,28 @@ class MonitoredAgent(LocalElasticAgent):
         try:
             result: RunResult | None = super().run(role)
         except JobAborted:
-            self._part()
+            self._report_failure()
             raise
         # None where the rendezvous was left in an orderly way.
         if result is not None and result.is_failed():
-            self._part()
+            self._report_failure()
         return result  # type: ignore[return-value]  # as torch's own
 
-    def _part(self) -> None:
-        """Say that the job has failed here; the host of the store stays until all nodes know.
+    def _report_failure(self) -> None:
+        """Notify the other nodes; the host of the store stays until all have failed as well.
 
-        Were it to leave first, the others would see a dead store in the place of the failure.
+        Were it to leave first, the others would see a dead store instead of the failure.
         """
         # In a thread, as a call to a store that is cut off does not return.
-        thread = threading.Thread(target=self._wait_for_ends, name="relkit-ended", daemon=True)
+        thread = threading.Thread(target=self._leave_ended_note, name="relkit-ended", daemon=True)
         thread.start()
         wait_for_thread(thread, self._end_notes, 2 * STAY_S)
 
-    def _wait_for_ends(self) -> None:
+    def _leave_ended_note(self) -> None:
         notes = self._end_notes
         try:
             notes.put(ended_key(notes.node), b"1")
-            if notes.nodes > 1 and self._holds_store(self._worker_group):
+            if notes.nodes > 1 and holds_store(self._worker_group.store):
                 ended = [ended_key(node) for node in range(notes.nodes)]
                 wait_for_notes(notes, ended, STAY_S)
         except ExchangeBroken:
@@ -180,7 +180,7 @@ class MonitoredAgent(LocalElasticAgent):
             return agree(
                 self._mailbox(worker_group, "secret-"),
                 self._job_key(),
-                holds_store=self._holds_store(worker_group),
+                holds_store=holds_store(worker_group.store),
             )
         except SecretMismatch as why:
             raise self._leaving(worker_group, why) from why
@@ -188,10 +188,6 @@ class MonitoredAgent(LocalElasticAgent):
             if self.services.secret is not None:
                 raise self._leaving(worker_group, error) from error
             return b""
-
-    def _holds_store(self, worker_group: WorkerGroup) -> bool:
-        _, port = store_endpoint(worker_group.store)
-        return bool(port) and listens_on(port)
 
     def _job_key(self) -> bytes:
         secret = self.services.secret
@@ -282,7 +278,7 @@ class MonitoredAgent(LocalElasticAgent):
             ranks,
             node_name(),
             restarts_left=self._remaining_restarts,
-            holds_store=mailbox.nodes > 1 and self._holds_store(worker_group),
+            holds_store=mailbox.nodes > 1 and holds_store(worker_group.store),
         )
 
     def _mailbox(self, worker_group: WorkerGroup, purpose: str = "") -> Mailbox:

@@ -11,15 +11,15 @@ _LOOK_S = 0.2
 
 
 def ended_key(node: int) -> str:
-    """The note by which a node says that the job has failed there."""
+    """The name of the note that a node leaves when the job has failed there."""
     return f"ended/{node}"
 
 
 def wait_for_others(barrier: Callable[[], None], notes: Mailbox) -> None:
     """Run torch's exit barrier to its end, or until another node is known to have failed.
 
-    torch waits for minutes inside its store's client: for nodes that will never come, and deaf to
-    signals. So it does that in a thread of its own, and signals are handled here.
+    torch waits for minutes inside its store's client, for nodes that will never come, and no
+    signal is handled meanwhile. So it waits in a thread of its own, and signals are handled here.
 
     Args:
         barrier: torch's.

@@ -35,7 +35,7 @@ class SealedBackend(RendezvousBackend):
     Args:
         inner: torch's.
         key: of the job; b"" where this node has no secret: then it refuses states with a proof.
-        mismatch: told when the state is not the job's.
+        mismatch: what other nodes learn of a state that is not the job's.
     """
 
     def __init__(self, inner: RendezvousBackend, key: bytes, mismatch: _MismatchNote) -> None:
@@ -50,26 +50,29 @@ class SealedBackend(RendezvousBackend):
     def get_state(self) -> tuple[bytes, Token] | None:
         """See RendezvousBackend."""
         self._mismatch.look()
-        found = self._inner.get_state()
-        return None if found is None else (self._open(found[0]), found[1])
+        current = self._inner.get_state()
+        return None if current is None else (self._open(current[0]), current[1])
 
     def set_state(
         self, state: bytes, token: Token | None = None
     ) -> tuple[bytes, Token, bool] | None:
         """See RendezvousBackend."""
         sealed = _MAGIC + self._mac(state) + state if self._key else state
-        found = self._inner.set_state(sealed, token)
-        return None if found is None else (self._open(found[0]), found[1], found[2])
+        current = self._inner.set_state(sealed, token)
+        return None if current is None else (self._open(current[0]), current[1], current[2])
 
     def _open(self, sealed: bytes) -> bytes:
         has_proof = sealed.startswith(_MAGIC)
         if not self._key and not has_proof:
             return sealed
-        self_has = "this one has none" if not self._key else "this one has"
         if has_proof != bool(self._key):
             self._mismatch.leave()
-            other = "have a secret" if has_proof else "have none, or somebody else writes to it"
-            raise ForeignState(f"the nodes of this rendezvous {other}, and {self_has}")
+            raise ForeignState(
+                "the nodes of this rendezvous have a secret, and this one has none"
+                if has_proof
+                else "this node has a secret, and the nodes of this rendezvous have none, or"
+                " somebody else writes to it"
+            )
         start = len(_MAGIC) + _MAC_BYTES
         mac, state = sealed[len(_MAGIC) : start], sealed[start:]
         if not hmac.compare_digest(mac, self._mac(state)):
@@ -114,8 +117,9 @@ class _MismatchNote:
     def leave(self) -> None:
         """This node does not join."""
         self._over = True
-        with contextlib.suppress(AttributeError, RuntimeError, OSError):
-            self._store.set(self._key, "1")
+        if self._store is not None:
+            with contextlib.suppress(RuntimeError, OSError):
+                self._store.set(self._key, "1")
 
     def look(self) -> None:
         """Log, once, that another node did not join."""

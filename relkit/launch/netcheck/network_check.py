@@ -21,8 +21,8 @@ from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
     NodeInfo,
     decode_node_info,
+    holds_store,
     is_loopback,
-    listens_on,
     node_name,
     own_address,
     store_endpoint,
@@ -154,7 +154,7 @@ class NetworkCheck:
         mailbox.put(f"read/{mailbox.node}", b"1")
         for line in verdict.get("lines", ()):
             self._log(f"network check: {line}")
-        if leaving and _holds_store(rendezvous):
+        if leaving and holds_store(rendezvous.store):
             everyone = [f"read/{number}" for number in range(mailbox.nodes)]
             _collect(mailbox, everyone, READ_S)
         why = leaving.get(str(mailbox.node))
@@ -206,7 +206,7 @@ class NetworkCheck:
             name=node_name(),
             address=address,
             passed_check_id=self._passed_check_id,
-            holds_store=_holds_store(rendezvous),
+            holds_store=holds_store(rendezvous.store),
             bad_links=bad_links,
         )
         mailbox.put(f"node-info/{mailbox.node}", node_info.encode())
@@ -323,11 +323,6 @@ def longest_s(nodes: int) -> float:
     rounds = schedule.SCREENING_ROUNDS + schedule.doublings(nodes)
     step_s = _OPTIONS.timeout_s + 5.0
     return _OPTIONS.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
-
-
-def _holds_store(rendezvous: Rendezvous) -> bool:
-    _, port = store_endpoint(rendezvous.store)
-    return bool(port) and listens_on(port)
 
 
 @contextmanager

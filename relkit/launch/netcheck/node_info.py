@@ -105,6 +105,12 @@ def store_endpoint(store: object) -> tuple[str, int]:
     return (str(host), int(port)) if host and port else ("", 0)
 
 
+def holds_store(store: object) -> bool:
+    """This process hosts a TCP store."""
+    _, port = store_endpoint(store)
+    return bool(port) and listens_on(port)
+
+
 def listens_on(port: int) -> bool:
     """This process has a listener on the port, so it is the store's server."""
     try:
