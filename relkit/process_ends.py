@@ -1,6 +1,6 @@
-"""Processes whose end the kernel tells: the end of a link is not enough.
+"""Reports the end of a rank's process as the kernel sees it.
 
-A process that a rank has forked may hold the rank's link open.
+The end of its link is not enough: a process that the rank has forked may hold the link open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ProcessEnds:
         self._ranks: dict[int, int] = {}
 
     def watch(self, pids: Mapping[int, int]) -> None:
-        """Be told of the end of these: rank -> process."""
+        """Watch these as well: rank -> process; one that is gone already is left out."""
         for rank, pid in pids.items():
             with contextlib.suppress(OSError):
                 handle = os.pidfd_open(pid)
@@ -31,18 +31,18 @@ class ProcessEnds:
                 self._selector.register(handle, selectors.EVENT_READ)
 
     def owns(self, descriptor: int) -> bool:
-        """Whether it is one of these."""
+        """Whether `take` is for an event of this descriptor."""
         return descriptor in self._ranks
 
     def take(self, descriptor: int) -> int:
-        """The rank whose process has ended; it is not watched any more."""
+        """The rank whose process has ended, which is no longer watched."""
         rank = self._ranks.pop(descriptor)
         self._selector.unregister(descriptor)
         os.close(descriptor)
         return rank
 
     def close(self) -> None:
-        """Watch none."""
+        """Watch none any more."""
         for handle in self._ranks:
             with contextlib.suppress(OSError):
                 os.close(handle)

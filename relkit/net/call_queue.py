@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import selectors
+import socket
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -15,29 +15,34 @@ T = TypeVar("T")
 class CallQueue(Generic[T]):
     """Wakes the selector's thread, which takes the calls.
 
+    After `close` calls are kept and nobody is woken.
+
     Args:
         selector: of that thread.
     """
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._calls: queue.SimpleQueue[Callable[[float], T]] = queue.SimpleQueue()
-        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        # Not a pipe: a socket object that is closed knows it, and its number may be another file's.
+        self._read, self._write = socket.socketpair()
+        for end in (self._read, self._write):
+            end.setblocking(False)
         selector.register(self._read, selectors.EVENT_READ)
 
     def put(self, call: Callable[[float], T]) -> None:
-        """Leave a call; from any thread. It is given the time."""
+        """Leave a call, which gets the time (monotonic, seconds); from any thread, at any time."""
         self._calls.put(call)
         with contextlib.suppress(OSError):
-            os.write(self._write, b"x")
+            self._write.send(b"x")
 
     def owns(self, descriptor: int) -> bool:
         """Whether this is what wakes the thread."""
-        return descriptor == self._read
+        return descriptor == self._read.fileno()
 
     def drain(self) -> None:
-        """The thread is awake."""
+        """Take note that the thread is awake."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._read, 4096)
+            self._read.recv(4096)
 
     def take(self) -> Iterator[Callable[[float], T]]:
         """All calls that have been left."""
@@ -45,7 +50,6 @@ class CallQueue(Generic[T]):
             yield self._calls.get()
 
     def close(self) -> None:
-        """Nobody is woken any more."""
-        for descriptor in (self._read, self._write):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        """Wake nobody any more."""
+        self._read.close()
+        self._write.close()

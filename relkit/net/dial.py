@@ -1,4 +1,4 @@
-"""Connects to a listener of relkit's; tries again where the listener had no place."""
+"""Connects to one of relkit's listeners; tries again where that had no place."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from relkit.net.interface import own_address
 # A connection that waits longer than this for its greeting may be one that the listener's kernel
 # has forgotten (its queue was full).
 _ATTEMPT_S = 10.0
-_FIRST_PAUSE_S = 0.05
+_FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 
 
 def dial(
     address: str, port: int, round_number: int, secret: bytes, label: Label, timeout_s: float
 ) -> socket.socket:
-    """Connect, and prove each other; the connection is blocking, and sends small messages at once.
+    """Connect, authenticate both ends, and return the connection: blocking, with TCP_NODELAY.
 
     A listener that has no place, or no descriptor, resets the connection: then it is tried again
-    after a pause, which grows, until the time is over. Nobody listening is final.
+    after a pause, which grows, until the time is over. Where nobody listens, it fails at once.
 
     Args:
         address, port: of the listener; round_number, secret, label: the handshake's parameters.
@@ -41,11 +41,11 @@ def dial(
             return _dial_once(address, port, round_number, secret, label, attempt_until_s)
         except (ConnectionResetError, BrokenPipeError, TimeoutError):
             # All who were reset together must not come back together.
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             wait_s = pause_s * random.uniform(0.3, 1.0)  # noqa: S311 (a pause, not a secret)
             if time.monotonic() + wait_s >= until_s:
                 raise
             time.sleep(wait_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _dial_once(

@@ -11,8 +11,8 @@ _FILES = resource.RLIMIT_NOFILE
 class FileLimit:
     """Raises this process's soft limit, and keeps that from the programs that it starts.
 
-    A program that uses select(2), or closes every descriptor there could be, does not get on with a
-    high limit: what a job's workers have stays what the user gave.
+    A high limit breaks programs that use select(2), and slows down those that close every possible
+    descriptor: a job's workers keep the limit that the user gave.
     """
 
     def __init__(self) -> None:
@@ -30,15 +30,14 @@ class FileLimit:
         soft, hard = resource.getrlimit(_FILES)
         if _covers(soft, files):
             return ""
-        allowed = files if _covers(hard, files) else hard
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(_FILES, (allowed, hard))
-        if _covers(resource.getrlimit(_FILES)[0], files):
+            resource.setrlimit(_FILES, (files if _covers(hard, files) else hard, hard))
+        soft, _ = resource.getrlimit(_FILES)
+        if _covers(soft, files):
             return ""
         return (
-            f"this launcher may have {allowed} files open, and needs {files}: ranks may wait in"
-            " vain; "
-            f"raise the hard limit before the start: `ulimit -n {files}` as root,"
+            f"this launcher may have {soft} files open, and needs {files}: ranks may wait in"
+            f" vain; raise the hard limit before the start: `ulimit -n {files}` as root,"
             f" LimitNOFILE={files} in a unit, --ulimit nofile={files} for a container"
         )
 

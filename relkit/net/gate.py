@@ -29,7 +29,7 @@ MAX_PENDING = 512
 # Left to the rest of the process: files, pipes of children, the rendezvous store.
 RESERVED_DESCRIPTORS = 32
 PAUSE_S = 0.2
-# A round trip is over by then: who has not answered is worth less than who waits outside.
+# A round trip is over by then: one that has not answered gives way to those that wait outside.
 _GRACE_S = 0.5
 _ACCEPT_AT_ONCE = 64
 _RESET = struct.pack("ii", 1, 0)
@@ -58,7 +58,7 @@ class Gate:
         check: see Check.
         admit: takes over an authenticated connection (not blocking, no longer in the selector).
         max_pending: places for connections that have not authenticated themselves.
-        say: told once when there is no descriptor left, in a sentence.
+        log: gets one sentence, once, when there is no descriptor left.
 
     Attributes:
         unauthenticated: connections that were dropped without having authenticated themselves.
@@ -72,10 +72,10 @@ class Gate:
         admit: Callable[[Label, socket.socket], None],
         *,
         max_pending: int = MAX_PENDING,
-        say: Callable[[str], None] = lambda _: None,
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._listener, self._selector = listener, selector
-        self._check, self._admit, self._say = check, admit, say
+        self._check, self._admit, self._log = check, admit, log
         self._max_pending = max_pending
         self._pending: dict[int, _Pending] = {}
         self._origins: Counter[str] = Counter()
@@ -102,21 +102,21 @@ class Gate:
             self._accept(time.monotonic())
 
     def wait_s(self, now_s: float) -> float | None:
-        """How long nothing is to be done if nothing comes, seconds; None for ever."""
+        """Until when `tick` has nothing to do, seconds from now; None where it never has."""
         ends = [] if self._paused_until_s is None else [self._paused_until_s]
-        # In the order of their coming: the first is the oldest.
-        ends += [peer.since_s + HANDSHAKE_S for peer in list(self._pending.values())[:1]]
+        if (oldest := self._oldest()) is not None:
+            ends.append(oldest.since_s + HANDSHAKE_S)
         return max(0.0, min(ends) - now_s) if ends else None
 
     def tick(self, now_s: float) -> None:
-        """Drop who is slow; accept again after a pause."""
+        """Drop connections that are slow; accept again after a pause."""
         self._drop_older_than(HANDSHAKE_S, now_s)
         if self._paused_until_s is not None and now_s >= self._paused_until_s:
             self._paused_until_s = None
             self._selector.register(self._listener, selectors.EVENT_READ)
 
     def close(self) -> None:
-        """Stop listening. Who is in the handshake still counts as unauthenticated."""
+        """Stop listening. Connections in the handshake count as unauthenticated."""
         for peer in list(self._pending.values()):
             self._drop(peer)
         if self._paused_until_s is None:
@@ -187,20 +187,21 @@ class Gate:
         self._drop(next(p for p in self._pending.values() if self._origins[p.origin] == most))
 
     def _drop_older_than(self, age_s: float, now_s: float) -> None:
-        while self._pending:
-            oldest = next(iter(self._pending.values()))
-            if now_s - oldest.since_s < age_s:
-                return
+        while (oldest := self._oldest()) is not None and now_s - oldest.since_s >= age_s:
             self._drop(oldest)
 
+    def _oldest(self) -> _Pending | None:
+        # A dict keeps the order in which they came.
+        return next(iter(self._pending.values()), None)
+
     def _pause(self, now_s: float, why: str) -> None:
-        """Nothing can be accepted: who is silent gives way, and the others wait a moment."""
+        """Accept nothing for a moment; those that are silent give their descriptors back."""
         self._drop_older_than(_GRACE_S, now_s)
         self._selector.unregister(self._listener)
         self._paused_until_s = now_s + PAUSE_S
         if not self._complained:
             self._complained = True
-            self._say(
+            self._log(
                 f"connections have to wait ({why}): this process may have {_descriptor_limit()}"
                 " files open; raise that with `ulimit -n` (LimitNOFILE= in a unit, --ulimit nofile="
                 " for a container) before the start"
@@ -220,7 +221,7 @@ class Gate:
 
 
 def _reset(connection: socket.socket) -> None:
-    """Close with a reset: the other end knows that it was not judged, and tries again."""
+    """Close with a reset: the other end then knows that it may try again."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     connection.close()
@@ -232,7 +233,7 @@ def _descriptor_limit() -> int:
 
 
 def _origin(address: str) -> str:
-    """What one user of the network has: an address, a network of IPv6, or this host's loopback."""
+    """What one host may have: an address of IPv4, a /64 of IPv6, or all of loopback."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

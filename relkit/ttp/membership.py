@@ -45,7 +45,7 @@ class Membership:
     @property
     def all_done(self) -> bool:
         """Whether every living rank has finished training."""
-        # Asked once a rank: counted first, as the sets are large.
+        # Asked for each rank that finishes, and the sets are large: so they are counted first.
         if len(self.done) + len(self.dead) < len(self._heard_s):
             return False
         return self._heard_s.keys() - self.dead <= self.done

@@ -65,7 +65,7 @@ class RankLinks:
                 yield link
 
     def receive(self, link: RankLink) -> Iterator[Message] | None:
-        """What a link says; None where it has ended.
+        """What has come over a link; None where it has ended.
 
         Raises:
             BadMessage: while it is iterated: what came is no message, or not this rank's.
@@ -105,7 +105,7 @@ class RankLinks:
         self.flush(link)
 
     def finish(self, link: RankLink) -> None:
-        """It has nothing more to say; its rank may come again, over another link."""
+        """Nothing more is read from it; its rank may come again, over another link."""
         self._by_rank.pop(link.rank, None)
         link.finished, link.rank = True, -1
 
@@ -118,7 +118,7 @@ class RankLinks:
         except BlockingIOError:
             pass
         except OSError:
-            # Its end is read, and told, by the next turn.
+            # The next read finds its end.
             link.out.clear()
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.out else 0)
         with contextlib.suppress(KeyError, ValueError):

@@ -40,14 +40,14 @@ class Node:
         pids: process of each rank that this node runs; may grow until ranks register.
         how_it_ended: words for a process that is gone ("was killed by SIGKILL"); None where it is
             not known.
-        say: a line to the terminal.
-        works: given a process and the time: it is alive, and may say nothing for now.
+        log: writes one line to the terminal.
+        excuses: given a process and the time: it is alive, and may be silent for now.
     """
 
     pids: Mapping[int, int]
     how_it_ended: Callable[[int], str | None]
-    say: Callable[[str], None]
-    works: Callable[[int, float], bool] = lambda _pid, _now_s: False
+    log: Callable[[str], None]
+    excuses: Callable[[int, float], bool] = lambda _pid, _now_s: False
 
 
 class Server:
@@ -82,7 +82,7 @@ class Server:
             self._selector,
             partial(handshake.check_answer, secret, attempt),
             lambda _, sock: self._links.add(sock),
-            say=lambda sentence: node.say(f"ttp: {sentence}"),
+            log=lambda sentence: node.log(f"ttp: {sentence}"),
         )
         self._phases: dict[int, str] = {}
         self._tick_s = 0.0
@@ -189,7 +189,7 @@ class Server:
     def _excused(self, now_s: float) -> tuple[int, ...]:
         pids = self._node.pids
         silent = [rank for rank in self._controller.silent(now_s) if rank in pids]
-        return tuple(rank for rank in silent if self._node.works(pids[rank], now_s))
+        return tuple(rank for rank in silent if self._node.excuses(pids[rank], now_s))
 
     def _process_ended(self, handle: int) -> None:
         rank = self._ends.take(handle)
@@ -214,7 +214,7 @@ class Server:
                     self._phases[message.rank] = message.phase
                 self._do(self._controller.received(message, time.monotonic()))
         except BadMessage as error:
-            self._node.say(f"ttp: rank {link.rank}: {error}")
+            self._node.log(f"ttp: rank {link.rank}: {error}")
             self._drop(link)
 
     def _drop(self, link: RankLink) -> None:
@@ -242,14 +242,14 @@ class Server:
             elif isinstance(action, Kill):
                 self._kill(action)
             elif isinstance(action, Log):
-                self._node.say(f"ttp: {action.sentence}")
+                self._node.log(f"ttp: {action.sentence}")
             elif isinstance(action, Over):
                 self.outcome = action.outcome
                 self.over.set()
 
     def _kill(self, action: Kill) -> None:
         pid = self._node.pids.get(action.rank)
-        self._node.say(f"ttp: rank {action.rank} {action.reason}; it is taken out of the job")
+        self._node.log(f"ttp: rank {action.rank} {action.reason}; it is taken out of the job")
         if pid is not None and self._node.how_it_ended(pid) is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

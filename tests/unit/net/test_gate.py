@@ -30,14 +30,14 @@ class Door:
 
     def __init__(self, max_pending: int = 4) -> None:
         self.admitted: list[socket.socket] = []
-        self.said: list[str] = []
+        self.logged: list[str] = []
         self._selector = selectors.DefaultSelector()
         listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = listener.getsockname()[1]
         check = partial(handshake.check_answer, SECRET, 0)
         self.gate = Gate(
             listener, self._selector, check, self._admit, max_pending=max_pending,
-            say=self.said.append,
+            log=self.logged.append,
         )  # fmt: skip
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -172,21 +172,21 @@ from functools import partial
 from relkit.net import handshake
 from relkit.net.gate import Gate
 from relkit.net.handshake import CONTROL
-secret, said, admitted, turns = bytes(32), [], [], 0
+secret, logged, admitted, turns = bytes(32), [], [], 0
 listener = socket.create_server(("127.0.0.1", 0))
 selector = selectors.DefaultSelector()
 check = partial(handshake.check_answer, secret, 0)
-gate = Gate(listener, selector, check, lambda _, s: admitted.append(s), say=said.append)
+gate = Gate(listener, selector, check, lambda _, s: admitted.append(s), log=logged.append)
 taken = [os.open("/dev/null", os.O_RDONLY) for _ in range(50)]
 LIMITED
 print(listener.getsockname()[1], flush=True)
 until_s = time.monotonic() + 2.0
-while time.monotonic() < until_s or not said:
+while time.monotonic() < until_s or not logged:
     turns += 1
     for key, _ in selector.select(gate.wait_s(time.monotonic())):
         gate.serve(key.fd)
     gate.tick(time.monotonic())
-print(turns, len(said), len(admitted), flush=True)
+print(turns, len(logged), len(admitted), flush=True)
 for handle in taken:
     os.close(handle)
 while not admitted:
@@ -213,8 +213,8 @@ def test_without_a_descriptor_it_waits_and_then_goes_on(spare: int) -> None:
             target=lambda: links.append(dial("127.0.0.1", port, 0, bytes(32), CONTROL, 60))
         )
         come.start()
-        turns, said, admitted = map(int, host.stdout.readline().split())
-        assert (said, admitted) == (1, 0)
+        turns, logged, admitted = map(int, host.stdout.readline().split())
+        assert (logged, admitted) == (1, 0)
         # Two seconds at five looks a second, each with a turn for what had come; a spin is 10^5.
         assert turns < 60
         assert host.stdout.readline() == "1\n"
