@@ -58,10 +58,10 @@ def node(tmp_path: Path, port: int, number: int, script: Path) -> tuple[str | Pa
     )  # fmt: skip
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], *jobs: Started) -> None:
     end = time.monotonic() + 20 * PATIENCE
     while not condition():
-        assert time.monotonic() < end
+        assert time.monotonic() < end, "\n".join(job.text for job in jobs)
         time.sleep(0.05)
 
 
@@ -70,12 +70,20 @@ def store_of(port: int) -> TCPStore:
     return TCPStore("127.0.0.1", port, None, False, timedelta(seconds=10))
 
 
-def forge(store: TCPStore) -> None:
-    """Say that node 0 has judged, and that the job is to end."""
-    mailbox = StoreMailbox(PrefixStore("torch.rendezvous.guarded.0", store), 0, 2, "round")
+def mailbox_of(port: int) -> StoreMailbox:
+    return StoreMailbox(PrefixStore("torch.rendezvous.guarded.0", store_of(port)), 0, 2, "round")
+
+
+def forge_verdict(port: int) -> None:
+    """Say to node 1 that node 0 has judged, and that the job is to end."""
+    mailbox = mailbox_of(port)
     mailbox.put("incident/0", codec.pack({"job_id": "guarded", "deadline_s": 1.0}))
     mailbox.put("incident/0/result", codec.pack({"sentence": "forged", "action": "abort"}))
-    mailbox.put("failure/1", b"rank 1 failed, says somebody")
+
+
+def forge_failure(port: int) -> None:
+    """Say to node 0 that a rank of node 1 has failed."""
+    mailbox_of(port).put("failure/1", b"rank 1 failed, says somebody")
 
 
 def run_two(
@@ -111,9 +119,10 @@ def test_with_the_secret_an_intruder_on_the_store_is_not_believed(
     assert f"{prefix}ttp-round/controller-0" in notes
     # Where the controller listens, and no secret beside it.
     assert b', ""]' in notes[f"{prefix}ttp-round/controller-0"]
-    forge(store)
+    forge_verdict(free_port)
+    forge_failure(free_port)
     # Node 0 reads of failures, node 1 of verdicts.
-    until(lambda: all("somebody else can write to the store" in job.text for job in jobs))
+    until(lambda: all("somebody else can write to the store" in job.text for job in jobs), *jobs)
     (tmp_path / "go").touch()
     for job in jobs:
         done = job.wait()
@@ -128,10 +137,11 @@ def test_without_one_the_same_notes_end_a_launcher(
 ) -> None:
     """What the documentation says of a store that others reach."""
     jobs = run_two(start, tmp_path, free_port, rank_script, (), ())
-    forge(store_of(free_port))
+    # Without a forged failure: node 0 would judge that itself, over the forged verdict.
+    forge_verdict(free_port)
     # Which launcher is node 1 is for c10d to say; the other's workers run on.
-    until(lambda: any("node 0 judged: forged" in job.text for job in jobs))
-    until(lambda: any(job.process.poll() == 1 for job in jobs))
+    until(lambda: any("node 0 judged: forged" in job.text for job in jobs), *jobs)
+    until(lambda: any(job.process.poll() == 1 for job in jobs), *jobs)
     (tmp_path / "go").touch()
     for job in jobs:
         job.wait()
@@ -161,7 +171,7 @@ def test_a_pickle_in_the_store_is_not_opened(
             store = store_of(free_port)
         except RuntimeError:
             time.sleep(0.2)
-    until(lambda: "torch.rendezvous.guarded" in store.list_keys())
+    until(lambda: "torch.rendezvous.guarded" in store.list_keys(), waiting)
     store.set(
         "torch.rendezvous.guarded", b64encode(pickle.dumps(Evil(tmp_path / "opened"))).decode()
     )
@@ -180,8 +190,8 @@ def test_a_node_with_another_secret_or_none_is_told_so(
     first = start(*with_options(node(tmp_path, free_port, 0, rank_script), file))
     first.wait_for("hang timeout")
     # The first one opens the rendezvous, and finds nothing wrong in it.
-    until(lambda: listens(free_port))
-    until(lambda: b"cmVsa2l0" in store_of(free_port).get("torch.rendezvous.guarded"))
+    until(lambda: listens(free_port), first)
+    until(lambda: b"cmVsa2l0" in store_of(free_port).get("torch.rendezvous.guarded"), first)
     done = start(*with_options(node(tmp_path, free_port, 1, rank_script), other)).wait()
     assert done.code == 2, done.err
     assert ("another secret" if words else "this one has none") in done.err

@@ -72,8 +72,9 @@ class Pair:
     far: Agent
 
     def limit(self, namespace: str, rate: str) -> None:
+        # What is queued bridges the time for which a busy machine does not run an end.
         _run("tc", "-n", namespace, "qdisc", "add", "dev", "wire", "root", "tbf",
-             "rate", rate, "burst", "32kb", "latency", "50ms")  # fmt: skip
+             "rate", rate, "burst", "32kb", "latency", "200ms")  # fmt: skip
 
     def measure(self, **changes: object) -> list[Edge]:
         """One round; the edges as the connecting end reports them."""
@@ -111,15 +112,14 @@ def pair() -> Iterator[Pair]:
 
 
 def test_each_direction_has_its_own_rate(pair: Pair) -> None:
-    pair.limit(pair.near.namespace, "100mbit")
-    pair.limit(pair.far.namespace, "300mbit")
+    pair.limit(pair.near.namespace, "20mbit")
+    pair.limit(pair.far.namespace, "60mbit")
     out, back = pair.measure()
     assert out.failure == back.failure == Failure.NONE
-    # tbf counts Ethernet, IP and TCP headers: about 4 % of a packet of 1,500 bytes. No probe is
-    # faster than the wire; on a busy machine it may be slower.
-    assert 0.06 < out.bandwidth_gbps < 0.106
-    assert 1.5 * out.bandwidth_gbps < back.bandwidth_gbps < 0.317
-    assert 0.05 < out.both_ways_gbps < 0.12
+    # tbf counts Ethernet, IP and TCP headers: about 4 % of a packet of 1,500 bytes.
+    assert out.bandwidth_gbps == pytest.approx(0.0192, rel=0.1)
+    assert back.bandwidth_gbps == pytest.approx(0.0576, rel=0.1)
+    assert out.both_ways_gbps == pytest.approx(0.0192, rel=0.25)
 
 
 def test_a_very_slow_link_does_not_overrun_the_probe(pair: Pair) -> None:

@@ -59,9 +59,8 @@ def _launches(program: Path, bench: Bench, folder: Path, **variables: str) -> Ho
     return state
 
 
-def _lengths_ms(state: HookState) -> list[int]:
-    # To the millisecond: on a busy machine the clocks of both sides are read some way apart.
-    return [round((op.end_ns - op.start_ns) / 1e6) for op in device_ops(state)]
+def _lengths_ms(state: HookState) -> list[float]:
+    return [round((op.end_ns - op.start_ns) / 1e6, 1) for op in device_ops(state)]
 
 
 def test_a_runtime_without_one_of_its_functions(bench: Bench, tmp_path: Path) -> None:
@@ -138,7 +137,10 @@ def test_a_fork_after_the_first_use(bench: Bench, tmp_path: Path, name: str) -> 
         (child,) = [words["child"] for words in run.all_said("child")]
         said = run.end()
     assert said["child_status"] == 0
-    assert _lengths_ms(state)[1:] == [20.0, 3.0]
+    # On an idle stream what the host takes between an event and the launch counts as well: only
+    # those behind another are exact.
+    _, _, behind_ms, _, last_ms = _lengths_ms(state)
+    assert (behind_ms, last_ms) == (20.0, 3.0)
     assert (said["events"], said["misuses"]) == (0, 0)
     own = run.recorded / f"{child}.rkhook"
     if own.exists():

@@ -43,13 +43,15 @@ void forks(char **arguments)
     OK(RT(StreamCreate)(&stream));
     OK(launch(stream, 2 * MS));
     OK(RT(StreamSynchronize)(stream));
+    OK(launch(stream, 20 * MS));
     OK(launch(stream, 20 * MS)); /* in flight while the process forks */
     fflush(stdout);
     pid_t child = fork();
     if (child == 0)
         be_child(stream);
     waitpid(child, &status, 0);
-    OK(launch(stream, 3 * MS));
+    OK(launch(stream, 20 * MS));
+    OK(launch(stream, 3 * MS)); /* behind it */
     OK(RT(StreamSynchronize)(stream));
     expect_number("child", child);
     expect_number("child_status", status);
