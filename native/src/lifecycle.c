@@ -2,7 +2,6 @@
 #include "lifecycle.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,8 +20,8 @@
 #include "table/hook_rows.h"
 #include "transfers/transfer_groups.h"
 
-/* What pthread_atfork is in glibc. Weak, so that this library also loads where there is none: it does
- * nothing in a program of musl. */
+/* What pthread_atfork is in glibc. Weak, so that this library also loads where there is none, as in
+ * a program linked with musl. */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *)
     __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
@@ -57,7 +56,7 @@ static void after_fork_in_child(void)
     atomic_store(&rk_progress, RK_NOT_STARTED);
 }
 
-bool rk_has_its_libc(void)
+bool rk_libc_is_glibc(void)
 {
     return __register_atfork != NULL;
 }
@@ -74,17 +73,22 @@ static bool is_set(const char *variable)
     return value != NULL && strcmp(value, "1") == 0;
 }
 
-/* Whether this process only helps a rank, such as a loader of its data: there may be hundreds of them
- * in a job's life, and nobody waits for what they compute. A process with a rank of its own is none,
- * however it was started. */
+bool rk_hook_is_disabled(void)
+{
+    return is_set("RELKIT_HOOK_DISABLE");
+}
+
+/* Whether this process only helps a rank, such as a loader of its data: there may be hundreds of
+ * them in a job's life, and nobody waits for what they compute. A process with a rank of its own is
+ * none, however it was started. */
 static bool is_helper(const char *directory)
 {
     int32_t rank = number_from("RANK", -1);
     if (is_set("RELKIT_HOOK_CHILDREN"))
         return false;
-    if (loaded_pid != 0 && getpid() != loaded_pid)
-        return rank == loaded_rank;
-    return rk_ancestor_records(directory, rank, number_from("RELKIT_TRACER_PID", 0));
+    bool was_forked = loaded_pid != 0 && getpid() != loaded_pid;
+    return (was_forked && rank == loaded_rank) ||
+           rk_ancestor_records(directory, rank, number_from("RELKIT_TRACER_PID", 0));
 }
 
 /* What only a rank does. */
@@ -111,16 +115,20 @@ static void let_the_launcher_look(void)
         prctl(PR_SET_PTRACER, (unsigned long)tracer, 0, 0, 0);
 }
 
+static bool watch_forks(void)
+{
+    static _Atomic int watching;
+    return atomic_exchange(&watching, 1) != 0 ||
+           __register_atfork(NULL, NULL, after_fork_in_child, __dso_handle) == 0;
+}
+
 static void start(const char *directory)
 {
-    static _Atomic int watching_forks;
-    if (atomic_exchange(&watching_forks, 1) == 0 &&
-        __register_atfork(NULL, NULL, after_fork_in_child, __dso_handle) != 0)
+    if (is_one_too_many(directory)) {
+        rk_state_file_refuse(directory, RK_TOO_MANY_FILES);
         return;
-    errno = EDQUOT;
-    struct rk_header *header = is_one_too_many(directory)
-                                   ? NULL
-                                   : rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
+    }
+    struct rk_header *header = rk_state_file_create(directory, rk_hook_rows, RK_HOOK_COUNT);
     if (header == NULL) {
         rk_state_file_refuse(directory, errno);
         return;
@@ -140,8 +148,8 @@ static enum rk_progress begin(enum rk_hook_id hook)
     rk_platforms_configure();
     rk_timing_configure();
     const char *directory = getenv("RELKIT_HOOK_DIR");
-    if (!rk_has_its_libc() || is_set("RELKIT_HOOK_DISABLE") || directory == NULL ||
-        directory[0] != '/')
+    if (!rk_libc_is_glibc() || rk_hook_is_disabled() || directory == NULL || directory[0] != '/' ||
+        !watch_forks())
         return RK_STARTED;
     if (!communicates(hook) && is_helper(directory))
         return RK_WAITING;

@@ -17,7 +17,7 @@ def _libc(facts: HostFacts) -> Finding:
         "RK-DOC-001",
         Status.FAIL,
         f"C library: {facts.libc}; the hook needs glibc",
-        reasons=("LD_PRELOAD of a glibc library into a musl or static Python does not work",),
+        reasons=("the hook records nothing in a Python linked with musl, or a static one",),
         advice="Use a glibc image for the job; `relkit launch --no-hook` still launches it.",
     )
 

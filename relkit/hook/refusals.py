@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+# In place of an error number: native/src/core/state_file.h has it too.
+_TOO_MANY_FILES = 0
 _FILE_NAME = re.compile(r"([1-9][0-9]*)\.refused-([0-9]{1,5})")
 
 
@@ -42,6 +43,6 @@ def take_refusals(folder: Path) -> tuple[Refusal, ...]:
 
 
 def _words(number: int) -> str:
-    if number == errno.EDQUOT:
+    if number == _TOO_MANY_FILES:
         return "the job has as many recorders as it may have (RELKIT_HOOK_FILES)"
     return os.strerror(number)

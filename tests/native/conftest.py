@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.native.hook_victims import NATIVE, Recording, compile_c
+from tests.native.hook_victims import NATIVE, SMALL_FOLDER_BYTES, Recording, compile_c
 from tests.native.platform_runs import Bench
 
 
@@ -30,3 +32,17 @@ def recording(tmp_path: Path, fake_torch: Path) -> Recording:
     folder = tmp_path / "job"
     folder.mkdir(mode=0o700)
     return Recording(folder, fake_torch)
+
+
+@pytest.fixture
+def small_folder(tmp_path: Path) -> Iterator[Path]:
+    """A file system in memory in which no recorder has room; for tests that run as root."""
+    folder = tmp_path / "small"
+    folder.mkdir(mode=0o700)
+    size = f"size={SMALL_FOLDER_BYTES}"
+    mount = ["mount", "-t", "tmpfs", "-o", size, "relkit-test", str(folder)]
+    subprocess.run(mount, check=True, timeout=10)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True, timeout=10)

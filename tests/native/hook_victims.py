@@ -21,6 +21,8 @@ from tests.patience import PATIENCE
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"
 CORE = sorted((NATIVE / "src" / "core").glob("*.c"))
+# Of the file system that `small_folder` is: less than a recorder takes.
+SMALL_FOLDER_BYTES = 256 << 10
 T = TypeVar("T")
 
 # The first lines of a Python victim: `fake` is the stand-in for libtorch_cpu.so, loaded late and

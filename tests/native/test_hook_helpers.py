@@ -12,7 +12,7 @@ import pytest
 
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
-from tests.native.hook_victims import PREAMBLE, Recording, compile_c
+from tests.native.hook_victims import PREAMBLE, SMALL_FOLDER_BYTES, Recording, compile_c
 
 pytestmark = pytest.mark.native
 
@@ -21,6 +21,7 @@ RANK = "fake = load(); fake.fake_gemms(2)\n"
 FORKED = """
 child = os.fork()
 if child == 0:
+    os.environ["RANK"] = os.environ.get("CHILD_RANK", os.environ["RANK"])
     exec(os.environ["CHILD"])
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
@@ -32,7 +33,8 @@ code = os.environ["PREAMBLE"] + "fake = load()\\n" + os.environ["CHILD"] + "\\nt
 command = [sys.executable, "-c", code]
 if len(sys.argv) > 1:
     command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
-done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+environ = {**os.environ, "RANK": os.environ.get("CHILD_RANK", os.environ["RANK"])}
+done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
 tell(os.getpid(), done.stdout.strip())
 """
 WAYS = {"fork": (FORKED,), "exec": (STARTED,), "below-a-shell": (STARTED, "shell")}
@@ -70,18 +72,36 @@ def test_a_child_that_communicates_is_recorded_from_then_on(recording: Recording
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_child_with_a_rank_of_its_own_is_a_rank(recording: Recording, way: str) -> None:
-    if way == "fork":
-        does = "os.environ['RANK'] = '4'; fake.fake_gemms(3)"
-        rank, child = rank_and_child(recording, way, does)
-    else:
-        code = STARTED.replace("check=True", "check=True, env={**os.environ, 'RANK': '4'}")
-        arguments = WAYS[way][1:]
-        variables = {"RANK": "3", "PREAMBLE": PREAMBLE, "CHILD": "fake.fake_gemms(3)"}
-        words = recording.run(RANK + code, *arguments, **variables).split()
-        rank, child = map(int, words)
+    rank, child = rank_and_child(recording, way, "fake.fake_gemms(3)", CHILD_RANK="4")
     assert recorded(recording) == {rank, child}
     assert recording.state(child).rank == 4
     assert recording.state(child).finished == 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rank_that_a_helper_forks_is_recorded(recording: Recording, way: str) -> None:
+    forks = """
+fake.fake_gemms(1)
+grandchild = os.fork()
+if grandchild == 0:
+    os.environ["RANK"] = "4"
+    fake.fake_gemms(3)
+    os._exit(0)
+assert os.waitpid(grandchild, 0)[1] == 0
+"""
+    rank, helper = rank_and_child(recording, way, forks)
+    assert helper not in recorded(recording)
+    (other,) = recorded(recording) - {rank}
+    assert recording.state(other).rank == 4
+    assert recording.state(other).finished == 3
+
+
+def test_loaders_of_a_process_that_set_its_rank_itself_are_helpers(recording: Recording) -> None:
+    """As torch.multiprocessing.spawn is used: what is forked has another RANK than was loaded."""
+    code = "os.environ['RANK'] = '5'\n" + RANK + FORKED
+    rank, _ = map(int, recording.run(code, RANK="3", CHILD="fake.fake_gemms(300)").split())
+    assert recorded(recording) == {rank}
+    assert recording.state(rank).rank == 5
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -132,19 +152,12 @@ def test_there_are_only_so_many_files(recording: Recording) -> None:
 
 
 @pytest.mark.root
-def test_a_full_folder_is_told_once(recording: Recording) -> None:
-    small = recording.folder / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "relkit-test", str(small)]
-    subprocess.run(mount, check=True, timeout=10)
-    try:
-        (small / "filler").write_bytes(bytes(256 << 10))
-        code = "load().fake_gemms(5); tell(os.getpid())"
-        pid = int(recording.run(code, RELKIT_HOOK_DIR=str(small)))
-        assert state_files(small) == []
-        assert take_refusals(small) == (Refusal(pid, os.strerror(errno.ENOSPC)),)
-    finally:
-        subprocess.run(["umount", str(small)], check=True, timeout=10)
+def test_a_process_says_that_its_folder_is_full(recording: Recording, small_folder: Path) -> None:
+    (small_folder / "filler").write_bytes(bytes(SMALL_FOLDER_BYTES))
+    code = "load().fake_gemms(5); tell(os.getpid())"
+    pid = int(recording.run(code, RELKIT_HOOK_DIR=str(small_folder)))
+    assert state_files(small_folder) == []
+    assert take_refusals(small_folder) == (Refusal(pid, os.strerror(errno.ENOSPC)),)
 
 
 def allocated_whole(recording: Recording) -> bool:

@@ -285,6 +285,11 @@ def run(program: Program, *before: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def relkit_run(tmp_path: Path) -> tuple[str, ...]:
+    timeline = str(tmp_path / "timeline")
+    return (sys.executable, "-m", "relkit", "run", "--timeline-path", timeline, "--")
+
+
 def without_ours(text: str) -> list[str]:
     """Standard error without relkit's lines; of a sanitizer's report what is no address."""
     lines = [line for line in text.splitlines() if not line.startswith("relkit: ")]
@@ -300,8 +305,7 @@ def test_the_same_with_relkit_run_and_without(tmp_path: Path, name: str) -> None
     program = PROGRAMS[name](folder)
     bare = run(program)
     assert bare.returncode == program.code, bare.stderr
-    relkit = (sys.executable, "-m", "relkit", "run", "--timeline-path", str(tmp_path / "t"), "--")
-    hooked = run(program, *relkit)
+    hooked = run(program, *relkit_run(tmp_path))
     assert hooked.returncode == bare.returncode, hooked.stderr
     assert hooked.stdout == bare.stdout
     assert without_ours(hooked.stderr) == without_ours(bare.stderr)
@@ -311,6 +315,5 @@ def test_the_same_with_relkit_run_and_without(tmp_path: Path, name: str) -> None
 def test_they_do_run_under_the_hook(tmp_path: Path) -> None:
     """Else the test above would prove nothing."""
     looks = Program((shutil.which("sh") or "sh", "-c", "cat /proc/$$/maps; exit 0"), 0)
-    relkit = (sys.executable, "-m", "relkit", "run", "--timeline-path", str(tmp_path / "t"), "--")
-    assert "librelkit_hook.so" in run(looks, *relkit).stdout
+    assert "librelkit_hook.so" in run(looks, *relkit_run(tmp_path)).stdout
     assert "librelkit_hook.so" not in run(looks).stdout

@@ -141,9 +141,3 @@ def _watch(
     return f"the process ended with {child.returncode}" if child.returncode else ""
 
 
-def _resident_bytes(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGESIZE")

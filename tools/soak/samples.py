@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+from relkit import procfs
+from tools.resident_memory import resident_bytes
+
 # The first part of a run, in which everything still grows.
 _WARM_UP_SHARE = 0.2
 _BINS = 24
@@ -33,18 +34,13 @@ class Use:
 
 def use_of(pid: int) -> Use | None:
     """What a process holds; None where it is gone."""
-    folder = Path(f"/proc/{pid}")
+    memory_bytes = resident_bytes(pid)
     try:
-        pages = int((folder / "statm").read_text().split()[1])
-        if not pages:
-            return None
-        return Use(
-            len(list((folder / "fd").iterdir())),
-            len(list((folder / "task").iterdir())),
-            pages * _PAGE_BYTES,
-        )
-    except (OSError, IndexError):
+        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    except OSError:
         return None
+    threads = len(procfs.thread_ids(pid))
+    return Use(descriptors, threads, memory_bytes) if memory_bytes and threads else None
 
 
 def shared_memory_of(folder: Path) -> tuple[int, int]:

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define RK_MAGIC "RELKHOOK"
+#define RK_STATE_SUFFIX ".rkhook"
 #define RK_ENDIAN 0x01020304u
 #define RK_VERSION 2u
 

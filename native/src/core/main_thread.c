@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "process_stat.h"
+
 enum { FRESH_NS = 2000000, PATH_BYTES = 64, LINE_BYTES = 96, MIN_DESCRIPTOR = 512 };
 
 static _Atomic int file = -1;
@@ -20,12 +22,7 @@ static _Atomic uint64_t read_ns, run_ns, wait_ns;
 void rk_main_thread_open(void)
 {
     char path[PATH_BYTES] = "/proc/self/task/";
-    char digits[16];
-    size_t count = 0, length = strlen(path);
-    for (unsigned value = (unsigned)getpid(); value != 0; value /= 10)
-        digits[count++] = (char)('0' + value % 10);
-    while (count > 0)
-        path[length++] = digits[--count];
+    size_t length = rk_append_number(path, strlen(path), (unsigned)getpid());
     memcpy(path + length, "/schedstat", sizeof "/schedstat");
     int opened = open(path, O_RDONLY | O_CLOEXEC);
     if (opened < 0)

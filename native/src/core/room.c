@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "relkit/state_layout.h"
+
 enum { ENTRIES_BYTES = 4096, FALLOCATE_TRIES = 100, CHUNK = 4096 };
 
 /* As the kernel writes it: see getdents64(2). */
@@ -19,12 +21,10 @@ struct entry {
     char name[];
 };
 
-static const char suffix[] = ".rkhook";
-
 static int is_recorder(const char *name)
 {
-    size_t length = strlen(name);
-    return length >= sizeof suffix && strcmp(name + length + 1 - sizeof suffix, suffix) == 0;
+    const char *suffix = strrchr(name, '.');
+    return suffix != NULL && suffix != name && strcmp(suffix, RK_STATE_SUFFIX) == 0;
 }
 
 int rk_recorders_in(const char *directory, int limit)

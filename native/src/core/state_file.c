@@ -29,16 +29,16 @@ static int path_of(char *path, const char *directory, pid_t pid, const char *suf
 
 int rk_state_file_path(char *path, const char *directory, pid_t pid)
 {
-    return path_of(path, directory, pid, ".rkhook");
+    return path_of(path, directory, pid, RK_STATE_SUFFIX);
 }
 
-void rk_state_file_refuse(const char *directory, int error)
+void rk_state_file_refuse(const char *directory, int why)
 {
     char path[RK_PATH_MAX];
     /* Without contents, so that it fits where there is no space. */
     if (path_of(path, directory, getpid(), ".refused-") != 0)
         return;
-    rk_append_number(path, strlen(path), (unsigned)error);
+    rk_append_number(path, strlen(path), (unsigned)why);
     int file = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file >= 0)
         close(file);

@@ -8,17 +8,21 @@
 
 enum { RK_PATH_MAX = 4096 };
 
+/* In place of an error number: the folder holds as many files as RELKIT_HOOK_FILES allows. */
+enum { RK_TOO_MANY_FILES = 0 };
+
 /* Where a process's file is in a folder; -1: the path is too long. `path` has RK_PATH_MAX bytes. */
 int rk_state_file_path(char *path, const char *directory, pid_t pid);
 
-/* Leaves word, in an empty file, that this process records nothing because of this error number. */
-void rk_state_file_refuse(const char *directory, int error);
+/* Leaves word, in an empty file, that this process records nothing, and why: an error number, or
+ * RK_TOO_MANY_FILES. */
+void rk_state_file_refuse(const char *directory, int why);
 
 /* Creates <directory>/<pid>.rkhook with its space really allocated, and maps it.
  *
- * Returns NULL, with errno set, where that fails (full or read-only directory, file size limit): the
- * caller then records nothing. The header is filled except for `ready`, `rank`, `local_rank`, `world_size`
- * and the capture fields. */
+ * Returns NULL, with errno set, where that fails (full or read-only directory, file size limit):
+ * the caller then records nothing. The header is filled except for `ready`, `rank`, `local_rank`,
+ * `world_size` and the capture fields. */
 struct rk_header *rk_state_file_create(const char *directory, const struct rk_hook *hooks,
                                        uint32_t hook_count);
 

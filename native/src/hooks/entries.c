@@ -1,8 +1,5 @@
 /* Where this library begins in a process: it diverts the calls of what the program was linked with. */
 #define _GNU_SOURCE
-#include <stdlib.h>
-#include <string.h>
-
 #include "lifecycle.h"
 #include "loader/interpose.h"
 
@@ -26,10 +23,9 @@ _Static_assert(RK_ENTRIES == 4, "one column an entry");
 
 __attribute__((constructor)) static void begin(void)
 {
-    if (!rk_has_its_libc())
+    if (!rk_libc_is_glibc())
         return;
     rk_was_loaded();
-    const char *disable = getenv("RELKIT_HOOK_DISABLE");
-    if (disable == NULL || strcmp(disable, "1") != 0)
+    if (!rk_hook_is_disabled())
         rk_interpose_start(&entries);
 }

@@ -20,7 +20,7 @@ struct search {
 /* The version that dlsym carries: glibc 2.34 moved it into libc itself and gave it a new one. */
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
 
-/* Weak: musl has none, and a program of it below a shell inherits LD_PRELOAD. */
+/* Weak: musl has none, and a program linked with it may inherit LD_PRELOAD from a shell. */
 extern __typeof__(dlvsym) dlvsym __attribute__((weak));
 
 static RK_PLAIN int match_dlsym(struct dl_phdr_info *info, size_t size, void *data)

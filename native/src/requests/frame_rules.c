@@ -32,9 +32,10 @@ struct information {
     struct rk_reader common, own; /* the instructions */
 };
 
-/* As <dlfcn.h> has it since glibc 2.35: takes no lock, in contrast to dl_iterate_phdr, and is documented
- * as async-signal-safe. Weak, so that the library loads where it is not there (musl, an older glibc); the
- * linker's --wrap does the same for this library's copy of libgcc. */
+/* As <dlfcn.h> has it since glibc 2.35: takes no lock, in contrast to dl_iterate_phdr, and is
+ * documented as async-signal-safe. Weak, so that the library loads where it is not there (musl, an
+ * older glibc). The linker's --wrap brings the calls of libgcc's unwinder, which is linked into this
+ * library and refers to it strongly, to the function below. */
 struct find_result {
     unsigned long long flags;
     void *low, *high;

@@ -95,13 +95,10 @@ class WatchFollower:
             if refusal.reason in self._refusals_reported:
                 continue
             self._refusals_reported.add(refusal.reason)
-            known = refusal.pid in ranks
-            who = (
-                f"rank {ranks[refusal.pid]} (pid {refusal.pid})" if known else f"pid {refusal.pid}"
-            )
-            self._log(
-                f"{who} goes on without a recorder: {refusal.reason}; hangs of it are not seen"
-            )
+            who = f"pid {refusal.pid}"
+            if refusal.pid in ranks:
+                who = f"rank {ranks[refusal.pid]} ({who})"
+            self._log(f"{who} runs without a recorder: {refusal.reason}; its hangs are not detected")
 
     def share(self, now_s: float, local: Sequence[RankView]) -> bool:
         """Send this node's summary to node 0 where it is time to.

@@ -112,7 +112,7 @@ class Observer:
 
         Args:
             ranks: those on this node.
-            ends: by rank, how a process ended, where the launcher knows.
+            exit_statuses: by rank, how a process ended, where the launcher knows.
             recent: with the operations that each rank finished last; hang detection needs none.
         """
         # Where there are more processes than ranks, their last operations show which are the ranks.
@@ -120,9 +120,9 @@ class Observer:
         views = tuple(
             self._view(rank, states, (exit_statuses or {}).get(rank.rank)) for rank in ranks
         )
-        if self._removes_ended:
-            self._remove_ended(states, ranks, {view.pid for view in views})
         seen = {view.pid for view in views}
+        if self._removes_ended:
+            self._remove_ended(states, ranks, seen)
         self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
         return views
 
@@ -162,15 +162,15 @@ class Observer:
         ranks: Sequence[LocalRank],
         seen: Collection[int],
     ) -> None:
-        """Shared memory is memory: nobody asks what a rank's helper did last.
+        """Remove the files of ended helpers: shared memory is memory, and nobody asks for them.
 
-        What belongs to other launchers' ranks is theirs: they may share the folder.
+        Those of other launchers' ranks, which may share the folder, are left alone.
         """
         numbers, pids = {rank.rank for rank in ranks}, {rank.pid for rank in ranks}
         for pid, (path, state) in states.items():
             ours = state.rank in numbers or state.rank < 0
-            evidence = pid in pids or pid in seen
-            if ours and not evidence and not procfs.is_same_process(pid, state.start_ticks):
+            is_rank = pid in pids or pid in seen
+            if ours and not is_rank and not procfs.is_same_process(pid, state.start_ticks):
                 path.unlink(missing_ok=True)
         for path in self.unreadable:
             # Killed while it made the file.

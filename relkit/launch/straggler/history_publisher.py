@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -66,13 +67,14 @@ class HistoryPublisher:
         """
         began_s = time.monotonic()
         history = make_history()
-        full: UnwritablePath | None = None
-        try:
+        # Where one place is full, the other is written all the same, and the next time is set.
+        with contextlib.ExitStack() as all_of_it:
+            all_of_it.callback(self._set_next, now_s, began_s)
+            if keep:
+                all_of_it.callback(_keep, history, self._timeline / KEPT_FILE.parent)
             save(history, self._job_dir / LIVE_FILE)
-        except UnwritablePath as error:
-            full = error
-        if keep:
-            _keep(history, self._timeline / KEPT_FILE.parent)
+
+    def _set_next(self, now_s: float, began_s: float) -> None:
         took_s = time.monotonic() - began_s
         every_s, share = (
             (_WATCHED_EVERY_S, _WATCHED_SHARE)
@@ -80,8 +82,6 @@ class HistoryPublisher:
             else (_SELDOM_EVERY_S, _SELDOM_SHARE)
         )
         self._next_s = now_s + took_s + max(every_s, took_s / share)
-        if full is not None:
-            raise full
 
     def keep_exclusion(self, history: History) -> None:
         """Write down for what a node has to leave."""
@@ -91,8 +91,8 @@ class HistoryPublisher:
 def _keep(history: History, folder: Path) -> None:
     # The timeline folder may be shared: whatever is not a folder of this user's is not written to.
     for part in (folder.parent, folder) if folder.name == EXCLUDED else (folder,):
-        part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(open_own_folder(part))
         except OSError as error:
             raise UnwritablePath(f"cannot write to {part}: {error.strerror}") from error

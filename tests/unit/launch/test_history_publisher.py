@@ -37,6 +37,16 @@ def test_both_files_are_written(tmp_path: Path) -> None:
     assert load(tmp_path / LIVE_FILE).steps == load(tmp_path / "timeline" / KEPT_FILE).steps == 40
 
 
+def test_a_timeline_that_cannot_be_written_is_not_tried_at_every_look(tmp_path: Path) -> None:
+    (tmp_path / "timeline").write_text("in the way")
+    publisher = HistoryPublisher(tmp_path, tmp_path / "timeline")
+    with pytest.raises(UnwritablePath, match="timeline"):
+        publisher.publish(lambda: job(8, 40), 100.0, keep=True)
+    assert load(tmp_path / LIVE_FILE).steps == 40
+    assert not publisher.is_due(109.0)
+    assert publisher.is_due(100_000.0)
+
+
 def test_what_is_to_be_kept_is_kept_although_shared_memory_is_full(tmp_path: Path) -> None:
     publisher = HistoryPublisher(tmp_path / "full", tmp_path / "timeline")
     with pytest.raises(UnwritablePath, match=str(LIVE_FILE)):
