@@ -1,1 +1,1 @@
-"""Fuzzers of all that relkit reads from elsewhere: `make audit`."""
+"""Fuzzers of every reader of outside input: `make audit`."""

@@ -12,12 +12,12 @@ import torch
 
 from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, Manifest, read_manifest
-from relkit.checkpoint.report import inspect, verify
+from relkit.checkpoint.report import inspect, rows_of, verify
 from relkit.checkpoint.tensor_list import tensors_of
 from relkit.data.index_file import DTYPES, Index, read_index, write_index
 from relkit.trainer.config.yaml_file import load_yaml
 from relkit.trainer.data import sample_cache
-from tools.audit.target import Run, Target
+from tools.audit.target import Run, Target, reads_file
 
 
 def _manifests(_: Path) -> list[bytes]:
@@ -28,8 +28,6 @@ def _manifests(_: Path) -> list[bytes]:
 
 
 def _read_manifest(folder: Path) -> Run:
-    from relkit.checkpoint.report import rows_of
-
     iteration = folder / iteration_folder.iteration_name(5)
     (iteration / "mp_rank_00").mkdir(parents=True)
     (iteration / "mp_rank_00/model.pt").write_bytes(b"abc")
@@ -55,16 +53,6 @@ def _tensors(_: Path) -> list[bytes]:
     return [out.getvalue()]
 
 
-def _read_tensors(folder: Path) -> Run:
-    (folder / "mp_rank_00").mkdir()
-
-    def run(data: bytes) -> None:
-        (folder / "mp_rank_00/model.pt").write_bytes(data)
-        tensors_of(folder)
-
-    return run
-
-
 def _indices(_: Path) -> list[bytes]:
     made = []
     for modes in (None, np.zeros(3, np.int8)):
@@ -73,16 +61,6 @@ def _indices(_: Path) -> list[bytes]:
         write_index(out, Index(DTYPES[8], lengths, offsets, np.array([0, 1, 3]), modes))
         made.append(out.getvalue())
     return made
-
-
-def _read_index(folder: Path) -> Run:
-    path = folder / "set.idx"
-
-    def run(data: bytes) -> None:
-        path.write_bytes(data)
-        read_index(path, 12)
-
-    return run
 
 
 def _arrays(_: Path) -> list[bytes]:
@@ -106,26 +84,18 @@ def _read_arrays(folder: Path) -> Run:
 def _configs(_: Path) -> list[bytes]:
     return [
         b"training_config:\n  seed: 1\n  training_iters: 10\nparallel_config:\n"
-        b"  tensor_model_parallel_size: 2\ngpt_config:\n  num_layers: 2\n  hidden_size: 64\n"
-        b"  num_attention_heads: 4\n",
-        b"a: &a [1, 2]\nb: *a\nc: {x: !!python/name:os.system }\n",
-    ][:1]
+        b"  tensor_model_parallel_size: 2\ngpt_config: {num_layers: &n 4, hidden_size: 64,\n"
+        b"  num_attention_heads: *n}\n"
+    ]
 
 
-def _read_config(folder: Path) -> Run:
-    path = folder / "config.yaml"
-
-    def run(data: bytes) -> None:
-        path.write_bytes(data)
-        load_yaml(path, warn=lambda _: None)
-
-    return run
-
-
+_TENSORS = reads_file("mp_rank_00/model.pt", lambda path: tensors_of(path.parent.parent))
+_INDEX = reads_file("set.idx", lambda path: read_index(path, 12))
+_CONFIG = reads_file("config.yaml", lambda path: load_yaml(path, warn=lambda _: None))
 TARGETS = (
     Target("manifests", "manifests, trackers, ckpt verify", _manifests, _read_manifest, "json"),
-    Target("tensors", "checkpoint files (.pt)", _tensors, _read_tensors, "zip"),
-    Target("indices", "token indices (.idx)", _indices, _read_index),
+    Target("tensors", "checkpoint files (.pt)", _tensors, _TENSORS, "zip"),
+    Target("indices", "token indices (.idx)", _indices, _INDEX),
     Target("samples", "cached sample indices (.npy)", _arrays, _read_arrays),
-    Target("configs", "training configurations (YAML)", _configs, _read_config, "text"),
+    Target("configs", "training configurations (YAML)", _configs, _CONFIG, "text"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 from collections.abc import Sequence
@@ -26,23 +27,11 @@ from relkit.straggler.transport import control, history
 from tests.reports.straggler_jobs import job
 from tests.unit.hook.test_reader import blank, put, slot
 from tests.unit.netcheck.test_report import result as check_result
-from tools.audit.target import Run, Target
+from tools.audit.target import Run, Target, reads_file, writer
 
 # Of the three files of a saved check.
 _BETWEEN = b"\n\x1e\n"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _private(folder: Path, name: str) -> tuple[Path, Run]:
-    path = folder / name
-    path.touch(mode=0o600)
-
-    def write(data: bytes) -> None:
-        with path.open("r+b") as stream:
-            stream.write(data)
-            stream.truncate()
-
-    return path, write
 
 
 def _recorders(_: Path) -> list[bytes]:
@@ -51,21 +40,15 @@ def _recorders(_: Path) -> list[bytes]:
     return [bytes(blank(0, 0)), bytes(blank()), bytes(busy)]
 
 
-def _read_recorder(folder: Path) -> Run:
-    path, write = _private(folder, "123.rkhook")
-
-    def run(data: bytes) -> None:
-        write(data)
-        state = read_state(path)
-        assert HookState.from_json(state.to_json()) == state
-        reader = EventReader(path)
-        try:
-            reader.drain()
-            reader.communicators()
-        finally:
-            reader.close()
-
-    return run
+def _read_recorder(path: Path) -> None:
+    state = read_state(path)
+    assert HookState.from_json(state.to_json()) == state
+    reader = EventReader(path)
+    try:
+        reader.drain()
+        reader.communicators()
+    finally:
+        reader.close()
 
 
 def _dumps(_: Path) -> list[bytes]:
@@ -110,26 +93,17 @@ def _hosts(_: Path) -> Sequence[bytes]:
     ]
 
 
-def _read_hosts(folder: Path) -> Run:
-    path, write = _private(folder, "hosts")
-
-    def run(data: bytes) -> None:
-        write(data)
-        hosts.fold(spec.name for spec in hosts.read_nodes(str(path), exclude="a").nodes)
-
-    return run
+def _read_hosts(path: Path) -> None:
+    hosts.fold(spec.name for spec in hosts.read_nodes(str(path), exclude="a").nodes)
 
 
-def _read_topology(folder: Path) -> Run:
-    path, write = _private(folder, "topology")
+def _topologies(_: Path) -> list[bytes]:
+    return [b"asw1 psw1 n1\nasw1 psw1 n2\nasw2 psw1 n3\n", b"# x\nasw1\tpsw2 n4 # y\n"]
 
-    def run(data: bytes) -> None:
-        write(data)
-        read = topology.read(path)
-        topology.rank_order(read)
-        topology.switches(path)
 
-    return run
+def _read_topology(path: Path) -> None:
+    topology.rank_order(topology.read(path))
+    topology.switches(path)
 
 
 def _histories(folder: Path) -> list[bytes]:
@@ -140,28 +114,23 @@ def _histories(folder: Path) -> list[bytes]:
     return made
 
 
-def _read_history(folder: Path) -> Run:
-    path, write = _private(folder, "history.npz")
-
-    def run(data: bytes) -> None:
-        write(data)
-        loaded = history.load(path)
-        report = straggler_report(loaded, argv=(), started=0.0)
-        if loaded.world_size * loaded.steps < 2000:
-            straggler_page.render(report, loaded, metrics_of(loaded))
-
-    return run
+def _read_history(path: Path) -> None:
+    loaded = history.load(path)
+    report = straggler_report(loaded, argv=(), started=0.0)
+    if loaded.world_size * loaded.steps < 2000:
+        straggler_page.render(report, loaded, metrics_of(loaded))
 
 
 def _bundles(folder: Path) -> list[bytes]:
     bundle.save(folder, check_result())
-    head = json.loads((folder / bundle.HEAD).read_bytes())
+    # In one line, as one document a line is changed.
+    head = json.dumps(json.loads((folder / bundle.HEAD).read_bytes())).encode()
     lines = [(folder / name).read_bytes() for name in (bundle.FACTS, bundle.EDGES)]
-    return [_BETWEEN.join([json.dumps(head).encode(), *lines])]
+    return [_BETWEEN.join([head, *lines])]
 
 
 def _read_bundle(folder: Path) -> Run:
-    writers = [_private(folder, name)[1] for name in bundle.FILES]
+    writers = [writer(folder / name) for name in bundle.FILES]
 
     def run(data: bytes) -> None:
         parts = [*data.split(_BETWEEN), b"", b"", b""]
@@ -172,51 +141,44 @@ def _read_bundle(folder: Path) -> Run:
     return run
 
 
-def _recording(_: Path) -> list[bytes]:
+def _jsons(_: Path) -> list[bytes]:
     rows = [
         {"source": 0, "target": 1, "bandwidth_mb_s": 20000.0, "failure": "", "detail": ""},
         {"source": 1, "target": 0, "bandwidth_mb_s": 0.0, "failure": "timeout", "detail": "x"},
     ]
-    plain = {"sockets": {"0": 0, "1": 1}, "pairs": [[0, 1]], "claims": {"2": [2, 3]}}
-    return [json.dumps({**plain, "measurements": rows[:1]}).encode()]
+    recording = {"sockets": {"0": 0, "1": 1}, "pairs": [[0, 1]], "claims": {"2": [2, 3]},
+                 "measurements": rows}  # fmt: skip
+    settings = {"mode": "warn", "min_slowdown": 0.1}
+    report: dict[str, object] = {"job_id": "a", "findings": []}
+    return [json.dumps(plain).encode() for plain in (recording, settings, report)]
 
 
 def _read_json(folder: Path) -> Run:
-    replay, write_replay = _private(folder, "replay.json")
-    _, write_report = _private(folder, "report.json")
-    _, write_control = _private(folder, control.FILE)
+    replay = folder / "replay.json"
+    writers = [writer(path) for path in (replay, folder / "report.json", folder / control.FILE)]
 
     def run(data: bytes) -> None:
-        for write in (write_replay, write_report, write_control):
+        for write in writers:
             write(data)
         timeline._old_job_id(folder)
         for read in (
             lambda: control.read(folder, control.Control()),
             lambda: ReplayProvider(replay).look(1.0),
         ):
-            try:
+            with contextlib.suppress(BadInputFile):
                 read()
-            except BadInputFile:
-                continue
 
     return run
 
 
-def _reports(folder: Path) -> list[bytes]:
-    asked = {"mode": "warn", "min_slowdown": 0.1}
-    return [*_recording(folder), json.dumps(asked).encode(), b'{"job_id": "a", "findings": []}']
-
-
-def _topologies(_: Path) -> list[bytes]:
-    return [b"asw1 psw1 n1\nasw1 psw1 n2\nasw2 psw1 n3\n", b"# x\nasw1\tpsw2 n4 # y\n"]
-
-
+_RECORDER = reads_file("123.rkhook", _read_recorder)
+_HISTORY = reads_file("history.npz", _read_history)
 TARGETS = (
-    Target("recorders", "recorder files, event rings", _recorders, _read_recorder),
+    Target("recorders", "recorder files, event rings", _recorders, _RECORDER),
     Target("dumps", "stack dumps, both readers, the merge", _dumps, _read_dump),
-    Target("hosts", "hosts files", _hosts, _read_hosts, "text"),
-    Target("topology", "topology files", _topologies, _read_topology, "text"),
-    Target("history", "straggler histories, their pages", _histories, _read_history, "zip"),
+    Target("hosts", "hosts files", _hosts, reads_file("hosts", _read_hosts), "text"),
+    Target("topology", "topology files", _topologies, reads_file("t", _read_topology), "text"),
+    Target("history", "straggler histories, their pages", _histories, _HISTORY, "zip"),
     Target("bundles", "saved network checks", _bundles, _read_bundle, "json"),
-    Target("reports", "reports, recordings, settings", _reports, _read_json, "json"),
+    Target("reports", "reports, recordings, settings", _jsons, _read_json, "json"),
 )

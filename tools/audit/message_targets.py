@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from relkit.fleet import agent, wire
 from relkit.hosts import NodeSpec
@@ -140,8 +141,6 @@ def _replies(_: Path) -> list[bytes]:
 def _hear_replies(folder: Path) -> Run:
     def run(data: bytes) -> None:
         clock = FakeClock()
-        # The conversation waits on this clock, not on the real one.
-        agent_rpc.AgentRpc.__init__.__defaults__ = (clock,)
         fleet = _Odd(clock=clock)
         lines = []
         for line in data.split(b"\n"):
@@ -149,7 +148,9 @@ def _hear_replies(folder: Path) -> Run:
                 lines.append(wire.decode(line))
         fleet.replies = lines
         schedule: Schedule = _OneRound()
-        result = run_check(fleet, NODES, lambda _: schedule, options=CheckOptions())
+        # The conversation waits on this clock, not on the real one.
+        with mock.patch.object(agent_rpc.AgentRpc.__init__, "__defaults__", (clock,)):
+            result = run_check(fleet, NODES, lambda _: schedule, options=CheckOptions())
         bundle.save(folder, result)
         bundle.load(folder)
 

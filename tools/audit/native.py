@@ -16,6 +16,7 @@ from tools.audit.supervise import Outcome, Progress
 NAME = "native"
 WHAT = "the C reader of dumps, ASan and UBSan"
 ROOT = Path(__file__).resolve().parents[2]
+_PROGRAM = "fuzz_dump"
 
 
 def build(folder: Path, *flags: str) -> Path:
@@ -24,7 +25,7 @@ def build(folder: Path, *flags: str) -> Path:
     Raises:
         subprocess.CalledProcessError: clang cannot.
     """
-    program = folder / "fuzz_dump"
+    program = folder / _PROGRAM
     sources = [*(ROOT / "native/merge").glob("*.c"), ROOT / "native/fuzz/merge/fuzz_dump.c"]
     subprocess.run(
         ["clang", "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-I", str(ROOT / "native"),
@@ -77,6 +78,11 @@ def fuzz(
     if done.returncode:
         (folder / "stderr").write_text(done.stderr)
     return outcome
+
+
+def reproduce(path: Path) -> int:
+    """Give the fuzzer an input again that it has left beside itself; its exit code."""
+    return subprocess.run([path.parent / _PROGRAM, path], timeout=60, check=False).returncode
 
 
 def _figure(text: str, name: str) -> int:

@@ -111,13 +111,6 @@ class _Store:
         self._pieces = data.split(b"\0\0")
         self._next = 0
 
-    def set_timeout(self, _: object) -> None:
-        """Of torch's interface."""
-
-    def clone(self) -> _Store:
-        """Of torch's interface."""
-        return self
-
     def check(self, keys: list[str]) -> bool:
         """Of torch's interface."""
         return len(keys) < 100
@@ -138,9 +131,7 @@ def _notes(_: Path) -> list[bytes]:
 
 def _read_notes(_: Path) -> Run:
     def run(data: bytes) -> None:
-        mailbox = object.__new__(StoreMailbox)
-        mailbox._store, mailbox._prefix = _Store(data), ""  # type: ignore[assignment]
-        mailbox.get("key")
+        StoreMailbox(_Store(data), 0, 2, "").get("key")  # type: ignore[arg-type]
 
     return run
 

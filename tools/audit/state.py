@@ -1,7 +1,8 @@
-"""What a fuzzing process and the one that watches it share: the input in hand, and a count."""
+"""What a fuzzing process and the one that watches it share: the input in hand, the findings."""
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from tools.audit.mutate import MAX_BYTES
 
-# Inputs begun, seconds since the start of the system when the one in hand began, its length.
+# Inputs begun, when the one in hand began (monotonic clock, seconds), its length in bytes.
 _HEAD = struct.Struct("<QdQ")
 
 
@@ -29,7 +30,8 @@ class Shared:
             os.close(descriptor)
 
     def begin(self, count: int, now_s: float, data: bytes) -> None:
-        """An input is about to be tried."""
+        """An input is about to be tried; what packing has added beyond MAX_BYTES is left out."""
+        data = data[:MAX_BYTES]
         self._map[_HEAD.size : _HEAD.size + len(data)] = data
         _HEAD.pack_into(self._map, 0, count, now_s, len(data))
 
@@ -41,3 +43,10 @@ class Shared:
         """(count, when the input in hand began, 0.0 for none, and the input)."""
         count, began_s, size = _HEAD.unpack_from(self._map, 0)
         return count, began_s, self._map[_HEAD.size : _HEAD.size + size]
+
+
+def keep(folder: Path, data: bytes, why: str) -> None:
+    """Write an input that went wrong into the folder, and beside it what went wrong."""
+    stem = hashlib.sha256(data).hexdigest()[:12]
+    (folder / f"{stem}.input").write_bytes(data)
+    (folder / f"{stem}.txt").write_text(f"{why.rstrip()}\n", encoding="utf-8", errors="replace")

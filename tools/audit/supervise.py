@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import signal
 import subprocess
 import sys
@@ -12,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.audit.state import Shared
+from tools.audit.state import Shared, keep
+from tools.resident_memory import resident_bytes
 
-# A busy machine may let a process wait; the child itself counts its processor's time (child.py).
+# Wall time that an input may take: a busy machine may keep a process waiting.
 HANG_S = 60.0
-# The processor's time that an input may take.
+# CPU time that an input may take; the child counts it.
 INPUT_S = 5.0
-MEMORY_BYTES = 2 << 30
+# The child's own limit is what it may grow by (child.py); this is for all that it has.
+_MAX_RESIDENT_BYTES = 2 << 30
 _LOOK_S = 0.2
 _START_S = 120.0
 _MAX_RESTARTS = 5
@@ -33,6 +33,7 @@ class Outcome:
     Args:
         inputs: that were tried; time_s: for all of them.
         peak_bytes: resident memory; failures: files of inputs that went wrong.
+        trouble: why it could not run, "" where it could.
     """
 
     name: str
@@ -64,42 +65,35 @@ def fuzz(
     Args:
         name: of the target; folder: for inputs that go wrong, made where it is missing.
         seed: of the changes; seconds: how long; inputs: no more than that.
-        progress: gets a line now and then; hang_s: what no input may
-            take; input_s: of the processor's time.
+        progress: gets a line now and then.
+        hang_s: wall time, and input_s: CPU time, that no input may take.
     """
     folder.mkdir(parents=True, exist_ok=True)
     outcome = Outcome(name)
-    end_s: float | None = None
-    restarts = 0
-    while outcome.inputs < inputs and (end_s is None or time.monotonic() < end_s):
+    began_s = time.monotonic()
+    for restart in range(_MAX_RESTARTS + 1):
+        before, left_s = outcome.inputs, began_s + seconds - time.monotonic()
+        if before >= inputs or left_s <= 0:
+            break
         shared = Shared(folder / "state")
         shared.idle(0)
-        before = outcome.inputs
-        left_s = seconds if end_s is None else end_s - time.monotonic()
         with (folder / "stderr").open("wb") as errors:
             child = subprocess.Popen(
                 [sys.executable, "-m", "tools.audit.child", name, str(folder),
-                 str(seed + restarts), str(left_s), str(inputs - before), str(input_s)],
+                 str(seed + restart), str(left_s), str(inputs - before), str(input_s)],
                 stdout=errors, stderr=errors, stdin=subprocess.DEVNULL,
             )  # fmt: skip
-            began_s = time.monotonic()
-            why = _watch(child, shared, outcome, before, seconds, progress, hang_s)
-        if end_s is None:
-            end_s = time.monotonic() + max(0.0, left_s - (time.monotonic() - began_s))
-        outcome.time_s += time.monotonic() - began_s
+            why = _watch(child, shared, outcome, progress, hang_s)
+        outcome.time_s = time.monotonic() - began_s
         count, _, data = shared.read()
         outcome.inputs = before + count
-        if why and not count:
+        if not why:
+            break
+        if not count:
             lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
             outcome.trouble = f"did not start: {lines[-1] if lines else why}"
             break
-        if why:
-            stem = hashlib.sha256(data).hexdigest()[:12]
-            (folder / f"{stem}.input").write_bytes(data)
-            (folder / f"{stem}.txt").write_text(f"{why}\n")
-        restarts += 1
-        if not why or restarts > _MAX_RESTARTS:
-            break
+        keep(folder, data, why)
     outcome.failures = sorted(folder.glob("*.input"))
     (folder / "state").unlink(missing_ok=True)
     return outcome
@@ -109,8 +103,6 @@ def _watch(
     child: subprocess.Popen[bytes],
     shared: Shared,
     outcome: Outcome,
-    before: int,
-    seconds: float,
     progress: Progress,
     hang_s: float,
 ) -> str:
@@ -119,14 +111,15 @@ def _watch(
     while child.poll() is None:
         count, input_began_s, _ = shared.read()
         now_s = time.monotonic()
-        size = _resident_bytes(child.pid)
+        size = resident_bytes(child.pid)
         outcome.peak_bytes = max(outcome.peak_bytes, size)
-        tried, time_s = f"{before + count:,} inputs", f"{now_s - began_s:.0f} s of {seconds:.0f}"
-        progress(f"{outcome.name}: {tried} in {time_s}, {size >> 20} MiB")
+        time_s = outcome.time_s + now_s - began_s
+        tried = f"{outcome.inputs + count:,} inputs in {time_s:.0f} s"
+        progress(f"{outcome.name}: {tried}, {size >> 20} MiB")
         why = ""
         if input_began_s and now_s - input_began_s > hang_s:
             why = f"an input took more than {hang_s:.0f} s"
-        elif size > MEMORY_BYTES:
+        elif size > _MAX_RESIDENT_BYTES:
             why = f"{size >> 20} MiB of memory"
         elif not count and now_s - began_s > _START_S:
             why = f"no input in {_START_S:.0f} s"
@@ -139,5 +132,3 @@ def _watch(
         except subprocess.TimeoutExpired:
             continue
     return f"the process ended with {child.returncode}" if child.returncode else ""
-
-

@@ -98,7 +98,9 @@ class WatchFollower:
             who = f"pid {refusal.pid}"
             if refusal.pid in ranks:
                 who = f"rank {ranks[refusal.pid]} ({who})"
-            self._log(f"{who} runs without a recorder: {refusal.reason}; its hangs are not detected")
+            self._log(
+                f"{who} runs without a recorder: {refusal.reason}; its hangs are not detected"
+            )
 
     def share(self, now_s: float, local: Sequence[RankView]) -> bool:
         """Send this node's summary to node 0 where it is time to.
