@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -32,6 +33,7 @@ from relkit.launch.job.exchange import (
     Mailbox,
     MemoryMailbox,
     StoreMailbox,
+    own_connection,
     wait_for_notes,
     wait_for_thread,
 )
@@ -167,11 +169,19 @@ class MonitoredAgent(LocalElasticAgent):
             if hasattr(worker_group.spec.rdzv_handler, name):
                 setattr(worker_group.spec.rdzv_handler, name, None)
         super()._rendezvous(worker_group)
+        self._separate_exit_barrier(worker_group)
         self._session = self._agree(worker_group)
         if self.services.network is not None and not self._passed(
             self.services.network, worker_group
         ):
             self._rendezvous(worker_group)
+
+    def _separate_exit_barrier(self, worker_group: WorkerGroup) -> None:
+        # The barrier may wait for minutes in the store, and a node that leaves before needs the
+        # store too. Not later than now: to a host that has gone, torch tries to connect for long.
+        store: Any = worker_group.store
+        with contextlib.suppress(RuntimeError, OSError):
+            self._store = own_connection(store)  # type: ignore[assignment]
 
     def _agree(self, worker_group: WorkerGroup) -> bytes:
         """The key of this rendezvous; b"" where there is no operator's secret."""

@@ -101,10 +101,8 @@ class StoreMailbox:
         self._origin = store
         self._call_since_s: float | None = None
         try:
-            # The agent blocks in this store's calls (exit barrier): never share its connection.
-            clone = getattr(store, "clone", None)
-            self._store: Store = clone() if clone else store
-            if clone:
+            self._store = own_connection(store)
+            if self._store is not store:
                 self._store.set_timeout(timedelta(seconds=STORE_TIMEOUT_S))
         except (RuntimeError, OSError) as error:
             raise ExchangeBroken(f"cannot reach the rendezvous store: {_line(error)}") from error
@@ -164,6 +162,19 @@ class StoreMailbox:
             return call(*arguments)
         finally:
             self._call_since_s = None
+
+
+def own_connection(store: Store) -> Store:
+    """The same store over another connection: a call that waits in a store holds its connection.
+
+    Args:
+        store: torch's; one that cannot be cloned, as in an older torch, is returned itself.
+
+    Raises:
+        RuntimeError, OSError: its host cannot be reached.
+    """
+    clone: Callable[[], Store] | None = getattr(store, "clone", None)
+    return clone() if clone else store
 
 
 def wait_for_thread(thread: threading.Thread, mailbox: Mailbox | None, timeout_s: float) -> None:
