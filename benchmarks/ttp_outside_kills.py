@@ -41,7 +41,7 @@ import torch
 from relkit.checkpoint import iteration_folder
 from relkit.trainer.run.loop import pretrain
 from relkit.ttp.save_outcome import EXIT_SAVED
-from tests.ttp.compare import differs, numbers
+from tests.ttp.compare import latest_differs, numbers
 from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
 from tests.ttp.matrix import LAYOUTS, Layout, configured, write_text
 
@@ -167,11 +167,8 @@ def _one_job(
         tally.kills += 1
         last = _last_step(events, offset)
         wrong = _judge(tally, ended, save, before, last)
-        named = iteration_folder.latest(save)
-        if named is not None:
-            iteration = iteration_folder.iteration_name(named)
-            if where := differs(save / iteration, reference / "save" / iteration):
-                wrong.append(f"step {named} differs from an undisturbed save: {where}")
+        if differs := latest_differs(save, reference / "save"):
+            wrong.append(differs)
         if wrong:
             what = f"run {run}: rank {kill.rank} killed after {kill.delay_s:.2f} s at step {last}: "
             tally.wrong = [what + sentence for sentence in wrong] + [ended.said[-3000:]]

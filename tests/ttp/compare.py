@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from relkit.checkpoint import iteration_folder
 from relkit.trainer.telemetry.events import read_events
 
 
@@ -58,3 +59,20 @@ def numbers(folder: Path) -> dict[str, set[str]]:
             name = f"{event['split']} {event['step']}"
             found.setdefault(name, set()).add(event["loss"].hex())
     return found
+
+
+def latest_differs(save: Path, reference: Path) -> str:
+    """Whether the checkpoint that a run would resume from is the one of an undisturbed run.
+
+    Args:
+        save: the run's checkpoints; reference: those of an undisturbed one.
+
+    Returns:
+        What differs; "" where nothing does, or nothing has been saved.
+    """
+    step = iteration_folder.latest(save)
+    if step is None:
+        return ""
+    iteration = iteration_folder.iteration_name(step)
+    where = differs(save / iteration, reference / iteration)
+    return f"step {step} differs from an undisturbed save: {where}" if where else ""

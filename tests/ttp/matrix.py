@@ -30,7 +30,7 @@ from relkit.ttp.fault_injector import PHASES, Death, to_environment
 from relkit.ttp.replicas import replica_map
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED
 from tests.patience import PATIENCE
-from tests.ttp.compare import differs, numbers
+from tests.ttp.compare import latest_differs, numbers
 from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -253,11 +253,8 @@ def run_layout(
             elif EXIT_REFUSED in ended.codes:
                 tally.refused += 1
             # Refused or not: what is resumed from is what an undisturbed run has written.
-            named = iteration_folder.latest(save)
-            if named is not None:
-                iteration = iteration_folder.iteration_name(named)
-                if where := differs(save / iteration, reference / "save" / iteration):
-                    wrong.append(f"step {named} differs from an undisturbed save: {where}")
+            if differs := latest_differs(save, reference / "save"):
+                wrong.append(differs)
             if wrong:
                 tally.wrong += [
                     f"{name} job {job} run {run} {[str(d) for d in deaths]}: {w}" for w in wrong

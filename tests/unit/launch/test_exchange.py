@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -93,7 +95,9 @@ def _put_until_refused(mailbox: StoreMailbox) -> None:
         mailbox.put("a", b"2")
 
 
-def test_a_dead_store_is_said_and_soon() -> None:
+@contextmanager
+def store_elsewhere() -> Iterator[tuple[subprocess.Popen[str], StoreMailbox]]:
+    """A process that hosts a store until its input ends, and a mailbox in that store."""
     code = (
         "import sys, torch.distributed as d;"
         "s = d.TCPStore('127.0.0.1', 0, 1, True);"
@@ -104,9 +108,12 @@ def test_a_dead_store_is_said_and_soon() -> None:
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as host:
         assert host.stdout
-        port = int(host.stdout.readline())
-        client = TCPStore("127.0.0.1", port, 1, False, timedelta(seconds=5))
-        mailbox = StoreMailbox(client, 1, 2, "0")
+        client = TCPStore("127.0.0.1", int(host.stdout.readline()), 1, False, timedelta(seconds=5))
+        yield host, StoreMailbox(client, 1, 2, "0")
+
+
+def test_a_dead_store_is_said_and_soon() -> None:
+    with store_elsewhere() as (host, mailbox):
         mailbox.put("a", b"1")
         host.kill()
         host.wait(10)
@@ -119,18 +126,7 @@ def test_a_dead_store_is_said_and_soon() -> None:
 
 
 def test_a_store_that_is_cut_off_holds_no_launcher_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import sys, torch.distributed as d;"
-        "s = d.TCPStore('127.0.0.1', 0, 1, True);"
-        "print(s.port, flush=True);"
-        "sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as host:
-        assert host.stdout
-        client = TCPStore("127.0.0.1", int(host.stdout.readline()), 1, False, timedelta(seconds=5))
-        mailbox = StoreMailbox(client, 1, 2, "0")
+    with store_elsewhere() as (host, mailbox):
         host.send_signal(signal.SIGSTOP)
         os.waitpid(host.pid, os.WUNTRACED)
         asking = threading.Thread(target=mailbox.get, args=("a",))
