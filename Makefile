@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check fresh-check explore audit format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test check fresh-check explore audit mutants format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -31,6 +31,10 @@ explore: $(VENV)/.develop
 # Fuzzers of all that is read from elsewhere, ten minutes each: AUDIT_ARGS="--seconds 20 dumps".
 audit: $(VENV)/.develop
 	$(BIN)/python -m tools.audit $(AUDIT_ARGS)
+
+# Is each promise noticed when it is broken? About 150 breaks, one at a time: MUTANTS_ARGS="hang".
+mutants: $(VENV)/.develop
+	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 format: $(VENV)/.develop
 	$(BIN)/ruff format -q .
