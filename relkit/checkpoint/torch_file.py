@@ -6,6 +6,7 @@ import argparse
 import pickle
 import re
 import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ def read_plain(path: Path) -> Any:  # noqa: ANN401
     """
     try:
         require_regular(path)
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
+            # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
+            warnings.simplefilter("ignore", UserWarning)
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError as error:
         reason = error.strerror or error

@@ -12,7 +12,7 @@ from relkit.launch.straggler.exclusion import Exclusion
 from relkit.launch.straggler.history_publisher import HistoryPublisher
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.step_ring import StepReceiver
-from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
+from relkit.launch.straggler.verdict_announcer import MIN_COST_S, VerdictAnnouncer
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.score.online_scorer import OnlineScorer
 from relkit.straggler.score.rank_scorer import Settings
@@ -138,10 +138,9 @@ class StragglerLeader:
             )
         self._scorer.take_traffic(*self._receiver.edges.take(now_s))
         changes = self._scorer.update(records, now_s)
-        for change in changes:
-            self._announcer.announce(change, now_s)
+        self._announcer.announce(changes, self._scorer.holding, now_s)
         for held in self._scorer.holding if self._settings.mode is Mode.EXCLUDE else ():
-            if not self._exclusion.done:
+            if not self._exclusion.done and held.verdict.cost_s >= MIN_COST_S:
                 self._exclude(held)
         if changes or self._publisher.is_due(now_s):
             self._publisher.publish(self._history, now_s, keep=bool(changes))

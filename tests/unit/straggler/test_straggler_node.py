@@ -168,9 +168,37 @@ def test_one_that_comes_and_goes_is_named_once_a_minute() -> None:
     announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
     verdict = Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, 1.0, (), 6)
     for now_s in (0.0, 20.0, 40.0, 70.0):
-        announcer.announce(RaisedVerdict(verdict, 1), now_s)
-        announcer.announce(RaisedVerdict(verdict, 1, 2), now_s + 5.0)
+        raised = RaisedVerdict(verdict, 1)
+        announcer.announce([raised], [raised], now_s)
+        announcer.announce([RaisedVerdict(verdict, 1, 2)], [], now_s + 5.0)
     assert ["slow-host" in line for line in said] == [True, False, True, False]
+
+
+def test_a_straggler_is_worth_a_line_once_it_has_cost_a_second() -> None:
+    said: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
+
+    def costing(cost_s: float) -> RaisedVerdict:
+        return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, cost_s, (), 6), 1)
+
+    announcer.announce([costing(0.03)], [costing(0.03)], 0.0)
+    announcer.announce([], [costing(0.99)], 1.0)
+    assert said == []
+    announcer.announce([], [costing(1.0)], 2.0)
+    announcer.announce([], [costing(3.0)], 3.0)
+    (line,) = said
+    assert "1.0 s lost so far" in line
+    announcer.announce([replace(costing(3.0), ended_step=9)], [], 4.0)
+    assert "is as fast as the others again" in said[1]
+
+
+def test_one_that_recovers_before_it_has_cost_a_second_is_not_mentioned() -> None:
+    said: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
+    cheap = RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, 0.4, (), 6), 1)
+    announcer.announce([cheap], [cheap], 0.0)
+    announcer.announce([replace(cheap, ended_step=9)], [], 1.0)
+    assert said == []
 
 
 def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off(

@@ -1,0 +1,20 @@
+"""Checkpoint files as other tools may write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from relkit.checkpoint.torch_file import read_plain
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_file_of_another_pickle_protocol_is_read_without_a_warning(
+    tmp_path: Path, protocol: int
+) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"weight": torch.arange(3)}, path, pickle_protocol=protocol)
+    # A warning would be an error here.
+    assert read_plain(path)["weight"].tolist() == [0, 1, 2]
