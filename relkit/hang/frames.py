@@ -11,8 +11,6 @@ from relkit.stacks.model import Frame
 _LIBRARY = re.compile(
     r"/(site|dist)-packages/|/lib(64)?/python3[.\d]*/|/torch/(distributed|nn|utils|autograd)/|^<"
 )
-# A fault that relkit injects is shown where the script calls for it, as a real one would be.
-_INJECTOR = "relkit/faults.py"
 
 
 def split_source(source: str) -> tuple[str, int]:
@@ -27,9 +25,9 @@ def printable(text: str) -> str:
 
 
 def is_user_code(frame: Frame) -> bool:
-    """Neither the interpreter, nor an installed package, nor relkit's own fault injection."""
+    """Neither the interpreter nor an installed package."""
     path, _ = split_source(frame.source)
-    return bool(path) and not _LIBRARY.search(path) and not path.endswith(_INJECTOR)
+    return bool(path) and not _LIBRARY.search(path)
 
 
 def place(frame: Frame) -> str:

@@ -98,14 +98,13 @@ def _decide(
 
 
 def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
-    """Other Python threads in the user's code: one may hold what the main thread waits for."""
+    """Other Python threads in the user's code or a loader's: one may hold what it waits for."""
     others = []
     for thread in dump.python:
         depth = user_depth(thread.frames)
         if thread.os_thread_id == main_id or thread.role is Role.MAIN or not thread.frames:
             continue
-        started_here = any("relkit/faults.py" in frame.source for frame in thread.frames)
-        if depth is None and not started_here and thread.role is not Role.LOADER:
+        if depth is None and thread.role is not Role.LOADER:
             continue
         frame = thread.frames[0 if depth is None else depth]
         inner = thread.frames if depth is None else thread.frames[:depth]

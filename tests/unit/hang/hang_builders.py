@@ -87,7 +87,7 @@ STACKS: dict[str, tuple[Frames, str, str]] = {
     ),
     "sleep": (((TRAIN),), "S", "hrtimer_nanosleep"),
     "spin": (
-        (("_spin", "/src/relkit/faults.py:250"), ("train", "/home/user/examples/train.py:120")),
+        (("train", "/home/user/examples/train.py:120"),),
         "R",
         "",
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -158,15 +160,51 @@ def test_the_main_thread_is_found_by_id_before_name() -> None:
 
 def test_other_threads_that_hold_user_code_are_told() -> None:
     thread = ThreadStack(
-        9, "loader-0", frames(("read_input", "/src/relkit/faults.py:193")), kernel="pipe_read"
+        9,
+        "reader",
+        frames(("readinto", f"{STDLIB}/socket.py:5"), ("fill", "/home/ada/gpt/feed.py:193")),
+        kernel="pipe_read",
     )
     library = ThreadStack(8, "tqdm", frames(("wait", f"{STDLIB}/threading.py:1")))
-    found = classify(dump(0, 4, "lock", [thread, library]))
-    assert found.others == ("loader-0 in relkit/faults.py:193 read_input, waiting for input",)
+    loader = ThreadStack(7, "feeder", frames(("get", f"{STDLIB}/queue.py:9")), Role.LOADER)
+    found = classify(dump(0, 4, "lock", [library, thread, loader]))
+    assert found.others == (
+        "reader in gpt/feed.py:193 fill, waiting on the network",
+        "feeder in python3.11/queue.py:9 get, waiting on a queue",
+    )
 
 
-def test_an_injected_fault_is_shown_where_the_script_calls_it() -> None:
-    assert classify(dump(0, 4, "spin")).place == "examples/train.py:120 train"
+def test_at_most_three_other_threads_are_told() -> None:
+    threads = [
+        ThreadStack(20 + i, f"t{i}", frames(("f", "/home/ada/gpt/feed.py:1"))) for i in range(5)
+    ]
+    told = classify(dump(0, 4, "lock", threads)).others
+    assert [text.split()[0] for text in told] == ["t0", "t1", "t2"]
+
+
+def test_a_fault_in_an_installed_package_is_shown_where_the_script_calls_it() -> None:
+    installed = frames(("spin", f"{SITE}/relkit/faults.py:250"), USER)
+    assert classify(ranked(installed, state="R")).place == "proj/train.py:10 train"
+
+
+@pytest.mark.parametrize("function", ["all_reduce", "new_group"])
+def test_a_rank_that_runs_inside_torch_distributed_does_not_wait_there(function: str) -> None:
+    preparing = frames((function, C10D), USER)
+    running = classify(ranked(preparing, state="R"))
+    assert running.thread_state is ThreadState.RUNNING
+    assert not running.waits_for_peers
+    assert classify(ranked(preparing, state="S", kernel="futex")).waits_for_peers
+    # Its operation in flight, seen by the recorder, says that it is in there after all.
+    assert classify(ranked(preparing, state="R"), IN_FLIGHT).waits_for_peers
+
+
+def test_no_file_of_the_diagnosis_names_the_injector() -> None:
+    root = Path(__file__).resolve().parents[3] / "relkit"
+    files = [path for room in ("hang", "stacks") for path in (root / room).rglob("*.py")]
+    assert len(files) > 30
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b(slow_)?faults?\.py|import (slow_)?faults|RELKIT_INJECT", text), path
 
 
 @pytest.mark.parametrize(
