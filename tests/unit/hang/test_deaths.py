@@ -68,6 +68,19 @@ def test_a_rank_killed_before_the_others_failed_is_the_first() -> None:
     assert first(dead(0, 1, 2.0, lost), dead(1, -9, 1.0, end="inside")) == [1]
 
 
+def test_of_ranks_that_all_sat_in_communication_the_terminated_are_the_launchers_doing() -> None:
+    assert first(dead(0, -15, 1.0, end="inside"), dead(1, -9, 2.0, end="inside")) == [1]
+
+
+def test_a_rank_killed_while_it_computed_before_another_failed_is_named_with_it() -> None:
+    assert first(dead(0, 7, 2.0), dead(1, -9, 1.0)) == [1, 0]
+    assert first(dead(0, 7, 1.0), dead(1, -9, 2.0)) == [0]
+
+
+def test_a_death_without_a_time_comes_after_those_with_one() -> None:
+    assert first(dead(0, 7), dead(1, 7, 5.0)) == [1, 0]
+
+
 def test_only_terminated_ranks_name_the_first() -> None:
     assert first(dead(0, -15, end="inside")) == [0]
     assert first(dead(0, -15, 2.0), dead(1, -15, 1.0, end="inside")) == [0]

@@ -227,6 +227,7 @@ def test_suspicion_comes_early_and_adapts() -> None:
 def test_a_chosen_suspicion_is_kept_below_the_timeout() -> None:
     assert HangDetector(10, 4).suspect_after_s == 4
     assert HangDetector(10, 40).suspect_after_s == 10
+    assert HangDetector(1).suspect_after_s == 1
     with pytest.raises(ValueError, match="above 0"):
         HangDetector(0)
 

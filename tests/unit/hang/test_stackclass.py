@@ -122,6 +122,12 @@ def test_a_lock_seen_in_native_frames_outweighs_operations_that_run_behind_it() 
     )
 
 
+def test_a_lock_in_native_frames_is_how_a_group_that_is_being_set_up_waits() -> None:
+    low = native("__futex_wait", "PyThread_acquire_lock_timed")
+    found = classify(ranked(frames(USER), low, kernel="futex"), CONNECTING)
+    assert found.thread_state is ThreadState.SETUP
+
+
 def test_a_thread_that_runs_is_not_waiting_whatever_the_kernel_said_before() -> None:
     found = classify(ranked(frames(USER), state="R", kernel="futex"))
     assert found.thread_state is ThreadState.RUNNING
@@ -204,7 +210,9 @@ def test_no_file_of_the_diagnosis_names_the_injector() -> None:
     assert len(files) > 30
     for path in files:
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"\b(slow_)?faults?\.py|import (slow_)?faults|RELKIT_INJECT", text), path
+        assert not re.search(r"\b(slow_)?faults?\.py|import (slow_)?faults|RELKIT_INJECT", text), (
+            path
+        )
 
 
 @pytest.mark.parametrize(
@@ -214,6 +222,7 @@ def test_no_file_of_the_diagnosis_names_the_injector() -> None:
         ("train.py:3", True),
         ("/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py:1", False),
         ("/usr/lib/python3.11/threading.py:1", False),
+        ("/usr/lib/python3/dist-packages/numpy/core.py:1", False),
         ("<frozen runpy>:88", False),
         ("<string>:1", False),
         ("", False),

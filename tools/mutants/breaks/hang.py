@@ -1,0 +1,310 @@
+"""Breaks of the hang diagnosis: detection, waits, groups, deaths, stacks, the report."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_ATTRIBUTE = ("tests/unit/hang/test_attribute.py", "tests/unit/hang/test_lateness.py")
+_DEATHS = ("tests/unit/hang/test_deaths.py",)
+_DETECT = ("tests/unit/hang/test_detect.py",)
+_DEVICE = ("tests/unit/hang/test_device_stalled.py",)
+_REPORT = ("tests/unit/hang/test_report.py", "tests/unit/hang/test_lateness.py")
+_SEQUENCE = ("tests/unit/hang/test_sequence.py",)
+_STACKCLASS = ("tests/unit/hang/test_stackclass.py",)
+
+BREAKS = (
+    # The victims of a dead peer are accused as late.
+    Break(
+        "relkit/hang/attribute.py",
+        "if rank in accused or collateral(builder.view):",
+        "if rank in accused:",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "if finished and len(finished) == len(ends) and len(finished) > len(waiting):",
+        "if finished and len(finished) == len(ends):",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "return _of_a_failure(analysis, late) if _has_victims(analysis) else late",
+        "return late",
+        _ATTRIBUTE,
+    ),
+    # A rank that computes for less than the timeout is a suspect of a failed job.
+    Break(
+        "relkit/hang/attribute.py",
+        "(idle_s(analysis.views[c.rank]) or 0.0) >= analysis.hang_timeout_s",
+        "(idle_s(analysis.views[c.rank]) or 0.0) >= 0",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "weight=0.5 if reasons else 1.0",
+        "weight=1.0",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "if not any(differ.certain for differ in analysis.differ):",
+        "if True:",
+        _ATTRIBUTE,
+    ),
+    # Ranks without a recorder, inside communication, count as missing.
+    Break(
+        "relkit/hang/waits.py",
+        "group.behind(op.seq) - silent, True",
+        "group.behind(op.seq), True",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/waits.py",
+        "if op.failed and views[rank].alive and not group.behind(op.seq):",
+        "if False:",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/waits.py",
+        "{r: what for r, what in by_stack.items() if views[r].hook is None}",
+        "dict(by_stack)",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/waits.py",
+        "anyone = running or RankSet.of(r for r in host if not views[r].absent_reason)",
+        "anyone = RankSet.of(r for r in host if not views[r].absent_reason)",
+        _ATTRIBUTE,
+    ),
+    # A rank that runs inside torch.distributed is taken for one that waits.
+    Break(
+        "relkit/hang/stackclass.py",
+        "by_stack = ThreadState.RUNNING",
+        "pass",
+        _STACKCLASS,
+    ),
+    # Threads of real user code are never told.
+    Break(
+        "relkit/hang/stackclass.py",
+        "if depth is None and thread.role is not Role.LOADER:",
+        "if thread.role is not Role.LOADER:",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/stackclass.py",
+        "if depth is None and thread.role is not Role.LOADER:",
+        "if depth is None:",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/stackclass.py",
+        "if by_stack is None and by_python(frames[len(library) :]) is ThreadState.DATA:",
+        "if False:",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/stackclass.py",
+        "and not (below is ThreadState.LOCK and recorded is ThreadState.SETUP)",
+        "",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/stackclass.py",
+        "next(iter(by_id + named), None)",
+        "next(iter(named + by_id), None)",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/frames.py",
+        "(site|dist)-packages",
+        "site-packages",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/frames.py",
+        "for i, frame in enumerate(frames) if is_user_code(frame)",
+        "for i, frame in reversed(list(enumerate(frames))) if is_user_code(frame)",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/deaths.py",
+        "[v for v in own if v.exit_code != -signal.SIGTERM or len(dead) == 1]",
+        "own",
+        _DEATHS,
+    ),
+    Break(
+        "relkit/hang/deaths.py",
+        "candidates = known or candidates",
+        "pass",
+        _DEATHS,
+    ),
+    Break(
+        "relkit/hang/deaths.py",
+        "if v in hard or _when(v) < first_s]",
+        "if v in hard]",
+        _DEATHS,
+    ),
+    Break(
+        "relkit/hang/deaths.py",
+        'return view.failed_unix_s or float("inf")',
+        "return view.failed_unix_s",
+        _DEATHS,
+    ),
+    Break(
+        "relkit/hang/deaths.py",
+        "if i == 0 or _independent(v))",
+        "if i >= 0)",
+        _DEATHS,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "if gap_s > max(_MIN_JUMP_S, _JUMP_FACTOR * usual_s):",
+        "if False:",
+        _DETECT,
+    ),
+    Break("relkit/hang/detect.py", "counts=not paused", "counts=True", _DETECT),
+    Break(
+        "relkit/hang/detect.py",
+        'bound_s = float("inf") if before is None else self._clock.step_s',
+        'bound_s = float("inf")',
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "paused = len(live) > 1 and all(",
+        "paused = all(",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "fresh, self._hung = not self._hung, True",
+        "fresh, self._hung = True, True",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "return min(max(_MIN_SUSPECT_S, learned), self.hang_timeout_s)",
+        "return max(_MIN_SUSPECT_S, learned)",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "now = {view.rank: (view.host, view.pid) for view in live}",
+        "now: dict[int, _Process] = {}",
+        _DETECT,
+    ),
+    # A busy loop on a crowded host is taken for a wait.
+    Break(
+        "relkit/hang/finding_builder.py",
+        "return share > BUSY_SHARE or (runnable and share > _IDLE_SHARE)",
+        "return share > BUSY_SHARE",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/finding_builder.py",
+        "if not activity.may_be_busy:",
+        "if False:",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/finding_builder.py",
+        "return Category.LEFT if view.exit_code == 0 else Category.DEAD",
+        "return Category.DEAD",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/finding_builder.py",
+        "view.hook.last_finish_ns) / 1e9",
+        "view.hook.last_finish_ns) / 1e6",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/groups.py",
+        "or self.members[rank].newest < seq",
+        "or self.members[rank].newest <= seq",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/groups.py",
+        "if not stuck and newest in ops and ops[newest].failed:",
+        "if False:",
+        _ATTRIBUTE,
+    ),
+    # A rank without a recorder belongs to no group, and is late nowhere.
+    Break(
+        "relkit/hang/groups.py",
+        "whole_world = communicator.size == world_size",
+        "whole_world = False",
+        _ATTRIBUTE,
+    ),
+    Break("relkit/hang/groups.py", "if c.size > 1:", "if c.size > 0:", _SEQUENCE),
+    Break("relkit/hang/sequence.py", "if seq >= stuck_at - 1", "if seq >= 0", _SEQUENCE),
+    Break("relkit/hang/sequence.py", '"gather", "scatter"', '"scatter"', _SEQUENCE),
+    Break(
+        "relkit/hang/sequence.py",
+        "certain = len(counts[0][1]) > len(counts[1][1])",
+        "certain = True",
+        _SEQUENCE,
+    ),
+    Break("relkit/hang/sequence.py", "or not a[1] or not b[1]", "", _SEQUENCE),
+    Break(
+        "relkit/hang/cycles.py",
+        "return first if len(first) * 2 < len(cycle) else []",
+        "return first",
+        (*_ATTRIBUTE, *_SEQUENCE, "tests/unit/hang/test_programs.py"),
+    ),
+    Break(
+        "relkit/hang/cycles.py",
+        "and makers[newest] == {rank}:",
+        ":",
+        (*_ATTRIBUTE, *_SEQUENCE, "tests/unit/hang/test_programs.py"),
+    ),
+    Break(
+        "relkit/hang/device_stalled.py",
+        "if any(other.kind in _COMMUNICATION for other in begun):",
+        "if False:",
+        _DEVICE,
+    ),
+    Break(
+        "relkit/hang/device_stalled.py",
+        "if all(members[rank].ops[wait.seq].queued for rank in wait.waiters):",
+        "if False:",
+        _DEVICE,
+    ),
+    Break(
+        "relkit/hang/waiting_ranks.py",
+        "wait = (direct or own)[0]",
+        "wait = own[0]",
+        _ATTRIBUTE,
+    ),
+    Break(
+        "relkit/hang/report.py",
+        "if view.alive and (view.dump is None",
+        "if (view.dump is None",
+        _REPORT,
+    ),
+    Break(
+        "relkit/hang/report.py",
+        "status=Status.UNKNOWN",
+        "status=Status.WARN",
+        _REPORT,
+    ),
+    Break(
+        "relkit/hang/report.py",
+        "and view.rank not in culprits:",
+        ":",
+        _REPORT,
+    ),
+    Break(
+        "relkit/hang/rank_table.py",
+        "min(communication or view.hook.in_flight,",
+        "min(view.hook.in_flight,",
+        _REPORT,
+    ),
+    Break(
+        "relkit/hang/advice.py",
+        "_AFTER_SIGNAL if exit_code < 0 else _AFTER_ERROR",
+        "_AFTER_ERROR if exit_code < 0 else _AFTER_SIGNAL",
+        _REPORT,
+    ),
+)

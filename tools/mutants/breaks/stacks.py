@@ -1,0 +1,234 @@
+"""Breaks of stack dumps: parsers, merge, mixed stacks, symbols, the flame graph."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_DUMPFILE = (
+    "tests/unit/stacks/test_dumpfile_fields.py",
+    "tests/unit/stacks/test_dumpfile.py::test_a_file_of_the_original_tool",
+    "tests/unit/stacks/test_dumpfile.py::test_the_header_beats_the_name",
+    "tests/unit/stacks/test_dumpfile_hostile.py::test_each_kind_of_damage_is_named",
+    "tests/unit/stacks/test_dumpfile_hostile.py::test_an_oversized_file_is_not_read",
+)
+_FLAME = (
+    "tests/reports/test_flame_layout.py",
+    "tests/reports/test_flame_svg.py::test_the_picture_is_the_one_that_was_looked_at",
+)
+_FOLDED = ("tests/unit/stacks/test_folded.py",)
+_FOLDER = ("tests/unit/stacks/test_merge_folder.py",)
+_MERGE = (
+    "tests/unit/stacks/test_tallies.py",
+    "tests/unit/stacks/test_merge.py::test_absent_ranks_are_shown_and_are_not_innocent",
+    "tests/unit/stacks/test_merge.py::test_link_time_optimisation_cuts_no_stack",
+    "tests/unit/stacks/test_merge.py::test_threads_are_counted_and_keep_their_names",
+    "tests/unit/stacks/test_merge.py::test_a_runaway_recursion_keeps_both_ends",
+    "tests/unit/stacks/test_merge.py::test_main_threads_are_classed_by_their_functions",
+    "tests/unit/stacks/test_merge.py::test_a_rank_outside_the_world_is_refused",
+    "tests/unit/stacks/test_rank_set_union.py",
+)
+_MIXED = ("tests/unit/stacks/test_mixed.py",)
+_ROLES = ("tests/unit/stacks/test_roles.py",)
+_NAMES = (
+    "tests/unit/stacks/test_symbolise.py::test_maps_keep_spaces_and_skip_what_is_not_code",
+    "tests/unit/stacks/test_symbolise.py::test_symbols_are_shown_for_people",
+    "tests/unit/stacks/test_symbolise.py::test_argument_lists_are_dropped",
+)
+_RETURNS = (
+    "tests/unit/stacks/test_symbolise.py::test_a_return_address_belongs_to_the_call_before_it",
+)
+
+BREAKS = (
+    Break(
+        "relkit/stacks/merge.py",
+        "if not 0 <= dump.rank < world_size:",
+        "if dump.rank < 0:",
+        _MERGE,
+    ),
+    # Main threads are classed by functions, whatever the lines.
+    Break(
+        "relkit/stacks/merge.py",
+        "tuple(frame.func for frame in path.frames)",
+        "tuple(frame.func + frame.source for frame in path.frames)",
+        _MERGE,
+    ),
+    Break(
+        "relkit/stacks/merge.py",
+        "sorted(classes, key=lambda c: (-len(c.ranks),",
+        "sorted(classes, key=lambda c: (len(c.ranks),",
+        _MERGE,
+    ),
+    Break(
+        "relkit/stacks/stack_index.py",
+        "max(self._highs[-1], rank)",
+        "rank",
+        _MERGE,
+    ),
+    Break(
+        "relkit/stacks/stack_index.py",
+        "sorted(new.union(self.names))[:MAX_NAMES]",
+        "[*self.names, *sorted(new)][:MAX_NAMES]",
+        _MERGE,
+    ),
+    Break(
+        "relkit/stacks/stack_index.py",
+        "if frame.build_id or frame.offset or frame.module",
+        "if False",
+        _MERGE,
+    ),
+    Break("relkit/stacks/stack_index.py", "tally.threads += 1", "tally.threads = 1", _MERGE),
+    # An absent rank is not innocent.
+    Break(
+        "relkit/stacks/tree_builder.py",
+        "absent = RankSet.world(world_size) - present",
+        "absent = RankSet()",
+        _MERGE,
+    ),
+    Break(
+        "relkit/stacks/tree_builder.py",
+        "unions.of([*node.sets, *(child.ranks for child in children)])",
+        "unions.of([child.ranks for child in children] or node.sets)",
+        _MERGE,
+    ),
+    Break(
+        "relkit/stacks/tree_builder.py",
+        'func = _LTO.sub("", frame.func) if "lto_priv" in frame.func else frame.func',
+        "func = frame.func",
+        _MERGE,
+    ),
+    Break("relkit/stacks/tree_builder.py", "(_LEFT_OUT,)", "()", _MERGE),
+    Break(
+        "relkit/stacks/tree_builder.py",
+        "for key in sorted(node.children))",
+        "for key in node.children)",
+        _MERGE,
+    ),
+    Break(
+        "relkit/stacks/tree.py",
+        "return self.present - node.ranks",
+        "return RankSet.world(self.world_size) - node.ranks",
+        _MERGE,
+    ),
+    Break("relkit/stacks/folded.py", "if node.ends:", "if not node.children:", _MERGE),
+    Break("relkit/stacks/folded.py", r'r"[;\x00-', r'r"[\x00-', _FOLDED),
+    Break("relkit/stacks/folded.py", "{low}-{high}:{step}", "{low}-{high}", _FOLDED),
+    Break("relkit/stacks/rank_set_union.py", "run.end() - 1", "run.end()", _MERGE),
+    Break("relkit/stacks/roles.py", "if is_main:", "if False:", _ROLES),
+    Break(
+        "relkit/stacks/roles.py",
+        "return role_of_name(name) or role_of_frames(frames)",
+        "return role_of_frames(frames)",
+        _ROLES,
+    ),
+    Break(
+        "relkit/stacks/dumpfile.py",
+        "if world_size and rank >= world_size:",
+        "if world_size and rank > world_size:",
+        _DUMPFILE,
+    ),
+    Break("relkit/stacks/dumpfile.py", "if len(data) > MAX_FILE_BYTES:", "if False:", _DUMPFILE),
+    Break(
+        "relkit/stacks/dumpfile.py",
+        "if pid and thread.os_thread_id == pid:",
+        "if False:",
+        _DUMPFILE,
+    ),
+    # The header says which rank it is; only without one the name does.
+    Break(
+        "relkit/stacks/dumpfile.py",
+        "if not has_rank and not facts.present:",
+        "if match is not None:",
+        _DUMPFILE,
+    ),
+    Break(
+        "relkit/stacks/dumpfile.py",
+        "if memo is not None and tail is not None and only_frames:",
+        "if memo is not None and tail is not None:",
+        _DUMPFILE,
+    ),
+    Break(
+        "relkit/stacks/dumpfile.py",
+        "if len(native) + len(python) > MAX_THREADS:",
+        "if False:",
+        _DUMPFILE,
+    ),
+    Break(
+        "relkit/stacks/dumpfile.py",
+        "if frames > MAX_FILE_FRAMES:",
+        "if False:",
+        _DUMPFILE,
+    ),
+    Break("relkit/stacks/wire.py", "if size > end - at:", "if size > end:", _DUMPFILE),
+    Break("relkit/stacks/wire.py", "if value > _MASK_64:", "if False:", _DUMPFILE),
+    Break(
+        "relkit/stacks/wire.py",
+        "return value - (1 << 32) if value >> 31 else value",
+        "return value",
+        _DUMPFILE,
+    ),
+    Break("relkit/stacks/folder.py", "elif head.rank in taken:", "elif False:", _FOLDER),
+    Break(
+        "relkit/stacks/folder.py",
+        "return max(newest, key=lambda job",
+        "return min(newest, key=lambda job",
+        _FOLDER,
+    ),
+    Break(
+        "relkit/stacks/folder.py",
+        "elif head.world_size not in (0, world_size):",
+        "elif False:",
+        _FOLDER,
+    ),
+    Break("relkit/stacks/folder.py", ' and name[0] != "."', "", _FOLDER),
+    Break("relkit/stacks/mixed.py", "if thread.os_thread_id:", "if True:", _MIXED),
+    Break("relkit/stacks/mixed.py", "return loops or evaluations", "return evaluations", _MIXED),
+    Break("relkit/stacks/mixed.py", "if frame.entry or not runs:", "if True:", _MIXED),
+    Break("relkit/stacks/mixed.py", "or _is_builtin(native, i)", "", _MIXED),
+    # A return address belongs to the call before it.
+    Break("relkit/stacks/symbolise.py", "at if innermost else at - 1", "at", _RETURNS),
+    Break(
+        "relkit/stacks/maps.py",
+        "address < mappings[at].end",
+        "address <= mappings[at].end",
+        _NAMES,
+    ),
+    Break("relkit/stacks/maps.py", 'or "x" not in words[1]', "", _NAMES),
+    Break(
+        "relkit/stacks/demangle.py",
+        'if not cut or bare[i:] == "(anonymous namespace)":',
+        "if not cut:",
+        _NAMES,
+    ),
+    Break(
+        "relkit/stacks/merge_report.py",
+        "status=Status.UNKNOWN",
+        "status=Status.WARN",
+        ("tests/unit/stacks/test_merge_report.py",),
+    ),
+    Break(
+        "relkit/stacks/merge_report.py",
+        "others.sort(key=lambda outlier: len(outlier.ranks))",
+        "others.sort(key=lambda outlier: -len(outlier.ranks))",
+        ("tests/unit/stacks/test_merge_report.py",),
+    ),
+    # No free width where a stack ends.
+    Break("reports/flame_layout.py", "widths[i] += gap", "pass", _FLAME),
+    Break("reports/flame_layout.py", "count * 3 <= present", "count * 9 <= present", _FLAME),
+    Break(
+        "reports/flame_layout.py",
+        "(DIFFERENCE if count < present else 1.0)",
+        "1.0",
+        _FLAME,
+    ),
+    Break("reports/flame_layout.py", "if odd and wide < least:", "if False:", _FLAME),
+    Break("reports/flame_boxes.py", "0 if i in unread else sizes[i]", "sizes[i]", _FLAME),
+    Break("reports/flame_boxes.py", "if node.ends and node.children:", "if False:", _FLAME),
+    Break(
+        "reports/flame_boxes.py",
+        "by_rarity[-common:][::-1] + by_rarity[: MAX_LEAVES - common]",
+        "by_rarity[:MAX_LEAVES]",
+        _FLAME,
+    ),
+    Break("reports/flame_boxes.py", "if left < 0:", "if False:", _FLAME),
+    Break("reports/flame_boxes.py", "family.sort(key=order)", "pass", _FLAME),
+)
