@@ -14,7 +14,7 @@ from relkit.errors import EXIT_USAGE
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import ForeignState, seal
-from relkit.launch.job.session_key import SecretMismatch, agree
+from relkit.launch.job.session_key import SecretMismatch, _open, _seal, agree
 
 KEY = bytes(range(32))
 OTHER = bytes(range(1, 33))
@@ -130,6 +130,15 @@ def test_notes_of_an_earlier_rendezvous_bring_no_old_key_back() -> None:
     assert agree(PutBack(0, 2, notes), KEY, 20) not in (key, b"")
     with pytest.raises(SecretMismatch, match="node 0 sent no proof"):
         agree(PutBack(1, 2, {**notes, "read/0": b"1"}), KEY, 0.1)
+
+
+def test_the_proof_of_one_node_is_none_of_another() -> None:
+    notes: dict[str, bytes] = {}
+    hello = _seal(KEY, "hello 1", {"nonce": "n"})
+    assert _open(KEY, "hello 1", hello) == ({"nonce": "n"}, "")
+    notes["hello/1"] = notes["hello/2"] = hello
+    with pytest.raises(SecretMismatch, match="node 2 has another secret, unlike node 0"):
+        agree(MemoryMailbox(0, 3, notes), KEY, 5, holds_store=False)
 
 
 def test_without_a_secret_there_is_no_key() -> None:

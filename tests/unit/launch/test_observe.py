@@ -126,6 +126,15 @@ def test_a_zombie_is_not_alive(child: Callable[[str], Child]) -> None:
     assert not view.alive
 
 
+def test_a_process_that_has_a_dead_ranks_pid_is_not_that_rank(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    pid = child("input()").pid
+    files[Path("a.rkhook")] = replace(state(pid, 0), start_ticks=procfs.start_ticks(pid) - 1)
+    (view,) = Observer(Path("job")).views([LocalRank(0, pid)])
+    assert (view.alive, view.process_state) == (False, "")
+
+
 def test_a_rank_behind_a_wrapper(
     child: Callable[[str], Child], files: dict[Path, HookState | None]
 ) -> None:

@@ -11,10 +11,10 @@ import pytest
 from relkit.findings import Report
 from relkit.hang.model import HangVerdict, JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
-from relkit.launch.hang import follower, incident, leader
+from relkit.launch.hang import codec, follower, incident, leader
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.watch import Watch
+from relkit.launch.hang.watch import ALONE_AFTER_S, Watch
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox
 from relkit.launch.job.settings import LocalRank, MonitorSettings, OnHang
 from relkit.stacks.model import RankDump
@@ -370,3 +370,104 @@ def test_a_dead_rank_is_judged_without_a_dump() -> None:
     assert [dump.rank for dump in dumps] == [0, 1, 3]
     assert seen.ranks[2].dump is None
     assert verdict.culprits[0].rank == 2
+
+
+def test_two_hangs_of_two_nodes_are_two_incidents(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(resumes_at_s=25.0)
+    notes: dict[str, bytes] = {}
+    first = job.watch(MemoryMailbox(0, 2, notes), [0, 1], OnHang.REPORT)
+    second = job.watch(MemoryMailbox(1, 2, notes), [2, 3], OnHang.REPORT)
+    gather_with(second, job, monkeypatch)
+    job.run(30, first, second)
+    job.stuck_at_s, job.resumes_at_s = 30.0, 1e9
+    job.run(60, first, second)
+    assert [[dump.rank for dump in dumps] for _, _, _, dumps in job.published] == [[0, 1, 2, 3]] * 2
+    # Node 0 may go once each verdict has been read.
+    assert {f"incident/{number}/seen/1" for number in (0, 1)} <= notes.keys()
+
+
+@pytest.mark.parametrize("asked_s", [1.5, 1e9])
+def test_node_0_cannot_have_a_capture_take_for_ever(
+    monkeypatch: pytest.MonkeyPatch, asked_s: float
+) -> None:
+    job = Job(stuck_at_s=1e9)
+    deadlines = []
+
+    def capture(*_: object, deadline_s: float, **__: object) -> tuple[RankDump, ...]:
+        deadlines.append(deadline_s)
+        return ()
+
+    monkeypatch.setattr(incident, "capture_local", capture)
+    notes = {"incident/0": codec.pack({"job_id": "job", "deadline_s": asked_s})}
+    job.run(1, job.watch(MemoryMailbox(1, 2, notes), [2, 3]))
+    assert deadlines == [min(asked_s, incident.HANG_CAPTURE_S)]
+
+
+class TroubledMailbox(MemoryMailbox):
+    """A store that can fail and come back."""
+
+    fails = False
+
+    def put(self, key: str, data: bytes) -> None:
+        self._check()
+        super().put(key, data)
+
+    def get(self, key: str) -> bytes | None:
+        self._check()
+        return super().get(key)
+
+    def _check(self) -> None:
+        if self.fails:
+            raise ExchangeBroken("the rendezvous store failed: gone")
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_store_that_fails_for_a_moment_leaves_no_node_alone(node: int) -> None:
+    job = Job(stuck_at_s=1e9)
+    mailbox = TroubledMailbox(node, 2)
+    only = job.watch(mailbox, [0, 1])
+    for from_s in (2.0, 12.0, 22.0):
+        job.run(from_s, only)
+        mailbox.fails = True
+        job.run(from_s + ALONE_AFTER_S - 1, only)
+        mailbox.fails = False
+    assert not any("judges only its own ranks" in line for line in job.logged)
+    assert only.leads is (node == 0)
+
+
+def test_once_the_store_is_gone_old_summaries_count_for_nothing() -> None:
+    job = Job(stuck_at_s=20.0)
+    notes: dict[str, bytes] = {}
+    mailbox = TroubledMailbox(0, 2, notes)
+    first, second = job.watch(mailbox, [0, 1]), job.watch(MemoryMailbox(1, 2, notes), [2, 3])
+    job.run(12, first, second)
+    mailbox.fails = True
+    job.run(60, first)
+    (published,) = job.published
+    absent = {v.rank: v.absent_reason for v in published[0].ranks if v.absent_reason}
+    assert absent == dict.fromkeys((2, 3), "it runs on another node, which this one cannot see")
+
+
+def test_ranks_without_a_recorder_are_told_once_there_was_time_for_one() -> None:
+    job = Job(stuck_at_s=1e9)
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3])
+    seen = job.look
+
+    def look(ranks: Sequence[int]) -> tuple[RankView, ...]:
+        views = [replace(v, hook=None) if v.rank in {1, 2} else v for v in seen(ranks)]
+        return tuple(replace(v, alive=False) if v.rank == 2 else v for v in views)
+
+    job.look = look  # type: ignore[method-assign]
+    job.run(follower.MIN_UNSEEN_S, only)
+    assert job.logged == []
+    job.run(follower.MIN_UNSEEN_S + 30, only)
+    (line,) = job.logged
+    assert line.startswith("rank 1: no operation seen yet")
+
+
+def test_a_known_world_size_beats_what_recorders_say() -> None:
+    attempt = WatchedAttempt("job", 16, Observer(None), MemoryMailbox(), lambda: (), dict)
+    views = [view(0, 1.0), replace(view(6, 1.0), hook=None)]
+    assert attempt.world_size_of(views) == 16
+    assert replace(attempt, world_size=0).world_size_of(views) == 7
+    assert replace(attempt, world_size=0).world_size_of(views[:1]) == 4

@@ -1,0 +1,124 @@
+"""What node 0 knows of another node's ranks, how old that may be, and what comes over the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from relkit.errors import BadDump
+from relkit.hang.model import RankView
+from relkit.hook.model import HookState, Op, OpKind
+from relkit.launch.hang import codec
+from relkit.launch.hang import monitor as monitor_module
+from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.follower import WatchFollower
+from relkit.launch.hang.monitor import Monitor, tick_interval_s
+from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.remote_views import SHARE_EVERY_S, SILENT_NODE_S, RemoteViews
+from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.settings import MonitorSettings, OnHang
+
+HEALTHY = (RankView(2, "b", 12, True), RankView(3, "b", 13, True))
+
+
+def two_ends() -> tuple[RemoteViews, WatchFollower, dict[str, bytes]]:
+    """Node 0's view of node 1, node 1's part, and what lies between them."""
+    notes: dict[str, bytes] = {}
+    mailbox = MemoryMailbox(1, 2, notes)
+    attempt = WatchedAttempt("job", 4, Observer(None), mailbox, lambda: (), dict)
+    follower = WatchFollower(attempt, WatchState(), write_dumps=lambda _: None, log=print)
+    return RemoteViews(MemoryMailbox(0, 2, notes)), follower, notes
+
+
+def test_a_node_whose_ranks_do_not_change_is_not_silent() -> None:
+    remote, follower, _ = two_ends()
+    for now_s in range(40):
+        follower.share(float(now_s), HEALTHY)
+        remote.receive(float(now_s))
+    assert remote.all(39.0) == HEALTHY
+
+
+def test_a_node_that_says_nothing_new_is_silent_after_ten_seconds() -> None:
+    remote, follower, _ = two_ends()
+    follower.share(0.0, HEALTHY)
+    remote.receive(0.0)
+    for now_s in (SILENT_NODE_S / 2, SILENT_NODE_S):
+        remote.receive(now_s)
+        assert remote.all(now_s) == HEALTHY
+    remote.receive(SILENT_NODE_S + 2)
+    reasons = {view.absent_reason for view in remote.all(SILENT_NODE_S + 2)}
+    assert reasons == {"node 1 has not answered for 12 s"}
+
+
+def test_the_newest_summary_counts() -> None:
+    remote, follower, _ = two_ends()
+    gone = tuple(replace(view, alive=False, exit_code=1) for view in HEALTHY)
+    for now_s, views in ((0.0, HEALTHY), (2.0, gone)):
+        follower.share(now_s, views)
+        remote.receive(now_s)
+        assert remote.all(now_s) == views
+
+
+def test_both_ends_use_the_store_once_a_second() -> None:
+    remote, follower, notes = two_ends()
+    assert follower.share(0.0, HEALTHY)
+    assert remote.receive(0.0)
+    first = dict(notes)
+    assert not follower.share(SHARE_EVERY_S / 2, HEALTHY)
+    assert not remote.receive(SHARE_EVERY_S / 2)
+    assert notes == first
+    assert follower.share(SHARE_EVERY_S, HEALTHY)
+    assert remote.receive(SHARE_EVERY_S)
+
+
+def test_ranks_of_a_node_that_sent_no_capture_are_absent() -> None:
+    remote, follower, _ = two_ends()
+    follower.share(0.0, HEALTHY)
+    remote.receive(0.0)
+    marked = remote.without_answer([1, 7], 4.5)
+    assert {rank: view.absent_reason for rank, view in marked.items()} == dict.fromkeys(
+        (2, 3), "node 1 did not answer within 4.5 s"
+    )
+
+
+def test_of_a_long_history_the_newest_operations_are_sent() -> None:
+    ops = tuple(Op("allreduce", OpKind.COLLECTIVE, i, 0, 4, 1, i + 1, i + 2) for i in range(40))
+    hook = HookState(1, 1, 0, 0, 1, 99, 0, 40, 40, 41, (), ops, ())
+    views, _ = codec.decode_views(codec.encode_views([RankView(0, "a", 1, True, "S", hook)]))
+    assert views[0].hook is not None
+    assert [op.seq for op in views[0].hook.recent] == list(range(40 - codec.RECENT_OPS, 40))
+
+
+def test_a_note_of_too_many_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "MAX_VALUES", 100)
+    assert codec.unpack(codec.pack({"views": [0] * 90}))
+    with pytest.raises(BadDump, match="more than 100 values"):
+        codec.unpack(codec.pack({"views": [0] * 200}))
+
+
+def test_a_report_alone_asks_nothing_of_the_launcher() -> None:
+    for on_hang, wanted in ((OnHang.REPORT, None), (OnHang.ABORT, OnHang.ABORT)):
+        monitor = Monitor(
+            MonitorSettings(10.0, on_hang),
+            publish=lambda *_: None,
+            write_dumps=lambda _: None,
+            log=print,
+        )
+        assert monitor.action() is None
+        attempt = WatchedAttempt("job", 2, Observer(None), MemoryMailbox(), lambda: (), dict)
+        monitor._watch = monitor_module.Watch(
+            attempt, monitor._settings, publish=lambda *_: None, write_dumps=lambda _: None,
+            log=print,
+        )  # fmt: skip
+        monitor._watch.state.action = on_hang
+        assert monitor.action() is wanted
+
+
+@pytest.mark.parametrize(
+    ("hang_timeout_s", "interval_s"), [(1, 0.2), (8, 0.2), (20, 0.5), (40, 1.0), (1800, 1.0)]
+)
+def test_the_shorter_the_timeout_the_more_often_is_looked(
+    hang_timeout_s: float, interval_s: float
+) -> None:
+    assert tick_interval_s(hang_timeout_s) == pytest.approx(interval_s)

@@ -1,0 +1,323 @@
+"""Breaks of the launcher: its watch over hangs, notes between nodes, secrets, ends, folders."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_FOLDER = ("tests/unit/launch/test_job_folder.py",)
+_NOTES = ("tests/unit/launch/test_store_notes.py",)
+_OBSERVE = ("tests/unit/launch/test_observe.py",)
+_PROCESSES = ("tests/unit/launch/test_processes.py",)
+_REMOTE = ("tests/unit/launch/test_remote_views.py",)
+_SECRET = ("tests/unit/launch/test_job_secret.py",)
+_TIMELINE = ("tests/unit/launch/test_timeline.py",)
+_WATCH = ("tests/unit/launch/test_watch.py",)
+
+BREAKS = (
+    Break(
+        "relkit/launch/hang/leader.py",
+        "if failure and not state.failure_handled:",
+        "if failure:",
+        _WATCH,
+    ),
+    # The report of a hang gives way to that of the failure which ended it.
+    Break("relkit/launch/hang/leader.py", "if not state.hung:", "if True:", _WATCH),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "if detection.fresh and not failure:",
+        "if detection.health is JobHealth.HUNG and not failure:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "        finally:\n            if is_shared:",
+        "        except MemoryError:\n            pass\n        else:\n            if is_shared:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "remote = () if alone else self._remote.all(now_s)",
+        "remote = self._remote.all(now_s)",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "views.update(self._remote.without_answer(silent_nodes, patience_s))",
+        "pass",
+        _WATCH,
+    ),
+    Break("relkit/launch/hang/leader.py", "self._incident += 1", "pass", _WATCH),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "return dumps + remote_dumps, silent_nodes",
+        "return dumps, silent_nodes",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "if now_s < self._next_share_s:",
+        "if False:",
+        _REMOTE,
+    ),
+    # A healthy node whose ranks do not move counts as silent.
+    Break("relkit/launch/hang/follower.py", '{"at": now_s}', "{}", _REMOTE),
+    Break(
+        "relkit/launch/hang/follower.py",
+        'mailbox.put(f"incident/{self._incident}/seen/{mailbox.node}", b"")',
+        "pass",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "waited_s > FAILURE_PATIENCE_S and",
+        "waited_s > 0 and",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        'min(float(fields.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)',
+        'float(fields.get("deadline_s", 1.0))',
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "if view.alive and view.hook is None",
+        "if view.hook is None",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "patience_s = max(MIN_UNSEEN_S, hang_timeout_s)",
+        "patience_s = hang_timeout_s",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "self._state.action, self._state.hung = OnHang(action), True",
+        "pass",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/remote_views.py",
+        "if silent_s > SILENT_NODE_S:",
+        "if False:",
+        _REMOTE,
+    ),
+    Break(
+        "relkit/launch/hang/remote_views.py",
+        "(known is not None and known.note == note)",
+        "known is not None",
+        _REMOTE,
+    ),
+    # A summary that has not changed passes for a new one.
+    Break(
+        "relkit/launch/hang/remote_views.py",
+        "(known is not None and known.note == note)",
+        "False",
+        _REMOTE,
+    ),
+    Break("relkit/launch/hang/codec.py", "[-RECENT_OPS:]", "[:RECENT_OPS]", _REMOTE),
+    Break(
+        "relkit/launch/hang/codec.py",
+        'if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:',
+        "if False:",
+        _REMOTE,
+    ),
+    Break(
+        "relkit/launch/hang/codec.py",
+        "if engine.unconsumed_tail:",
+        "if False:",
+        ("tests/unit/launch/test_exchange.py::test_a_bomb_is_refused",),
+    ),
+    Break(
+        "relkit/launch/hang/codec.py",
+        "largest = max(blobs",
+        "largest = min(blobs",
+        ("tests/unit/launch/test_exchange.py::test_the_largest_dump_is_left_out_first",),
+    ),
+    Break(
+        "relkit/launch/hang/incident.py",
+        "for rank in RankSet.world(world_size) - RankSet.of(known):",
+        "for rank in RankSet():",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/incident.py",
+        "replace(view, dump=by_rank.get(view.rank))",
+        "view",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/watch.py",
+        "now_s - self._broken_since_s >= ALONE_AFTER_S",
+        "now_s - self._broken_since_s >= 0",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/watch.py",
+        "self._broken_since_s, self._alone = None, False",
+        "pass",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/monitor.py",
+        "if watch is None or watch.state.action is OnHang.REPORT:",
+        "if watch is None:",
+        _REMOTE,
+    ),
+    Break("relkit/launch/hang/monitor.py", "hang_timeout_s / 40", "hang_timeout_s / 4", _REMOTE),
+    Break(
+        "relkit/launch/hang/monitor.py",
+        "if not self._restarts_left:",
+        "if False:",
+        ("tests/unit/launch/test_monitor.py",),
+    ),
+    Break(
+        "relkit/launch/hang/attempt.py",
+        "return max(highest_rank + 1, recorded)",
+        "return recorded",
+        _WATCH,
+    ),
+    Break("relkit/launch/hang/attempt.py", "if self.world_size:", "if False:", _WATCH),
+    # The note is there before its parts.
+    Break(
+        "relkit/launch/job/exchange.py",
+        "if names and not self._ask(self._store.check, names):",
+        "if False:",
+        _NOTES,
+    ),
+    Break("relkit/launch/job/exchange.py", "and zlib.crc32(data) == crc", "", _NOTES),
+    Break("relkit/launch/job/exchange.py", 'f"relkit/{prefix}/"', '"relkit/"', _NOTES),
+    Break(
+        "relkit/launch/job/exchange.py",
+        "if mailbox is not None and mailbox.is_stuck:",
+        "if False:",
+        _NOTES,
+    ),
+    Break(
+        "relkit/launch/job/exchange.py",
+        "                return False\n            time.sleep(_POLL_S)",
+        "                return True\n            time.sleep(_POLL_S)",
+        _NOTES,
+    ),
+    Break(
+        "relkit/launch/job/sealed_mailbox.py",
+        "if number < self._min_numbers.get(key, 0):",
+        "if False:",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/sealed_mailbox.py",
+        "self._min_numbers[key] += 1",
+        "pass",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/sealed_mailbox.py",
+        "_NUMBER.pack(len(name)) + name + body",
+        "body",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/sealed_mailbox.py",
+        "not hmac.compare_digest(mac, self._mac(key, body))",
+        "False",
+        _SECRET,
+    ),
+    Break("relkit/launch/job/session_key.py", "if bool(proof) != bool(key):", "if False:", _SECRET),
+    Break("relkit/launch/job/session_key.py", "if not is_right:", "if False:", _SECRET),
+    Break(
+        "relkit/launch/job/session_key.py",
+        "and nonces[mailbox.node] == nonce",
+        "",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/session_key.py", r'f"{name}\n{body}".encode()', "body.encode()", _SECRET
+    ),
+    Break("relkit/launch/job/session_key.py", "if key and missing:", "if False:", _SECRET),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "if not hmac.compare_digest(mac, self._mac(state)):",
+        "if False:",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "if has_proof != bool(self._key):",
+        "if False:",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/exit_barrier.py",
+        " if node != notes.node]",
+        "]",
+        ("tests/unit/launch/test_exit_barrier.py",),
+        survives="The barrier of a node that has failed itself is torch's to end, and it has ended"
+        " before the first look at the notes can matter.",
+    ),
+    Break(
+        "relkit/launch/job/exit_barrier.py",
+        "while waiting.is_alive() and not has_failed.is_set():",
+        "while not has_failed.is_set() and False:",
+        ("tests/unit/launch/test_exit_barrier.py",),
+    ),
+    Break(
+        "relkit/launch/job/rendezvous.py",
+        "if operations is not None:",
+        "if False:",
+        ("tests/unit/launch/test_rendezvous.py",),
+    ),
+    Break("relkit/launch/job/exit_status.py", " | os.WNOWAIT", "", _PROCESSES),
+    Break(
+        "relkit/launch/job/exit_status.py",
+        "else -status.si_status",
+        "else status.si_status",
+        _PROCESSES,
+    ),
+    Break(
+        "relkit/launch/hang/observe.py",
+        "_check_plausible(state)\n",
+        "pass\n",
+        _OBSERVE,
+    ),
+    Break("relkit/launch/hang/observe.py", "looks >= _TORN_LOOKS", "looks >= 1", _OBSERVE),
+    # A process that got the pid of a dead rank passes for it.
+    Break(
+        "relkit/launch/hang/observe.py",
+        "process.runs(state.start_ticks if state else 0)",
+        "process.runs(0)",
+        _OBSERVE,
+    ),
+    Break(
+        "relkit/launch/hang/observe.py",
+        "ours = state.rank in numbers or state.rank < 0",
+        "ours = True",
+        _OBSERVE,
+    ),
+    Break(
+        "relkit/launch/hang/timeline.py",
+        "if name in OWN_FILES or _DUMP.fullmatch(name)]",
+        "]",
+        _TIMELINE,
+    ),
+    Break(
+        "relkit/launch/hang/timeline.py",
+        "return target, open_own_folder(target)\n    except",
+        "return target, os.open(target, os.O_RDONLY)\n    except",
+        _TIMELINE,
+    ),
+    Break(
+        "relkit/launch/job/folder.py",
+        "if not any(_lives(path) for path in folder.glob(_RECORDERS)):",
+        "if True:",
+        _FOLDER,
+    ),
+    Break(
+        "relkit/launch/job/folder.py",
+        "and (folder / LOCK).is_file()",
+        "",
+        _FOLDER,
+    ),
+    Break("relkit/launch/job/folder.py", "how | fcntl.LOCK_NB", "fcntl.LOCK_SH", _FOLDER),
+)

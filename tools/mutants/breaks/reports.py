@@ -1,0 +1,78 @@
+"""Breaks of findings and of what shows them: text, JSON, files, labels, graphs."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_FINDINGS = ("tests/unit/test_findings.py",)
+_OUTPUT = ("tests/unit/test_output.py", "tests/unit/test_findings.py")
+_RANKS = ("tests/unit/test_ranks.py",)
+_SETS = ("tests/reports/test_rank_sets.py",)
+
+BREAKS = (
+    # No data looks healthy.
+    Break(
+        "relkit/findings.py",
+        "if found else Status.UNKNOWN",
+        "if found else Status.OK",
+        _FINDINGS,
+    ),
+    Break(
+        "relkit/findings.py",
+        "Status.WARN, Status.UNKNOWN,",
+        "Status.UNKNOWN, Status.WARN,",
+        _FINDINGS,
+    ),
+    Break("relkit/findings.py", ", Status.UNKNOWN: EXIT_UNKNOWN}", "}", _FINDINGS),
+    Break(
+        "relkit/findings.py",
+        "if status is not Status.SKIP]",
+        "]",
+        _FINDINGS,
+    ),
+    Break("relkit/output.py", "if output.exists() and not force:", "if False:", _OUTPUT),
+    Break("relkit/output.py", "os.fchmod(stream.fileno(), mode)", "pass", _OUTPUT),
+    Break(
+        "relkit/output.py",
+        "    except BaseException:\n        Path(temporary).unlink(missing_ok=True)",
+        "    except BaseException:",
+        _OUTPUT,
+    ),
+    Break("relkit/output.py", r'.replace("\n", "\n      ")', "", _OUTPUT),
+    Break("relkit/output.py", 'if os.environ.get("NO_COLOR"):', "if False:", _OUTPUT),
+    Break("relkit/output.py", "Path(temporary).replace(path)", "pass", _OUTPUT),
+    Break("relkit/ranks.py", "low <= merged[-1][1] + 1:", "low <= merged[-1][1]:", _RANKS),
+    Break("relkit/ranks.py", "max(high, merged[-1][1])", "high", _RANKS),
+    Break(
+        "reports/rank_sets.py",
+        "against = self.world_size if unread else len(self.present)",
+        "against = len(self.present)",
+        ("tests/reports/test_rank_sets.py",),
+    ),
+    Break("reports/rank_sets.py", "if not text or len(text) > left:", "if not text:", _SETS),
+    Break("reports/rank_sets.py", "if last - i >= 2:", "if last - i >= 3:", _SETS),
+    Break(
+        "reports/markup.py",
+        '        "<": "&lt;",\n',
+        "",
+        ("tests/reports/test_markup.py",),
+    ),
+    Break(
+        "reports/palette.py",
+        "max(1, present // 64)",
+        "present // 64",
+        ("tests/reports/test_palette.py",),
+    ),
+    Break(
+        "reports/dot.py",
+        "or node is None or node.ends or",
+        "or node is None or",
+        ("tests/reports/test_dot.py",),
+    ),
+    Break(
+        "reports/merged_files.py",
+        "failed.append(error)",
+        "raise error",
+        ("tests/reports/test_timeline_folder.py",),
+    ),
+)
