@@ -62,6 +62,13 @@ def test_labels_spell_a_set_out_up_to_the_limit() -> None:
     assert table.text(RankSet.world(8)).label == "0-7|"
 
 
+def test_ranks_that_were_not_read_are_not_all() -> None:
+    table = SetTable(RankSet.of(range(5)), 15)
+    unread = table.text(ranks("5-14"))
+    assert (unread.count, unread.badge, unread.short_badge) == (10, "ranks 5-14", "10/15")
+    assert table.text(ranks("0-4")).badge == "all"
+
+
 @given(st.lists(st.sets(st.integers(0, 50)), max_size=6))
 def test_the_union_of_many_sets(groups: list[set[int]]) -> None:
     assert union(RankSet.of(g) for g in groups) == RankSet.of(set().union(*groups))

@@ -55,9 +55,17 @@ def test_a_node_that_has_failed_is_not_waited_for() -> None:
 
 
 def test_its_own_failure_is_no_other_nodes() -> None:
-    notes, done = two_nodes(), []
+    notes, others_come, done = two_nodes(), threading.Event(), []
     notes.put(ended_key(0), b"1")
-    wait_for_others(lambda: done.append(True), notes)
+
+    def barrier() -> None:
+        others_come.wait(30)
+        done.append(True)
+
+    timer = threading.Timer(0.5, others_come.set)
+    timer.start()
+    wait_for_others(barrier, notes)
+    timer.join()
     assert done == [True]
 
 

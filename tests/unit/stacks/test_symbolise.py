@@ -187,6 +187,7 @@ def test_symbols_are_shown_for_people(symbol: bytes, name: str) -> None:
         ("(anonymous namespace)::f", "(anonymous namespace)::f"),
         ("a::{lambda(int)#1}::operator()(int) const", "a::{lambda(int)#1}::operator()"),
         ("f<void (int)>(char) &&", "f<void (int)>"),
+        ("typeinfo for (anonymous namespace)", "typeinfo for (anonymous namespace)"),
         ("f(int) [clone .part.0] [clone .cold]", "f"),
         ("f)", "f)"),
         ("", ""),
