@@ -31,7 +31,10 @@ def test_the_constants_are_the_documented_codes() -> None:
 
 def test_each_errors_code_is_one_of_them() -> None:
     codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
-    expected = [errors.RelkitError, *errors.RelkitError.__subclasses__()]
+    expected: list[type[errors.RelkitError]] = [
+        errors.RelkitError,
+        *errors.RelkitError.__subclasses__(),
+    ]
     assert {error.exit_code for error in expected} <= codes
     assert errors.RelkitError.exit_code == errors.EXIT_UNKNOWN
     assert errors.UsageProblem.exit_code == errors.EXIT_USAGE

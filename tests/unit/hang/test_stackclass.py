@@ -222,7 +222,7 @@ def test_no_file_of_the_diagnosis_names_the_injector() -> None:
         ("train.py:3", True),
         ("/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py:1", False),
         ("/usr/lib/python3.11/threading.py:1", False),
-        ("/usr/lib/python3/dist-packages/numpy/core.py:1", False),
+        ("/opt/site/dist-packages/numpy/core.py:1", False),
         ("<frozen runpy>:88", False),
         ("<string>:1", False),
         ("", False),

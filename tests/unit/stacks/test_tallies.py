@@ -10,10 +10,10 @@ from relkit.stacks.stack_index import MAX_NAMES, RankTally
 from relkit.stacks.tree_builder import Path, build_tree
 
 
-def thread(*funcs: str, line: int = 1, lwp: int = 1, name: str = "t", **facts: str) -> ThreadStack:
+def thread(*funcs: str, line: int = 1, lwp: int = 1, build: str = "") -> ThreadStack:
     """Functions from the outermost to the innermost."""
-    frames = tuple(Frame(func, f"a.py:{line}", **facts) for func in reversed(funcs))
-    return ThreadStack(lwp, name, frames, Role.MAIN if lwp == 1 else Role.OTHER)
+    frames = tuple(Frame(func, f"a.py:{line}", build, build) for func in reversed(funcs))
+    return ThreadStack(lwp, "t", frames, Role.MAIN if lwp == 1 else Role.OTHER)
 
 
 def test_a_rank_that_comes_again_takes_none_away() -> None:
@@ -34,7 +34,7 @@ def test_the_names_kept_are_the_first_of_the_alphabet_in_any_order() -> None:
 
 def test_builds_that_differ_do_not_part_equal_stacks() -> None:
     dumps = [
-        RankDump(rank, 2, 1, "S", native=(thread("main", "f", build_id=build, module=build),))
+        RankDump(rank, 2, 1, "S", native=(thread("main", "f", build=build),))
         for rank, build in enumerate(("aa", "bb"))
     ]
     (main_thread,) = merge_dumps(dumps, 2).classes
