@@ -10,12 +10,12 @@ from relkit.errors import BadDump
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState, Op, OpKind
 from relkit.launch.hang import codec
-from relkit.launch.hang import monitor as monitor_module
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.follower import WatchFollower
 from relkit.launch.hang.monitor import Monitor, tick_interval_s
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.remote_views import SHARE_EVERY_S, SILENT_NODE_S, RemoteViews
+from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.settings import MonitorSettings, OnHang
 
@@ -107,7 +107,7 @@ def test_a_report_alone_asks_nothing_of_the_launcher() -> None:
         )
         assert monitor.action() is None
         attempt = WatchedAttempt("job", 2, Observer(None), MemoryMailbox(), lambda: (), dict)
-        monitor._watch = monitor_module.Watch(
+        monitor._watch = Watch(
             attempt, monitor._settings, publish=lambda *_: None, write_dumps=lambda _: None,
             log=print,
         )  # fmt: skip

@@ -254,12 +254,6 @@ BREAKS = (
         (*_ATTRIBUTE, *_SEQUENCE, "tests/unit/hang/test_programs.py"),
     ),
     Break(
-        "relkit/hang/cycles.py",
-        "and makers[newest] == {rank}:",
-        ":",
-        (*_ATTRIBUTE, *_SEQUENCE, "tests/unit/hang/test_programs.py"),
-    ),
-    Break(
         "relkit/hang/device_stalled.py",
         "if any(other.kind in _COMMUNICATION for other in begun):",
         "if False:",
