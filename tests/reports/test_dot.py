@@ -25,6 +25,13 @@ def test_chains_are_one_node_and_edges_say_who_went_there() -> None:
     assert len(re.findall(r"^\tn\d+ \[", text, re.M)) == 5
 
 
+def test_a_chain_ends_where_a_stack_does() -> None:
+    chain = [(name, "a.py:1") for name in "mfg"]
+    for stacks, nodes in (([3], 1), ([2, 3], 2)):
+        tree = grow("py", 4, [Stack(tuple(chain[:count]), ranks("0-3")) for count in stacks])
+        assert len(re.findall(r"^\tn\d+ \[", stack_dot(tree), re.M)) == nodes
+
+
 def test_absent_ranks_are_a_node_of_their_own() -> None:
     assert "absent (no dump)" in stack_dot(hang("py", present=ranks("0-4")))
 
