@@ -88,9 +88,9 @@ def test_a_thread_in_a_store_that_does_not_answer_is_not_waited_for() -> None:
         is_stuck = True
 
     over = threading.Event()
-    thread = threading.Thread(target=over.wait, args=(20,), daemon=True)
+    thread = threading.Thread(target=over.wait, args=(15,), daemon=True)
     thread.start()
-    wait_for_thread(thread, Stuck(), 10)
+    wait_for_thread(thread, Stuck(), 60)
     assert thread.is_alive()
     threading.Timer(0.2, over.set).start()
     wait_for_thread(thread, MemoryMailbox(), 20)
