@@ -88,6 +88,32 @@ static void test_the_event_ring_keeps_the_newest(void)
     rk_recorder_forget();
 }
 
+static void append_one(struct rk_header *header, uint64_t number)
+{
+    struct rk_op op = {.start_ns = number, .end_ns = number + 1, .seq = (int64_t)number};
+    rk_append_event(header, &op);
+}
+
+static void test_no_row_is_written_by_two(void)
+{
+    struct rk_header *header = start();
+    for (uint64_t i = 0; i < RK_EVENT_COUNT; i++)
+        append_one(header, i);
+    CHECK(header->dropped == 0);
+    struct rk_event *rows = rk_events(header);
+    /* Row 0: its writer was stopped for a whole round. Row 1: who comes was stopped for one, and
+     * finds an event of a later round. Row 2: as it should be. */
+    rows[0].ticket = 0;
+    rows[1].ticket = 2 * RK_EVENT_COUNT + 2;
+    for (uint64_t i = 0; i < 3; i++)
+        append_one(header, RK_EVENT_COUNT + i);
+    CHECK(header->events_begun == RK_EVENT_COUNT + 3 && header->dropped == 2);
+    CHECK(rows[0].ticket == 0 && copy_of(&rows[0].op).seq == 0);
+    CHECK(rows[1].ticket == 2 * RK_EVENT_COUNT + 2 && copy_of(&rows[1].op).seq == 1);
+    CHECK(rows[2].ticket == RK_EVENT_COUNT + 3 && copy_of(&rows[2].op).seq == RK_EVENT_COUNT + 2);
+    rk_recorder_forget();
+}
+
 static void test_the_main_threads_time_is_read_when_it_is_old(void)
 {
     enum { FRESH_NS = 2000000, LIMIT_S = 20 };
@@ -148,6 +174,7 @@ int main(int count, char **arguments)
     directory = arguments[1];
     test_events_of_many_writers_are_whole();
     test_the_event_ring_keeps_the_newest();
+    test_no_row_is_written_by_two();
     test_the_main_threads_time_is_read_when_it_is_old();
     test_a_forked_child_has_a_ring_and_times_of_its_own();
     printf("all passed\n");

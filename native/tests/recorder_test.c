@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "core/communicators.h"
+#include "core/process_stat.h"
 #include "recorder_check.h"
 
 static void test_an_operation_is_recorded(void)
@@ -245,6 +247,23 @@ static void test_after_forgetting_nothing_is_recorded(void)
     rk_recorder_forget();
 }
 
+static void test_what_the_kernel_says_of_a_process(void)
+{
+    char before[16];
+    CHECK(prctl(PR_GET_NAME, before) == 0);
+    /* The fields go on after the last bracket of the line, whatever the name is. */
+    const char *names[] = {"plain", "a b", "a) 7 (b", "((", ") ) )"};
+    uint64_t start_ticks = rk_process_stat(getpid(), RK_STAT_START_TICKS);
+    CHECK(start_ticks > 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        CHECK(prctl(PR_SET_NAME, names[i]) == 0);
+        CHECK(rk_process_stat(getpid(), RK_STAT_PARENT) == (uint64_t)getppid());
+        CHECK(rk_process_stat(getpid(), RK_STAT_START_TICKS) == start_ticks);
+    }
+    CHECK(prctl(PR_SET_NAME, before) == 0);
+    CHECK(rk_process_stat(0x7ffffff0, RK_STAT_PARENT) == 0);
+}
+
 static void test_a_file_that_cannot_be_made(void)
 {
     CHECK(rk_state_file_create("/nonexistent/folder", hooks, 2) == NULL);
@@ -278,6 +297,7 @@ int main(int count, char **arguments)
     test_threads_that_add_the_same_communicator();
     test_a_reader_sees_only_whole_operations();
     test_after_forgetting_nothing_is_recorded();
+    test_what_the_kernel_says_of_a_process();
     test_a_file_that_cannot_be_made();
     printf("all passed\n");
     return 0;

@@ -61,6 +61,17 @@ def test_one_host_behind_two_ports_is_two_nodes() -> None:
     ]
 
 
+def test_only_the_very_node_is_excluded_not_those_that_begin_alike() -> None:
+    assert names("n1,n10,n11,n2", exclude="n1") == ["n10", "n11", "n2"]
+    assert names("n1,n10,an1", exclude="n10") == ["n1", "an1"]
+
+
+def test_a_node_may_be_excluded_by_its_address(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("a address=10.0.0.1\nb address=10.0.0.11\n")
+    assert names(str(path), exclude="10.0.0.1") == ["b"]
+
+
 def test_exclusion_takes_sets_and_files_and_warns_of_strangers(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("n2\nn4\n")

@@ -109,6 +109,13 @@ def test_others_mail_and_signs_of_life_are_not_answered(talk: Talk) -> None:
     assert talk.accept()["op"] == "pong"
 
 
+@pytest.mark.parametrize("other", ["n", "n10", "n11", "N1", "n1 "])
+def test_a_node_of_a_like_name_is_another(talk: Talk, other: str) -> None:
+    talk.write({"op": "count", "id": 1, "to": {other: {"to": 1}}})
+    talk.write({"op": "ping", "id": 2})
+    assert talk.accept()["op"] == "pong"
+
+
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_handler_that_fails_gives_an_error_after_its_words(talk: Talk, ours: bool) -> None:
     talk.write({"op": "trouble", "id": 1, "all": {"ours": ours}})

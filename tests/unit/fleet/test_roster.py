@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit.fleet.roster import Roster
+from relkit.fleet.roster import CLOCK_ID, Roster
 from relkit.fleet.wire import PROTOCOL, BadLine
 
 
@@ -80,3 +80,48 @@ def test_gone_is_told_once_and_nothing_after_it() -> None:
     assert [item[1]["op"] for item in taken if item] == ["edge", "gone"]
     assert taken[1] is not None
     assert taken[1][1]["detail"] == "first"
+
+
+def test_who_speaks_in_the_name_of_another_is_not_believed() -> None:
+    """Neither of a node whose name begins like its own, nor of one whose name its own begins."""
+    roster = Roster(["n1", "n10"])
+    roster.accept(hello("n1"), "n1")
+    roster.accept(hello("n10"), "n10")
+    for sender, claimed in (("n1", "n10"), ("n10", "n1")):
+        with pytest.raises(BadLine, match="another node's"):
+            roster.accept(line(claimed, "edge"), sender)
+    assert roster.take() is None
+
+
+def test_only_an_agent_of_our_protocol_has_answered() -> None:
+    roster = Roster(["a", "b", "c"])
+    roster.accept(hello("a"), "a")
+    roster.accept(line("b", "hello", protocol=PROTOCOL + 1, version="9"), "b")
+    roster.accept(line("c", "hello", version="0"), "c")
+    assert roster.live == ["a"]
+    assert "relkit 9 there speaks protocol" in roster.answers()["b"].detail
+    assert roster.ended == {"b", "c"}
+
+
+@pytest.mark.parametrize("op", ["gone", "hello"])
+def test_an_agent_cannot_declare_itself_gone_or_come_twice(op: str) -> None:
+    roster = Roster(["a"])
+    roster.accept(hello("a"), "a")
+    with pytest.raises(BadLine, match="unexpected"):
+        roster.accept(line("a", op, protocol=PROTOCOL), "a")
+    assert roster.take() is None
+
+
+def test_a_clock_is_held_against_the_middle_of_the_round_trip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    roster = Roster(["a"])
+    roster.accept(hello("a"), "a")
+    assert roster.clocks_open
+    roster.ping_sent_s = 100.0
+    monkeypatch.setattr("time.time", lambda: 101.0)
+    roster.accept(line("a", "pong", id=CLOCK_ID, unix_s=107.5), "a")
+    assert not roster.clocks_open
+    # At 100.5 of ours it was 107.5 there: ahead by 7.
+    assert roster.answers()["a"].clock_skew_s == 7.0
+    assert roster.take() is None

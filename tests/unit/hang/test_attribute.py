@@ -86,6 +86,27 @@ def test_a_busy_loop_is_told_from_a_wait() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("share", "state", "category"),
+    [
+        (0.6, "S", Category.SPINNING),
+        (0.2, "R", Category.SPINNING),
+        (0.2, "S", Category.BLOCKED),
+        (0.01, "R", Category.BLOCKED),
+    ],
+    ids=["most-of-a-core", "crowded-host", "works-and-sleeps", "hardly-ever-runs"],
+)
+def test_on_a_crowded_host_a_busy_loop_gets_less_than_half_a_core(
+    share: float, state: str, category: Category
+) -> None:
+    culprit = view(BAD, WORLD, stack="spin", hook=trained(BAD, WORLD))
+    assert culprit.dump is not None
+    (main,) = culprit.dump.python
+    sampled = replace(culprit.dump, python=(replace(main, state=state),))
+    culprit = replace(culprit, cpu_s=share, process_state=state, dump=sampled)
+    assert named(attribute(others_wait(culprit))) == [(BAD, category)]
+
+
 def test_a_stopped_rank() -> None:
     culprit = view(BAD, WORLD, stack="spin", hook=trained(BAD, WORLD), process_state="T")
     verdict = attribute(others_wait(culprit))

@@ -172,9 +172,12 @@ def test_cpu_use_over_a_window(child: Callable[[str], Child]) -> None:
         now[0] += 0.25
         view = observer.views(rank)[0]
     assert CPU_WINDOW_S <= view.cpu_window_s <= CPU_WINDOW_S + 0.5
+    before = procfs.cpu_s(pid)
+    while procfs.cpu_s(pid) < before + 0.05:
+        os.sched_yield()
     now[0] += 0.25
-    used = observer.views(rank)[0]
-    assert used.cpu_s >= 0.0
+    used_s = observer.views(rank)[0].cpu_s
+    assert 0.05 <= used_s <= procfs.cpu_s(pid)
 
 
 @pytest.mark.parametrize(

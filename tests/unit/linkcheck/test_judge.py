@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.findings import Status
+from relkit.linkcheck.blame import blame_pair
 from relkit.linkcheck.check import check_links
 from relkit.linkcheck.judge import judge, second_pairing, state_of
 from relkit.linkcheck.model import (
@@ -187,6 +188,26 @@ def test_a_healthy_host_needs_no_second_pairing() -> None:
     assert checked.crosses == ()
     links = judge(checked, 10000.0, 2).links
     assert second_pairing(links, EIGHT.gpu_of) == ()
+
+
+def test_an_empty_socket_is_in_no_second_pairing() -> None:
+    """Sockets 2 and 4 are a bad pair; 4 has no GPU, so there is nothing to measure at it."""
+    inventory = Inventory({s: s for s in range(8) if s != 4})
+    checked = check_links(World(), inventory, PAIRS, min_bandwidth_mb_s=10000.0)
+    links = judge(checked, 10000.0, 2).links
+    pairs = second_pairing(links, inventory.gpu_of)
+    assert any(2 in pair.sockets for pair in pairs)
+    assert not any(4 in pair.sockets for pair in pairs)
+
+
+@pytest.mark.parametrize("way", [(0, 1), (1, 0)])
+def test_an_end_that_is_good_with_anybody_is_cleared(way: tuple[int, int]) -> None:
+    """Socket 0 is good with 2 and bad with 3; socket 1 is bad with both."""
+    good, lost = LinkState.GOOD, LinkState.LOST
+    crosses = {(0, 2): good, (2, 0): good, (0, 3): lost, (3, 0): lost}
+    crosses |= {(1, 2): lost, (2, 1): lost, (1, 3): lost, (3, 1): lost}
+    blames = blame_pair(Pair(0, 1), {way: lost}, crosses, EIGHT)
+    assert [(blame.place, blame.sockets) for blame in blames] == [(FaultPlace.SOCKET, (1,))]
 
 
 SOCKETS = st.frozensets(st.integers(0, 7), max_size=3)

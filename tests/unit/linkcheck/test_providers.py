@@ -17,6 +17,7 @@ from relkit.linkcheck.metax import bandwidth_mb_s
 from relkit.linkcheck.model import Counter, Failure, Pair
 from relkit.linkcheck.nvbandwidth import TEST, parse_matrix
 from relkit.linkcheck.nvidia import NvidiaProvider
+from relkit.linkcheck.nvlink_counters import compare
 from relkit.linkcheck.open import open_provider
 from relkit.linkcheck.replay import ReplayProvider
 from relkit.linkcheck.tool import run_tool
@@ -66,6 +67,27 @@ def test_the_layout_counts_gpus_after_the_cpu_nodes(tmp_path: Path) -> None:
     inventory = read_layout(root)
     assert inventory.gpu_of == {0: 1, 1: 0, 5: 2}
     assert inventory.notes == ("node 9 of the layout has no readable mgpu_id",)
+
+
+def test_a_socket_that_two_gpus_claim_has_no_gpu(tmp_path: Path) -> None:
+    claimed_twice = make_layout(tmp_path / "layout", {3: 0, 4: 1, 5: 2}, cpu_nodes=2)
+    (claimed_twice / "nodes" / "3" / "properties").write_text("mgpu_id 3\n")
+    inventory = read_layout(claimed_twice)
+    assert inventory.gpu_of == {5: 2}
+    assert inventory.claims == {3: (0, 1)}
+
+
+def test_only_errors_that_grew_meanwhile_are_told() -> None:
+    counters = [Counter(0, 1, "CRC errors", 5, 5), Counter(0, 2, "CRC errors", 5, 6)]
+    (found,) = lane_findings(counters, "h")
+    assert "lane 2" in found.title
+    assert "grew by 1" in found.title
+
+
+def test_a_counter_that_only_one_reading_has_is_left_out() -> None:
+    before = {(0, 0, "active"): 1, (0, 1, "active"): 1}
+    after = {(0, 1, "active"): 0, (0, 2, "active"): 1}
+    assert compare(before, after) == (Counter(0, 1, "active", 1, 0),)
 
 
 @pytest.mark.parametrize(

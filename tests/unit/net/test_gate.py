@@ -158,6 +158,27 @@ def test_who_was_reset_comes_again(door: Door, opened: list[socket.socket]) -> N
     until(lambda: len(door.admitted) == 20)
 
 
+def test_who_says_nothing_loses_the_place_in_time() -> None:
+    """The gate alone, on a clock of the test's."""
+    admitted: list[socket.socket] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    with selectors.DefaultSelector() as selector:
+        check = partial(handshake.check_answer, SECRET, 0)
+        gate = Gate(listener, selector, check, lambda _, came: admitted.append(came))
+        with socket.create_connection(listener.getsockname(), 10) as quiet:
+            assert selector.select(10 * PATIENCE)
+            before_s = time.monotonic()
+            gate.serve(listener.fileno())
+            after_s = time.monotonic()
+            gate.tick(before_s + gate_module.HANDSHAKE_S - 0.001)
+            assert (gate.pending, gate.unauthenticated) == (1, 0)
+            gate.tick(after_s + gate_module.HANDSHAKE_S)
+            assert (gate.pending, gate.unauthenticated) == (0, 1)
+            assert is_reset(quiet)
+        gate.close()
+    assert not admitted
+
+
 def test_a_wrong_secret_is_final(door: Door) -> None:
     began_s = time.monotonic()
     with pytest.raises(PermissionError, match="rejected"):

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from relkit.net.listener import Listener
+from relkit.netcheck.measure.probes import compute_child
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed
 from relkit.netcheck.measure.probes.child import ChildFailed, run_in_child
 from relkit.netcheck.measure.probes.compute import measure_compute
@@ -84,10 +87,23 @@ def test_compute_scores() -> None:
     assert isinstance(scores["devices"], dict)
 
 
-def test_the_mean_is_of_runs_after_the_first() -> None:
-    calls: list[int] = []
-    assert mean_s(lambda: calls.append(1), 0.001) >= 0
-    assert len(calls) >= 2
+def work_of(now: list[float], took_s: Sequence[float]) -> Callable[[], None]:
+    """Each call takes the next of these times on a made-up clock."""
+    left = iter(took_s)
+
+    def work() -> None:
+        now[0] += next(left)
+
+    return work
+
+
+def test_the_mean_is_of_runs_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(compute_child, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    # The first is not counted; the two that follow fill the time, so that there is no fourth.
+    assert mean_s(work_of(now, [100.0, 1.0, 3.0]), 4.0) == 2.0
+    # One is counted also where it takes longer than that.
+    assert mean_s(work_of(now, [7.0, 50.0]), 4.0) == 50.0
 
 
 def test_bandwidths_of_an_all_reduce() -> None:

@@ -64,6 +64,30 @@ def test_two_slow_edges_apart_are_two_links() -> None:
     assert {verdict.ends for verdict in said} == {("n0", "n1"), ("n2", "n3")}
 
 
+def _named_beside(slow: dict[tuple[str, str], float]) -> set[tuple[str, ...]]:
+    """What is said of a ring of six in the end, in which bytes take so many times as long."""
+    hosts = [f"n{number}" for number in range(6)]
+    edges = [*pairwise(hosts), (hosts[-1], hosts[0])]
+    rng, scorer = np.random.default_rng(9), EdgeScorer()
+    said: tuple[Verdict, ...] = ()
+    for look in range(30):
+        traffic = [
+            EdgeTraffic(*edge, MIB, float(0.06 * slow.get(edge, 1.0) * rng.uniform(0.9, 1.1)))
+            for edge in edges
+        ]
+        said = scorer.update(look, traffic, LOOK_S)
+    return {verdict.ends for verdict in said}
+
+
+def test_a_worse_edge_does_not_clear_one_that_is_slow_as_well() -> None:
+    assert _named_beside({("n0", "n1"): 4.0, ("n3", "n4"): 2.5}) == {("n0", "n1"), ("n3", "n4")}
+
+
+def test_nothing_is_said_of_an_edge_that_is_little_slower_beside_a_much_worse_one() -> None:
+    assert _named_beside({("n3", "n4"): 2.2}) == {("n3", "n4")}
+    assert _named_beside({("n0", "n1"): 8.0, ("n3", "n4"): 2.2}) == {("n0", "n1")}
+
+
 def test_a_healthy_ring_is_left_alone() -> None:
     assert not any(_after(set(), 600, 0))
 

@@ -1,0 +1,75 @@
+"""Why a rank is slow, from the mean parts of its steps and of its peers'."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relkit.straggler.model import (
+    COMPUTE,
+    GC,
+    OFF_CPU,
+    PARTS,
+    RUN_QUEUE_WAIT,
+    THROTTLED,
+    UNATTRIBUTED,
+    Cause,
+    Floats,
+)
+from relkit.straggler.score.causes import attribute
+
+
+def parts(**seconds: float) -> Floats:
+    """0.1 s of compute, and what is given."""
+    values = np.zeros(len(PARTS))
+    values[COMPUTE] = 0.1
+    for name, value in seconds.items():
+        values[PARTS.index(name)] += value
+    return values
+
+
+def test_the_host_is_to_blame_from_half_of_the_slowdown_on() -> None:
+    grown = parts()
+    grown[COMPUTE] += 0.02
+    for stolen_s, cause in ((0.009, Cause.COMPUTE), (0.011, Cause.HOST)):
+        for part in (GC, THROTTLED):
+            mine = grown.copy()
+            mine[part] = stolen_s
+            assert attribute(mine, parts()).cause is cause, PARTS[part]
+
+
+def test_waiting_for_a_core_counts_beyond_what_the_peers_wait_for_as_much_running() -> None:
+    peers = parts()
+    peers[UNATTRIBUTED] = peers[RUN_QUEUE_WAIT] = 0.05
+    # Twice the running, and so twice the waiting: the work is more.
+    mine = 2.0 * peers
+    assert attribute(mine, peers).cause is Cause.COMPUTE
+    waits = peers.copy()
+    waits[UNATTRIBUTED] += 0.05
+    waits[RUN_QUEUE_WAIT] += 0.05
+    assert attribute(waits, peers).cause is Cause.HOST
+
+
+def test_what_the_cgroup_took_is_not_counted_as_waiting_for_a_core_too() -> None:
+    mine = parts()
+    mine[COMPUTE] += 0.02
+    mine[RUN_QUEUE_WAIT] = mine[THROTTLED] = 0.009
+    told = attribute(mine, parts())
+    assert told.cause is Cause.COMPUTE
+    assert told.share == pytest.approx(1.0)
+
+
+def test_who_is_no_slower_has_no_cause() -> None:
+    told = attribute(parts(), parts())
+    assert (told.cause, told.share) == (Cause.NOISE, 0.0)
+
+
+def test_off_the_cpu_is_the_device_only_where_the_peers_wait_for_one_too() -> None:
+    peers = np.zeros(len(PARTS))
+    peers[UNATTRIBUTED] = 0.1
+    for usual_s, cause in ((0.029, Cause.INPUT), (0.031, Cause.COMPUTE)):
+        peers[OFF_CPU] = usual_s
+        mine = peers.copy()
+        mine[UNATTRIBUTED] += 0.02
+        mine[OFF_CPU] += 0.02
+        assert attribute(mine, peers).cause is cause

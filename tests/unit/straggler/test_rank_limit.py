@@ -1,0 +1,43 @@
+"""How much it takes to accuse a rank: the limit, the least slowdown, when a verdict comes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relkit.straggler.model import PARTS
+from relkit.straggler.score.rank_scorer import RankScorer, Settings
+from relkit.straggler.step_record import StepTable
+
+RANKS = 8
+ONSET = 20
+
+
+def first_accused(slower: float, steps: int, sigma: float = 0.001) -> int:
+    """The step after which rank 3 is accused, which is so much slower from ONSET on; -1 = never."""
+    rng, scorer = np.random.default_rng(4), RankScorer([0] * RANKS)
+    for step in range(steps):
+        parts = np.zeros((len(PARTS), RANKS))
+        parts[0] = 0.1 * (1.0 + sigma * rng.standard_normal(RANKS))
+        parts[0, 3] *= 1.0 + slower if step >= ONSET else 1.0
+        (judged,) = scorer.update([StepTable(step, parts, np.full(RANKS, np.nan))])
+        assert {verdict.rank for verdict in judged.accused} <= {3}
+        if judged.accused:
+            return step
+    return -1
+
+
+@pytest.mark.parametrize(("ranks", "nats"), [(1, 11.918), (8, 13.998), (1024, 18.850)])
+def test_the_limit_of_a_job(ranks: int, nats: float) -> None:
+    """ln(ranks x 5 sums x 3 slowdowns x sqrt(10,000 steps) / 1 %)."""
+    assert Settings().limit(ranks) == pytest.approx(nats, abs=0.001)
+
+
+def test_a_plain_fault_is_raised_in_the_step_in_which_the_limit_is_reached() -> None:
+    # A step counts for 3 nats at most: five of them are the first to exceed 13.998.
+    assert first_accused(0.3, 40) == ONSET + 4
+
+
+def test_what_is_below_the_least_slowdown_is_never_raised_however_plain() -> None:
+    assert first_accused(0.032, 300) == -1
+    assert first_accused(0.048, 300) >= ONSET
