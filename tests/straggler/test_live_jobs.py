@@ -119,3 +119,5 @@ def test_a_slow_interface_of_one_of_four_hosts(tmp_path: Path) -> None:
     assert raised
     assert {one.verdict.cause for one in raised} == {Cause.NETWORK}
     assert {one.verdict.subject for one in raised} <= {Subject.LINK, Subject.HOST}
+    # The host itself, or edges that end at it: nobody else's.
+    assert all("h3" in one.verdict.ends for one in raised), [one.verdict for one in raised]

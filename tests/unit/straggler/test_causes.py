@@ -40,7 +40,7 @@ def test_the_host_is_to_blame_from_half_of_the_slowdown_on() -> None:
 
 def test_waiting_for_a_core_counts_beyond_what_the_peers_wait_for_as_much_running() -> None:
     peers = parts()
-    peers[UNATTRIBUTED] = peers[RUN_QUEUE_WAIT] = 0.05
+    peers[UNATTRIBUTED] = peers[RUN_QUEUE_WAIT] = 0.3
     # Twice the running, and so twice the waiting: the work is more.
     mine = 2.0 * peers
     assert attribute(mine, peers).cause is Cause.COMPUTE

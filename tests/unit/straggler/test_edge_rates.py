@@ -88,6 +88,16 @@ def test_nothing_is_said_of_an_edge_that_is_little_slower_beside_a_much_worse_on
     assert _named_beside({("n0", "n1"): 8.0, ("n3", "n4"): 2.2}) == {("n0", "n1")}
 
 
+def test_an_edge_that_carries_more_in_as_much_more_time_is_not_slow() -> None:
+    rng, scorer = np.random.default_rng(6), EdgeScorer()
+    for look in range(30):
+        traffic = [
+            EdgeTraffic(*edge, times * MIB, float(0.1 * times * rng.uniform(0.9, 1.1)))
+            for edge, times in zip(RING, (1, 1, 4, 1), strict=True)
+        ]
+        assert not scorer.update(look, traffic, LOOK_S)
+
+
 def test_a_healthy_ring_is_left_alone() -> None:
     assert not any(_after(set(), 600, 0))
 

@@ -1,0 +1,193 @@
+"""Breaks of the C: the recorder, its file and who makes one, and the merge's parser."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_RECORDER = ("tests/native/test_hook_recorder.py::test_recorder_in_c[plain-recorder_test]",)
+_RING = ("tests/native/test_hook_recorder.py::test_recorder_in_c[plain-event_ring_test]",)
+_HELPERS = "tests/native/test_hook_helpers.py"
+_MERGE = ("tests/native/test_merge_native.py",)
+_FILE = "native/src/core/recorder.c"
+
+BREAKS = (
+    Break(
+        _FILE,
+        "    store_words(&slot->ring[finished % RK_RING_LENGTH], op);\n",
+        "    atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);\n"
+        "    store_words(&slot->ring[finished % RK_RING_LENGTH], op);\n",
+        _RECORDER,
+    ),
+    Break(
+        _FILE,
+        "store_words(&slot->ring[finished % RK_RING_LENGTH], op);",
+        "store_words(&slot->ring[finished % (RK_RING_LENGTH - 1)], op);",
+        _RECORDER,
+    ),
+    Break(_FILE, "    if (!scope->returned)\n        op->flags |= RK_OP_FAILED;\n", "", _RECORDER),
+    Break(
+        _FILE,
+        "    if (thread->depth++ != 0)\n        return scope;\n",
+        "    thread->depth++;\n",
+        _RECORDER,
+    ),
+    Break(
+        _FILE,
+        "    atomic_store_explicit(&slot->last_finish_ns, op->end_ns, memory_order_release);\n"
+        "    atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);\n"
+        "    account(",
+        "    atomic_store_explicit(&slot->last_finish_ns, op->start_ns, memory_order_release);\n"
+        "    atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);\n"
+        "    account(",
+        _RECORDER,
+    ),
+    Break(
+        _FILE,
+        "    atomic_store_explicit(&slot->flight_seq, seq + 1, memory_order_relaxed);\n"
+        "    store_words(&slot->flight, op);\n",
+        "    store_words(&slot->flight, op);\n",
+        _RECORDER,
+    ),
+    Break(
+        _FILE, "        (ticket == 0 || ticket > place ||\n", "        (ticket > place ||\n", _RING
+    ),
+    Break(_FILE, "        (ticket == 0 || ticket > place ||\n", "        (ticket == 0 ||\n", _RING),
+    Break(
+        _FILE,
+        "atomic_store_explicit(&event->ticket, place + 1, memory_order_release);",
+        "atomic_store_explicit(&event->ticket, place, memory_order_release);",
+        _RING,
+    ),
+    Break(_FILE, "    if (place >= RK_EVENT_COUNT &&\n        (", "    if ((", _RING),
+    Break(
+        _FILE,
+        "        atomic_store_explicit(&slot->owner, 0, memory_order_release);\n",
+        "",
+        _RECORDER,
+    ),
+    Break(
+        _FILE,
+        "return syscall(SYS_tgkill, pid, tid, 0) != 0 && errno == ESRCH;",
+        "return pid != 0 && tid != 0;",
+        _RECORDER,
+    ),
+    Break(
+        _FILE,
+        "    if (!scope->begun ||\n"
+        "        scope->detaches != atomic_load_explicit(&rk_detaches, memory_order_relaxed))\n",
+        "    if (!scope->begun)\n",
+        (
+            "tests/native/test_hook_processes.py"
+            "::test_a_child_forked_inside_a_hooked_call_leaves_the_parents_file_alone",
+        ),
+    ),
+    Break(
+        "native/src/core/room.c",
+        "strcmp(suffix, RK_STATE_SUFFIX) == 0;",
+        "strlen(suffix) > 0;",
+        (f"{_HELPERS}::test_there_are_only_so_many_files",),
+    ),
+    Break(
+        "native/src/core/room.c",
+        "    return write_zeros(file, size);\n",
+        "    return write_zeros(file, 0 * size);\n",
+        (f"{_HELPERS}::test_space_is_there_where_nothing_can_reserve_it",),
+    ),
+    Break(
+        "native/src/core/ancestors.c",
+        " && header.start_ticks == rk_process_stat(pid, RK_STAT_START_TICKS);",
+        ";",
+        (f"{_HELPERS}::test_what_an_earlier_process_left_does_not_make_a_helper",),
+    ),
+    Break(
+        "native/src/core/ancestors.c",
+        "header.rank == rank && ",
+        "",
+        (f"{_HELPERS}::test_a_child_with_a_rank_of_its_own_is_a_rank",),
+    ),
+    Break(
+        "native/src/core/ancestors.c",
+        "i < MAX_ANCESTORS && pid > 1",
+        "i < 1 && pid > 1",
+        (f"{_HELPERS}::test_what_a_helper_computes_makes_no_file",),
+    ),
+    Break("native/src/core/process_stat.c", "strrchr(line, ')')", "strchr(line, ')')", _RECORDER),
+    Break("native/src/core/process_stat.c", "for (int i = 2; at", "for (int i = 3; at", _RECORDER),
+    Break(
+        "native/src/core/communicators.c",
+        "tag < 0 || (tag == 0 && newest <= count && count >= TAG_TRIAL)",
+        "tag < 0",
+        _RECORDER,
+    ),
+    Break(
+        "native/src/core/communicators.c",
+        "        length = sizeof entry->name;\n",
+        "        return;\n",
+        _RECORDER,
+    ),
+    Break(
+        "native/src/core/main_thread.c",
+        "(int64_t)(now_ns - then) > FRESH_NS",
+        "(int64_t)(now_ns - then) >= 0",
+        _RING,
+    ),
+    Break("native/src/core/state_file.c", "if (hook_count > RK_MAX_HOOKS || ", "if (", _RECORDER),
+    Break(
+        "native/merge/dump.c",
+        "return digits >= 5 ? at : NULL;",
+        "return digits >= 1 ? at : NULL;",
+        _MERGE,
+    ),
+    Break(
+        "native/merge/dump.c",
+        "(world_size != 0 && rank >= world_size)",
+        "(world_size != 0 && rank > world_size)",
+        _MERGE,
+    ),
+    Break("native/merge/dump.c", "if (++digits > 10) {", "if (++digits > 11) {", _MERGE),
+    Break(
+        "native/merge/dump.c",
+        "    if (!dump->has_rank && !dump->has_facts) {",
+        "    if (!dump->has_rank) {",
+        _MERGE,
+    ),
+    Break(
+        "native/merge/dump.c",
+        "    if (context->threads[NATIVE].count + context->threads[PYTHON].count == MAX_THREADS) {",
+        "    if (context->threads[NATIVE].count == MAX_THREADS) {",
+        _MERGE,
+    ),
+    Break(
+        "native/merge/wire.c",
+        "        if (shift == 63 && byte > 1) {\n            return false;\n        }\n",
+        "",
+        _MERGE,
+    ),
+    Break("native/merge/wire.c", " || tag >> 3 == 0", "", _MERGE),
+    Break("native/merge/thread.c", "    return ROLE_OTHER;\n", "    return ROLE_UNSET;\n", _MERGE),
+    Break(
+        "native/merge/thread.c",
+        "    if (context->frames > MAX_FILE_FRAMES) {",
+        "    if (false) {",
+        _MERGE,
+    ),
+    Break(
+        "native/merge/count.c",
+        "return pid != 0 && (int64_t)thread->lwp == (int64_t)pid",
+        "return (int64_t)thread->lwp == (int64_t)pid",
+        _MERGE,
+    ),
+    Break("native/merge/count.c", "if (lwp == 0 || low == count", "if (low == count", _MERGE),
+    Break(
+        "native/merge/tally.c",
+        "compare(texts, name, tally->names[at - 1]) < 0",
+        "compare(texts, name, tally->names[at - 1]) > 0",
+        _MERGE,
+    ),
+    Break(
+        "native/merge/tally.c",
+        "if (last[0] <= rank && rank - 1 <= last[1]) {",
+        "if (last[0] <= rank && rank - 2 <= last[1]) {",
+        _MERGE,
+    ),
+)

@@ -1,0 +1,214 @@
+"""Breaks of netcheck: which pairs are measured, and what is made of the figures."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_VERDICT = ("tests/unit/netcheck/test_verdict.py",)
+_ROBUST = ("tests/unit/netcheck/test_robust.py",)
+_LOAD = "tests/unit/netcheck/test_load.py"
+_JUDGE = ("tests/unit/netcheck/test_judge.py",)
+_OBSERVATIONS = ("tests/unit/netcheck/test_observations.py",)
+_SCHEDULE = ("tests/unit/netcheck/test_schedule.py",)
+_REPORT = ("tests/unit/netcheck/test_report.py",)
+_CONTROLLER = ("tests/unit/netcheck/test_controller.py",)
+_BUNDLE = ("tests/unit/netcheck/test_bundle.py",)
+_SERVE = ("tests/unit/netcheck/test_probe_serve.py",)
+_LIMIT = ("tests/unit/netcheck/test_detection_limit.py",)
+_CHILDREN = ("tests/unit/netcheck/test_probe_children.py",)
+
+BREAKS = (
+    Break("relkit/netcheck/solve/judge.py", "if not could_not_run(edge)]", "]", _REPORT),
+    Break(
+        "relkit/netcheck/solve/judge.py",
+        "if result.one_host and not has_bounds(thresholds):",
+        "if False:",
+        _REPORT,
+    ),
+    Break("relkit/netcheck/solve/judge.py", "        if node not in diagnosed\n", "", _REPORT),
+    Break(
+        "relkit/netcheck/solve/judge.py",
+        "        if is_down(facts)\n",
+        "        if not facts.answered\n",
+        _REPORT,
+    ),
+    Break(
+        "relkit/netcheck/solve/judge.py", "count * (count - 1) // 2", "count * (count - 1)", _JUDGE
+    ),
+    Break(
+        "relkit/netcheck/solve/verdict.py",
+        "            if not candidate.alternatives\n",
+        "",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/verdict.py",
+        "if not edge.accused and edge.source != edge.target}",
+        "if edge.source != edge.target}",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/observations.py",
+        "MAX_PER_EDGE = 10.0",
+        "MAX_PER_EDGE = 1e9",
+        (*_ROBUST, *_VERDICT),
+    ),
+    Break(
+        "relkit/netcheck/solve/observations.py",
+        "edge.size_bytes > known.size_bytes",
+        "edge.size_bytes < known.size_bytes",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/observations.py",
+        "(ours >= 0) & (theirs >= 0)",
+        "(theirs >= 0)",
+        _OBSERVATIONS,
+    ),
+    Break(
+        "relkit/netcheck/solve/robust.py",
+        'float(np.quantile(logs, 0.9, method="higher"))',
+        "middle",
+        _ROBUST,
+    ),
+    Break(
+        "relkit/netcheck/solve/robust.py",
+        "ratios[(ratios > 1.0) & (ratios < 1.5)] - 1.0",
+        "ratios[ratios < 1.5] - 1.0",
+        _ROBUST,
+    ),
+    Break(
+        "relkit/netcheck/solve/robust.py",
+        "(count + PRIOR_WEIGHT)\n    near",
+        "max(count, 1)\n    near",
+        _ROBUST,
+    ),
+    Break(
+        "relkit/netcheck/solve/likelihood.py",
+        "0.0, ratio - capacity)\n",
+        "ratio - capacity, ratio - capacity)\n",
+        _ROBUST,
+    ),
+    Break("relkit/netcheck/solve/explain.py", "PRICE = 14.0", "PRICE = 2.0", _VERDICT),
+    Break(
+        "relkit/netcheck/solve/explain.py",
+        "noise[own] = np.maximum(noise[own], scatter(means / left))",
+        "pass",
+        (f"{_LOAD}::test_the_links_of_a_slow_node_are_not_convicted_for_their_scatter",),
+    ),
+    Break(
+        "relkit/netcheck/solve/analyse.py",
+        "if uplinks * 2 > len(analysis.seen.group_names):",
+        "if False:",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/analyse.py",
+        "view = _only_accused(seen) if common else seen",
+        "view = seen",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/components.py",
+        "plain = all_edges[~named]",
+        "plain = all_edges",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/components.py",
+        "upward = np.where(source < target, OUT, IN)",
+        "upward = np.where(source < target, IN, OUT)",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/confirm.py",
+        "pool = [node for node in order if analysis.healthy[node]]",
+        "pool = list(order)",
+        _SCHEDULE,
+    ),
+    Break(
+        "relkit/netcheck/solve/confirm.py",
+        "if self._met[low, high] > max_met:",
+        "if False:",
+        _SCHEDULE,
+    ),
+    Break(
+        "relkit/netcheck/solve/confirm.py",
+        "one == other or one in self._busy or other in self._busy",
+        "one == other",
+        _SCHEDULE,
+    ),
+    Break(
+        "relkit/netcheck/solve/transient_slowdown.py",
+        "alive & (share < 1.0 - _FAR * noise)",
+        "share < 1.0 - _FAR * noise",
+        _VERDICT,
+    ),
+    Break(
+        "relkit/netcheck/solve/detection_limit.py",
+        "return round(1.0 - float(shares[first]), 4)",
+        "return round(float(shares[first]), 4)",
+        _LIMIT,
+    ),
+    Break(
+        "relkit/netcheck/solve/detection_limit.py",
+        "if analysis.common or (rare and not scattered):",
+        "if analysis.common:",
+        _LIMIT,
+    ),
+    Break(
+        "relkit/netcheck/measure/round_robin.py",
+        "pairs.insert(0, (turn, players - 1))",
+        "pairs.insert(0, (0, players - 1))",
+        _SCHEDULE,
+    ),
+    Break(
+        "relkit/netcheck/measure/cross_switch.py",
+        "place + number * (place + 1)",
+        "number",
+        _SCHEDULE,
+    ),
+    Break(
+        "relkit/netcheck/measure/round_runner.py",
+        '"secret": secrets.token_hex(16),',
+        '"secret": "00" * 16,',
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/netcheck/measure/round_runner.py",
+        "and {edge.source, edge.target} == set(pair):",
+        ":",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/netcheck/measure/round_runner.py",
+        "        self._end([node for _, node, _ in listening if node in self._rpc.live], common)\n",
+        "",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/netcheck/measure/baseline.py",
+        'min(slower.get(link, float("inf")), median(measured))',
+        "max(slower.get(link, 0.0), median(measured))",
+        _BUNDLE,
+    ),
+    Break("relkit/netcheck/measure/baseline.py", "median(measured))", "min(measured))", _BUNDLE),
+    Break(
+        "relkit/netcheck/measure/serve.py",
+        "return route_to(peer).address",
+        'return "0.0.0.0"',
+        _SERVE,
+    ),
+    Break(
+        "relkit/netcheck/measure/serve.py",
+        'return derive(self._key, "round", sent) if self._key else sent',
+        "return sent",
+        _SERVE,
+    ),
+    Break(
+        "relkit/netcheck/measure/serve.py",
+        "        listeners.close(plan.round)\n",
+        "        pass\n",
+        _SERVE,
+    ),
+)
