@@ -4,9 +4,11 @@
  *     recorder_test DIRECTORY loop   records for ever, for a test that kills it in mid-write */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -230,6 +232,42 @@ static void test_a_reader_sees_only_whole_operations(void)
     rk_recorder_forget();
 }
 
+static struct rk_slot *shown_in;
+static void *op_page;
+static volatile uint64_t seq_while_written;
+
+/* The recorder has begun to copy an operation that it may not read yet. */
+static void look_at_the_flight(int number)
+{
+    (void)number;
+    seq_while_written = atomic_load(&shown_in->flight_seq);
+    if (mprotect(op_page, (size_t)sysconf(_SC_PAGESIZE), PROT_READ) != 0)
+        abort();
+}
+
+static void test_a_flight_is_marked_before_a_word_of_it_is_written(void)
+{
+    start();
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    op_page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(op_page != MAP_FAILED);
+    *(struct rk_op *)op_page = (struct rk_op){.start_ns = 7, .seq = 9};
+    CHECK(mprotect(op_page, size, PROT_NONE) == 0);
+    struct sigaction look = {.sa_handler = look_at_the_flight}, before;
+    CHECK(sigaction(SIGSEGV, &look, &before) == 0);
+    shown_in = rk_device_slot();
+    CHECK(shown_in != NULL && shown_in->flight_seq % 2 == 0);
+    uint64_t seq = shown_in->flight_seq;
+    rk_device_show(shown_in, op_page);
+    CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
+    CHECK(seq_while_written == seq + 1 && shown_in->flight_seq == seq + 2);
+    CHECK(copy_of(&shown_in->flight).seq == 9);
+    rk_device_hide(shown_in);
+    CHECK(shown_in->flight_seq == seq + 4 && copy_of(&shown_in->flight).start_ns == 0);
+    munmap(op_page, size);
+    rk_recorder_forget();
+}
+
 static void test_after_forgetting_nothing_is_recorded(void)
 {
     struct rk_header *header = start();
@@ -296,6 +334,7 @@ int main(int count, char **arguments)
     test_more_threads_than_slots();
     test_threads_that_add_the_same_communicator();
     test_a_reader_sees_only_whole_operations();
+    test_a_flight_is_marked_before_a_word_of_it_is_written();
     test_after_forgetting_nothing_is_recorded();
     test_what_the_kernel_says_of_a_process();
     test_a_file_that_cannot_be_made();

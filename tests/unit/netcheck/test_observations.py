@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relkit.netcheck.model import Edge, Thresholds
+from relkit.netcheck.model import Edge, Failure, Thresholds
+from relkit.netcheck.solve.components import LINK, Entity, components_of
 from relkit.netcheck.solve.observations import observe
 
 
@@ -12,3 +13,12 @@ def test_only_between_two_known_switches_an_edge_crosses() -> None:
     edges = [Edge(one, other, 0, bandwidth_gbps=10.0) for one, other in ways]
     seen = observe(edges, "abcde", Thresholds(), switches)
     assert seen.crosses.tolist() == [True, False, False, False, False]
+
+
+def test_a_failure_that_names_its_node_says_nothing_of_the_other_end() -> None:
+    dead = Edge("a", "b", 0, failure=Failure.NO_AGENT, accused="b")
+    seen = observe([dead, Edge("a", "c", 0, bandwidth_gbps=10.0)], "abc", Thresholds(), {})
+    parts = components_of(seen)
+    assert parts.edges_of(0).tolist() == [1]
+    assert parts.edges_of(1).tolist() == [0]
+    assert [parts.entity(number) for number in range(9, parts.count())] == [Entity(LINK, 0, 2)] * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relkit.straggler.score.clocks import estimate_offsets
+from relkit.straggler.score.clocks import ClockOffsets, estimate_offsets
 
 
 def test_offsets_of_hosts_are_found_within_their_own_bounds() -> None:
@@ -32,3 +32,21 @@ def test_a_host_that_was_never_seen_has_no_offset() -> None:
 def test_offsets_want_shapes_that_fit() -> None:
     with pytest.raises(ValueError, match="shapes differ"):
         estimate_offsets(np.zeros((2, 3)), np.zeros((2, 3)), np.zeros(2, dtype=np.int64))
+
+
+def two_hosts(*collectives: tuple[float, float]) -> ClockOffsets:
+    """Both ranks start at once; each leaves after so many seconds."""
+    ends_s = np.array(collectives)
+    return estimate_offsets(np.zeros_like(ends_s), ends_s, np.array([0, 1]))
+
+
+def test_the_quickest_collectives_say_how_far_the_clocks_are_apart() -> None:
+    found = two_hosts(*[(1.0, 1.05)] * 30, *[(0.1, 0.1)] * 10)
+    assert found.offset_s.tolist() == [0.0, 0.0]
+
+
+def test_no_noise_moves_a_clock_beyond_what_one_collective_proves() -> None:
+    """Nobody leaves before the last has arrived: one short collective bounds the offset."""
+    found = two_hosts(*[(0.0005, 4.0)] * 20, (0.001, 0.001))
+    assert found.max_s[1] == 0.001
+    assert found.offset_s[1] == 0.001

@@ -88,6 +88,21 @@ def test_nothing_is_said_of_an_edge_that_is_little_slower_beside_a_much_worse_on
     assert _named_beside({("n0", "n1"): 8.0, ("n3", "n4"): 2.2}) == {("n0", "n1")}
 
 
+def test_an_interface_that_also_has_a_quick_edge_that_way_is_not_the_reason() -> None:
+    """n0 is slow to n1 and quick to n2, so that its slow edges have no reason in common."""
+    slow = {("n0", "n1"), ("n3", "n0")}
+    edges = [*slow, ("n0", "n2"), ("n1", "n2"), ("n2", "n3"), ("n1", "n3"), ("n2", "n1")]
+    rng, scorer = np.random.default_rng(6), EdgeScorer()
+    said: tuple[Verdict, ...] = ()
+    for look in range(30):
+        traffic = [
+            EdgeTraffic(*edge, MIB, (0.3 if edge in slow else 0.08) * float(rng.uniform(0.9, 1.1)))
+            for edge in sorted(edges)
+        ]
+        said = scorer.update(look, traffic, LOOK_S)
+    assert {(one.subject, one.ends) for one in said} == {(Subject.LINK, edge) for edge in slow}
+
+
 def test_an_edge_that_carries_more_in_as_much_more_time_is_not_slow() -> None:
     rng, scorer = np.random.default_rng(6), EdgeScorer()
     for look in range(30):

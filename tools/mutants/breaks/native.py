@@ -7,7 +7,7 @@ from tools.mutants.model import Break
 _RECORDER = ("tests/native/test_hook_recorder.py::test_recorder_in_c[plain-recorder_test]",)
 _RING = ("tests/native/test_hook_recorder.py::test_recorder_in_c[plain-event_ring_test]",)
 _HELPERS = "tests/native/test_hook_helpers.py"
-_MERGE = ("tests/native/test_merge_native.py",)
+_EDGES = ("tests/native/test_merge_edges.py",)
 _FILE = "native/src/core/recorder.c"
 
 BREAKS = (
@@ -136,58 +136,20 @@ BREAKS = (
         "native/merge/dump.c",
         "return digits >= 5 ? at : NULL;",
         "return digits >= 1 ? at : NULL;",
-        _MERGE,
+        _EDGES,
     ),
     Break(
         "native/merge/dump.c",
         "(world_size != 0 && rank >= world_size)",
         "(world_size != 0 && rank > world_size)",
-        _MERGE,
+        _EDGES,
     ),
-    Break("native/merge/dump.c", "if (++digits > 10) {", "if (++digits > 11) {", _MERGE),
-    Break(
-        "native/merge/dump.c",
-        "    if (!dump->has_rank && !dump->has_facts) {",
-        "    if (!dump->has_rank) {",
-        _MERGE,
-    ),
-    Break(
-        "native/merge/dump.c",
-        "    if (context->threads[NATIVE].count + context->threads[PYTHON].count == MAX_THREADS) {",
-        "    if (context->threads[NATIVE].count == MAX_THREADS) {",
-        _MERGE,
-    ),
+    Break("native/merge/dump.c", "if (++digits > 10) {", "if (++digits > 11) {", _EDGES),
     Break(
         "native/merge/wire.c",
         "        if (shift == 63 && byte > 1) {\n            return false;\n        }\n",
         "",
-        _MERGE,
+        _EDGES,
     ),
-    Break("native/merge/wire.c", " || tag >> 3 == 0", "", _MERGE),
-    Break("native/merge/thread.c", "    return ROLE_OTHER;\n", "    return ROLE_UNSET;\n", _MERGE),
-    Break(
-        "native/merge/thread.c",
-        "    if (context->frames > MAX_FILE_FRAMES) {",
-        "    if (false) {",
-        _MERGE,
-    ),
-    Break(
-        "native/merge/count.c",
-        "return pid != 0 && (int64_t)thread->lwp == (int64_t)pid",
-        "return (int64_t)thread->lwp == (int64_t)pid",
-        _MERGE,
-    ),
-    Break("native/merge/count.c", "if (lwp == 0 || low == count", "if (low == count", _MERGE),
-    Break(
-        "native/merge/tally.c",
-        "compare(texts, name, tally->names[at - 1]) < 0",
-        "compare(texts, name, tally->names[at - 1]) > 0",
-        _MERGE,
-    ),
-    Break(
-        "native/merge/tally.c",
-        "if (last[0] <= rank && rank - 1 <= last[1]) {",
-        "if (last[0] <= rank && rank - 2 <= last[1]) {",
-        _MERGE,
-    ),
+    Break("native/merge/wire.c", " || tag >> 3 == 0", "", _EDGES),
 )

@@ -112,19 +112,7 @@ BREAKS = (
         "relkit/netcheck/solve/components.py",
         "plain = all_edges[~named]",
         "plain = all_edges",
-        _VERDICT,
-    ),
-    Break(
-        "relkit/netcheck/solve/components.py",
-        "upward = np.where(source < target, OUT, IN)",
-        "upward = np.where(source < target, IN, OUT)",
-        _VERDICT,
-    ),
-    Break(
-        "relkit/netcheck/solve/confirm.py",
-        "pool = [node for node in order if analysis.healthy[node]]",
-        "pool = list(order)",
-        _SCHEDULE,
+        _OBSERVATIONS,
     ),
     Break(
         "relkit/netcheck/solve/confirm.py",

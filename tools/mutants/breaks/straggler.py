@@ -15,9 +15,7 @@ _ONLINE = ("tests/unit/straggler/test_online_scorer.py",)
 _CLOCKS = ("tests/unit/straggler/test_clocks.py",)
 _LOCAL = ("tests/unit/straggler/test_local_time.py",)
 _CODEC = ("tests/unit/straggler/test_step_codec.py",)
-_CONTROL = ("tests/unit/straggler/test_control.py",)
-_PERIOD = ("tests/unit/straggler/test_step_period.py",)
-_PREFLIGHT = ("tests/unit/straggler/test_preflight.py",)
+_BUDGET = ("tests/unit/straggler/test_step_budget.py",)
 _SCORER = "relkit/straggler/score/rank_scorer.py"
 _EDGE_RATES = "relkit/straggler/score/edge_rates.py"
 _HANG = ("tests/unit/hang/test_attribute.py",)
@@ -191,12 +189,6 @@ BREAKS = (
         _LINKS,
     ),
     Break(
-        "relkit/straggler/score/links.py",
-        "share = _CLEAR if key in self._slow else 1.0",
-        "share = 0.0 if key in self._slow else 1.0",
-        _LINKS,
-    ),
-    Break(
         "relkit/straggler/score/network.py",
         "return self._by_counters if self._measured else by_times",
         "return by_times",
@@ -260,13 +252,13 @@ BREAKS = (
         "relkit/straggler/collect/cgroup.py",
         "return max(totals_s, default=None)",
         "return min(totals_s, default=None)",
-        _LOCAL,
+        _BUDGET,
     ),
     Break(
         "relkit/straggler/collect/step_period.py",
         "np.argmax(shares >= best - _AS_GOOD)",
         "np.argmax(shares)",
-        _PERIOD,
+        _BUDGET,
     ),
     Break(
         "relkit/straggler/transport/step_codec.py",
@@ -278,6 +270,6 @@ BREAKS = (
         "relkit/straggler/transport/step_codec.py",
         "(-(step & -step) if step else -(1 << 62), -step)",
         "-step",
-        _CODEC,
+        _BUDGET,
     ),
 )
