@@ -121,20 +121,7 @@ BREAKS = (
         "    if False:",
         _READER,
     ),
-    Break(
-        "relkit/hook/state_file.py",
-        "> min(file_bytes, layout.MAX_FILE_BYTES):",
-        "> file_bytes:",
-        _READER,
-    ),
     Break("relkit/hook/state_file.py", 'if not int(header["ready"]):', "if False:", _READER),
-    Break("relkit/hook/environment.py", "if status.st_mode & 0o077:", "if False:", _ENVIRONMENT),
-    Break(
-        "relkit/hook/environment.py",
-        "or status.st_uid != os.geteuid():",
-        ":",
-        (*_FOREIGN, *_ENVIRONMENT),
-    ),
     Break(
         "relkit/hook/environment.py",
         "if is_private_folder(f.parent) and is_private_folder(f))",

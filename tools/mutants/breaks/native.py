@@ -151,5 +151,4 @@ BREAKS = (
         "",
         _EDGES,
     ),
-    Break("native/merge/wire.c", " || tag >> 3 == 0", "", _EDGES),
 )
