@@ -12,7 +12,6 @@ _WIRE = ("tests/unit/fleet/test_wire.py",)
 _ROSTER = ("tests/unit/fleet/test_roster.py",)
 _AGENT = ("tests/unit/fleet/test_agent.py",)
 _ARGV = ("tests/unit/fleet/test_argv.py",)
-_CHANNEL = ("tests/unit/fleet/test_channel.py",)
 _SLURM = ("tests/unit/fleet/test_slurm_nodes.py",)
 
 BREAKS = (
@@ -111,4 +110,99 @@ BREAKS = (
         _HOSTS,
     ),
     Break("relkit/hosts.py", "if len(ports[spec.name]) > 1:", "if spec.port:", _HOSTS),
+    Break(
+        "relkit/hosts.py",
+        'return address if not scope or _SCOPE.fullmatch(scope) else ""',
+        "return address",
+        _HOSTS,
+    ),
+    Break("relkit/hosts.py", "not 0 < int(text) < 1 << 16", "not 0 <= int(text) < 1 << 16", _HOSTS),
+    Break("relkit/hosts.py", 'line.split("#", 1)[0]', "line", _HOSTS),
+    Break("relkit/hosts.py", 'key == "address" and len(specs) == 1', 'key == "address"', _HOSTS),
+    Break(
+        "relkit/topology.py",
+        "key=lambda node: (psw_rank[topology.places[node].psw], asw_rank[topology.places[node]])",
+        "key=lambda node: (asw_rank[topology.places[node]], psw_rank[topology.places[node].psw])",
+        _TOPOLOGY,
+    ),
+    Break(
+        "relkit/topology.py", "order = (*known, *unknown)", "order = (*unknown, *known)", _TOPOLOGY
+    ),
+    Break(
+        "relkit/topology.py",
+        "asw_rank = _first_seen(topology.places[node] for node in known)",
+        "asw_rank = _first_seen(sorted((topology.places[node] for node in known), key=repr))",
+        _TOPOLOGY,
+    ),
+    Break(
+        "relkit/topology.py",
+        "_changes(places, lambda p: p and p.psw)",
+        "_changes(places, lambda p: p)",
+        _TOPOLOGY,
+    ),
+    Break("relkit/topology.py", "if len(psws) > 1}", "if len(psws) > 2}", _TOPOLOGY),
+    Break(
+        "relkit/fleet/wire.py",
+        "        if self._sizes[node] > MAX_LINE_BYTES:",
+        "        if False:",
+        _WIRE,
+    ),
+    Break("relkit/fleet/wire.py", "if c.isprintable() else", "if True else", _WIRE),
+    Break(
+        "relkit/fleet/roster.py",
+        "        if sender and node != sender:",
+        "        if sender and not node.startswith(sender):",
+        _ROSTER,
+    ),
+    Break("relkit/fleet/roster.py", "elif node not in self._gone:", "else:", _ROSTER),
+    Break("relkit/fleet/roster.py", "if protocol != PROTOCOL:", "if protocol is None:", _ROSTER),
+    Break(
+        "relkit/fleet/roster.py",
+        'if message["op"] in (GONE, "hello"):',
+        'if message["op"] == "hello":',
+        _ROSTER,
+    ),
+    Break("relkit/fleet/roster.py", "(sent_s + time.time()) / 2", "sent_s", _ROSTER),
+    Break(
+        "relkit/fleet/roster.py",
+        "round(theirs - (sent_s",
+        "round(-theirs + (sent_s",
+        _ROSTER,
+    ),
+    Break(
+        "relkit/fleet/agent.py",
+        "name not in to):",
+        "not any(name.startswith(n) for n in to)):",
+        _AGENT,
+    ),
+    Break("relkit/fleet/agent.py", "{**common, **mine}", "{**mine, **common}", _AGENT),
+    Break("relkit/fleet/agent.py", "        stopping.set()\n", "        pass\n", _AGENT),
+    Break("relkit/fleet/ssh.py", '"--", node.target', "node.target", _ARGV),
+    Break(
+        "relkit/fleet/ssh.py",
+        "return ExitReason(meaning, text in _HOST_IS_DOWN)",
+        "return ExitReason(meaning, True)",
+        ("tests/unit/netcheck/test_report.py",),
+    ),
+    Break(
+        "relkit/fleet/slurm.py",
+        "states[name] = state.strip().lower()",
+        "states[name] = state.strip()",
+        _ARGV,
+    ),
+    Break("relkit/fleet/slurm.py", "elif ours and name not in ours:", "elif False:", _SLURM),
+    Break("relkit/fleet/slurm.py", 'elif state.endswith("*"):', "elif False:", _SLURM),
+    Break(
+        "relkit/fleet/slurm.py",
+        "if any(word in state for word in _UNUSABLE) and not self._in_job:",
+        "if False:",
+        _SLURM,
+    ),
+    Break(
+        "relkit/fleet/identity.py",
+        "if answer.answered and isinstance(machine, str) and machine:",
+        "if answer.answered and isinstance(machine, str):",
+        _ARGV,
+    ),
+    Break("relkit/fleet/exit_reason.py", "if code < 0:", "if code > 128:", _ARGV),
 )
