@@ -105,7 +105,7 @@ def save(name: str, rounds: int, data: str, folder: Path) -> None:
         if EXIT_SAVED not in ended.codes:
             raise SystemExit(f"{death}: {ended.outcome}\n{ended.said[-2000:]}")
         step = int(ended.outcome["step"])
-        took.append(1e3 * from_kill_to_rename(ended, place / "save", step))
+        took.append(1e3 * from_kill_to_rename(ended, place / "save"))
         iteration = place / "save" / iteration_folder.iteration_name(step)
         size = sum(path.stat().st_size for path in iteration.rglob("distrib_optim.pt"))
     times = ", ".join(f"{each:.0f}" for each in sorted(took))

@@ -6,8 +6,9 @@
 A job trains with dropout and is killed at a random phase and step, one rank or two at once, also
 while survivors write; it is then started again, and so on to its end. Checked of each attempt:
 
-- it ends by itself; where every shard has a living holder with 75 and a checkpoint of the last
-  committed step, else with 76, the tracker as it was and no temporary folder;
+- it ends by itself; where every shard has a living holder with 75 and a checkpoint of the last step
+  that a living rank had committed by its own word, else with 76 and no temporary folder. In some
+  attempts, the first one among them, the only living holder has yet to make that step itself;
 - that checkpoint is equal, file by file and tensor by tensor, random streams included, to the one
   that a run without try-to-persist and without faults has written of that step;
 
@@ -72,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "saved": tally.saved,
                 "refused": tally.refused,
                 "planned_again": tally.again,
+                "rolled_forward": tally.forward,
                 "jobs": tally.ended,
                 "kill_to_rename_s": [round(second, 4) for second in tally.seconds],
                 "slowest": tally.slowest,

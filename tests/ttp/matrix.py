@@ -6,8 +6,8 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,18 @@ from relkit.trainer.config.config import (
 )
 from relkit.trainer.run.loop import pretrain
 from relkit.ttp.fault_injector import PHASES, Death, to_environment
-from relkit.ttp.replicas import replica_map
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED
 from tests.patience import PATIENCE
 from tests.ttp.compare import latest_differs, numbers
 from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
+from tests.ttp.witness import KillOnCommit, LeftBehind, Seen, read, witnessed
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TEXT = CHECKOUT / "examples" / "data" / "sonnets.txt"
 LIMIT_S = 90.0 * PATIENCE
 SAVE_EVERY = 4
+# Share of faults after which the only holder of a shard is one step behind.
+BEHIND = 0.15
 AT = re.compile(
     r"injecting run=\d+:rank=(\d+):step=\d+:phase=(\w+):delay_ms=([\d.]+)\S* .* at ([\d.]+)"
 )
@@ -69,12 +71,19 @@ class Layout:
             return dense
         return dense + [ranks[e :: self.expert] for ranks in dense for e in range(self.expert)]
 
-    def survives(self, dead: set[int]) -> bool:
-        """Whether every shard has a living holder."""
-        return all(
-            set(held_by) - dead
+    def holders(self) -> list[tuple[int, int]]:
+        """The two ranks of each shard: half a group apart, or neighbours where its size is odd."""
+        return [
+            (rank, ranks[(place + (len(ranks) // 2 if len(ranks) % 2 == 0 else 1)) % len(ranks)])
             for ranks in self.groups()
-            for held_by in replica_map("", ranks, copies=2).holders
+            for place, rank in enumerate(ranks)
+        ]
+
+    def can_save(self, step: int, seen: Sequence[Seen], able: Set[int]) -> bool:
+        """Whether every shard of that step has a holder among these ranks."""
+        return all(
+            any(rank in able and seen[rank].can_give(step) for rank in held_by)
+            for held_by in self.holders()
         )
 
 
@@ -100,6 +109,7 @@ class Tally:
     refused: int = 0
     ended: int = 0
     again: int = 0
+    forward: int = 0
     seconds: list[float] = field(default_factory=list)
     slowest: str = ""
     wrong: list[str] = field(default_factory=list)
@@ -167,42 +177,108 @@ def draw(dice: random.Random, layout: Layout, run: int, step: int) -> list[Death
     return deaths
 
 
-def check(layout: Layout, before: int, save: Path, ended: Ended) -> tuple[list[str], list[str]]:
-    """What is wrong with an attempt's end; and the phases of the deaths that happened."""
+def draw_behind(dice: random.Random, layout: Layout, step: int) -> LeftBehind:
+    """A holder of the victim's shard has yet to make the step that the victim had committed."""
+    victim, rank = dice.choice(layout.holders())
+    return LeftBehind(rank, step + dice.randrange(1, 4), victim)
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """What must come of a fault, known from the layout, the deaths and each rank's last step.
+
+    Args:
+        steps: that may be saved; empty: it must be refused.
+        must: one of them has to be.
+        forward: only with ranks that make the step themselves.
+    """
+
+    steps: Set[int]
+    must: bool
+    forward: bool = False
+
+    @classmethod
+    def of(cls, layout: Layout, seen: Sequence[Seen], killed: Set[int], late: Set[int]) -> Duty:
+        """Work it out.
+
+        Args:
+            seen: of every rank; killed: ranks; late: those of them that may have died when the save
+                had begun already, and so may have given what they had, or not.
+        """
+        living = frozenset(range(layout.ranks)) - killed
+        steps: set[int] = set()
+        must = forward = False
+        for able in (living, living | late):
+            if not able:
+                continue
+            newest = max(seen[rank].step for rank in able)
+            # With a kept copy, and only then, all may go back by one.
+            back = any(seen[rank].kept for rank in able)
+            here = [n for n in (newest, newest - 1)[: 1 + back] if n > 0]
+            can = [n for n in here if layout.can_save(n, seen, able)]
+            steps.update(can[:1])
+            if able == living and can:
+                must = True
+                as_they_are = [replace(one, ready=0) for one in seen]
+                forward = not layout.can_save(can[0], as_they_are, able)
+        return cls(frozenset(steps), must, forward)
+
+
+def check(
+    layout: Layout, before: int, save: Path, ended: Ended, seen: Sequence[Seen], victim: int = -1
+) -> tuple[list[str], list[str], Duty]:
+    """Hold an attempt's end against what had to come of it.
+
+    Args:
+        before: step of the checkpoint that it began with; save: folder of checkpoints.
+        seen: how far each rank had come, by its own word; victim: killed from outside.
+
+    Returns:
+        What is wrong; the phases of the deaths that happened; and what had to come of them.
+    """
     happened = [(int(r), phase, float(late)) for r, phase, late, _ in AT.findall(ended.said)]
     killed = {rank for rank, code in enumerate(ended.codes) if code == -9}
     phases = [phase for rank, phase, _ in happened if rank in killed]
+    phases += ["behind"] * (victim in killed)
+    at_once = {rank for rank, phase, late in happened if phase != "emergency_save" and not late}
+    duty = Duty.of(layout, seen, killed, killed - at_once - {victim})
     if "silent corruption" in ended.said:
-        return ["the audit saw what is not there"], phases
+        return ["the audit saw what is not there"], phases, duty
     if ended.hung:
-        return [f"a rank had to be killed after {LIMIT_S:g} s: {ended.codes}"], phases
+        return [f"a rank had to be killed after {LIMIT_S:g} s: {ended.codes}"], phases, duty
     codes = {code for code in ended.codes if code != -9}
     tracker = iteration_folder.latest(save) or 0
     wrong = []
-    if codes <= {0} and not killed:
-        return [], phases
+    if not codes or (codes <= {0} and not killed):
+        return [], phases, duty
     # Survivors remove what a killed save has begun, whatever comes of their own.
     if any(save.glob("iter_*_tmp")) and codes & {EXIT_SAVED, EXIT_REFUSED}:
         wrong.append(f"left {[path.name for path in save.glob('iter_*_tmp')]}")
-    at_once = {rank for rank, phase, late in happened if phase != "emergency_save" and not late}
-    loose = any(phase == "emergency_save" or late for _, phase, late in happened)
     step = int(ended.outcome.get("step", -1))
     # Of a run in which not even all ranks had begun, all is in the checkpoint that it began with.
+    # Once one has reduced its gradients, all have.
     early = "not every rank had begun" in str(ended.outcome.get("sentence"))
-    nothing_done = before == 0 or (early and tracker == before)
-    if not layout.survives(killed) and (loose or not layout.survives(at_once)):
-        if codes - {EXIT_REFUSED, EXIT_SAVED} or (EXIT_SAVED in codes and not loose):
-            wrong.append(f"both holders were killed, and it ended with {sorted(codes)}")
-    elif codes != {EXIT_SAVED} and not (nothing_done and codes == {EXIT_REFUSED}):
-        wrong.append(f"it could have been saved, and ended with {sorted(codes)}: {ended.outcome}")
-    if EXIT_SAVED in codes and (tracker != step or step < before):
-        wrong.append(f"the saved step {step} is not what the tracker names ({tracker})")
-    return wrong, phases
+    nothing_done = early and tracker == before and not any(one.ready for one in seen)
+    if codes == {EXIT_SAVED} and duty.steps:
+        if not (tracker == step and step in duty.steps and step >= before):
+            wrong.append(f"saved is {step}, tracked {tracker}, due was {sorted(duty.steps)}")
+    elif codes != {EXIT_REFUSED} or (duty.must and not nothing_done):
+        due = "saved" if duty.must else "refused"
+        wrong.append(f"it was to be {due}, and ended with {sorted(codes)}: {ended.outcome}")
+    elif tracker != before and (tracker % SAVE_EVERY or tracker > max(one.step for one in seen)):
+        wrong.append(f"refused, it went from step {before} to {tracker}")
+    if wrong:
+        wrong.append(f"killed {sorted(killed)}, of {list(enumerate(seen))}")
+    return wrong, phases, duty
 
 
-def from_kill_to_rename(ended: Ended, save: Path, step: int) -> float:
-    """Seconds from the last death to the renamed folder's tracker."""
-    last = max(float(at) for _, _, _, at in AT.findall(ended.said))
+def from_kill_to_rename(ended: Ended, save: Path, killed_s: float = 0.0) -> float:
+    """Seconds from the last death to the renamed folder's tracker.
+
+    Args:
+        killed_s: when a rank was killed from outside, seconds since the epoch; 0.0: none was.
+    """
+    last = max(killed_s, *(float(at) for _, _, _, at in AT.findall(ended.said)), 0.0)
     return (save / iteration_folder.TRACKER).stat().st_mtime - last
 
 
@@ -225,7 +301,7 @@ def run_layout(
     steps = max(24, min(120, 3 * kills))
     reference = folder / name / "undisturbed"
     config = configured(layout, data, reference, steps, save_interval=1)
-    ended = _run(config, layout, 0, {"ENABLE_TTP": "False"}, reference)
+    ended, _, _ = _run(config, layout, 0, {"ENABLE_TTP": "False"}, reference)
     if any(ended.codes):
         raise SystemExit(f"{name}: the undisturbed run failed: {ended.said[-2000:]}")
     load_what_ranks_load(reference / "notes")
@@ -238,27 +314,33 @@ def run_layout(
         save = Path(config.training.save)
         for run in range(10 * steps):
             before = iteration_folder.latest(save) or 0
-            deaths = draw(dice, layout, run, before) if tally.kills < kills else []
-            ended = _run(config, layout, run, to_environment(deaths), place)
-            wrong, phases = check(layout, before, save, ended)
+            deaths, behind = [], None
+            # The first one always: whatever the dice say, some rank is the only holder, and behind.
+            if (job, run) == (0, 0) or (tally.kills < kills and dice.random() < BEHIND):
+                behind = draw_behind(dice, layout, before)
+            elif tally.kills < kills:
+                deaths = draw(dice, layout, run, before)
+            injected = to_environment(deaths)
+            ended, seen, killed_s = _run(config, layout, run, injected, place, before, behind)
+            victim = behind.victim if behind and killed_s else -1
+            wrong, phases, duty = check(layout, before, save, ended, seen, victim)
             tally.kills += len(phases)
             tally.phases.update(phases)
-            step = int(ended.outcome.get("step", -1))
             if EXIT_SAVED in ended.codes:
                 tally.saved += 1
                 tally.again += int(ended.outcome.get("epochs", 1)) > 1
-                tally.seconds.append(from_kill_to_rename(ended, save, step))
+                tally.forward += duty.forward
+                tally.seconds.append(from_kill_to_rename(ended, save, killed_s))
                 if tally.seconds[-1] == max(tally.seconds):
-                    tally.slowest = f"{[str(d) for d in deaths]}: {ended.outcome}"
+                    tally.slowest = f"{[str(d) for d in deaths]} {behind}: {ended.outcome}"
             elif EXIT_REFUSED in ended.codes:
                 tally.refused += 1
             # Refused or not: what is resumed from is what an undisturbed run has written.
             if differs := latest_differs(save, reference / "save"):
                 wrong.append(differs)
             if wrong:
-                tally.wrong += [
-                    f"{name} job {job} run {run} {[str(d) for d in deaths]}: {w}" for w in wrong
-                ]
+                what = f"{name} job {job} run {run} {[str(d) for d in deaths]} {behind}"
+                tally.wrong += [f"{what}: {sentence}" for sentence in wrong]
                 tally.wrong.append(ended.said[-3000:])
                 break
             if not any(ended.codes):
@@ -267,7 +349,8 @@ def run_layout(
         found = numbers(place)
         if not tally.wrong and found != wanted:
             bad = [key for key in wanted if found.get(key) != wanted[key]]
-            tally.wrong.append(f"{name} job {job}: numbers differ, first at {bad[:3]}")
+            first = [f"{key}: {found.get(key)}, not {wanted[key]}" for key in bad[:3]]
+            tally.wrong.append(f"{name} job {job}: {len(bad)} numbers differ: {first}")
         if not tally.wrong:
             shutil.rmtree(place)
         job += 1
@@ -275,18 +358,29 @@ def run_layout(
 
 
 def _run(
-    config: TrainerConfig, layout: Layout, run: int, environment: dict[str, str], place: Path
-) -> Ended:
+    config: TrainerConfig,
+    layout: Layout,
+    run: int,
+    environment: dict[str, str],
+    place: Path,
+    before: int = 0,
+    behind: LeftBehind | None = None,
+) -> tuple[Ended, list[Seen], float]:
+    """One attempt; with how far each rank had come, and when one was killed from outside."""
     notes = place / "notes"
     notes.mkdir(parents=True, exist_ok=True)
-    return run_ranks(
-        partial(pretrain, config),
+    told = notes / f"witness-{run}.txt"
+    kill = None if behind is None else KillOnCommit(behind, told, range(layout.ranks))
+    ended = run_ranks(
+        partial(witnessed, partial(pretrain, config), told, behind),
         layout.ranks,
         attempt=run,
         environment=environment,
         notes=notes,
         limit_s=LIMIT_S,
+        meanwhile=kill,
     )
+    return ended, read(told, layout.ranks, before), 0.0 if kill is None else kill.at_s
 
 
 def write_text(folder: Path) -> str:

@@ -186,8 +186,10 @@ class Run:
 
         Survivors save a step that nobody has told of yet; its metrics are in the checkpoint.
         """
-        progress = self.trainer.progress
-        steps = [event["step"] for event in self.events.latest() if event["event"] == "step"]
+        progress, latest = self.trainer.progress, self.events.latest()
+        steps = [event["step"] for event in latest if event["event"] == "step"]
+        if not steps and sum(event["event"] == "start" for event in latest) > 1:
+            steps = [0]  # a run began here, and was ended right after its first step
         if not progress.metrics or not steps or steps[-1] != progress.step - 1:
             return
         facts = {**progress.metrics, "finite": bool(progress.metrics["finite"])}

@@ -149,6 +149,76 @@ def test_a_failing_write_inside_a_library_is_still_named(tmp_path: Path) -> None
         files.write_file(files.begin(tmp_path, 1), "x", write)
 
 
+class Order:
+    """The system calls that make a file or a name durable, or give a name, as they happen.
+
+    Attributes:
+        calls: (what, path below `root`; of a renaming the new one).
+    """
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self._root = root
+        fsync, rename, replace = os.fsync, os.rename, os.replace
+
+        def on_fsync(handle: int) -> None:
+            fsync(handle)
+            self._add("fsync", Path(f"/proc/self/fd/{handle}").readlink())
+
+        def on_rename(old: Path, new: Path) -> None:
+            rename(old, new)
+            self._add("rename", new)
+
+        def on_replace(old: Path, new: Path) -> None:
+            replace(old, new)
+            self._add("rename", new)
+
+        def on_exchange(new: Path, old: Path) -> bool:
+            done = exchanged(new, old)
+            self._add("rename", old)
+            return done
+
+        exchanged = atomic_swap._exchanged
+        monkeypatch.setattr(os, "fsync", on_fsync)
+        monkeypatch.setattr(os, "rename", on_rename)
+        monkeypatch.setattr(os, "replace", on_replace)
+        monkeypatch.setattr(Path, "rename", on_rename)
+        monkeypatch.setattr(Path, "replace", on_replace)
+        monkeypatch.setattr(atomic_swap, "_exchanged", on_exchange)
+
+    def _add(self, what: str, path: str | Path) -> None:
+        self.calls.append((what, os.path.relpath(path, self._root)))
+
+    def follow(self, *wanted: tuple[str, str]) -> bool:
+        """Whether these happened, in this order, whatever came in between."""
+        left = iter(self.calls)
+        return all(call in left for call in wanted)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["new", "over the same step"])
+def test_all_is_on_the_disk_before_the_tracker_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    if again:
+        save(tmp_path, 7)
+    order = Order(tmp_path, monkeypatch)
+    save(tmp_path, 7)
+    temporary, final = "iter_0000007_tmp", "iter_0000007"
+    # The empty folder's name; then each file, and each folder that has its name, all before the
+    # renaming; and that is on the disk before the tracker names the folder.
+    file = f"{temporary}/mp_rank_00/model_optim_rng.pt"
+    renamed = [("rename", final), ("fsync", "."), ("rename", files.TRACKER), ("fsync", ".")]
+    assert order.follow(
+        ("fsync", "."), ("fsync", file), ("fsync", f"{temporary}/mp_rank_00"), *renamed
+    )
+    assert order.follow(("fsync", file), ("fsync", temporary), *renamed)
+    assert order.follow(("fsync", f"{temporary}/{MANIFEST}"), ("fsync", temporary), *renamed)
+    pending = f".{files.TRACKER}{files.TEMPORARY}"
+    assert order.follow(("fsync", pending), ("fsync", "."), *renamed)
+    assert [call for call in order.calls if call[0] == "rename"] == [renamed[0], renamed[2]]
+    assert order.calls[-4:] == renamed
+
+
 @pytest.mark.parametrize("lines", range(1, 16))
 def test_killed_after_any_system_call_the_checkpoint_is_the_old_or_the_new(
     tmp_path: Path, lines: int

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from relkit.errors import BadInputFile, UsageProblem
 from relkit.trainer.data.sample_index import (
+    Plan,
     SampleIndex,
     build,
     parse_split,
@@ -47,6 +48,35 @@ def test_a_short_last_epoch_is_shuffled_by_itself_as_megatron_does() -> None:
     rows += [[7, 0], [7, 4], [8, 1], [9, 0]]
     assert index.samples.tolist() == rows
     assert index.shuffle.tolist() == [0, 4, 3, 2, 5, 1, 7, 6, 9, 8, 11, 10, 12]
+
+
+@pytest.mark.parametrize(
+    ("num_samples", "epochs", "before_final", "samples"),
+    [
+        # Of one pass there is no last one.
+        (100, 1, 100, 100),
+        # 79 of the 100 samples of the last pass are wanted: it is shuffled by itself.
+        (101, 2, 100, 200),
+        (179, 2, 100, 200),
+        # 80 of 100 are no longer few.
+        (180, 2, 200, 200),
+        (200, 2, 200, 200),
+        (201, 3, 200, 300),
+        (279, 3, 200, 300),
+        (280, 3, 300, 300),
+    ],
+)
+def test_the_last_pass_is_shuffled_by_itself_where_less_than_80_percent_of_it_are_wanted(
+    num_samples: int, epochs: int, before_final: int, samples: int
+) -> None:
+    """As GPTDataset of Megatron decides it; 1,001 tokens hold 100 samples of 10 and one more."""
+    found = plan(1001, num_samples, 10)
+    assert found == Plan(epochs, samples, before_final)
+    assert found.separate == (before_final < samples)
+    index = build(np.array([1001], np.int32), 0, 1, num_samples=num_samples, seq_length=10, seed=1)
+    assert sorted(index.shuffle[:before_final].tolist()) == list(range(before_final))
+    assert sorted(index.shuffle.tolist()) == list(range(samples))
+    assert index.shuffle.tolist() != list(range(samples))
 
 
 def test_three_epochs_equal_megatrons() -> None:

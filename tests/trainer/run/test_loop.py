@@ -256,6 +256,31 @@ def test_a_single_process_says_its_steps_on_stdout(
     assert events_of(tmp_path / "out", kind="end")[0]["step"] == STEPS
 
 
+def test_a_first_step_that_was_saved_but_not_told_of_is_told_of_on_resuming(tmp_path: Path) -> None:
+    data, output, save = write_data(tmp_path), tmp_path / "out", str(tmp_path / "save")
+    first = configured(data, output, training_iters=1, eval_interval=None, save=save)
+    assert pretrain(first) == 0
+    (told,) = events_of(output)
+    # What survivors of a fault right after the commit leave: a checkpoint, and no line of its step.
+    stream = output / "events" / "rank_0.jsonl"
+    stream.write_text(stream.read_text().splitlines(keepends=True)[0])
+    more: dict[str, Any] = {"eval_interval": None, "save": save, "resume_training": True}
+    assert pretrain(configured(data, output, training_iters=2, **more)) == 0
+    made_up, second = events_of(output)
+    assert (made_up["step"], made_up["made_up"], second["step"]) == (1, True, 2)
+    assert made_up["loss"].hex() == told["loss"].hex()
+    # Where no run has been before, nothing is missing.
+    assert pretrain(configured(data, tmp_path / "new", training_iters=3, **more)) == 0
+    assert [event["step"] for event in events_of(tmp_path / "new")] == [3]
+    stream = tmp_path / "new" / "events" / "rank_0.jsonl"
+    stream.unlink()
+    shutil.rmtree(save)
+    shutil.rmtree(output)
+    assert pretrain(first) == 0
+    assert pretrain(configured(data, tmp_path / "new", training_iters=2, **more)) == 0
+    assert [event["step"] for event in events_of(tmp_path / "new")] == [2]
+
+
 def test_rates_scales_and_skipped_steps_of_fp16(tmp_path: Path) -> None:
     """A loss scale far too high: steps are skipped until it fits, and do not count for the rate."""
     config = configured(

@@ -96,6 +96,21 @@ def test_a_shorter_bin_is_pointed_past(prefix: Path) -> None:
         IndexedDataset(prefix)
 
 
+def test_a_bin_is_refused_from_one_missing_byte_on(prefix: Path) -> None:
+    path = Path(f"{prefix}.bin")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    words = r"sequence 2 has 1 tokens from byte 10, and the \.bin has 11 bytes"
+    with pytest.raises(BadInputFile, match=words):
+        IndexedDataset(prefix)
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(BadInputFile, match=r"points past its \.bin"):
+            IndexedDataset(prefix)
+    path.write_bytes(whole)
+    assert IndexedDataset(prefix).is_packed()
+
+
 @pytest.mark.parametrize("ending", ["bin", "idx"])
 def test_a_missing_half_is_named(prefix: Path, ending: str) -> None:
     Path(f"{prefix}.{ending}").unlink()

@@ -1,0 +1,59 @@
+"""What clipping by norm makes of a gradient, on both sides of its limit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from relkit.trainer.config.config import TrainingConfig
+from relkit.trainer.core import clipping
+from relkit.trainer.core.clipping import StepFacts, step_facts
+from relkit.trainer.core.mesh import build_mesh
+from tests.trainer.layouts import ALONE
+
+# Norm 5.
+GRADIENTS = (torch.tensor([3.0, 0.0]), torch.tensor([[4.0]]))
+
+
+def facts(clip_value: float, factor: float = 1.0, **training: str) -> StepFacts:
+    config = ALONE.config("gpt2")
+    mesh = build_mesh(config.parallel, config.model, backend="gloo")
+    clipped: TrainingConfig = replace(config.training, clip_value=clip_value, **training)
+    return step_facts([factor * each for each in GRADIENTS], mesh, clipped, factor)
+
+
+@pytest.mark.parametrize(
+    ("clip_value", "coefficient"),
+    [(1.0, 1 / (5 + 1e-6)), (4.999, 4.999 / (5 + 1e-6)), (5.1, 1.0), (1e6, 1.0), (0.0, 1.0)],
+)
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+def test_a_gradient_is_made_smaller_and_never_larger(
+    clip_value: float, coefficient: float, scale: float
+) -> None:
+    found = facts(clip_value, scale)
+    assert found == StepFacts(5.0, True, found.clip_coefficient, scale)
+    assert found.clip_coefficient == pytest.approx(coefficient, rel=1e-12)
+
+
+def test_clipping_by_value_leaves_the_norm_alone() -> None:
+    assert facts(1.0, grad_clip_type="GradClipByValue").clip_coefficient == 1.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_is_said_and_not_clipped(bad: float) -> None:
+    found = facts(1.0, bad)
+    assert not found.finite
+    assert found.clip_coefficient == 1.0
+
+
+def test_a_sum_of_many_small_elements_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block by block in double: one float32 sum would lose what is small beside it."""
+    monkeypatch.setattr(clipping, "BLOCK", 4)
+    config = ALONE.config("gpt2")
+    mesh = build_mesh(config.parallel, config.model, backend="gloo")
+    large, small = torch.tensor([4096.0, 0.0, 0.0, 0.0]), torch.full((4000,), 0.5)
+    found = step_facts([torch.cat((large, small))], mesh, config.training, 1.0)
+    assert found.grad_norm == pytest.approx(math.sqrt(4096**2 + 1000), rel=1e-12)
