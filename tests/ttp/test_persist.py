@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from relkit.checkpoint import iteration_folder
 from relkit.errors import UsageProblem
-from relkit.trainer.checkpointing.persist import Persist, RunLogger
+from relkit.trainer.checkpointing.persist import Persist, RunLogger, _tracker_changed
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.hooks import ReadyStep, StepHooks
 from relkit.trainer.core.mesh import build_mesh
@@ -157,6 +158,22 @@ def test_the_position_in_the_validation_data_follows_from_the_step(tmp_path: Pat
         seen.append(rank.trainer.progress.consumed_valid_samples)
     once = rank.trainer.batch_size * rank.config.training.eval_iters
     assert seen == [0, once, once, 2 * once]
+
+
+def test_a_job_knows_what_it_has_saved_from_what_was_there_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, save = tmp_path / "notes", tmp_path / "save"
+    notes.mkdir()
+    save.mkdir()
+    tracker = save / iteration_folder.TRACKER
+    for there_before in (False, True):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+        assert not _tracker_changed(notes, save)
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+        assert not _tracker_changed(notes, save), there_before
+        tracker.write_text("12" if there_before else "7")
+        assert _tracker_changed(notes, save), there_before
 
 
 def test_what_has_no_copy_is_said(tmp_path: Path) -> None:

@@ -47,16 +47,18 @@ def test_a_saved_iteration_is_named_checked_and_private(tmp_path: Path) -> None:
 
 def test_what_was_changed_cut_or_removed_is_named(tmp_path: Path) -> None:
     folder = files.begin(tmp_path, 3)
-    names = ("a", "b/c", "d", "e")
+    names = ("a", "b/c", "d", "e", "g")
     records = [files.write_file(folder, name, lambda out: out.write(b"12345678")) for name in names]
     final = files.commit(folder, 3, records, {})
     (final / "a").write_bytes(b"12345679")
     (final / "b" / "c").write_bytes(b"1234")
     (final / "d").unlink()
+    (final / "g").write_bytes(b"123456789")
     found = dict(files.problems(final))
     assert found["a"] == "has another content than was written (sha256)"
     assert found["b/c"] == "has 4 bytes, and was written with 8"
     assert found["d"] == "is missing"
+    assert found["g"] == "has 9 bytes, and was written with 8"
     assert files.problems(final, only=["e"]) == ()
     assert files.problems(final, only=["f"]) == (("f", "is not in the manifest"),)
 
@@ -175,7 +177,7 @@ class Order:
 
         def on_exchange(new: Path, old: Path) -> bool:
             done = exchanged(new, old)
-            self._add("rename", old)
+            self._add("exchange", old)
             return done
 
         exchanged = atomic_swap._exchanged
@@ -207,7 +209,9 @@ def test_all_is_on_the_disk_before_the_tracker_names_it(
     # The empty folder's name; then each file, and each folder that has its name, all before the
     # renaming; and that is on the disk before the tracker names the folder.
     file = f"{temporary}/mp_rank_00/model_optim_rng.pt"
-    renamed = [("rename", final), ("fsync", "."), ("rename", files.TRACKER), ("fsync", ".")]
+    # Over the same step both change names at once: at no moment is neither there.
+    named = ("exchange" if again else "rename", final)
+    renamed = [named, ("fsync", "."), ("rename", files.TRACKER), ("fsync", ".")]
     assert order.follow(
         ("fsync", "."), ("fsync", file), ("fsync", f"{temporary}/mp_rank_00"), *renamed
     )
@@ -215,7 +219,7 @@ def test_all_is_on_the_disk_before_the_tracker_names_it(
     assert order.follow(("fsync", f"{temporary}/{MANIFEST}"), ("fsync", temporary), *renamed)
     pending = f".{files.TRACKER}{files.TEMPORARY}"
     assert order.follow(("fsync", pending), ("fsync", "."), *renamed)
-    assert [call for call in order.calls if call[0] == "rename"] == [renamed[0], renamed[2]]
+    assert [call for call in order.calls if call[0] != "fsync"] == [renamed[0], renamed[2]]
     assert order.calls[-4:] == renamed
 
 
@@ -261,6 +265,8 @@ def test_old_iterations_are_pruned_and_foreign_ones_are_not(tmp_path: Path) -> N
     assert files.prune(tmp_path, keep=2, step=4) == (1, 2)
     assert files.iterations(tmp_path) == (0, 3, 4, 9)
     assert files.prune(tmp_path, keep=2, step=4) == ()
+    # The one that was just saved stays, whatever is asked for.
+    assert files.prune(tmp_path, keep=0, step=4) == (3,)
 
 
 HOSTILE = {

@@ -97,6 +97,7 @@ def test_a_part_of_a_sequence_is_a_read_only_view(tmp_path: Path) -> None:
         (0, 4, None),
         (0, 1, 3),
         (0, 0, -1),
+        (1, -1, 1),
     ):
         with pytest.raises(IndexError):
             read.get(number, offset, length)
@@ -109,6 +110,38 @@ def test_an_exception_leaves_the_old_pair_and_no_trace(tmp_path: Path) -> None:
         raise KeyError("a bad line")
     assert IndexedDataset(tmp_path / "p")[0].tolist() == [1]
     assert names(tmp_path) == ["p.bin", "p.idx"]
+
+
+def test_both_halves_are_on_the_disk_before_they_get_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And at no moment is an old index beside new tokens."""
+    calls: list[tuple[str, str]] = []
+    fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
+
+    def on_fsync(handle: int) -> None:
+        fsync(handle)
+        calls.append(("fsync", Path(f"/proc/self/fd/{handle}").readlink().name))
+
+    def on_replace(old: Path, new: Path) -> Path:
+        calls.append(("name", new.name))
+        return replace(old, new)
+
+    def on_unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix != ".tmp":
+            calls.append(("remove", path.name))
+        unlink(path, missing_ok=missing_ok)
+
+    with IndexedWriter(tmp_path / "p", np.uint16) as writer:
+        writer.add_document([1, 2])
+        monkeypatch.setattr(os, "fsync", on_fsync)
+        monkeypatch.setattr(Path, "replace", on_replace)
+        monkeypatch.setattr(Path, "unlink", on_unlink)
+    flushed, named = calls[:2], calls[2:]
+    temporary = [f"p.{half}.{os.getpid()}.tmp" for half in ("bin", "idx")]
+    assert sorted(flushed) == [("fsync", name) for name in temporary]
+    in_order = [("remove", "p.idx"), ("name", "p.bin"), ("name", "p.idx"), ("fsync", tmp_path.name)]
+    assert named == in_order
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from relkit.data import index_file
 from relkit.data.index_file import FAIRSEQ_MAGIC, HEADER, MAGIC
 from relkit.data.indexed import IndexedDataset, IndexedWriter
 from relkit.errors import BadInputFile
@@ -109,6 +110,28 @@ def test_a_bin_is_refused_from_one_missing_byte_on(prefix: Path) -> None:
             IndexedDataset(prefix)
     path.write_bytes(whole)
     assert IndexedDataset(prefix).is_packed()
+
+
+def test_an_entry_at_the_edge_of_two_chunks_is_seen(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_CHUNK", 1)
+    index = index_of(prefix)
+    struct.pack_into("<q", index, 78, 3)
+    refused(prefix, index, "document 1 ends before it begins")
+
+
+def test_a_gap_before_between_or_behind_sequences_is_not_packed(prefix: Path) -> None:
+    path, whole = Path(f"{prefix}.bin"), Path(f"{prefix}.bin").read_bytes()
+    assert IndexedDataset(prefix).is_packed()
+    path.write_bytes(whole + b"12")
+    assert not IndexedDataset(prefix).is_packed()
+    for moved in ((0, 1, 2), (1, 2)):
+        index = bytearray(WHOLE)
+        for number in moved:
+            struct.pack_into("<q", index, 46 + 8 * number, (0, 6, 10)[number] + 2)
+        Path(f"{prefix}.idx").write_bytes(index)
+        assert not IndexedDataset(prefix).is_packed(), moved
 
 
 @pytest.mark.parametrize("ending", ["bin", "idx"])
