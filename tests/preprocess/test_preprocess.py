@@ -107,7 +107,8 @@ def test_several_keys_lists_of_texts_blank_lines_and_a_mark_at_the_beginning(
     assert b.document_indices.tolist() == [0, 1, 2, 2]
 
 
-@pytest.mark.parametrize("part_bytes", [1, 60, 61, 1000, 10**6])
+# The second line begins at byte 13.
+@pytest.mark.parametrize("part_bytes", [1, 12, 13, 14, 60, 61, 1000, 10**6])
 def test_the_parts_of_a_file_are_its_lines_each_once_and_in_order(
     tmp_path: Path, part_bytes: int
 ) -> None:

@@ -83,9 +83,12 @@ def witnessed(train: Callable[[], int], notes: Path, behind: LeftBehind | None =
         end(state, step)
         note("committed", step)
 
-    RankState.gradients_ready = gradients_ready  # type: ignore[method-assign]
-    RankState.begin_update = begin_update  # type: ignore[method-assign]
-    RankState.end_update = end_update  # type: ignore[method-assign]
+    for name, call in (
+        ("gradients_ready", gradients_ready),
+        ("begin_update", begin_update),
+        ("end_update", end_update),
+    ):
+        setattr(RankState, name, call)
     return train()
 
 

@@ -18,11 +18,16 @@ from tests.trainer.layouts import ALONE
 GRADIENTS = (torch.tensor([3.0, 0.0]), torch.tensor([[4.0]]))
 
 
-def facts(clip_value: float, factor: float = 1.0, **training: str) -> StepFacts:
+def facts(
+    clip_value: float, scale: float = 1.0, bad: float | None = None, **training: str
+) -> StepFacts:
     config = ALONE.config("gpt2")
     mesh = build_mesh(config.parallel, config.model, backend="gloo")
     clipped: TrainingConfig = replace(config.training, clip_value=clip_value, **training)
-    return step_facts([factor * each for each in GRADIENTS], mesh, clipped, factor)
+    gradients = [scale * each for each in GRADIENTS]
+    if bad is not None:
+        gradients[1][0, 0] = bad
+    return step_facts(gradients, mesh, clipped, scale)
 
 
 @pytest.mark.parametrize(
@@ -44,16 +49,28 @@ def test_clipping_by_value_leaves_the_norm_alone() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_is_said_and_not_clipped(bad: float) -> None:
-    found = facts(1.0, bad)
+    found = facts(1.0, bad=bad)
     assert not found.finite
     assert found.clip_coefficient == 1.0
 
 
-def test_a_sum_of_many_small_elements_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Block by block in double: one float32 sum would lose what is small beside it."""
-    monkeypatch.setattr(clipping, "BLOCK", 4)
+@pytest.mark.parametrize(
+    ("gradient", "norm"),
+    [
+        # One float32 sum would lose the small ones, and a float32 square bits of 0.1's.
+        (
+            torch.cat((torch.tensor([4096.0, 0.0, 0.0, 0.0]), torch.full((4000,), 0.5))),
+            math.sqrt(4096**2 + 1000),
+        ),
+        (torch.full((1000,), 0.1), float(torch.tensor(0.1)) * math.sqrt(1000)),
+    ],
+    ids=["small ones", "squares"],
+)
+def test_blocks_are_added_up_in_double(
+    gradient: torch.Tensor, norm: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clipping, "BLOCK", 1)
     config = ALONE.config("gpt2")
     mesh = build_mesh(config.parallel, config.model, backend="gloo")
-    large, small = torch.tensor([4096.0, 0.0, 0.0, 0.0]), torch.full((4000,), 0.5)
-    found = step_facts([torch.cat((large, small))], mesh, config.training, 1.0)
-    assert found.grad_norm == pytest.approx(math.sqrt(4096**2 + 1000), rel=1e-12)
+    found = step_facts([gradient], mesh, config.training, 1.0)
+    assert found.grad_norm == pytest.approx(norm, rel=1e-12)
