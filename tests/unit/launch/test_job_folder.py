@@ -74,10 +74,11 @@ def test_leftovers_are_swept_and_others_are_not(logged: list[str], tmp_path: Pat
     (tmp_path / "left").mkdir(mode=0o700)
     (tmp_path / "left" / LOCK).touch(mode=0o600)
     (tmp_path / "foreign").mkdir()
+    (tmp_path / "private").mkdir(mode=0o700)
     held = JobFolder(True, logged.append)
     held.prepare("held", 1)
     JobFolder(True, logged.append).prepare("new", 1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "held", "new"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "held", "new", "private"]
 
 
 def test_without_the_hook(logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,12 +255,6 @@ BREAKS = (
         ("tests/unit/launch/test_exit_barrier.py",),
     ),
     Break(
-        "relkit/launch/job/exit_barrier.py",
-        "while waiting.is_alive() and not has_failed.is_set():",
-        "while False:",
-        ("tests/unit/launch/test_exit_barrier.py",),
-    ),
-    Break(
         "relkit/launch/job/rendezvous.py",
         "if operations is not None:",
         "if False:",
