@@ -158,4 +158,31 @@ BREAKS = (
         " for encoded in tokens[at : at + count]]",
         _TEXTS,
     ),
+    # The order of samples.
+    Break(
+        "relkit/trainer/data/sample_index.py",
+        "_SEPARATE_BELOW = 0.80",
+        "_SEPARATE_BELOW = 0.81",
+        _INDEX,
+    ),
+    Break(
+        "relkit/trainer/data/sample_index.py",
+        "num_samples - before_final < int(",
+        "num_samples - before_final <= int(",
+        _INDEX,
+    ),
+    Break(
+        "relkit/trainer/data/sample_index.py",
+        "num_samples * seq_length + 1)",
+        "num_samples * seq_length)",
+        _INDEX,
+    ),
+    Break("relkit/trainer/data/sample_index.py", 'side="right"', 'side="left"', _INDEX),
+    Break("relkit/trainer/data/sample_index.py", "    rows[0] = 0  #", "    #", _INDEX),
+    Break(
+        "relkit/trainer/data/sample_index.py",
+        "        random.shuffle(shuffle[passes.before_final :])\n",
+        "",
+        _INDEX,
+    ),
 )
