@@ -183,18 +183,28 @@ def copy(saved: Path, to: Path) -> Path:
     return to / "iter_0000002"
 
 
+WAS_RUN = "was-run"
+
+
 class Hostile:
+    """What runs a command where it is unpickled."""
+
+    def __init__(self, iteration: Path) -> None:
+        self._evidence = iteration.parent / WAS_RUN
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return (os.system, ("touch /tmp/relkit-was-run",))
+        return (os.system, (f"touch {self._evidence}",))
 
 
 def code(iteration: Path) -> None:
-    torch.save({"args": Hostile()}, iteration / FOLDER / "model_optim_rng.pt")
+    torch.save({"args": Hostile(iteration)}, iteration / FOLDER / "model_optim_rng.pt")
     (iteration / MANIFEST).unlink()
 
 
 def raw_pickle(iteration: Path) -> None:
-    (iteration / FOLDER / "model_optim_rng.pt").write_bytes(pickle.dumps({"args": Hostile()}))
+    (iteration / FOLDER / "model_optim_rng.pt").write_bytes(
+        pickle.dumps({"args": Hostile(iteration)})
+    )
     (iteration / MANIFEST).unlink()
 
 
@@ -277,7 +287,7 @@ def test_what_is_wrong_with_a_checkpoint_is_named(
     run = Run(config_of(SHARDED, "gpt2"))
     with pytest.raises(BadInputFile, match=sentence):
         run.load(tmp_path)
-    assert not Path("/tmp/relkit-was-run").exists()
+    assert not (tmp_path / WAS_RUN).exists()
 
 
 def test_a_checkpoint_of_another_shape_is_refused_by_name(saved: Path) -> None:
