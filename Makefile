@@ -32,7 +32,7 @@ explore: $(VENV)/.develop
 audit: $(VENV)/.develop
 	$(BIN)/python -m tools.audit $(AUDIT_ARGS)
 
-# Is each promise noticed when it is broken? About 150 breaks, one at a time: MUTANTS_ARGS="hang".
+# Is each promise noticed when it is broken? More than 500 breaks, one at a time: MUTANTS_ARGS="hang".
 mutants: $(VENV)/.develop
 	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
