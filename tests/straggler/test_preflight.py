@@ -54,15 +54,19 @@ def on_cores(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.timeout(120)
 def test_the_node_that_shares_its_core_is_named(tmp_path: Path, on_cores: str) -> None:
-    fleet = ("--nodes", "a,b,c", "--via", "command", "--duration", "0.05")
+    fleet = ("--nodes", "a,b,c", "--via", "command", "--duration", "0.1")
     bundle = tmp_path / "bundle"
     # The link is not what this is about: agents of one machine have none.
-    done = preflight(*fleet, "--command", on_cores, "--slow", "0.3", "--json", "-o", bundle)
+    # Where other work disturbs rounds, few of them scatter too much for a verdict.
+    rounds = ("--rounds", "5")
+    done = preflight(
+        *fleet, "--command", on_cores, "--slow", "0.3", *rounds, "--json", "-o", bundle
+    )
     report = document(done)
     assert report["schema"] == "relkit.straggler-preflight/1"
     assert {row["node"] for row in report["slow_devices"]} == {"b"}, report["devices"]
     assert "compute_gflops" in {row["figure"] for row in report["slow_devices"]}
-    assert [len(row["compute_gflops"]) for row in report["devices"]] == [3, 3, 3]
+    assert [len(row["compute_gflops"]) for row in report["devices"]] == [5, 5, 5]
     assert done.returncode == 1
     slow = next(f for f in report["findings"] if f["id"] == "RK-STRAG-021")
     assert slow["nodes"] == "b"
@@ -71,7 +75,7 @@ def test_the_node_that_shares_its_core_is_named(tmp_path: Path, on_cores: str) -
 
     # Held against that run, the same nodes on the free core are none the worse.
     again = preflight(
-        *fleet, "--command", on_cores.replace("{node}", "x{node}"), "--rounds", "2",
+        *fleet, "--command", on_cores.replace("{node}", "x{node}"), *rounds,
         "--slow", "0.3", "--baseline", bundle, "--json",
     )  # fmt: skip
     assert document(again)["slow_devices"] == []
