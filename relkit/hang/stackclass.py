@@ -98,7 +98,7 @@ def _decide(
 
 
 def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
-    """Other Python threads in the user's code or a loader's: one may hold what it waits for."""
+    """Other threads in user code, and loaders: one may hold what the main thread waits for."""
     others = []
     for thread in dump.python:
         depth = user_depth(thread.frames)

@@ -169,16 +169,16 @@ class MonitoredAgent(LocalElasticAgent):
             if hasattr(worker_group.spec.rdzv_handler, name):
                 setattr(worker_group.spec.rdzv_handler, name, None)
         super()._rendezvous(worker_group)
-        self._separate_exit_barrier(worker_group)
+        self._connect_exit_barrier(worker_group)
         self._session = self._agree(worker_group)
         if self.services.network is not None and not self._passed(
             self.services.network, worker_group
         ):
             self._rendezvous(worker_group)
 
-    def _separate_exit_barrier(self, worker_group: WorkerGroup) -> None:
-        # The barrier may wait for minutes in the store, and a node that leaves before needs the
-        # store too. Not later than now: to a host that has gone, torch tries to connect for long.
+    def _connect_exit_barrier(self, worker_group: WorkerGroup) -> None:
+        # The barrier may hold its connection for minutes, and a node that leaves meanwhile needs
+        # one too. Made now, as torch goes on trying to reach a host that has gone for a minute.
         store: Any = worker_group.store
         with contextlib.suppress(RuntimeError, OSError):
             self._store = own_connection(store)  # type: ignore[assignment]

@@ -15,7 +15,7 @@ T = TypeVar("T")
 class CallQueue(Generic[T]):
     """Wakes the selector's thread, which takes the calls.
 
-    After `close` calls are kept and nobody is woken.
+    After `close`, calls are kept and nobody is woken.
 
     Args:
         selector: of that thread.
@@ -23,7 +23,8 @@ class CallQueue(Generic[T]):
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._calls: queue.SimpleQueue[Callable[[float], T]] = queue.SimpleQueue()
-        # Not a pipe: a socket object that is closed knows it, and its number may be another file's.
+        # Not a pipe: the number of a closed descriptor may soon be another file's, and a socket
+        # object knows that it is closed.
         self._read, self._write = socket.socketpair()
         for end in (self._read, self._write):
             end.setblocking(False)

@@ -1,4 +1,4 @@
-"""Connects to one of relkit's listeners; tries again where that had no place."""
+"""Connects to one of relkit's listeners; tries again where that has no place."""
 
 from __future__ import annotations
 

@@ -51,13 +51,9 @@ def test_a_slow_rank_is_said_while_the_job_runs_and_reported_after_it(
     assert "straggler: rank 2" in said
     report = relkit("report", tmp_path, "--json")
     plain = json.loads(report.stdout)
-    one, *others = plain["stragglers"]
+    (one,) = plain["stragglers"]
     assert (one["rank"], one["cause"]) == (2, str(Cause.COMPUTE))
-    # A machine that other work keeps busy makes ranks wait for a core, and says so; and steps just
-    # before the fault may have been slow by chance.
-    assert {other["cause"] for other in others} <= {str(Cause.HOST)}
-    assert all(other["cost_s"] < one["cost_s"] / 4 for other in others)
-    assert 14 <= one["first_step"] <= 27
+    assert 17 <= one["first_step"] <= 27
     assert 0.25 <= one["score"] <= 0.6
     assert report.returncode == 1
     kept = load(tmp_path / "straggler" / "history.npz")

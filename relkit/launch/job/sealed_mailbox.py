@@ -20,7 +20,7 @@ class SealedMailbox:
     absent; so does one that was removed and put back. What cannot be prevented: that whoever
     reaches the store withholds notes, or reads them.
 
-    For one name one launcher writes: notes are numbered by their writer.
+    Each name belongs to one launcher, which numbers what it writes.
 
     Args:
         inner: the mailbox in the store.

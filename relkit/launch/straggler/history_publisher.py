@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -68,11 +67,14 @@ class HistoryPublisher:
         began_s = time.monotonic()
         history = make_history()
         # Where one place is full, the other is written all the same, and the next time is set.
-        with contextlib.ExitStack() as all_of_it:
-            all_of_it.callback(self._set_next, now_s, began_s)
-            if keep:
-                all_of_it.callback(_keep, history, self._timeline / KEPT_FILE.parent)
+        try:
             save(history, self._job_dir / LIVE_FILE)
+        finally:
+            try:
+                if keep:
+                    _keep(history, self._timeline / KEPT_FILE.parent)
+            finally:
+                self._set_next(now_s, began_s)
 
     def _set_next(self, now_s: float, began_s: float) -> None:
         took_s = time.monotonic() - began_s
