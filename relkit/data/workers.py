@@ -20,6 +20,7 @@ from relkit.data.encode import Encoded
 from relkit.data.frames import chunk_parts, read_frame, to_encoded, to_error, write_frame
 from relkit.data.tokenizer import TokenizerSpec
 from relkit.errors import DeadlineExceeded, RelkitError
+from relkit.result_of import result_of
 
 # A chunk takes a fraction of a second, a line of 100 MB half a minute.
 ANSWER_TIMEOUT_S = 600.0
@@ -97,10 +98,10 @@ class Workers:
             waiting.append((chunk, self._threads.submit(self._ask, chunk)))
             if len(waiting) >= self._window:
                 first, answer = waiting.popleft()
-                yield first, answer.result()
+                yield first, result_of(answer)
         while waiting:
             first, answer = waiting.popleft()
-            yield first, answer.result()
+            yield first, result_of(answer)
 
     def close(self, *, is_at_once: bool = False) -> None:
         """End the workers: after the chunk in hand, or at once."""

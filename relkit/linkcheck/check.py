@@ -13,6 +13,7 @@ from relkit.linkcheck.model import Checked, Failure, Inventory, Measurement, Pai
 from relkit.linkcheck.pairs import shared_sockets
 from relkit.linkcheck.provider import LinkProvider
 from relkit.linkcheck.tool import stopping
+from relkit.result_of import result_of
 
 Progress = Callable[[int, int, str], None]
 Direction = tuple[int, int]
@@ -99,11 +100,12 @@ class _Run:
         token = stopping.set(stop)
         try:
             with ThreadPoolExecutor(max_workers=len(directions)) as threads:
-                futures = [
-                    threads.submit(copy_context().run, self._measure, ends) for ends in directions
-                ]
                 try:
-                    measurements = [future.result() for future in futures]
+                    futures = [
+                        threads.submit(copy_context().run, self._measure, ends)
+                        for ends in directions
+                    ]
+                    measurements = [result_of(future) for future in futures]
                 finally:
                     # Where Ctrl-C came, leaving the pool would wait for all tools' deadlines.
                     stop.set()

@@ -84,7 +84,9 @@ class Runner:
             thread.start()
         try:
             for thread in threads:
-                thread.join()
+                # A wait without an end may miss Ctrl-C: see relkit/result_of.py.
+                while thread.is_alive():
+                    thread.join(_POLL_S)
         except KeyboardInterrupt:
             self._stop.set()
             for thread in threads:
