@@ -19,6 +19,7 @@ import pytest
 
 from tests.eager import eager
 from tests.patience import PATIENCE
+from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
 ENDLESS = ("--steps", "100000")
@@ -122,6 +123,17 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether something listens on a TCP port of the loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until(condition: Callable[[], bool], *jobs: Started) -> None:
+    """Poll until the condition holds; what the jobs have printed explains a failure."""
+    eventually(condition, lambda: "\n".join(job.text for job in jobs), poll_s=0.05)
 
 
 def report_of(timeline: Path) -> dict[str, Any]:

@@ -1,22 +1,18 @@
-"""A node whose workers are done, and another whose worker fails, in a rendezvous of c10d."""
+"""A c10d job of two nodes: the workers of one are done, a worker of the other fails."""
 
 from __future__ import annotations
 
-import socket
-import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
-from tests.cluster.conftest import Start, Started
-from tests.patience import PATIENCE
+from tests.cluster.conftest import Start, listens, until
 
 pytestmark = pytest.mark.job
 
-# Ends at once with code 0; or, where a file is named, with code 1 as soon as that is there.
+# Exits with 0 at once; where a file is named, with 1 as soon as that file exists.
 _RANK = """
 import sys, time
 from pathlib import Path
@@ -28,20 +24,8 @@ sys.exit(len(sys.argv) - 1)
 """
 
 
-def until(condition: Callable[[], bool], *jobs: Started) -> None:
-    end = time.monotonic() + 20 * PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "\n".join(job.text for job in jobs)
-        time.sleep(0.05)
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 @pytest.mark.parametrize("host_is_done", [True, False], ids=["host-done", "host-fails"])
-def test_it_does_not_wait_for_the_node_that_failed(
+def test_a_node_that_is_done_does_not_wait_for_one_that_failed(
     start: Start, tmp_path: Path, free_port: int, host_is_done: bool
 ) -> None:
     script, go = tmp_path / "rank.py", tmp_path / "go"
@@ -54,7 +38,7 @@ def test_it_does_not_wait_for_the_node_that_failed(
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
             "--timeline-path", tmp_path / f"t{is_done}", script, *(() if is_done else (go,)),
         )  # fmt: skip
-        # Who comes first hosts the store.
+        # The first node to start hosts the store.
         until(lambda: listens(free_port), *jobs.values())
     done, failed = jobs[True], jobs[False]
     store = TCPStore("127.0.0.1", free_port, None, False, timedelta(seconds=10))
@@ -66,5 +50,5 @@ def test_it_does_not_wait_for_the_node_that_failed(
     go.touch()
     # torch's own barrier waits 300 s.
     assert failed.wait().code == 1
-    end = done.wait()
-    assert end.code == 0, end.err
+    finished = done.wait()
+    assert finished.code == 0, finished.err

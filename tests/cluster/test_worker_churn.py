@@ -12,7 +12,7 @@ import pytest
 from relkit.hook.environment import PROCESS_BYTES
 from relkit.hook.reader import state_files
 from tests.cluster.conftest import Start
-from tests.native.hook_victims import eventually
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150)]
 

@@ -6,24 +6,20 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from relkit.hook.environment import worker_environment
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
-from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"
 CORE = sorted((NATIVE / "src" / "core").glob("*.c"))
 # Of the file system that `small_folder` is: less than a recorder takes.
 SMALL_FOLDER_BYTES = 256 << 10
-T = TypeVar("T")
 
 # The first lines of a Python victim: `fake` is the stand-in for libtorch_cpu.so, loaded late and
 # privately, as PyTorch is.
@@ -55,17 +51,6 @@ def compile_c(output: Path, sources: Sequence[Path], *flags: str) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return output
-
-
-def eventually(look: Callable[[], T], what: str, timeout_s: float = 20.0) -> T:
-    """Poll until `look` gives something true; fail with `what` at the deadline."""
-    deadline = time.monotonic() + timeout_s * PATIENCE
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.005)
 
 
 @dataclass(frozen=True, slots=True)

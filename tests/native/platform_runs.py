@@ -17,9 +17,9 @@ from relkit.hook.model import HookState, Op
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.state_file import open_state_file
 from tests.native.hook_builds import HookBuild, build_hook
-from tests.native.hook_victims import eventually
 from tests.native.simulated import DOUBLES, build_client, build_platforms
 from tests.patience import PATIENCE
+from tests.waiting import eventually
 
 DEADLINE_S = 50.0 * PATIENCE
 

@@ -16,7 +16,8 @@ from relkit.hook.capture import BATCH, capture_native
 from relkit.hook.release import release
 from relkit.hook.state_file import open_state_file
 from relkit.hook.threads import start_ticks, thread_status, thread_statuses
-from tests.native.hook_victims import Recording, compile_c, eventually, process
+from tests.native.hook_victims import Recording, compile_c, process
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.native
 

@@ -17,7 +17,8 @@ from relkit.hook.capture import capture_native
 from relkit.hook.model import HookState, Op, OpKind
 from relkit.hook.reader import RECENT_EACH
 from relkit.hook.release import release
-from tests.native.hook_victims import Recording, eventually, process
+from tests.native.hook_victims import Recording, process
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.native, pytest.mark.job, pytest.mark.timeout(120)]
 

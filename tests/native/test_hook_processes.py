@@ -11,7 +11,8 @@ import pytest
 
 from relkit.hook.model import OpKind
 from relkit.hook.reader import read_state, state_files
-from tests.native.hook_victims import Recording, eventually
+from tests.native.hook_victims import Recording
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.native
 

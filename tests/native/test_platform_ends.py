@@ -8,9 +8,9 @@ import pytest
 
 from relkit.hook.events import EventReader
 from relkit.hook.reader import read_state, state_files
-from tests.native.hook_victims import eventually
 from tests.native.platform_runs import Bench, client, device_ops
 from tests.native.test_platform_work import ALL
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.native, pytest.mark.timeout(120)]
 

@@ -15,9 +15,9 @@ from relkit.hang.model import Category, JobView, RankView
 from relkit.hook.capture import capture_native
 from relkit.hook.model import OpKind
 from relkit.hook.release import release
-from tests.native.hook_victims import eventually
 from tests.native.platform_runs import Bench, Client, ranks
 from tests.native.test_platform_work import ALL
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.native, pytest.mark.timeout(120)]
 

@@ -10,9 +10,9 @@ import pytest
 
 from relkit.hook.events import EventReader
 from relkit.hook.model import Communicator
-from tests.native.hook_victims import eventually
 from tests.native.platform_runs import Bench, Client, ranks
 from tests.native.test_platform_work import ALL, EACH, TOLERANCE
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.native, pytest.mark.timeout(120)]
 
