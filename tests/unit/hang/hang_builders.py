@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from relkit.hang.model import JobView, RankView
+from relkit.hang.model import Category, HangVerdict, JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
@@ -221,3 +221,23 @@ def waiting_for_buckets(count: int = 6) -> list[Op]:
         op(seq=count * PER_STEP + i, size=size, age_s=11.0, in_flight=True, thread=8 + i)
         for i, size in enumerate(BUCKETS)
     ]
+
+
+def waiting_around(culprit: RankView, *, world: int = 4, stack: str = "ddp") -> list[RankView]:
+    """All ranks of a job in which every other rank waits in the buckets of step 6."""
+    return [
+        culprit
+        if rank == culprit.rank
+        else view(rank, world, stack=stack, hook=trained(rank, world, 6, waiting_for_buckets()))
+        for rank in range(world)
+    ]
+
+
+def others_wait(culprit: RankView, *, stack: str = "ddp") -> JobView:
+    """The job of these ranks."""
+    return job(waiting_around(culprit, stack=stack))
+
+
+def named(verdict: HangVerdict) -> list[tuple[int, Category]]:
+    """The ranks that a verdict accuses, and of what."""
+    return [(culprit.rank, culprit.category) for culprit in verdict.culprits]

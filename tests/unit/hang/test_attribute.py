@@ -8,14 +8,16 @@ from dataclasses import replace
 import pytest
 
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, HangVerdict, JobView, RankView
+from relkit.hang.model import Category, JobView, RankView
 from relkit.hook.model import Communicator, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from tests.unit.hang.hang_builders import (
     BUCKETS,
     PER_STEP,
     job,
+    named,
     op,
+    others_wait,
     state,
     steps,
     trained,
@@ -26,22 +28,6 @@ from tests.unit.hang.hang_builders import (
 
 WORLD = 4
 BAD = 2
-
-
-def named(verdict: HangVerdict) -> list[tuple[int, Category]]:
-    return [(c.rank, c.category) for c in verdict.culprits]
-
-
-def others_wait(culprit: RankView, *, stack: str = "ddp") -> JobView:
-    """All ranks but one wait in the buckets of step 6."""
-    return job(
-        [
-            culprit
-            if rank == culprit.rank
-            else view(rank, WORLD, stack=stack, hook=trained(rank, WORLD, 6, waiting_for_buckets()))
-            for rank in range(WORLD)
-        ]
-    )
 
 
 def metrics_wait(culprit: RankView) -> JobView:

@@ -10,7 +10,7 @@ import pytest
 from relkit.hang.attribute import attribute
 from relkit.hang.finding_builder import host_category
 from relkit.hang.groups import groups_of
-from relkit.hang.model import Category, HangVerdict, RankView
+from relkit.hang.model import Category
 from relkit.hang.rank_table import rank_row
 from relkit.hang.report import hang_report
 from relkit.hang.stackclass import classify
@@ -19,12 +19,15 @@ from relkit.ranks import RankSet
 from tests.unit.hang.hang_builders import (
     BUCKETS,
     job,
+    named,
     op,
+    others_wait,
     state,
     steps,
     trained,
     two_groups,
     view,
+    waiting_around,
     waiting_for_buckets,
 )
 
@@ -32,20 +35,8 @@ WORLD = 4
 BAD = 2
 
 
-def named(verdict: HangVerdict) -> list[tuple[int, Category]]:
-    return [(c.rank, c.category) for c in verdict.culprits]
-
-
-def waiting(rank: int) -> RankView:
-    return view(rank, WORLD, stack="ddp", hook=trained(rank, WORLD, 6, waiting_for_buckets()))
-
-
-def all_but(culprit: RankView) -> list[RankView]:
-    return [culprit if rank == culprit.rank else waiting(rank) for rank in range(WORLD)]
-
-
 def test_a_victim_of_a_dead_peer_is_not_late() -> None:
-    views = all_but(view(BAD, WORLD, stack="lock", hook=trained(BAD, WORLD)))
+    views = waiting_around(view(BAD, WORLD, stack="lock", hook=trained(BAD, WORLD)))
     # It was lost outside of its collectives, so nothing but its error says that it is a victim.
     views[1] = view(
         1, WORLD, hook=trained(1, WORLD), alive=False, exit_code=1,
@@ -55,9 +46,7 @@ def test_a_victim_of_a_dead_peer_is_not_late() -> None:
 
 
 def test_a_rank_without_a_recorder_inside_communication_is_not_missing() -> None:
-    views = [waiting(rank) for rank in range(WORLD)]
-    views[0] = view(0, WORLD, stack="ddp")
-    verdict = attribute(job(views))
+    verdict = attribute(others_wait(view(0, WORLD, stack="ddp")))
     assert verdict.culprits == ()
     assert verdict.inconclusive.startswith("all ranks have called all_reduce #12")
 
@@ -66,12 +55,12 @@ def test_an_error_that_a_rank_has_left_behind_is_no_wait() -> None:
     done = [replace(o, failed=o.communicator == 1 and o.seq == 5) for o in steps(6)]
     done.append(op(seq=12, size=BUCKETS[0], age_s=11.5))
     hook = state(BAD, WORLD, done, (), two_groups(BAD, WORLD))
-    verdict = attribute(job(all_but(view(BAD, WORLD, stack="lock", hook=hook))))
+    verdict = attribute(others_wait(view(BAD, WORLD, stack="lock", hook=hook)))
     assert named(verdict) == [(BAD, Category.BLOCKED)]
 
 
 def test_a_recorder_without_an_operation_outweighs_a_stack_that_looks_like_one() -> None:
-    verdict = attribute(job(all_but(view(BAD, WORLD, stack="ddp", hook=trained(BAD, WORLD)))))
+    verdict = attribute(others_wait(view(BAD, WORLD, stack="ddp", hook=trained(BAD, WORLD))))
     assert named(verdict) == [(BAD, Category.BLOCKED)]
 
 
@@ -107,11 +96,11 @@ def test_a_busy_loop_on_a_crowded_host_is_still_one(
 ) -> None:
     busy = view(BAD, WORLD, stack=stack, hook=trained(BAD, WORLD), cpu_s=share)
     assert host_category(busy, classify(busy.dump)) is category
-    assert named(attribute(job(all_but(busy)))) == [(BAD, category)]
+    assert named(attribute(others_wait(busy))) == [(BAD, category)]
 
 
 def test_behind_are_those_that_have_not_started_it() -> None:
-    views = all_but(view(BAD, WORLD, stack="lock", hook=trained(BAD, WORLD)))
+    views = waiting_around(view(BAD, WORLD, stack="lock", hook=trained(BAD, WORLD)))
     group = groups_of(job(views))[0]
     assert group.behind(13) == group.behind(12) == RankSet.of([BAD])
     assert group.behind(11) == RankSet()
@@ -149,14 +138,14 @@ def test_a_victim_is_told_by_the_wait_that_the_culprit_causes() -> None:
 
 def test_a_dead_ranks_stack_is_not_missed() -> None:
     dead = view(BAD, WORLD, hook=trained(BAD, WORLD), alive=False, exit_code=-11)
-    whole = job(all_but(dead))
+    whole = others_wait(dead)
     assert [f.id for f in hang_report(whole, attribute(whole)).findings] == ["RK-HANG-002"]
 
 
 def test_the_longest_wait_is_one_of_the_victims() -> None:
     flying = [replace(o, start_ns=o.start_ns - 50 * 10**9) for o in waiting_for_buckets()]
     stopped = view(BAD, WORLD, stack="ddp", hook=trained(BAD, WORLD, 6, flying), process_state="T")
-    whole = job(all_but(stopped))
+    whole = others_wait(stopped)
     evidence = hang_report(whole, attribute(whole)).findings[0].evidence
     longest = next(e for e in evidence if e.name == "longest operation in flight")
     assert longest.value == pytest.approx(11.0)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, HangVerdict, JobView, RankView
+from relkit.hang.model import Category, JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
-from tests.unit.hang.hang_builders import NOW, SECOND, dump, job, state, view
+from tests.unit.hang.hang_builders import NOW, SECOND, dump, job, named, state, view
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,6 @@ def as_job(states: list[HookState], late: dict[int, int]) -> JobView:
             for s in states
         ]
     )
-
-
-def named(verdict: HangVerdict) -> list[tuple[int, Category]]:
-    return [(c.rank, c.category) for c in verdict.culprits]
 
 
 @st.composite
