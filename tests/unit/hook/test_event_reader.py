@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ class Ring:
         self.path.chmod(0o600)
 
     def write(self, events: range, torn: frozenset[int] = frozenset()) -> None:
-        """Take and fill these; `torn` ones stay as who was stopped in mid-write leaves them."""
+        """Write these events; `torn` ones stay as a writer leaves them that is stopped midway."""
         for number in events:
             row = self.rows[number % RING]
             row["seq"] = number
@@ -52,6 +53,34 @@ def ring(tmp_path: Path) -> Ring:
     made = Ring(tmp_path / "7.rkhook")
     made.write(range(0))
     return made
+
+
+def meanwhile(
+    monkeypatch: pytest.MonkeyPatch, look: int, write: Callable[[], None], *, is_after: bool
+) -> None:
+    """Just before or after the reader looks how many events began, its process does something.
+
+    Args:
+        look: which of its looks, counted from 1.
+    """
+    begun_at = layout.offset_of(layout.HEADER, "events_begun")
+    plain, looks = StateFile.word, 0
+
+    def word(self: StateFile, offset: int, kind: str = "<u8") -> int:
+        nonlocal looks
+        if offset != begun_at:
+            return plain(self, offset, kind)
+        looks += 1
+        if looks != look:
+            return plain(self, offset, kind)
+        if is_after:
+            begun = plain(self, offset, kind)
+            write()
+            return begun
+        write()
+        return plain(self, offset, kind)
+
+    monkeypatch.setattr(StateFile, "word", word)
 
 
 def drained(reader: EventReader) -> tuple[list[int], int]:
@@ -100,7 +129,7 @@ def test_the_row_of_an_event_that_is_being_written_still_holds_an_older_one(ring
 
 
 @pytest.mark.parametrize(("behind", "is_given_up"), [(RING // 2 - 1, False), (RING // 2, True)])
-def test_one_whose_writer_is_dead_is_given_up_after_half_a_ring(
+def test_an_event_whose_writer_is_dead_is_given_up_after_half_a_ring(
     ring: Ring, behind: int, is_given_up: bool
 ) -> None:
     reader = ring.reader()
@@ -120,17 +149,7 @@ def test_what_may_have_been_overwritten_while_it_was_copied_is_lost(
     """The process goes on between the copy and the second look at how many events began."""
     reader = ring.reader()
     ring.write(range(RING))
-    begun_at = layout.offset_of(layout.HEADER, "events_begun")
-    plain, looks = StateFile.word, [0]
-
-    def word(self: StateFile, offset: int, kind: str = "<u8") -> int:
-        if offset == begun_at:
-            looks[0] += 1
-            if looks[0] == 2:
-                ring.write(range(RING, RING + more))
-        return plain(self, offset, kind)
-
-    monkeypatch.setattr(StateFile, "word", word)
+    meanwhile(monkeypatch, 2, lambda: ring.write(range(RING, RING + more)), is_after=False)
     # The copy has all of them; of these, `more` rows may be half of two events.
     assert drained(reader) == (list(range(more, RING)), more)
     assert drained(reader) == (list(range(RING, RING + more)), 0)
@@ -143,18 +162,7 @@ def test_an_event_of_a_later_round_is_not_taken_for_the_one_that_was_there(
     """The process goes on between the first look at how many events began and the copy."""
     reader = ring.reader()
     ring.write(range(RING))
-    begun_at = layout.offset_of(layout.HEADER, "events_begun")
-    plain, looks = StateFile.word, [0]
-
-    def word(self: StateFile, offset: int, kind: str = "<u8") -> int:
-        found = plain(self, offset, kind)
-        if offset == begun_at:
-            looks[0] += 1
-            if looks[0] == 1:
-                ring.write(range(RING, RING + 8))
-        return found
-
-    monkeypatch.setattr(StateFile, "word", word)
+    meanwhile(monkeypatch, 1, lambda: ring.write(range(RING, RING + 8)), is_after=True)
     assert drained(reader) == (list(range(8, RING)), 8)
     assert drained(reader) == (list(range(RING, RING + 8)), 0)
     reader.close()

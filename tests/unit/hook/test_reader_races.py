@@ -1,4 +1,4 @@
-"""The reader of a slot while its thread goes on: what it believes is whole (docs/log-format.md).
+"""The reader of a slot whose thread goes on: it returns only whole data (docs/log-format.md).
 
 The writer works between two of the reader's reads, at the place that each test names.
 """
@@ -104,28 +104,22 @@ def test_a_ring_that_was_overwritten_as_a_whole_gives_nothing(
     assert finished(path) == []
 
 
-def test_an_operation_that_ends_while_it_is_copied_is_not_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("flight_seq", "starts_ns"),
+    [(6, [950]), (5, [])],
+    ids=["next-is-whole", "next-is-being-written"],
+)
+def test_an_operation_that_is_replaced_while_it_is_copied_is_not_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flight_seq: int, starts_ns: list[int]
 ) -> None:
+    """In flight is the one that follows it, once that is whole."""
     path = tmp_path / "77.rkhook"
     data = recorder(path, range(5), flight=900)
     meanwhile(
         monkeypatch, path, data, "flight_seq",
-        lambda held: put(held, "slots_at", busy(range(5), 950, flight_seq=6)),
+        lambda held: put(held, "slots_at", busy(range(5), 950, flight_seq)),
     )  # fmt: skip
-    assert [op.start_ns for op in read_state(path).in_flight] == [950]
-
-
-def test_an_operation_that_is_being_written_is_not_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "77.rkhook"
-    data = recorder(path, range(5), flight=900)
-    meanwhile(
-        monkeypatch, path, data, "flight_seq",
-        lambda held: put(held, "slots_at", busy(range(5), 950, flight_seq=5)),
-    )  # fmt: skip
-    assert read_state(path).in_flight == ()
+    assert [op.start_ns for op in read_state(path).in_flight] == starts_ns
 
 
 def test_no_more_has_finished_than_was_started(tmp_path: Path) -> None:
