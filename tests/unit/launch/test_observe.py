@@ -19,6 +19,7 @@ from relkit.job_id import safe_job_id
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
 from relkit.launch.job.settings import ExitStatus, LocalRank
+from tests.waiting import eventually
 
 Child = subprocess.Popen[str]
 
@@ -159,22 +160,24 @@ def test_a_process_without_rank_is_rank_0(
     assert observer.views(observer.discover())[0].pid == pid
 
 
+def wait_for_cpu_use(pid: int) -> None:
+    """Until the process has used 0.05 s more of the CPU."""
+    wanted_s = procfs.cpu_s(pid) + 0.05
+    eventually(lambda: procfs.cpu_s(pid) >= wanted_s, "the process uses the CPU")
+
+
 def test_cpu_use_over_a_window(child: Callable[[str], Child]) -> None:
     pid = child("while True: pass").pid
     now = [100.0]
     observer = Observer(None, clock=lambda: now[0])
     rank = [LocalRank(0, pid)]
     assert observer.views(rank)[0].cpu_window_s == 0.0
-    before = procfs.cpu_s(pid)
-    while procfs.cpu_s(pid) < before + 0.05:
-        os.sched_yield()
+    wait_for_cpu_use(pid)
     for _ in range(40):
         now[0] += 0.25
         view = observer.views(rank)[0]
     assert CPU_WINDOW_S <= view.cpu_window_s <= CPU_WINDOW_S + 0.5
-    before = procfs.cpu_s(pid)
-    while procfs.cpu_s(pid) < before + 0.05:
-        os.sched_yield()
+    wait_for_cpu_use(pid)
     now[0] += 0.25
     used_s = observer.views(rank)[0].cpu_s
     assert 0.05 <= used_s <= procfs.cpu_s(pid)

@@ -1,4 +1,4 @@
-"""What node 0 knows of another node's ranks, how old that may be, and what comes over the way."""
+"""What node 0 knows of another node's ranks, how old that may be, and what is sent for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEALTHY = (RankView(2, "b", 12, True), RankView(3, "b", 13, True))
 
 
 def two_ends() -> tuple[RemoteViews, WatchFollower, dict[str, bytes]]:
-    """Node 0's view of node 1, node 1's part, and what lies between them."""
+    """Node 0's view of node 1, what node 1 does for it, and the notes between them."""
     notes: dict[str, bytes] = {}
     mailbox = MemoryMailbox(1, 2, notes)
     attempt = WatchedAttempt("job", 4, Observer(None), mailbox, lambda: (), dict)
@@ -60,7 +60,7 @@ def test_the_newest_summary_counts() -> None:
         assert remote.all(now_s) == views
 
 
-def test_both_ends_use_the_store_once_a_second() -> None:
+def test_both_ends_use_the_store_at_most_once_a_second() -> None:
     remote, follower, notes = two_ends()
     assert follower.share(0.0, HEALTHY)
     assert remote.receive(0.0)
@@ -118,7 +118,7 @@ def test_a_report_alone_asks_nothing_of_the_launcher() -> None:
 @pytest.mark.parametrize(
     ("hang_timeout_s", "interval_s"), [(1, 0.2), (8, 0.2), (20, 0.5), (40, 1.0), (1800, 1.0)]
 )
-def test_the_shorter_the_timeout_the_more_often_is_looked(
+def test_ticks_are_more_frequent_where_the_timeout_is_short(
     hang_timeout_s: float, interval_s: float
 ) -> None:
     assert tick_interval_s(hang_timeout_s) == pytest.approx(interval_s)

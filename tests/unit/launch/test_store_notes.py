@@ -1,4 +1,4 @@
-"""Notes in a store whose every answer the test gives: order, completeness, checksums, patience."""
+"""Notes in a store that the test controls: order, completeness, checksums, deadlines."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_thread_in_a_store_that_does_not_answer_is_not_waited_for() -> None:
     assert not thread.is_alive()
 
 
-def test_notes_that_do_not_all_come_are_told() -> None:
+def test_a_wait_for_notes_says_whether_all_have_come() -> None:
     mailbox = MemoryMailbox(0, 3, {"seen/1": b""})
     assert wait_for_notes(mailbox, ["seen/1"], 0)
     assert not wait_for_notes(mailbox, ["seen/1", "seen/2"], 0.1)

@@ -77,11 +77,11 @@ def test_a_socket_that_two_gpus_claim_has_no_gpu(tmp_path: Path) -> None:
     assert inventory.claims == {3: (0, 1)}
 
 
-def test_only_errors_that_grew_meanwhile_are_told() -> None:
+def test_only_error_counters_that_grew_meanwhile_are_reported() -> None:
     counters = [Counter(0, 1, "CRC errors", 5, 5), Counter(0, 2, "CRC errors", 5, 6)]
-    (found,) = lane_findings(counters, "h")
-    assert "lane 2" in found.title
-    assert "grew by 1" in found.title
+    (finding,) = lane_findings(counters, "h")
+    assert "lane 2" in finding.title
+    assert "grew by 1" in finding.title
 
 
 def test_a_counter_that_only_one_reading_has_is_left_out() -> None:

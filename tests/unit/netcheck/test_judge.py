@@ -1,4 +1,4 @@
-"""From what a check measured to the verdict: who counts as dead, how much was there to measure."""
+"""From the measurements to the verdict: which nodes are dead, which links were tested."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ NAMES = ("n1", "n2", "n3", "n4")
 
 
 def checked(**changes: NodeFacts) -> CheckResult:
-    """A fleet of which every pair was measured, at full speed where both answered."""
+    """A fleet in which every pair that answered was measured at full speed."""
     facts = {name: changes.get(name, NodeFacts(name)) for name in NAMES}
     edges = [
-        Edge(one, other, 0, bandwidth_gbps=10.0)
-        for one, other in itertools.permutations(NAMES, 2)
-        if facts[one].answered and facts[other].answered
+        Edge(source, target, 0, bandwidth_gbps=10.0)
+        for source, target in itertools.permutations(NAMES, 2)
+        if facts[source].answered and facts[target].answered
     ]
     return CheckResult(NAMES, tuple(facts.values()), tuple(edges), rounds=3)
 
 
-def test_each_two_nodes_are_one_possible_link() -> None:
+def test_every_pair_of_nodes_is_one_possible_link() -> None:
     verdict = judge(checked(), Thresholds())
     assert (verdict.tested_links, verdict.possible_links, verdict.rounds) == (6, 6, 3)
     missing = judge(checked(n4=NodeFacts("n4", answered=False)), Thresholds())
@@ -30,12 +30,12 @@ def test_each_two_nodes_are_one_possible_link() -> None:
     assert (missing.tested_links, missing.possible_links) == (3, 6)
 
 
-def test_only_a_host_that_is_down_is_dead_and_no_agent_alone_is_unknown() -> None:
+def test_only_a_host_that_is_down_is_dead_and_one_without_an_agent_is_not() -> None:
     silent = checked(n4=NodeFacts("n4", answered=False, detail="no key"))
     assert judge(silent, Thresholds()).diagnoses == ()
     down = checked(n4=NodeFacts("n4", answered=False, detail="no route", host_down=True))
-    (found,) = judge(down, Thresholds()).diagnoses
-    assert (found.nodes, found.fault) == (("n4",), "dead")
+    (diagnosis,) = judge(down, Thresholds()).diagnoses
+    assert (diagnosis.nodes, diagnosis.fault) == (("n4",), "dead")
 
 
 def test_a_pair_that_nobody_accuses_and_cannot_be_probed_is_no_fault() -> None:

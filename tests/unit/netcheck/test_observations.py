@@ -7,10 +7,10 @@ from relkit.netcheck.solve.components import LINK, Entity, components_of
 from relkit.netcheck.solve.observations import observe
 
 
-def test_only_between_two_known_switches_an_edge_crosses() -> None:
+def test_an_edge_is_cross_switch_only_between_two_known_switches() -> None:
     switches = {"a": "s1", "b": "s2", "c": "s2"}
-    ways = [("a", "b"), ("b", "c"), ("d", "a"), ("a", "d"), ("d", "e")]
-    edges = [Edge(one, other, 0, bandwidth_gbps=10.0) for one, other in ways]
+    pairs = [("a", "b"), ("b", "c"), ("d", "a"), ("a", "d"), ("d", "e")]
+    edges = [Edge(source, target, 0, bandwidth_gbps=10.0) for source, target in pairs]
     seen = observe(edges, "abcde", Thresholds(), switches)
     assert seen.crosses.tolist() == [True, False, False, False, False]
 

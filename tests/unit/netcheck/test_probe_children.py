@@ -102,7 +102,7 @@ def test_the_mean_is_of_runs_after_the_first(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(compute_child, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     # The first is not counted; the two that follow fill the time, so that there is no fourth.
     assert mean_s(work_of(now, [100.0, 1.0, 3.0]), 4.0) == 2.0
-    # One is counted also where it takes longer than that.
+    # One run is counted even if it takes longer than that.
     assert mean_s(work_of(now, [7.0, 50.0]), 4.0) == 50.0
 
 

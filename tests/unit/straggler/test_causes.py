@@ -20,7 +20,7 @@ from relkit.straggler.score.causes import attribute
 
 
 def parts(**seconds: float) -> Floats:
-    """0.1 s of compute, and what is given."""
+    """Mean parts of a step: 0.1 s of compute, and what is given on top."""
     values = np.zeros(len(PARTS))
     values[COMPUTE] = 0.1
     for name, value in seconds.items():
@@ -38,7 +38,7 @@ def test_the_host_is_to_blame_from_half_of_the_slowdown_on() -> None:
             assert attribute(mine, parts()).cause is cause, PARTS[part]
 
 
-def test_waiting_for_a_core_counts_beyond_what_the_peers_wait_for_as_much_running() -> None:
+def test_run_queue_wait_counts_only_beyond_what_the_peers_have_for_as_much_running() -> None:
     peers = parts()
     peers[UNATTRIBUTED] = peers[RUN_QUEUE_WAIT] = 0.3
     # Twice the running, and so twice the waiting: the work is more.
@@ -50,21 +50,21 @@ def test_waiting_for_a_core_counts_beyond_what_the_peers_wait_for_as_much_runnin
     assert attribute(waits, peers).cause is Cause.HOST
 
 
-def test_what_the_cgroup_took_is_not_counted_as_waiting_for_a_core_too() -> None:
+def test_throttled_time_is_not_counted_as_run_queue_wait_too() -> None:
     mine = parts()
     mine[COMPUTE] += 0.02
     mine[RUN_QUEUE_WAIT] = mine[THROTTLED] = 0.009
-    told = attribute(mine, parts())
-    assert told.cause is Cause.COMPUTE
-    assert told.share == pytest.approx(1.0)
+    attribution = attribute(mine, parts())
+    assert attribution.cause is Cause.COMPUTE
+    assert attribution.share == pytest.approx(1.0)
 
 
-def test_who_is_no_slower_has_no_cause() -> None:
-    told = attribute(parts(), parts())
-    assert (told.cause, told.share) == (Cause.NOISE, 0.0)
+def test_a_rank_that_is_no_slower_has_no_cause() -> None:
+    attribution = attribute(parts(), parts())
+    assert (attribution.cause, attribution.share) == (Cause.NOISE, 0.0)
 
 
-def test_off_the_cpu_is_the_device_only_where_the_peers_wait_for_one_too() -> None:
+def test_off_cpu_time_is_the_device_only_where_the_peers_have_it_too() -> None:
     peers = np.zeros(len(PARTS))
     peers[UNATTRIBUTED] = 0.1
     for usual_s, cause in ((0.029, Cause.INPUT), (0.031, Cause.COMPUTE)):

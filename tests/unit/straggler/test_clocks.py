@@ -35,18 +35,18 @@ def test_offsets_want_shapes_that_fit() -> None:
 
 
 def two_hosts(*collectives: tuple[float, float]) -> ClockOffsets:
-    """Both ranks start at once; each leaves after so many seconds."""
+    """Both ranks enter each collective at once, and leave it after so many seconds."""
     ends_s = np.array(collectives)
     return estimate_offsets(np.zeros_like(ends_s), ends_s, np.array([0, 1]))
 
 
 def test_the_quickest_collectives_say_how_far_the_clocks_are_apart() -> None:
-    found = two_hosts(*[(1.0, 1.05)] * 30, *[(0.1, 0.1)] * 10)
-    assert found.offset_s.tolist() == [0.0, 0.0]
+    offsets = two_hosts(*[(1.0, 1.05)] * 30, *[(0.1, 0.1)] * 10)
+    assert offsets.offset_s.tolist() == [0.0, 0.0]
 
 
 def test_no_noise_moves_a_clock_beyond_what_one_collective_proves() -> None:
     """Nobody leaves before the last has arrived: one short collective bounds the offset."""
-    found = two_hosts(*[(0.0005, 4.0)] * 20, (0.001, 0.001))
-    assert found.max_s[1] == 0.001
-    assert found.offset_s[1] == 0.001
+    offsets = two_hosts(*[(0.0005, 4.0)] * 20, (0.001, 0.001))
+    assert offsets.max_s[1] == 0.001
+    assert offsets.offset_s[1] == 0.001

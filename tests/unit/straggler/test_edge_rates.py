@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +20,7 @@ HOSTS = ("n0", "n1", "n2", "n3")
 RING = tuple(zip(HOSTS, (*HOSTS[1:], HOSTS[0]), strict=True))
 LOOK_S = 0.5
 MIB = 1 << 20
+Edge = tuple[str, str]
 
 
 def _ring(slow: set[tuple[str, str]], rng: np.random.Generator) -> list[EdgeTraffic]:
@@ -64,53 +66,61 @@ def test_two_slow_edges_apart_are_two_links() -> None:
     assert {verdict.ends for verdict in said} == {("n0", "n1"), ("n2", "n3")}
 
 
-def _named_beside(slow: dict[tuple[str, str], float]) -> set[tuple[str, ...]]:
-    """What is said of a ring of six in the end, in which bytes take so many times as long."""
+def _steady(
+    busy_s: Mapping[Edge, float], seed: int, mebibytes: Mapping[Edge, int] | None = None
+) -> list[tuple[Verdict, ...]]:
+    """What is raised at each look while the edges go on like this.
+
+    Args:
+        busy_s: by edge, how long it is busy between two looks, give or take a tenth.
+        mebibytes: by edge, how much it carries in that time; one where not given.
+    """
+    rng, scorer, sizes = np.random.default_rng(seed), EdgeScorer(), mebibytes or {}
+    return [
+        scorer.update(
+            look,
+            [
+                EdgeTraffic(*edge, sizes.get(edge, 1) * MIB, float(mean_s * rng.uniform(0.9, 1.1)))
+                for edge, mean_s in busy_s.items()
+            ],
+            LOOK_S,
+        )
+        for look in range(30)
+    ]
+
+
+def _named(slow: dict[Edge, float]) -> set[tuple[str, ...]]:
+    """Who is named in a ring of six, on whose slow edges bytes take so many times as long."""
     hosts = [f"n{number}" for number in range(6)]
     edges = [*pairwise(hosts), (hosts[-1], hosts[0])]
-    rng, scorer = np.random.default_rng(9), EdgeScorer()
-    said: tuple[Verdict, ...] = ()
-    for look in range(30):
-        traffic = [
-            EdgeTraffic(*edge, MIB, float(0.06 * slow.get(edge, 1.0) * rng.uniform(0.9, 1.1)))
-            for edge in edges
-        ]
-        said = scorer.update(look, traffic, LOOK_S)
-    return {verdict.ends for verdict in said}
+    verdicts = _steady({edge: 0.06 * slow.get(edge, 1.0) for edge in edges}, seed=9)[-1]
+    return {verdict.ends for verdict in verdicts}
 
 
 def test_a_worse_edge_does_not_clear_one_that_is_slow_as_well() -> None:
-    assert _named_beside({("n0", "n1"): 4.0, ("n3", "n4"): 2.5}) == {("n0", "n1"), ("n3", "n4")}
+    assert _named({("n0", "n1"): 4.0, ("n3", "n4"): 2.5}) == {("n0", "n1"), ("n3", "n4")}
 
 
-def test_nothing_is_said_of_an_edge_that_is_little_slower_beside_a_much_worse_one() -> None:
-    assert _named_beside({("n3", "n4"): 2.2}) == {("n3", "n4")}
-    assert _named_beside({("n0", "n1"): 8.0, ("n3", "n4"): 2.2}) == {("n0", "n1")}
+def test_an_edge_that_is_a_little_slower_is_not_named_beside_a_much_worse_one() -> None:
+    assert _named({("n3", "n4"): 2.2}) == {("n3", "n4")}
+    assert _named({("n0", "n1"): 8.0, ("n3", "n4"): 2.2}) == {("n0", "n1")}
 
 
 def test_an_interface_that_also_has_a_quick_edge_that_way_is_not_the_reason() -> None:
     """n0 is slow to n1 and quick to n2, so that its slow edges have no reason in common."""
     slow = {("n0", "n1"), ("n3", "n0")}
     edges = [*slow, ("n0", "n2"), ("n1", "n2"), ("n2", "n3"), ("n1", "n3"), ("n2", "n1")]
-    rng, scorer = np.random.default_rng(6), EdgeScorer()
-    said: tuple[Verdict, ...] = ()
-    for look in range(30):
-        traffic = [
-            EdgeTraffic(*edge, MIB, (0.3 if edge in slow else 0.08) * float(rng.uniform(0.9, 1.1)))
-            for edge in sorted(edges)
-        ]
-        said = scorer.update(look, traffic, LOOK_S)
-    assert {(one.subject, one.ends) for one in said} == {(Subject.LINK, edge) for edge in slow}
+    busy_s = {edge: 0.3 if edge in slow else 0.08 for edge in sorted(edges)}
+    verdicts = _steady(busy_s, seed=6)[-1]
+    assert {(verdict.subject, verdict.ends) for verdict in verdicts} == {
+        (Subject.LINK, edge) for edge in slow
+    }
 
 
-def test_an_edge_that_carries_more_in_as_much_more_time_is_not_slow() -> None:
-    rng, scorer = np.random.default_rng(6), EdgeScorer()
-    for look in range(30):
-        traffic = [
-            EdgeTraffic(*edge, times * MIB, float(0.1 * times * rng.uniform(0.9, 1.1)))
-            for edge, times in zip(RING, (1, 1, 4, 1), strict=True)
-        ]
-        assert not scorer.update(look, traffic, LOOK_S)
+def test_an_edge_that_carries_more_in_proportionally_more_time_is_not_slow() -> None:
+    times = dict(zip(RING, (1, 1, 4, 1), strict=True))
+    busy_s = {edge: 0.1 * count for edge, count in times.items()}
+    assert not any(_steady(busy_s, seed=6, mebibytes=times))
 
 
 def test_a_healthy_ring_is_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""What is kept of a suspect's steps."""
+"""What is kept of the steps of a rank that may be slow."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from relkit.straggler.score.slowdown import Slowdowns
 
 
 def lasting_s(whole_s: float, without_wait_s: float) -> float:
-    """Of one step that usually takes 0.1 s, by which a rank was slower."""
+    """What counts as lasting of a rank's slowdown in one step that usually takes 0.1 s."""
     slowdown_s = np.zeros((1, len(FEATURES), 1))
     slowdown_s[0, WHOLE], slowdown_s[0, WITHOUT_WAIT] = whole_s, without_wait_s
-    parts, one = np.zeros((1, len(PARTS), 1)), np.ones((1, 1))
+    parts, ones = np.zeros((1, len(PARTS), 1)), np.ones((1, 1))
     slowdowns = Slowdowns(
-        reference_s=parts, usual_s=0.1 * one, slowdown_s=slowdown_s, share=slowdown_s / 0.1,
-        sigma=slowdown_s[:, None], paused=one < 0, recent=one, usual_wait=0 * one,
+        reference_s=parts, usual_s=0.1 * ones, slowdown_s=slowdown_s, share=slowdown_s / 0.1,
+        sigma=slowdown_s[:, None], paused=ones < 0, recent=ones, usual_wait=0 * ones,
     )  # fmt: skip
     evidence = RankEvidence(1)
     summands = evidence.summands(parts, np.full((1, 1), np.nan), slowdowns)
@@ -26,7 +26,7 @@ def lasting_s(whole_s: float, without_wait_s: float) -> float:
     return float(evidence.lasting_s[0])
 
 
-def test_waiting_for_a_core_once_for_long_is_not_the_same_as_always() -> None:
+def test_one_long_run_queue_wait_does_not_count_as_lasting() -> None:
     # A quarter of the usual time counts, of what is beyond the work itself.
     assert lasting_s(0.02, 0.0) == pytest.approx(0.02)
     assert lasting_s(5.0, 0.0) == pytest.approx(0.025)

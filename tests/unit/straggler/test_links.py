@@ -82,14 +82,13 @@ def test_a_link_that_recovers_is_let_go() -> None:
 def test_an_edge_that_is_quick_for_others_is_not_what_slows_a_ring() -> None:
     """Three of the four edges of the slow ring carry quick sends as well: it is the fourth."""
     scorer = LinkScorer()
-    said: tuple[Verdict, ...] = ()
     for step in range(40):
         ring = Transfer(HOSTS, "allreduce", 4.0 if step >= 20 else 1.0)
         sends = [
             Transfer(pair, "send", 1.0, ring=False)
             for pair in (("n0", "n1"), ("n1", "n2"), ("n2", "n3"))
         ]
-        said = scorer.update(step, [ring, *sends])
-    (verdict,) = said
+        verdicts = scorer.update(step, [ring, *sends])
+    (verdict,) = verdicts
     assert (verdict.subject, verdict.ends) == (Subject.LINK, ("n3", "n0"))
     assert verdict.confidence > 0.9

@@ -1,4 +1,4 @@
-"""How much it takes to accuse a rank: the limit, the least slowdown, when a verdict comes."""
+"""What it takes to accuse a rank: the limit, the smallest slowdown, and how soon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONSET = 20
 
 
 def first_accused(slower: float, steps: int, sigma: float = 0.001) -> int:
-    """The step after which rank 3 is accused, which is so much slower from ONSET on; -1 = never."""
+    """The step in which rank 3, slower by this share from ONSET on, is accused; -1: in none."""
     rng, scorer = np.random.default_rng(4), RankScorer([0] * RANKS)
     for step in range(steps):
         parts = np.zeros((len(PARTS), RANKS))
@@ -27,17 +27,17 @@ def first_accused(slower: float, steps: int, sigma: float = 0.001) -> int:
     return -1
 
 
-@pytest.mark.parametrize(("ranks", "nats"), [(1, 11.918), (8, 13.998), (1024, 18.850)])
-def test_the_limit_of_a_job(ranks: int, nats: float) -> None:
+@pytest.mark.parametrize(("ranks", "limit"), [(1, 11.918), (8, 13.998), (1024, 18.850)])
+def test_the_limit_of_a_job(ranks: int, limit: float) -> None:
     """ln(ranks x 5 sums x 3 slowdowns x sqrt(10,000 steps) / 1 %)."""
-    assert Settings().limit(ranks) == pytest.approx(nats, abs=0.001)
+    assert Settings().limit(ranks) == pytest.approx(limit, abs=0.001)
 
 
 def test_a_plain_fault_is_raised_in_the_step_in_which_the_limit_is_reached() -> None:
-    # A step counts for 3 nats at most: five of them are the first to exceed 13.998.
+    # A step adds at most 3 to the log-likelihood: the fifth is the first to exceed 13.998.
     assert first_accused(0.3, 40) == ONSET + 4
 
 
-def test_what_is_below_the_least_slowdown_is_never_raised_however_plain() -> None:
+def test_what_is_below_the_smallest_slowdown_is_never_raised_however_plain() -> None:
     assert first_accused(0.032, 300) == -1
     assert first_accused(0.048, 300) >= ONSET

@@ -1,4 +1,4 @@
-"""What one step says against a rank, and how it adds up."""
+"""The evidence of one step against a rank, and how it adds up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from relkit.straggler.score.sequential import MAX_PER_STEP, Cusum, ShiftTest
 
 
-def test_slowdown_up_to_half_of_what_is_tested_for_speaks_for_the_rank() -> None:
+def test_a_slowdown_below_half_of_what_is_tested_for_clears_the_rank() -> None:
     test = ShiftTest((0.1,), (3,), 20.0)
     ratio = test.ratio(np.array([0.04, 0.05, 0.06]), np.full(3, 0.1))
     assert ratio[0] == pytest.approx([-0.1, 0.0, 0.1])
@@ -21,10 +21,10 @@ def test_no_step_counts_for_more_than_three_either_way() -> None:
     assert MAX_PER_STEP == 3.0
 
 
-def test_evidence_is_never_below_none_and_hardly_beyond_the_limit() -> None:
+def test_evidence_stays_between_zero_and_a_little_above_the_limit() -> None:
     test = Cusum((1,), 10.0)
     for step, ratio in enumerate([-2.0, 1.0, 2.0, -9.0, *[3.0] * 9]):
         test.add(step, np.array([ratio]))
-    # It began to gather anew after it had come to nothing.
+    # It started again from zero after step 3.
     assert test.onset.tolist() == [4]
     assert test.log_likelihood.tolist() == [16.0]

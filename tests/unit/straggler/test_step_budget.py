@@ -1,4 +1,4 @@
-"""What goes along where not all can: steps of a note, the shortest period, the fullest cgroup."""
+"""What is chosen of several: the steps of a note, the shortest period, the cgroup that counts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.unit.straggler.step_records import records
 
 
 def test_the_steps_that_all_nodes_send_go_first() -> None:
-    made = records(range(10), 2)
-    one_bytes = sum(one.collectives.nbytes // 3 for one in made if one.step == 0)
-    assert one_bytes > 0
-    # A high power of two divides these, on every node, whatever else each has to send.
-    assert _steps_that_fit(made, 4 * one_bytes) == {0, 8, 4, 6}
-    assert _steps_that_fit(made, one_bytes - 1) == set()
+    sent = records(range(10), 2)
+    step_bytes = sum(record.collectives.nbytes // 3 for record in sent if record.step == 0)
+    assert step_bytes > 0
+    # Multiples of high powers of two go first, so that all nodes choose the same steps.
+    assert _steps_that_fit(sent, 4 * step_bytes) == {0, 8, 4, 6}
+    assert _steps_that_fit(sent, step_bytes - 1) == set()
 
 
 def test_of_periods_that_explain_about_as_much_the_shortest_is_the_step() -> None:
@@ -28,7 +28,7 @@ def test_of_periods_that_explain_about_as_much_the_shortest_is_the_step() -> Non
     assert share >= 0.98
 
 
-def test_of_nested_cgroups_the_one_that_was_stopped_most_counts(tmp_path: Path) -> None:
+def test_of_nested_cgroups_the_most_throttled_counts(tmp_path: Path) -> None:
     (tmp_path / "proc" / "7").mkdir(parents=True)
     (tmp_path / "proc" / "7" / "cgroup").write_text("0::/job/rank\n")
     inner = tmp_path / "sys" / "job" / "rank"

@@ -163,42 +163,41 @@ def test_nobody_leaves_where_that_cannot_be_and_it_is_said_first(tmp_path: Path)
         assert len(job.said[0]) == 3
 
 
+def straggler(cost_s: float) -> RaisedVerdict:
+    """Rank 6, slow since step 1 because of its host."""
+    return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, cost_s, (), 6), 1)
+
+
 def test_one_that_comes_and_goes_is_named_once_a_minute() -> None:
     said: list[str] = []
     announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
-    verdict = Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, 1.0, (), 6)
+    raised = straggler(1.0)
     for now_s in (0.0, 20.0, 40.0, 70.0):
-        raised = RaisedVerdict(verdict, 1)
         announcer.announce([raised], [raised], now_s)
-        announcer.announce([RaisedVerdict(verdict, 1, 2)], [], now_s + 5.0)
+        announcer.announce([replace(raised, ended_step=2)], [], now_s + 5.0)
     assert ["slow-host" in line for line in said] == [True, False, True, False]
 
 
-def test_a_straggler_is_worth_a_line_once_it_has_cost_a_second() -> None:
-    said: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
-
-    def costing(cost_s: float) -> RaisedVerdict:
-        return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, cost_s, (), 6), 1)
-
-    announcer.announce([costing(0.03)], [costing(0.03)], 0.0)
-    announcer.announce([], [costing(0.99)], 1.0)
-    assert said == []
-    announcer.announce([], [costing(1.0)], 2.0)
-    announcer.announce([], [costing(3.0)], 3.0)
-    (line,) = said
+def test_a_straggler_is_announced_once_it_has_cost_a_second() -> None:
+    lines: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
+    announcer.announce([straggler(0.03)], [straggler(0.03)], 0.0)
+    announcer.announce([], [straggler(0.99)], 1.0)
+    assert lines == []
+    announcer.announce([], [straggler(1.0)], 2.0)
+    announcer.announce([], [straggler(3.0)], 3.0)
+    (line,) = lines
     assert "1.0 s lost so far" in line
-    announcer.announce([replace(costing(3.0), ended_step=9)], [], 4.0)
-    assert "is as fast as the others again" in said[1]
+    announcer.announce([replace(straggler(3.0), ended_step=9)], [], 4.0)
+    assert "is as fast as the others again" in lines[1]
 
 
-def test_one_that_recovers_before_it_has_cost_a_second_is_not_mentioned() -> None:
-    said: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
-    cheap = RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, 0.4, (), 6), 1)
-    announcer.announce([cheap], [cheap], 0.0)
-    announcer.announce([replace(cheap, ended_step=9)], [], 1.0)
-    assert said == []
+def test_a_straggler_that_recovers_before_it_has_cost_a_second_is_not_announced() -> None:
+    lines: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
+    announcer.announce([straggler(0.4)], [straggler(0.4)], 0.0)
+    announcer.announce([replace(straggler(0.4), ended_step=9)], [], 1.0)
+    assert lines == []
 
 
 def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off(
