@@ -94,15 +94,15 @@ static void append_one(struct rk_header *header, uint64_t number)
     rk_append_event(header, &op);
 }
 
-static void test_no_row_is_written_by_two(void)
+static void test_no_row_has_two_writers(void)
 {
     struct rk_header *header = start();
     for (uint64_t i = 0; i < RK_EVENT_COUNT; i++)
         append_one(header, i);
     CHECK(header->dropped == 0);
     struct rk_event *rows = rk_events(header);
-    /* Row 0: its writer was stopped for a whole round. Row 1: who comes was stopped for one, and
-     * finds an event of a later round. Row 2: as it should be. */
+    /* Row 0: its writer was stopped for a whole round. Row 1: the next writer was stopped so long
+     * that the row holds an event of a later round. Row 2: as it should be. */
     rows[0].ticket = 0;
     rows[1].ticket = 2 * RK_EVENT_COUNT + 2;
     for (uint64_t i = 0; i < 3; i++)
@@ -174,7 +174,7 @@ int main(int count, char **arguments)
     directory = arguments[1];
     test_events_of_many_writers_are_whole();
     test_the_event_ring_keeps_the_newest();
-    test_no_row_is_written_by_two();
+    test_no_row_has_two_writers();
     test_the_main_threads_time_is_read_when_it_is_old();
     test_a_forked_child_has_a_ring_and_times_of_its_own();
     printf("all passed\n");

@@ -96,9 +96,9 @@ def test_the_native_fuzzer_notices_a_planted_defect(tmp_path: Path) -> None:
 
 def archive() -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as made:
-        made.writestr("a", b"x" * 999)
-        made.writestr("b", b"1 2 3")
+    with zipfile.ZipFile(out, "w") as writer:
+        writer.writestr("a", b"x" * 999)
+        writer.writestr("b", b"1 2 3")
     return out.getvalue()
 
 

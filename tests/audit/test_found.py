@@ -78,7 +78,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("name", "data"), FOUND, ids=[name for name, _ in FOUND])
-def test_what_was_a_finding_is_none_any_more(name: str, data: bytes, tmp_path: Path) -> None:
+def test_an_input_that_was_a_finding_no_longer_is(name: str, data: bytes, tmp_path: Path) -> None:
     assert attempt(TARGETS[name].open(tmp_path), data) == ""
 
 

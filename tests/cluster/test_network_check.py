@@ -75,6 +75,7 @@ def test_a_healthy_job_trains_and_says_what_was_measured(
     report = json.loads((tmp_path / "t0" / "netcheck.json").read_text())
     assert report["verdict"] == {"nodes": [], "links": [], "groups": []}
     # A doubtful measurement is confirmed by another round.
+    assert report["rounds"] in (1, 2)
     assert report["edges"] == 2 * report["rounds"]
     assert not (tmp_path / "t1" / "netcheck.json").exists()
 

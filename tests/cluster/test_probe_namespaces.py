@@ -72,7 +72,7 @@ class Pair:
     far: Agent
 
     def limit(self, namespace: str, rate: str) -> None:
-        # What is queued bridges the time for which a busy machine does not run an end.
+        # The queue keeps the wire full while a busy machine does not run the sender.
         _run("tc", "-n", namespace, "qdisc", "add", "dev", "wire", "root", "tbf",
              "rate", rate, "burst", "32kb", "latency", "200ms")  # fmt: skip
 

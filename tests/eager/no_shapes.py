@@ -1,4 +1,4 @@
-"""Stands in for torch._meta_registrations: does what of it code that is not compiled needs."""
+"""Stands in for torch._meta_registrations, and does only what uncompiled code needs of it."""
 
 import torch
 from torch._opaque_base import OpaqueBaseMeta

@@ -129,7 +129,7 @@ def test_what_an_earlier_process_left_does_not_make_a_helper(recording: Recordin
     (left,) = state_files(recording.folder)
     # As if our number had been its number.
     left.rename(recording.path(os.getpid()))
-    # Not the launcher's number, above which nobody looks.
+    # Nobody looks above the launcher, so another process has to be the launcher.
     code = "load().fake_gemms(2); tell(os.getpid())"
     pid = int(recording.run(code, RANK="0", RELKIT_TRACER_PID="1"))
     assert recording.state(pid).finished == 2

@@ -137,8 +137,8 @@ def test_a_fork_after_the_first_use(bench: Bench, tmp_path: Path, name: str) -> 
         (child,) = [words["child"] for words in run.all_said("child")]
         said = run.end()
     assert said["child_status"] == 0
-    # On an idle stream what the host takes between an event and the launch counts as well: only
-    # those behind another are exact.
+    # On an idle stream the host's time between event and launch is measured as well: only those
+    # queued behind another are exact.
     _, _, behind_ms, _, last_ms = _lengths_ms(state)
     assert (behind_ms, last_ms) == (20.0, 3.0)
     assert (said["events"], said["misuses"]) == (0, 0)

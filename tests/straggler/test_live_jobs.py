@@ -51,10 +51,10 @@ def test_a_slow_rank_is_said_while_the_job_runs_and_reported_after_it(
     assert "straggler: rank 2" in said
     report = relkit("report", tmp_path, "--json")
     plain = json.loads(report.stdout)
-    (one,) = plain["stragglers"]
-    assert (one["rank"], one["cause"]) == (2, str(Cause.COMPUTE))
-    assert 17 <= one["first_step"] <= 27
-    assert 0.25 <= one["score"] <= 0.6
+    (slow,) = plain["stragglers"]
+    assert (slow["rank"], slow["cause"]) == (2, str(Cause.COMPUTE))
+    assert 17 <= slow["first_step"] <= 27
+    assert 0.25 <= slow["score"] <= 0.6
     assert report.returncode == 1
     kept = load(tmp_path / "straggler" / "history.npz")
     assert kept.ended
@@ -113,7 +113,8 @@ def test_a_slow_interface_of_one_of_four_hosts(tmp_path: Path) -> None:
     kept = load(tmp_path / "straggler" / "history.npz")
     raised = list(kept.accusations)
     assert raised
-    assert {one.verdict.cause for one in raised} == {Cause.NETWORK}
-    assert {one.verdict.subject for one in raised} <= {Subject.LINK, Subject.HOST}
+    verdicts = [accusation.verdict for accusation in raised]
+    assert {verdict.cause for verdict in verdicts} == {Cause.NETWORK}
+    assert {verdict.subject for verdict in verdicts} <= {Subject.LINK, Subject.HOST}
     # The host itself, or edges that end at it: nobody else's.
-    assert all("h3" in one.verdict.ends for one in raised), [one.verdict for one in raised]
+    assert all("h3" in verdict.ends for verdict in verdicts), verdicts

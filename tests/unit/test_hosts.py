@@ -61,7 +61,7 @@ def test_one_host_behind_two_ports_is_two_nodes() -> None:
     ]
 
 
-def test_only_the_very_node_is_excluded_not_those_that_begin_alike() -> None:
+def test_excluding_a_node_spares_those_whose_names_begin_like_its_own() -> None:
     assert names("n1,n10,n11,n2", exclude="n1") == ["n10", "n11", "n2"]
     assert names("n1,n10,an1", exclude="n10") == ["n1", "an1"]
 

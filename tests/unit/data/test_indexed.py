@@ -115,7 +115,7 @@ def test_an_exception_leaves_the_old_pair_and_no_trace(tmp_path: Path) -> None:
 def test_both_halves_are_on_the_disk_before_they_get_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And at no moment is an old index beside new tokens."""
+    """At no moment does an old index stand beside new tokens."""
     calls: list[tuple[str, str]] = []
     fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
 

@@ -94,12 +94,13 @@ def test_tokens_that_do_not_fit_the_vocabulary_are_problems(tmp_path: Path) -> N
     )
 
 
-def test_the_first_negative_token_is_one_and_an_empty_document_needs_no_end(
-    tmp_path: Path,
-) -> None:
+def test_minus_one_is_a_negative_token(tmp_path: Path) -> None:
     assert verify(write(tmp_path / "n", [[[1, -1]]], "<i4")).problems == (
         "a token is negative: -1",
     )
+
+
+def test_an_empty_document_needs_no_end_of_document(tmp_path: Path) -> None:
     assert verify(write(tmp_path / "e", [[], [[5, 9]], [], [[4]], []]), eod=9).without_eod == 1
 
 

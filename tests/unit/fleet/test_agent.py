@@ -110,7 +110,7 @@ def test_others_mail_and_signs_of_life_are_not_answered(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("other", ["n", "n10", "n11", "N1", "n1 "])
-def test_a_node_of_a_like_name_is_another(talk: Talk, other: str) -> None:
+def test_a_request_to_a_node_of_a_similar_name_is_not_answered(talk: Talk, other: str) -> None:
     talk.write({"op": "count", "id": 1, "to": {other: {"to": 1}}})
     talk.write({"op": "ping", "id": 2})
     assert talk.accept()["op"] == "pong"

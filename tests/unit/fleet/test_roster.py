@@ -82,8 +82,8 @@ def test_gone_is_told_once_and_nothing_after_it() -> None:
     assert taken[1][1]["detail"] == "first"
 
 
-def test_who_speaks_in_the_name_of_another_is_not_believed() -> None:
-    """Neither of a node whose name begins like its own, nor of one whose name its own begins."""
+def test_an_agent_that_speaks_for_another_node_is_not_believed() -> None:
+    """Not even where the name of one begins with the name of the other."""
     roster = Roster(["n1", "n10"])
     roster.accept(hello("n1"), "n1")
     roster.accept(hello("n10"), "n10")
@@ -104,7 +104,7 @@ def test_only_an_agent_of_our_protocol_has_answered() -> None:
 
 
 @pytest.mark.parametrize("op", ["gone", "hello"])
-def test_an_agent_cannot_declare_itself_gone_or_come_twice(op: str) -> None:
+def test_an_agent_cannot_declare_itself_gone_or_join_twice(op: str) -> None:
     roster = Roster(["a"])
     roster.accept(hello("a"), "a")
     with pytest.raises(BadLine, match="unexpected"):

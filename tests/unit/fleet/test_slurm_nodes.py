@@ -1,4 +1,4 @@
-"""Which nodes srun is not asked for: it would wait for them until its deadline (stand-in tools)."""
+"""Nodes that srun is not asked for, since it would wait for them (with stand-in Slurm tools)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATES = "c1 idle\nc2 IDLE*\nc3 drained\nc4 down\nc5 mixed\nc5 mixed\nc6 allocat
 def asked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[str], **environ: str
 ) -> tuple[Mapping[str, Answer], str]:
-    """What comes of these nodes, and the node list that srun got."""
+    """The answers for these nodes, and the node list that srun was called with."""
     (folder / "states").write_text(STATES)
     sinfo = f'#!/bin/sh\n[ "$*" = "-h -N -o %N %T" ] && cat {folder}/states\n'
     srun = f'#!/bin/sh\nprintf "%s\\n" "$@" | grep ^--nodelist= > {folder}/asked\nexit 1\n'
@@ -31,8 +31,8 @@ def asked(
         answers = channel.start([NodeSpec(name) for name in nodes], 20)
     finally:
         channel.close(5)
-    told = folder / "asked"
-    return answers, told.read_text().strip().partition("=")[2] if told.exists() else ""
+    nodelist = folder / "asked"
+    return answers, nodelist.read_text().strip().partition("=")[2] if nodelist.exists() else ""
 
 
 def test_outside_of_a_job_only_usable_nodes_are_asked_for(

@@ -80,7 +80,7 @@ def test_a_busy_loop_is_told_from_a_wait() -> None:
         (0.2, "S", Category.BLOCKED),
         (0.01, "R", Category.BLOCKED),
     ],
-    ids=["most-of-a-core", "crowded-host", "works-and-sleeps", "hardly-ever-runs"],
+    ids=["most-of-a-core", "crowded-host", "works-and-sleeps", "hardly-runs"],
 )
 def test_on_a_crowded_host_a_busy_loop_gets_less_than_half_a_core(
     share: float, state: str, category: Category

@@ -1,4 +1,4 @@
-"""Who counts as late, as missing and as waiting, where a plain look would accuse a victim."""
+"""Who is late, missing or waiting, where a naive reading would accuse a victim."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_rank_without_a_recorder_inside_communication_is_not_missing() -> None
     assert verdict.inconclusive.startswith("all ranks have called all_reduce #12")
 
 
-def test_an_error_that_a_rank_has_left_behind_is_no_wait() -> None:
+def test_an_operation_that_failed_earlier_is_no_wait() -> None:
     done = [replace(o, failed=o.communicator == 1 and o.seq == 5) for o in steps(6)]
     done.append(op(seq=12, size=BUCKETS[0], age_s=11.5))
     hook = state(BAD, WORLD, done, (), two_groups(BAD, WORLD))
@@ -72,7 +72,7 @@ def test_ranks_that_have_ended_are_not_waited_for_while_one_runs() -> None:
     assert named(attribute(job(views))) == [(1, Category.BLOCKED)]
 
 
-def test_a_rank_that_another_ones_wrong_call_kills_is_not_accused() -> None:
+def test_a_rank_killed_by_another_ranks_wrong_call_is_not_accused() -> None:
     views = []
     for rank in range(WORLD):
         name = "allgather" if rank == BAD else "allreduce"
@@ -99,7 +99,7 @@ def test_a_busy_loop_on_a_crowded_host_is_still_one(
     assert named(attribute(others_wait(busy))) == [(BAD, category)]
 
 
-def test_behind_are_those_that_have_not_started_it() -> None:
+def test_ranks_that_have_not_started_an_operation_are_behind() -> None:
     views = waiting_around(view(BAD, WORLD, stack="lock", hook=trained(BAD, WORLD)))
     group = groups_of(job(views))[0]
     assert group.behind(13) == group.behind(12) == RankSet.of([BAD])
@@ -119,7 +119,7 @@ def test_two_ranks_that_wait_for_one_another_with_equal_right_are_both_spared() 
     assert "wait for one another in different operations" in verdict.inconclusive
 
 
-def test_a_victim_is_told_by_the_wait_that_the_culprit_causes() -> None:
+def test_a_victim_is_shown_in_the_wait_that_the_culprit_causes() -> None:
     # The first of two waits is one in which nobody is missing.
     bucket = op(seq=12, size=BUCKETS[0], age_s=11.5, in_flight=True)
     loss = op(seq=6, group=1, size=4, age_s=11.0, in_flight=True)

@@ -122,10 +122,10 @@ def test_a_lock_seen_in_native_frames_outweighs_operations_that_run_behind_it() 
     )
 
 
-def test_a_lock_in_native_frames_is_how_a_group_that_is_being_set_up_waits() -> None:
+def test_a_lock_in_native_frames_is_setup_while_a_group_is_being_connected() -> None:
     low = native("__futex_wait", "PyThread_acquire_lock_timed")
-    found = classify(ranked(frames(USER), low, kernel="futex"), CONNECTING)
-    assert found.thread_state is ThreadState.SETUP
+    main_thread = classify(ranked(frames(USER), low, kernel="futex"), CONNECTING)
+    assert main_thread.thread_state is ThreadState.SETUP
 
 
 def test_a_thread_that_runs_is_not_waiting_whatever_the_kernel_said_before() -> None:
@@ -173,19 +173,19 @@ def test_other_threads_that_hold_user_code_are_told() -> None:
     )
     library = ThreadStack(8, "tqdm", frames(("wait", f"{STDLIB}/threading.py:1")))
     loader = ThreadStack(7, "feeder", frames(("get", f"{STDLIB}/queue.py:9")), Role.LOADER)
-    found = classify(dump(0, 4, "lock", [library, thread, loader]))
-    assert found.others == (
+    others = classify(dump(0, 4, "lock", [library, thread, loader])).others
+    assert others == (
         "reader in gpt/feed.py:193 fill, waiting on the network",
         "feeder in python3.11/queue.py:9 get, waiting on a queue",
     )
 
 
-def test_at_most_three_other_threads_are_told() -> None:
+def test_at_most_three_other_threads_are_listed() -> None:
     threads = [
         ThreadStack(20 + i, f"t{i}", frames(("f", "/home/ada/gpt/feed.py:1"))) for i in range(5)
     ]
-    told = classify(dump(0, 4, "lock", threads)).others
-    assert [text.split()[0] for text in told] == ["t0", "t1", "t2"]
+    others = classify(dump(0, 4, "lock", threads)).others
+    assert [text.split()[0] for text in others] == ["t0", "t1", "t2"]
 
 
 def test_a_fault_in_an_installed_package_is_shown_where_the_script_calls_it() -> None:
