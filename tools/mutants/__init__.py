@@ -1,1 +1,1 @@
-"""Breaks relkit on purpose, one line at a time, and sees whether a test notices: `make mutants`."""
+"""Breaks relkit on purpose, one place at a time; a test has to notice: `make mutants`."""

@@ -1,122 +1,130 @@
-"""Break relkit in one place after the other: python -m tools.mutants [OPTIONS] [AREA ...].
+"""Break relkit in one place after the other, and see whether a test notices each break.
 
-Exit code 0 where a test notices each break, or a line beside it says why none can; else 1.
+Everything happens in copies of the repository below build/, which are removed at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import queue
+import signal
 import sys
-import time
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from pathlib import Path
 
+from relkit.errors import EXIT_INTERRUPTED
 from tools.mutants.breaks import all_breaks
-from tools.mutants.model import Break
+from tools.mutants.model import Break, Result
 from tools.mutants.tree import ROOT, BadBreak, Tree
 
-_LIMIT_S = 600.0
+_UNBROKEN_S = 6000.0
+_EPILOG = """\
+example: python -m tools.mutants --jobs 1 --match order_queue ttp
 
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of one break."""
-
-    change: Break
-    noticed_by: str
-    trouble: str
-    time_s: float
-
-    @property
-    def is_good(self) -> bool:
-        """Noticed, or explained; and no explanation where none is needed."""
-        return not self.trouble and bool(self.noticed_by) is not bool(self.change.survives)
-
-    @property
-    def word(self) -> str:
-        """For the terminal."""
-        if self.trouble:
-            return "cannot be tried"
-        if self.noticed_by:
-            return "noticed, although it is said to survive" if self.change.survives else "noticed"
-        return "survives, explained" if self.change.survives else "SURVIVES"
+exit code: 0 where each break is noticed, or is listed with the reason why no test can notice it;
+else 1; 130 after Ctrl-C
+"""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Try all breaks of the areas that are named, or of all."""
-    asked = _arguments(argv)
+    """Try the breaks that are asked for."""
+    parser = _parser()
+    asked = parser.parse_args(argv)
     areas = all_breaks()
-    breaks = [one for name in asked.areas or areas for one in areas[name]]
-    if asked.match:
-        breaks = [one for one in breaks if asked.match in one.title]
-    trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
-    for number in range(min(asked.jobs, len(breaks))):
-        trees.put(Tree.copied_to(ROOT / "build" / "mutants" / f"tree{number}"))
-    if not asked.skip_whole:
-        tests = sorted({test for one in breaks for test in one.tests})
-        print(f"{len(breaks)} breaks; first, the tests without any", flush=True)
-        tree = trees.get()
-        if failure := tree.first_failure(tests, 10 * _LIMIT_S):
-            print(f"fails as it is, mend that first: {failure}", file=sys.stderr)
-            return 1
-        trees.put(tree)
-    results = _try_all(breaks, trees, asked.jobs)
-    print(_summary(results))
-    return 0 if all(result.is_good for result in results) else 1
+    if unknown := set(asked.areas) - set(areas):
+        parser.error(f"no area {', '.join(sorted(unknown))}")
+    breaks = [
+        change
+        for area in asked.areas or areas
+        for change in areas[area]
+        if asked.match in change.title
+    ]
+    if not breaks:
+        parser.error(f"no break has {asked.match!r} in its line")
+    if asked.jobs < 1:
+        parser.error("--jobs: at least 1")
+    # What `kill` sends ends the tests as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="mutants-", dir=build) as folder:
+            return _run(breaks, asked.jobs, Path(folder), is_tried_whole=not asked.skip_whole)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return EXIT_INTERRUPTED
 
 
-def _arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mutants",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("areas", nargs="*", metavar="AREA", help=", ".join(all_breaks()))
-    parser.add_argument("--match", default="", help="only breaks in whose line this stands")
-    parser.add_argument("--jobs", type=int, default=2, help="at the same time")
+    parser.add_argument("--match", default="", help="only breaks with this text in their line")
+    parser.add_argument("--jobs", type=int, default=2, help="breaks tried at the same time")
     parser.add_argument(
         "--skip-whole", action="store_true", help="do not run the tests without a break first"
     )
-    asked = parser.parse_args(argv)
-    if unknown := set(asked.areas) - set(all_breaks()):
-        parser.error(f"no area {', '.join(sorted(unknown))}")
-    return asked
+    return parser
 
 
-def _try_all(breaks: Sequence[Break], trees: queue.SimpleQueue[Tree], jobs: int) -> list[Result]:
+def _run(breaks: Sequence[Break], jobs: int, folder: Path, *, is_tried_whole: bool) -> int:
+    trees = [Tree.copied_to(folder / f"tree{n}") for n in range(min(jobs, len(breaks)))]
+    if is_tried_whole:
+        print(f"{len(breaks)} breaks; first, their tests without any break", flush=True)
+        try:
+            failure = trees[0].first_failure(
+                sorted({test for change in breaks for test in change.tests}), _UNBROKEN_S
+            )
+        except BadBreak as error:
+            failure = str(error)
+        if failure:
+            print(f"fails without a break, mend that first: {failure}", file=sys.stderr)
+            return 1
+    results = _try_all(breaks, trees)
+    print(summary(results))
+    return 0 if all(result.is_good for result in results) else 1
+
+
+def _try_all(breaks: Sequence[Break], trees: Sequence[Tree]) -> list[Result]:
     results: list[Result] = []
+    free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
+    for tree in trees:
+        free.put(tree)
 
     def attempt(change: Break) -> None:
-        tree = trees.get()
+        tree = free.get()
         try:
-            result = _try(change, tree)
+            result = tree.attempt(change)
         finally:
-            trees.put(tree)
+            free.put(tree)
         results.append(result)
         line = f"[{len(results)}/{len(breaks)}] {result.time_s:5.1f} s  {result.word}"
         print(f"{line}  {change.title}", flush=True)
-        if result.trouble or result.noticed_by:
-            print(f"    {result.trouble or result.noticed_by}", flush=True)
+        if why := result.trouble or result.noticed_by:
+            print(f"    {why}", flush=True)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(attempt, breaks))
+    with ThreadPoolExecutor(len(trees)) as pool:
+        try:
+            list(pool.map(attempt, breaks))
+        except KeyboardInterrupt:
+            for tree in trees:
+                tree.stopped.set()
+            raise
     return results
 
 
-def _try(change: Break, tree: Tree) -> Result:
-    began_s = time.monotonic()
-    noticed_by, trouble = "", ""
-    try:
-        with tree.broken(change):
-            noticed_by = tree.first_failure(change.tests, _LIMIT_S)
-    except BadBreak as error:
-        trouble = str(error)
-    return Result(change, noticed_by, trouble, time.monotonic() - began_s)
-
-
-def _summary(results: Sequence[Result]) -> str:
+def summary(results: Sequence[Result]) -> str:
+    """How many of each kind, and those that survive."""
     survivors = [result for result in results if not result.noticed_by and not result.trouble]
     lines = [
         f"\n{len(results)} breaks: {sum(bool(result.noticed_by) for result in results)} noticed,"
-        f" {len(survivors)} survive, {sum(bool(result.trouble) for result in results)} could not"
+        f" {len(survivors)} survive, {sum(bool(result.trouble) for result in results)} cannot"
         " be tried"
     ]
     for result in survivors:

@@ -1,4 +1,4 @@
-"""One change that makes relkit wrong."""
+"""One change that makes relkit wrong, and what became of it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A change of one place in one file, after which a behaviour that is promised is gone.
+    """A change of one place in one file, after which a promised behaviour is gone.
 
     Attributes:
-        file: below the repository, Python or C.
+        file: path in the repository, Python or C.
         old: what stands there now, exactly once in the file.
         new: what is put in its place.
         tests: pytest arguments (files, or single tests), one of which has to fail.
@@ -28,3 +28,33 @@ class Break:
         """One line for the terminal."""
         old, new = (" ".join(text.split()) for text in (self.old, self.new))
         return f"{self.file}: {old[:50]} -> {new[:50] or 'nothing'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one break.
+
+    Attributes:
+        change: the break; time_s: that it took.
+        noticed_by: the first test that failed; "" where none did.
+        trouble: why it could not be tried; "" where it was.
+    """
+
+    change: Break
+    time_s: float
+    noticed_by: str = ""
+    trouble: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it was either noticed or explained, and not both."""
+        return not self.trouble and bool(self.noticed_by) is not bool(self.change.survives)
+
+    @property
+    def word(self) -> str:
+        """For the terminal."""
+        if self.trouble:
+            return "cannot be tried"
+        if self.noticed_by:
+            return "noticed, although it is said to survive" if self.change.survives else "noticed"
+        return "survives, explained" if self.change.survives else "SURVIVES"

@@ -1,33 +1,41 @@
-"""A copy of the repository in which things may be broken."""
+"""A copy of the repository in which one break after the other is tried."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relkit.hook.locate import hook_library
-from tools.mutants.model import Break
+from tools.mutants.model import Break, Result
 
 ROOT = Path(__file__).resolve().parents[2]
 _VENV = Path(sys.prefix)
+_LIMIT_S = 600.0
 _BUILD_S = 300.0
-# In which a script names its interpreter.
+# That pytest gets to end what its tests have started.
+_TEARDOWN_S = 20.0
+_POLL_S = 0.05
+# A script names its interpreter within these.
 _HEAD_BYTES = 300
 # pytest's exit codes: all passed, some failed.
 _PASSED, _FAILED = 0, 1
-_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
 
 
 class BadBreak(Exception):
-    """A break that does not say what it breaks, or tests that cannot be run."""
+    """A break that cannot be applied, or whose tests cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +44,15 @@ class Tree:
 
     Args:
         folder: holds the copy.
+        stopped: set from another thread, it ends the tests that are running here.
     """
 
     folder: Path
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def copied_to(cls, folder: Path) -> Tree:
-        """Copy what git knows of, and the libraries that were built."""
-        shutil.rmtree(folder, ignore_errors=True)
+        """Copy every file that git does not ignore, and the libraries that were built."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
@@ -56,6 +65,17 @@ class Tree:
         shutil.copytree(hook_library().parent, folder / "relkit" / "_lib")
         _link_environment(folder)
         return cls(folder)
+
+    def attempt(self, change: Break) -> Result:
+        """Apply a break, run its tests, and take it back."""
+        began_s = time.monotonic()
+        noticed_by = trouble = ""
+        try:
+            with self.broken(change):
+                noticed_by = self.first_failure(change.tests, _LIMIT_S)
+        except BadBreak as error:
+            trouble = str(error)
+        return Result(change, time.monotonic() - began_s, noticed_by, trouble)
 
     @contextmanager
     def broken(self, change: Break) -> Iterator[None]:
@@ -82,31 +102,49 @@ class Tree:
     def first_failure(self, tests: Sequence[str], limit_s: float) -> str:
         """Run tests up to the first that fails.
 
+        Args:
+            tests: pytest arguments; limit_s: for all of them.
+
         Returns:
             Its name; "" where all pass.
 
         Raises:
-            BadBreak: they cannot be collected.
+            BadBreak: pytest cannot run them.
+            KeyboardInterrupt: it was stopped.
         """
-        python = str(self.folder / ".venv/bin/python")
-        options = ["-q", "-x", "-rfE", "-p", "no:cacheprovider", f"--basetemp={self.folder}-pytest"]
         # A file that is changed twice within a second could pass for its compiled form.
         environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
-        try:
-            done = subprocess.run(
-                [python, "-m", "pytest", *options, *tests], cwd=self.folder, env=environ,
-                capture_output=True, text=True, timeout=limit_s, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
+        with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as made:
+            options = ["-q", "-x", "-rfE", "-p", "no:cacheprovider", f"--basetemp={made}/tests"]
+            output = Path(made, "output")
+            with output.open("wb") as stream:
+                process = subprocess.Popen(
+                    [str(self.folder / ".venv/bin/python"), "-m", "pytest", *options, *tests],
+                    cwd=self.folder, env=environ, start_new_session=True,
+                    stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+                )  # fmt: skip
+            try:
+                ended = self._wait(process.pid, limit_s)
+            finally:
+                _end(process)
+            text = output.read_text(encoding="utf-8", errors="replace")
+        if not ended:
             return f"no end within {limit_s:.0f} s"
-        if done.returncode not in {_PASSED, _FAILED}:
-            raise BadBreak(f"{' '.join(tests)} cannot be run:\n{done.stdout[-2000:]}{done.stderr}")
-        if done.returncode == _PASSED:
+        if process.returncode == _PASSED:
             return ""
-        failures = _FAILURE.findall(done.stdout)
-        if not failures or "::" not in failures[0]:
-            raise BadBreak(f"{' '.join(tests)} cannot be collected:\n{done.stdout[-2000:]}")
-        return str(failures[0])
+        failure = _FAILURE.search(text)
+        if process.returncode != _FAILED or failure is None:
+            raise BadBreak(f"pytest cannot run {' '.join(tests)}:\n{text[-2000:]}")
+        return failure[1]
+
+    def _wait(self, pid: int, limit_s: float) -> bool:
+        end_s = time.monotonic() + limit_s
+        while time.monotonic() < end_s:
+            if _has_ended(pid):
+                return True
+            if self.stopped.wait(_POLL_S):
+                raise KeyboardInterrupt
+        return False
 
     def _build(self) -> None:
         # Its own folder, so that only what has changed is compiled again.
@@ -123,14 +161,37 @@ class Tree:
             shutil.copy2(built, self.folder / "relkit" / "_lib" / built.name)
 
 
+def _has_ended(pid: int) -> bool:
+    # It is not reaped, so that its process group keeps its number.
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, pid, options) is not None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End pytest where it still runs, and whatever a broken relkit has left in its group."""
+    if not _has_ended(process.pid):
+        process.send_signal(signal.SIGINT)
+        end_s = time.monotonic() + _TEARDOWN_S
+        while not _has_ended(process.pid) and time.monotonic() < end_s:
+            time.sleep(_POLL_S)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def _link_environment(folder: Path) -> None:
-    """This environment once more, of hard links; relkit is imported from the folder."""
-    venv = folder / ".venv"
-    shutil.copytree(_VENV, venv, symlinks=True, copy_function=os.link)
-    packages = venv / Path(sysconfig.get_path("purelib")).relative_to(_VENV)
-    for path in packages.glob("_editable_*relkit*"):
-        path.unlink()
-    (packages / "relkit.pth").write_text(f"{folder}\n")
+    """This environment once more, its packages by links; relkit is imported from the folder."""
+    venv, packages = folder / ".venv", Path(sysconfig.get_path("purelib"))
+    linked = venv / packages.relative_to(_VENV)
+    shutil.copytree(
+        _VENV,
+        venv,
+        symlinks=True,
+        ignore=lambda parent, names: names if Path(parent) == packages else (),
+    )
+    for path in packages.iterdir():
+        if not path.match("_editable_*relkit*"):
+            (linked / path.name).symlink_to(path)
+    (linked / "relkit.pth").write_text(f"{folder}\n")
     for path in [*venv.glob("bin/*"), venv / "pyvenv.cfg"]:
         if path.is_symlink() or not path.is_file():
             continue

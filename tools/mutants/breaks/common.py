@@ -1,4 +1,4 @@
-"""Breaks of what every command uses: files, names, exit codes."""
+"""Breaks of what every command uses: exit codes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,16 @@ _TRACKER = (
 _KEPT = ("tests/ttp/test_persist.py::test_the_kept_copy_is_the_step_before",)
 
 BREAKS = (
-    # No rank ever makes up for a step.
+    # Every fault is refused.
+    Break("relkit/ttp/plan.py", "    if not survivors:\n", "    if True:\n", _MATRIX),
+    # A shard that has lost one of its two holders is given up.
+    Break(
+        "relkit/ttp/plan.py",
+        "        if not living:\n",
+        "        if len(living) < len(held_by):\n",
+        _MATRIX,
+    ),
+    # Never rolls forward.
     Break(
         "relkit/ttp/plan.py",
         "            or (self.step + 1 == step and self.ready)\n",
