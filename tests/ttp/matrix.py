@@ -211,16 +211,17 @@ class Duty:
         for able in (living, living | late):
             if not able:
                 continue
-            newest = max(seen[rank].step for rank in able)
+            due = max(seen[rank].step for rank in able)
             # With a kept copy, and only then, all may go back by one.
-            back = any(seen[rank].kept for rank in able)
-            here = [n for n in (newest, newest - 1)[: 1 + back] if n > 0]
-            can = [n for n in here if layout.can_save(n, seen, able)]
-            steps.update(can[:1])
-            if able == living and can:
+            if not layout.can_save(due, seen, able) and any(seen[rank].kept for rank in able):
+                due -= 1
+            if due < 1 or not layout.can_save(due, seen, able):
+                continue
+            steps.add(due)
+            if able == living:
                 must = True
-                as_they_are = [replace(one, ready=0) for one in seen]
-                forward = not layout.can_save(can[0], as_they_are, able)
+                without_gradients = [replace(rank, ready=0) for rank in seen]
+                forward = not layout.can_save(due, without_gradients, able)
         return cls(frozenset(steps), must, forward)
 
 
@@ -258,14 +259,14 @@ def check(
     # Of a run in which not even all ranks had begun, all is in the checkpoint that it began with.
     # Once one has reduced its gradients, all have.
     early = "not every rank had begun" in str(ended.outcome.get("sentence"))
-    nothing_done = early and tracker == before and not any(one.ready for one in seen)
+    nothing_done = early and tracker == before and not any(rank.ready for rank in seen)
     if codes == {EXIT_SAVED} and duty.steps:
         if not (tracker == step and step in duty.steps and step >= before):
             wrong.append(f"saved is {step}, tracked {tracker}, due was {sorted(duty.steps)}")
     elif codes != {EXIT_REFUSED} or (duty.must and not nothing_done):
         due = "saved" if duty.must else "refused"
         wrong.append(f"it was to be {due}, and ended with {sorted(codes)}: {ended.outcome}")
-    elif tracker != before and (tracker % SAVE_EVERY or tracker > max(one.step for one in seen)):
+    elif tracker != before and (tracker % SAVE_EVERY or tracker > max(rank.step for rank in seen)):
         wrong.append(f"refused, it went from step {before} to {tracker}")
     if wrong:
         wrong.append(f"killed {sorted(killed)}, of {list(enumerate(seen))}")

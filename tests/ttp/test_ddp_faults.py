@@ -293,7 +293,7 @@ def test_a_rank_that_ends_before_it_has_begun(start: Start, tmp_path: Path) -> N
     assert "exited with code 4" in done.err
     assert "RK-TTP-001" not in done.err
     assert not (tmp_path / "ck" / TRACKER).exists()
-    assert done.duration_s < 40 * PATIENCE
+    assert done.duration_s < 40
 
 
 def test_switched_off_it_is_torchrun(

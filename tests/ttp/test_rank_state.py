@@ -48,10 +48,10 @@ def test_an_update_that_was_left_in_its_middle_is_of_no_step() -> None:
     state.gradients_ready()
     state.begin_update()
     state.park(ValueError("bad"))
-    found = state.survivor()
-    assert (found.usable, found.reason) == (False, "ValueError in the update")
-    assert not found.can_give(7)
-    assert not found.can_give(8)
+    survivor = state.survivor()
+    assert (survivor.usable, survivor.reason) == (False, "ValueError in the update")
+    assert not survivor.can_give(7)
+    assert not survivor.can_give(8)
 
 
 def test_it_stops_before_the_step_that_it_was_asked_to_stop_before() -> None:

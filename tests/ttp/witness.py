@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relkit.ttp.rank_state import RankState
@@ -98,17 +98,17 @@ def read(notes: Path, ranks: int, before: int) -> list[Seen]:
     Args:
         notes: the file; ranks: how many; before: the step that they began with.
     """
-    found = [Seen(before)] * ranks
+    seen = [Seen(before)] * ranks
     for line in notes.read_text(encoding="ascii").splitlines() if notes.exists() else ():
-        rank, what, step = line.split(" ")
-        old = found[int(rank)]
+        number, what, step = line.split(" ")
+        rank = int(number)
         if what == "ready":
-            found[int(rank)] = Seen(old.step, int(step), old.kept)
+            seen[rank] = replace(seen[rank], ready=int(step))
         elif what == "kept":
-            found[int(rank)] = Seen(old.step, old.ready, kept=True)
+            seen[rank] = replace(seen[rank], kept=True)
         else:
-            found[int(rank)] = Seen(int(step), old.ready, old.kept)
-    return found
+            seen[rank] = replace(seen[rank], step=int(step))
+    return seen
 
 
 class KillOnCommit:
@@ -125,8 +125,10 @@ class KillOnCommit:
 
     def __call__(self, pids: Sequence[int]) -> None:
         """See `run_ranks`."""
-        if self.at_s or not self._notes.exists():
+        pid = pids[self._behind.victim]
+        # 0, that of one that has ended by itself, would be this whole process group.
+        if self.at_s or not pid or not self._notes.exists():
             return
         if self._lines <= set(self._notes.read_text(encoding="ascii").splitlines()):
             self.at_s = time.time()
-            os.kill(pids[self._behind.victim], signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from relkit.errors import EXIT_INTERRUPTED
+from relkit.result_of import result_of
 from tools.mutants.breaks import all_breaks
 from tools.mutants.model import Break, Result
 from tools.mutants.tree import ROOT, BadBreak, Tree
@@ -110,11 +111,14 @@ def _try_all(breaks: Sequence[Break], trees: Sequence[Tree]) -> list[Result]:
             print(f"    {why}", flush=True)
 
     with ThreadPoolExecutor(len(trees)) as pool:
+        futures = [pool.submit(attempt, change) for change in breaks]
         try:
-            list(pool.map(attempt, breaks))
+            for future in futures:
+                result_of(future)
         except KeyboardInterrupt:
             for tree in trees:
                 tree.stopped.set()
+            pool.shutdown(cancel_futures=True)
             raise
     return results
 

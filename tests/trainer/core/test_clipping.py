@@ -40,9 +40,9 @@ def facts(
 def test_a_gradient_is_made_smaller_and_never_larger(
     clip_value: float, coefficient: float, scale: float
 ) -> None:
-    found = facts(clip_value, scale)
-    assert found == StepFacts(5.0, True, found.clip_coefficient, scale)
-    assert found.clip_coefficient == pytest.approx(coefficient, rel=1e-12)
+    measured = facts(clip_value, scale)
+    assert measured == StepFacts(5.0, True, measured.clip_coefficient, scale)
+    assert measured.clip_coefficient == pytest.approx(coefficient, rel=1e-12)
 
 
 def test_clipping_by_value_leaves_the_norm_alone() -> None:
@@ -51,9 +51,9 @@ def test_clipping_by_value_leaves_the_norm_alone() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_is_said_and_not_clipped(bad: float) -> None:
-    found = facts(1.0, bad=bad)
-    assert not found.finite
-    assert found.clip_coefficient == 1.0
+    measured = facts(1.0, bad=bad)
+    assert not measured.finite
+    assert measured.clip_coefficient == 1.0
 
 
 @pytest.mark.parametrize(
@@ -74,5 +74,5 @@ def test_blocks_are_added_up_in_double(
     monkeypatch.setattr(clipping, "BLOCK", 1)
     config = ALONE.config("gpt2")
     mesh = build_mesh(config.parallel, config.model, backend="gloo")
-    found = step_facts([gradient], mesh, config.training, 1.0)
-    assert found.grad_norm == pytest.approx(norm, rel=1e-12)
+    measured = step_facts([gradient], mesh, config.training, 1.0)
+    assert measured.grad_norm == pytest.approx(norm, rel=1e-12)

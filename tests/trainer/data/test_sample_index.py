@@ -70,9 +70,9 @@ def test_the_last_pass_is_shuffled_by_itself_where_less_than_80_percent_of_it_ar
     num_samples: int, epochs: int, before_final: int, samples: int
 ) -> None:
     """As GPTDataset of Megatron decides it; 1,001 tokens hold 100 samples of 10 and one more."""
-    found = plan(1001, num_samples, 10)
-    assert found == Plan(epochs, samples, before_final)
-    assert found.separate == (before_final < samples)
+    planned = plan(1001, num_samples, 10)
+    assert planned == Plan(epochs, samples, before_final)
+    assert planned.separate == (before_final < samples)
     index = build(np.array([1001], np.int32), 0, 1, num_samples=num_samples, seq_length=10, seed=1)
     assert sorted(index.shuffle[:before_final].tolist()) == list(range(before_final))
     assert sorted(index.shuffle.tolist()) == list(range(samples))
