@@ -22,10 +22,12 @@ _MAD_TO_SIGMA = 1.4826
 _MEDIAN_TO_MEAN = 1.2533
 # A fleet has thousands of devices, and noise has longer tails than a bell curve.
 _SIGMAS = 4.5
+# What lacks this many times what it may is mentioned even where noise may explain it.
+_FAR = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class SlowDevice:
+class LowDevice:
     """One device whose figure is too low.
 
     Args:
@@ -34,6 +36,7 @@ class SlowDevice:
         sigma: relative scatter of such a median.
         against: "the other cpus", "its baseline".
         rounds: how many rounds there were.
+        is_certain: whether it is lower than scatter between the rounds can explain.
     """
 
     node: str
@@ -44,6 +47,7 @@ class SlowDevice:
     sigma: float
     against: str
     rounds: int
+    is_certain: bool
 
     @property
     def slowdown(self) -> float:
@@ -51,22 +55,23 @@ class SlowDevice:
         return self.usual / self.value - 1.0
 
 
-def slow_devices(
+def low_devices(
     scores: Sequence[DeviceScore],
     slow_fraction: float,
     baseline: Sequence[DeviceScore] = (),
-) -> tuple[SlowDevice, ...]:
+) -> tuple[LowDevice, ...]:
     """Devices below their kind's level, or below their own baseline; slowest first.
 
     The level is the healthy part's, not the median: of two devices the faster one shows what can
-    be had. Scatter between a device's own rounds must not explain what is missing.
+    be had. A device is slow for certain where scatter between its own rounds does not explain
+    what is missing. Where it does, a device that is far too low is listed all the same.
 
     Args:
         scores: of this run; baseline: of an earlier good one, matched by node and device.
         slow_fraction: share that may be missing, 0..1.
     """
     before = {(score.node, score.device): score for score in baseline}
-    slow: list[SlowDevice] = []
+    low: list[LowDevice] = []
     for figure, _, _ in FIGURES:
         by_kind: dict[str, list[DeviceScore]] = defaultdict(list)
         for score in scores:
@@ -83,15 +88,17 @@ def slow_devices(
                 # Of two ways to say the same, the one that shows more.
                 usual, against = max(held, default=(0.0, ""))
                 mine = _MEDIAN_TO_MEAN * max(sigma, _scatter([values])) / np.sqrt(len(values))
-                low = max(1.0 - slow_fraction, 0.0) * usual
-                if median(values) < min(low, (1.0 - _SIGMAS * mine) * usual):
-                    slow.append(
-                        SlowDevice(
-                            score.node, score.device, figure, median(values), usual,
-                            float(mine), against, len(values),
+                value = median(values)
+                is_certain = bool(value < (1.0 - _SIGMAS * mine) * usual)
+                may_lack = slow_fraction if is_certain else _FAR * slow_fraction
+                if value < max(1.0 - may_lack, 0.0) * usual:
+                    low.append(
+                        LowDevice(
+                            score.node, score.device, figure, value, usual,
+                            float(mine), against, len(values), is_certain,
                         )
                     )  # fmt: skip
-    return tuple(sorted(slow, key=lambda one: -one.slowdown))
+    return tuple(sorted(low, key=lambda one: -one.slowdown))
 
 
 def _values(score: DeviceScore | None, figure: str) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from relkit.netcheck.device_score import DeviceScore
 from relkit.netcheck.model import Thresholds
 from relkit.netcheck.report.report import net_report
 from relkit.netcheck.solve.judge import judge
-from relkit.straggler.preflight.devices import FIGURES, SlowDevice, slow_devices
+from relkit.straggler.preflight.devices import FIGURES, LowDevice, low_devices
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK, Status.SKIP)
 # Said better here: by device, over several rounds, and against a baseline.
@@ -48,11 +48,12 @@ def preflight_report(
         result, judge(result, thresholds), thresholds,
         argv=argv, started=started, duration_s=duration_s,
     )  # fmt: skip
-    slow = slow_devices(result.scores, thresholds.slow_fraction, baseline)
+    low = low_devices(result.scores, thresholds.slow_fraction, baseline)
+    slow = [device for device in low if device.is_certain]
     findings = [f for f in network.findings if f.id not in _REPLACED]
-    findings += [_slow(one) for one in slow]
+    findings += [_low(device) for device in low]
     findings += _without_scores(result)
-    if result.scores and not slow:
+    if result.scores and not low:
         findings.append(_even(result.scores, baseline))
     findings.sort(key=lambda finding: _ORDER.index(finding.status))
     facts = {
@@ -77,21 +78,32 @@ def preflight_report(
     return replace(network, command="straggler-preflight", findings=tuple(findings), facts=facts)
 
 
-def _slow(one: SlowDevice) -> Finding:
+def _low(one: LowDevice) -> Finding:
     what, unit = {figure: (what, unit) for figure, what, unit in FIGURES}[one.figure]
-    share = one.value / one.usual
+    device = f"{one.device} of {one.node}"
+    share = f"its {what} is {one.value / one.usual:.0%} of {one.against}"
+    if one.is_certain:
+        status = Status.FAIL
+        title = f"{device} is slow: {share}, so that the same work takes {one.slowdown:.0%} longer"
+        advice = _ADVICE[one.figure]
+    else:
+        status = Status.UNKNOWN
+        title = f"could not tell whether {device} is slow: {share}, but its rounds differ too much"
+        advice = (
+            "Something else works on these nodes now and then. Stop it, or measure for longer "
+            f"(--rounds {2 * one.rounds}, or a longer --duration)."
+        )
     return Finding(
-        id="RK-STRAG-021",
-        status=Status.FAIL,
-        title=f"{one.device} of {one.node} is slow: its {what} is {share:.0%} of {one.against}, "
-        f"so that the same work takes {one.slowdown:.0%} longer",
+        id="RK-STRAG-021" if one.is_certain else "RK-STRAG-023",
+        status=status,
+        title=title,
         nodes=one.node,
         reasons=(
             f"median of {one.rounds} round(s), which scatter by {one.sigma:.1%}: "
             f"{one.value:.4g} {unit} instead of {one.usual:.4g}",
         ),
         evidence=(Evidence(what, round(one.value, 2), unit, round(one.usual, 2), "compute probe"),),
-        advice=_ADVICE[one.figure],
+        advice=advice,
     )
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relkit.errors import EXIT_UNKNOWN
 from relkit.findings import Status
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import DeviceScore, read_score
 from relkit.netcheck.model import NodeFacts, Thresholds
-from relkit.straggler.preflight.devices import slow_devices
+from relkit.straggler.preflight.devices import LowDevice, low_devices
 from relkit.straggler.preflight.report import preflight_report
 
 ROUNDS = 3
@@ -33,6 +36,13 @@ def fleet(
     return found
 
 
+def slow_devices(
+    scores: list[DeviceScore], slow_fraction: float, baseline: Sequence[DeviceScore] = ()
+) -> list[LowDevice]:
+    """Those that are slow for certain."""
+    return [one for one in low_devices(scores, slow_fraction, baseline) if one.is_certain]
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.005, 0.02])
 def test_a_device_a_tenth_slower_is_named_and_no_other(noise: float) -> None:
     for seed in range(20):
@@ -45,7 +55,7 @@ def test_a_device_a_tenth_slower_is_named_and_no_other(noise: float) -> None:
 
 def test_healthy_fleets_name_nobody() -> None:
     for seed in range(50):
-        assert slow_devices(fleet(16, seed, 0.02), 0.05) == ()
+        assert low_devices(fleet(16, seed, 0.02), 0.05) == ()
 
 
 def test_what_scatters_between_rounds_hardly_ever_accuses() -> None:
@@ -68,7 +78,7 @@ def test_of_two_the_faster_one_shows_what_can_be_had() -> None:
 def test_a_whole_fleet_that_got_slower_shows_against_its_baseline_only() -> None:
     before = fleet(2, seed=1)
     now = [DeviceScore(s.node, s.device, tuple(0.8 * v for v in s.compute_gflops)) for s in before]
-    assert slow_devices(now, 0.1) == ()
+    assert low_devices(now, 0.1) == ()
     found = slow_devices(now, 0.1, before)
     assert len(found) == 16
     assert {one.against for one in found} == {"its baseline"}
@@ -76,7 +86,7 @@ def test_a_whole_fleet_that_got_slower_shows_against_its_baseline_only() -> None
 
 def test_kinds_are_not_held_against_each_other() -> None:
     mixed = [DeviceScore("a", "cpu", (90.0,)), DeviceScore("b", "cpu", (92.0,)), *fleet(1)]
-    assert slow_devices(mixed, 0.1) == ()
+    assert low_devices(mixed, 0.1) == ()
 
 
 @given(
@@ -92,7 +102,7 @@ def test_kinds_are_not_held_against_each_other() -> None:
     )
 )
 def test_any_scores_give_a_sound_answer(scores: list[DeviceScore]) -> None:
-    for one in slow_devices(scores, 0.1, scores[::2]):
+    for one in low_devices(scores, 0.1, scores[::2]):
         assert one.value < one.usual
         assert one.slowdown > 0.0
 
@@ -102,6 +112,33 @@ def test_a_saved_score_comes_back_and_nonsense_does_not() -> None:
         {"node": "a", "device": "cpu", "compute_gflops": [1.0, "x", -3, float("nan")]}
     ) == DeviceScore("a", "cpu", (1.0,))
     assert read_score([1]) == DeviceScore("", "")
+
+
+BUSY = [
+    DeviceScore("a", "cpu", (100.0, 60.0, 98.0)),
+    DeviceScore("b", "cpu", (50.0, 90.0, 55.0)),
+]
+
+
+def test_a_low_figure_that_noise_may_explain_is_neither_slow_nor_even() -> None:
+    (low,) = low_devices(BUSY, 0.1)
+    assert (low.node, low.value, low.is_certain) == ("b", 55.0, False)
+    made = preflight_report(result(BUSY), Thresholds())
+    by_id = {f.id: f for f in made.findings}
+    assert "RK-STRAG-020" not in by_id
+    assert by_id["RK-STRAG-023"].status is Status.UNKNOWN
+    assert by_id["RK-STRAG-023"].title.startswith("could not tell whether cpu of b is slow")
+    assert "--rounds 6" in by_id["RK-STRAG-023"].advice
+    assert made.facts["slow_devices"] == []
+    assert made.exit_code == EXIT_UNKNOWN
+
+
+def test_noise_in_which_only_a_little_could_hide_is_not_mentioned() -> None:
+    scores = [
+        DeviceScore("a", "cpu", (100.0, 99.0, 101.0)),
+        DeviceScore("b", "cpu", (93.0, 99.0, 94.0)),
+    ]
+    assert low_devices(scores, 0.05) == ()
 
 
 def result(scores: list[DeviceScore], errors: dict[str, str] | None = None) -> CheckResult:
