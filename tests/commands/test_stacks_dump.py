@@ -14,7 +14,7 @@ from relkit.errors import NoSuchProcess, UnwritablePath, UsageProblem
 from relkit.stacks.dump.report import dump_report, stacks_text
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.model import Frame, RankDump, ThreadStack
-from tests.native.targets import locked
+from tests.native.capture.targets import locked
 
 _NO_PID = str(2**22 + 1)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.hook_victims import NATIVE, SMALL_FOLDER_BYTES, Recording, compile_c
-from tests.native.platform_runs import Bench
+from tests.native.recording import NATIVE, SMALL_FOLDER_BYTES, Recording, compile_c
 
 
 @pytest.fixture(scope="session")
@@ -18,12 +17,6 @@ def fake_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("fake") / "libtorch_cpu.so"
     flags = ("-shared", "-fPIC", "-O2", "-fexceptions", "-Wl,-soname,libtorch_cpu.so")
     return compile_c(output, [NATIVE / "tests" / "fake_torch.c"], *flags)
-
-
-@pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Simulated devices, and what is built for them as tests ask for it."""
-    return Bench.make(tmp_path_factory.mktemp("simulated"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.native.hook_victims import NATIVE, compile_c
+from tests.native.recording import NATIVE, compile_c
 
 SIM = NATIVE / "tests" / "sim"
 CLIENTS = NATIVE / "tests" / "clients"

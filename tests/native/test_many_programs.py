@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.hook_victims import compile_c
+from tests.native.recording import compile_c
 from tests.native.sums_class import SUMS, SUMS_1
 
 pytestmark = [pytest.mark.native, pytest.mark.timeout(120)]

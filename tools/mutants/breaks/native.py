@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tools.mutants.model import Break
 
-_RECORDER = ("tests/native/test_hook_recorder.py::test_recorder_in_c[plain-recorder_test]",)
-_RING = ("tests/native/test_hook_recorder.py::test_recorder_in_c[plain-event_ring_test]",)
-_HELPERS = "tests/native/test_hook_helpers.py"
-_EDGES = ("tests/native/test_merge_edges.py",)
+_RECORDER = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-recorder_test]",)
+_RING = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-event_ring_test]",)
+_HELPERS = "tests/native/hook/test_helpers.py"
+_EDGES = ("tests/native/merge/test_edges.py",)
 _FILE = "native/src/core/recorder.c"
 
 BREAKS = (
@@ -77,7 +77,7 @@ BREAKS = (
         "        scope->detaches != atomic_load_explicit(&rk_detaches, memory_order_relaxed))\n",
         "    if (!scope->begun)\n",
         (
-            "tests/native/test_hook_processes.py"
+            "tests/native/hook/test_processes.py"
             "::test_a_child_forked_inside_a_hooked_call_leaves_the_parents_file_alone",
         ),
     ),

@@ -1,0 +1,74 @@
+"""A capture harms no program, however odd: native/tests/hard_to_capture.c has the programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from relkit.hook.capture import NativeCapture, capture_native
+from relkit.hook.interruptible import WAITS_FOR_SIGNALS
+from tests.native.recording import NATIVE, Recording, compile_c, process
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("hard") / "hard_to_capture"
+    return compile_c(output, [NATIVE / "tests" / "hard_to_capture.c"], "-Wno-infinite-recursion")
+
+
+@contextmanager
+def captured(program: Path, recording: Recording, scene: str) -> Iterator[NativeCapture]:
+    """Three captures of the scene; the program must go on to its end and have noticed nothing."""
+    with process([str(program), scene], recording.environment()) as victim:
+        assert victim.stdin is not None
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "up\n"
+        path, state = recording.path(victim.pid), recording.state(victim.pid)
+        for _ in range(3):
+            capture = capture_native(path, state, 10.0)
+        yield capture
+        victim.stdin.write("go\n")
+        victim.stdin.flush()
+        said = victim.stdout.read()
+        assert (victim.wait(20), said) == (0, "0\n")
+
+
+def test_code_whose_frame_information_is_wrong(recording: Recording, program: Path) -> None:
+    with captured(program, recording, "lost") as capture:
+        main, lost = capture.threads
+        assert capture.missed == ()
+    assert (len(main.addresses) > 3, main.truncated) == (True, False)
+    assert (len(lost.addresses), lost.truncated) == (1, True)
+
+
+def test_a_thread_that_waits_for_signals(recording: Recording, program: Path) -> None:
+    with captured(program, recording, "collects") as capture:
+        assert [reason for _, reason in capture.missed] == [WAITS_FOR_SIGNALS]
+        assert len(capture.threads) == 1
+
+
+@pytest.mark.parametrize("scene", ["takes_all", "signal_all"])
+def test_a_program_that_takes_our_signal_later(
+    recording: Recording, program: Path, scene: str
+) -> None:
+    """It finds the signal unused, and none of our requests; those come by another from then on."""
+    with captured(program, recording, scene) as capture:
+        assert len(capture.threads) == 1
+
+
+def test_a_thread_at_the_end_of_its_stack(recording: Recording, program: Path) -> None:
+    with captured(program, recording, "narrow") as capture:
+        (_, reason) = capture.missed[0]
+        assert reason.startswith("has no room on its stack")
+        assert len(capture.threads) == 1
+
+
+def test_a_small_stack_for_handlers_is_enough(recording: Recording, program: Path) -> None:
+    with captured(program, recording, "narrow_handlers") as capture:
+        assert capture.missed == ()
+        assert len(capture.threads) == 2
