@@ -1,12 +1,13 @@
 """What the hook costs a training step.
 
-Three readings that must agree: nanoseconds a hooked call in a tight loop, instructions a call as
-callgrind counts them, and the calls that a step of examples/train.py really makes, taken from the
-recorder of that very run; and then, as a check on the product of those, whole runs with and
-without the hook in turn:
+Readings that must agree: nanoseconds a hooked call in a tight loop, instructions a call as
+callgrind counts them, a collective after the work of a step (hook_spaced.py), and the calls that
+a step of examples/train.py really makes, taken from the recorder of that very run; and then, as a
+check on the product of those, whole runs with and without the hook in turn:
 
-    python benchmarks/hook_overhead.py
-    python benchmarks/hook_overhead.py --pairs 12 --steps 400      # a narrower interval
+    python -m benchmarks.hook_overhead
+    python -m benchmarks.hook_overhead --pairs 12 --steps 400      # a narrower interval
+    python -m benchmarks.hook_spaced                               # spaced collectives alone
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from relkit.hook.environment import worker_environment
+from benchmarks.hook_spaced import (
+    compile_driver,
+    hooked_environment,
+    measure_spaced,
+    run_checked,
+    spaced_table,
+)
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
 from relkit.output import table
@@ -78,33 +85,9 @@ class Run:
     states: tuple[HookState, ...]
 
 
-def _checked(command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command, env=dict(env), capture_output=True, text=True, timeout=_LIMIT_S, check=False
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return done
-
-
-def _compile(folder: Path) -> tuple[Path, Path]:
-    library, program = folder / "libtorch_cpu.so", folder / "hook_calls"
-    compiler = shutil.which("cc") or "gcc"
-    stand_in = str(_ROOT / "native" / "tests" / "fake_torch.c")
-    shared = ["-shared", "-fPIC", "-Wl,-soname,libtorch_cpu.so"]
-    _checked([compiler, "-O2", *shared, stand_in, "-o", str(library)], os.environ)
-    driver = str(_ROOT / "benchmarks" / "hook_calls.c")
-    _checked([compiler, "-O2", driver, "-o", str(program)], os.environ)
-    return library, program
-
-
-def _hooked(folder: Path) -> dict[str, str]:
-    return {**os.environ, **worker_environment(folder, os.getpid(), os.environ)}
-
-
 def _instructions(command: list[str], env: Mapping[str, str]) -> int:
     valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    done = _checked([*valgrind, *command], env)
+    done = run_checked([*valgrind, *command], env)
     return int(done.stderr.partition("Collected :")[2].split()[0])
 
 
@@ -117,10 +100,10 @@ def _instructions_a_call(command: list[str], env: Mapping[str, str]) -> float:
 
 def measure_calls(folder: Path, calls: int, rounds: int) -> list[CallCost]:
     """Time and count the kinds of hooked call, bare and hooked in turn."""
-    library, program = _compile(folder)
+    library, program = compile_driver(folder, "hook_calls")
     records = folder / "calls"
     records.mkdir(mode=0o700)
-    hooked_env = _hooked(records)
+    hooked_env = hooked_environment(records)
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         print("valgrind is not installed (Debian: apt-get install valgrind): no instructions")
@@ -129,8 +112,8 @@ def measure_calls(folder: Path, calls: int, rounds: int) -> list[CallCost]:
         command = [str(program), str(library), kind]
         bare, hooked = [], []
         for _ in range(rounds):
-            bare.append(float(_checked([*command, str(calls)], os.environ).stdout))
-            hooked.append(float(_checked([*command, str(calls)], hooked_env).stdout))
+            bare.append(float(run_checked([*command, str(calls)], os.environ).stdout))
+            hooked.append(float(run_checked([*command, str(calls)], hooked_env).stdout))
         added = None
         if valgrind is not None:
             added = _instructions_a_call(command, hooked_env) - _instructions_a_call(
@@ -146,7 +129,7 @@ def run_example(folder: Path, ranks: int, steps: int, with_hook: bool) -> Run:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     records = Path(tempfile.mkdtemp(dir=folder))
-    env = _hooked(records) if with_hook else dict(os.environ)
+    env = hooked_environment(records) if with_hook else dict(os.environ)
     env |= {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     command = [sys.executable, str(_ROOT / "examples" / "train.py")]
     command += ["--steps", str(steps + _WARM_STEPS + 1), "--log-every", str(_WARM_STEPS)]
@@ -233,6 +216,7 @@ def main() -> None:
         ]
         titles = ("hooked call", "bare ns", "hooked ns", "added ns", "added instructions")
         print(table(rows, titles))
+        print("\n" + spaced_table(measure_spaced(folder)) + "\n")
         pairs: list[tuple[Run, Run]] = []
         for number in range(max(2, options.pairs)):
             # Which comes first alternates, so that a machine that warms up favours neither.

@@ -1,15 +1,12 @@
-/* Tests of the event ring and of the times beside it, without any preloading; run plain, under ASan and
+/* Tests of the event ring, without any preloading; run plain, under ASan and
  * UBSan, and under TSan.
  *
  *     event_ring_test DIRECTORY      all tests; says which one failed and exits with 1 */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/main_thread.h"
 #include "recorder_check.h"
 
 enum { EVENT_WRITERS = 4, EVENTS_EACH = 3 * RK_EVENT_COUNT };
@@ -114,36 +111,7 @@ static void test_no_row_has_two_writers(void)
     rk_recorder_forget();
 }
 
-static void test_the_main_threads_time_is_read_when_it_is_old(void)
-{
-    enum { FRESH_NS = 2000000, LIMIT_S = 20 };
-    start();
-    uint64_t now = rk_clock_ns(CLOCK_MONOTONIC);
-    uint64_t limit = now + LIMIT_S * UINT64_C(1000000000);
-    struct rk_main_thread_time first = rk_main_thread_time(now), later = first;
-    if (access("/proc/self/schedstat", R_OK) != 0) {
-        CHECK(first.run_ns == 0 && first.wait_ns == 0);
-        rk_recorder_forget();
-        return;
-    }
-    CHECK(first.run_ns > 0);
-    /* The kernel counts in ticks: go on until it has counted more. Told that no time has passed,
-     * or that it went back, the recorder must not look. */
-    while (later.run_ns == first.run_ns) {
-        uint64_t mark = rk_clock_ns(CLOCK_MONOTONIC);
-        CHECK(mark < limit);
-        while (rk_clock_ns(CLOCK_MONOTONIC) - mark < FRESH_NS)
-            CHECK(rk_main_thread_time(now + FRESH_NS).run_ns == first.run_ns &&
-                  rk_main_thread_time(now - FRESH_NS).run_ns == first.run_ns);
-        now += FRESH_NS + 1;
-        later = rk_main_thread_time(now);
-    }
-    CHECK(later.run_ns > first.run_ns && later.wait_ns >= first.wait_ns);
-    rk_recorder_forget();
-    CHECK(rk_main_thread_time(now + LIMIT_S * UINT64_C(1000000000)).run_ns == 0);
-}
-
-static void test_a_forked_child_has_a_ring_and_times_of_its_own(void)
+static void test_a_forked_child_has_a_ring_of_its_own(void)
 {
     struct rk_header *header = start();
     record(2, false);
@@ -151,7 +119,6 @@ static void test_a_forked_child_has_a_ring_and_times_of_its_own(void)
     CHECK(child >= 0);
     if (child == 0) {
         rk_recorder_forget();
-        CHECK(rk_main_thread_time(rk_clock_ns(CLOCK_MONOTONIC)).run_ns == 0);
         struct rk_header *own = start();
         CHECK(own->pid == getpid() && own->events_begun == 0);
         record(4, false);
@@ -175,8 +142,7 @@ int main(int count, char **arguments)
     test_events_of_many_writers_are_whole();
     test_the_event_ring_keeps_the_newest();
     test_no_row_has_two_writers();
-    test_the_main_threads_time_is_read_when_it_is_old();
-    test_a_forked_child_has_a_ring_and_times_of_its_own();
+    test_a_forked_child_has_a_ring_of_its_own();
     printf("all passed\n");
     return 0;
 }

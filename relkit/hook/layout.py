@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"RELKHOOK"
 ENDIAN = 0x01020304
 
@@ -89,9 +89,7 @@ OP_DEVICE = 2
 OP_QUEUED = 4
 
 # A finished collective, send, receive or mark; `op` of the C structure is spread out.
-EVENT = np.dtype(
-    [("ticket", "<u8"), *OP.descr, ("run_ns", "<u8"), ("wait_ns", "<u8"), ("busy_ns", "<u8")]
-)
+EVENT = np.dtype([("ticket", "<u8"), *OP.descr, ("busy_ns", "<u8")])
 EVENT_COUNT = 4096
 
 # Bits of `platforms` and of `hook_notes`.

@@ -1,4 +1,4 @@
-/* Layout of the shared-memory file <pid>.rkhook, version 2. docs/log-format.md explains it and
+/* Layout of the shared-memory file <pid>.rkhook, version 3. docs/log-format.md explains it and
  * relkit/hook/layout.py reads it; a test compares that file with this one field by field.
  *
  * The process writes, other processes only read. Words that change while others look are atomic
@@ -12,7 +12,7 @@
 #define RK_MAGIC "RELKHOOK"
 #define RK_STATE_SUFFIX ".rkhook"
 #define RK_ENDIAN 0x01020304u
-#define RK_VERSION 2u
+#define RK_VERSION 3u
 
 enum {
     RK_MAX_HOOKS = 256,
@@ -147,10 +147,6 @@ struct rk_capture {
 struct rk_event {
     _Atomic uint64_t ticket;
     rk_op_words op;
-    /* The main thread so far: on a core, and waiting for one, as the scheduler counts it (a few
-     * milliseconds old at most while it runs); 0 where the kernel does not say. */
-    _Atomic uint64_t run_ns;
-    _Atomic uint64_t wait_ns;
     _Atomic uint64_t busy_ns; /* rk_header.busy_ns then */
 };
 
@@ -193,7 +189,7 @@ _Static_assert(sizeof(struct rk_op) == RK_OP_WORDS * 8, "an operation is stored 
 _Static_assert(sizeof(struct rk_hook) == 256, "hook rows");
 _Static_assert(sizeof(struct rk_communicator) == 128, "communicator rows");
 _Static_assert(sizeof(struct rk_slot) == 128 + 64 * RK_RING_LENGTH, "slots");
-_Static_assert(sizeof(struct rk_event) == 96, "events");
+_Static_assert(sizeof(struct rk_event) == 80, "events");
 _Static_assert(sizeof(struct rk_capture) == 64 + 8 * RK_CAPTURE_DEPTH, "captures");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "readers in other processes share no lock");
 

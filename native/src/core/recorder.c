@@ -9,21 +9,27 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "main_thread.h"
 
+enum { SEARCH_AGAIN_NS = 1000000000, LINE = 64 };
+
+/* What an operation needs stands first, in one line of the cache: between two operations of a training
+ * step the caches see all of its work. */
 struct thread_state {
     struct rk_slot *slot;
-    uint64_t looked_ns; /* when a slot was last sought in vain */
     uint32_t depth;
     uint32_t tid;
-    uint32_t until_sample[RK_SERIES_COUNT]; /* launches left before the next that is timed */
+    uint32_t finished;   /* of the slot, as far as it is known: a guess, as is the next */
+    uint32_t next_event; /* where this thread expects its next event */
     struct rk_thread_notes notes;
+    uint64_t looked_ns;                     /* when a slot was last sought in vain */
+    uint32_t until_sample[RK_SERIES_COUNT]; /* launches left before the next that is timed */
 };
 
 /* initial-exec: the general model may call __tls_get_addr, which allocates a thread's block on
  * first use, and that must not happen inside a signal handler or under the loader's lock. A
  * preloaded library is there at start-up, so its few bytes of static TLS are always available. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct thread_state thread_state;
+static _Thread_local
+    __attribute__((tls_model("initial-exec"), aligned(LINE))) struct thread_state thread_state;
 
 _Atomic(struct rk_header *) rk_state;
 _Atomic uint32_t rk_detaches;
@@ -32,7 +38,19 @@ _Atomic uint32_t rk_sample_every;
 static pthread_key_t slot_key;
 static bool slot_key_made;
 
-enum { SEARCH_AGAIN_NS = 1000000000 };
+/* Asks for what an operation is about to write, all at once: each line is a wait for memory, and often
+ * for a page's address too, where a step's work has driven it out of the caches. */
+static inline void fetch_early(struct rk_header *header, const struct thread_state *thread)
+{
+    struct rk_slot *slot = thread->slot;
+    const char *event = (const char *)&rk_events(header)[thread->next_event % RK_EVENT_COUNT];
+    __builtin_prefetch(slot, 1);
+    __builtin_prefetch(&slot->flight, 1);
+    __builtin_prefetch(&slot->ring[thread->finished % RK_RING_LENGTH], 1);
+    __builtin_prefetch((const void *)&header->events_begun, 1);
+    __builtin_prefetch(event, 1);
+    __builtin_prefetch(event + sizeof(struct rk_event) - 1, 1);
+}
 
 static void store_words(rk_op_words *to, const struct rk_op *op)
 {
@@ -132,7 +150,6 @@ void rk_recorder_start(struct rk_header *header)
 {
     if (!slot_key_made)
         slot_key_made = pthread_key_create(&slot_key, release_slot) == 0;
-    rk_main_thread_open();
     atomic_store_explicit(&header->ready, 1, memory_order_release);
     atomic_store_explicit(&rk_state, header, memory_order_release);
 }
@@ -147,14 +164,13 @@ void rk_recorder_forget(void)
     memset(&thread_state.notes, 0, sizeof thread_state.notes);
     if (slot_key_made)
         pthread_setspecific(slot_key, NULL);
-    rk_main_thread_close();
     rk_state_file_detach(header);
 }
 
 void rk_append_event(struct rk_header *header, const struct rk_op *op)
 {
-    struct rk_main_thread_time main_thread = rk_main_thread_time(op->end_ns);
     uint64_t place = atomic_fetch_add_explicit(&header->events_begun, 1, memory_order_relaxed);
+    thread_state.next_event = (uint32_t)place + 1;
     struct rk_event *event = &rk_events(header)[place % RK_EVENT_COUNT];
     /* A writer that was stopped for a whole round still holds its row (ticket 0): what comes then
      * is dropped, so that no row is ever written by two. In the first round every row is free. */
@@ -167,8 +183,6 @@ void rk_append_event(struct rk_header *header, const struct rk_op *op)
         return;
     }
     store_words(&event->op, op);
-    atomic_store_explicit(&event->run_ns, main_thread.run_ns, memory_order_release);
-    atomic_store_explicit(&event->wait_ns, main_thread.wait_ns, memory_order_release);
     atomic_store_explicit(&event->busy_ns,
                           atomic_load_explicit(&header->busy_ns, memory_order_relaxed),
                           memory_order_release);
@@ -178,8 +192,7 @@ void rk_append_event(struct rk_header *header, const struct rk_op *op)
 /* What its row's kind has beside the ring: work adds to busy_ns, communication is an event. */
 static void account(struct rk_header *header, const struct rk_op *op, uint32_t weight)
 {
-    const struct rk_hook *row =
-        (const struct rk_hook *)((const char *)header + header->hooks_at) + op->hook;
+    const struct rk_hook *row = &rk_hooks(header)[op->hook];
     if (row->kind == RK_COLLECTIVE || row->kind == RK_P2P)
         rk_append_event(header, op);
     else if (row->kind == RK_GEMM || row->kind == RK_KERNEL)
@@ -194,6 +207,7 @@ void rk_record(struct rk_header *header, struct rk_slot *slot, const struct rk_o
     store_words(&slot->ring[finished % RK_RING_LENGTH], op);
     atomic_store_explicit(&slot->last_finish_ns, op->end_ns, memory_order_release);
     atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);
+    thread_state.finished = (uint32_t)finished + 1;
     account(header, op, weight);
 }
 
@@ -219,6 +233,7 @@ struct rk_scope rk_enter(void)
             return scope;
         }
     }
+    fetch_early(scope.header, thread);
     scope.op = (struct rk_op){.seq = -1, .communicator = -1, .peer = -1, .tid = thread->tid};
     return scope;
 }
@@ -226,6 +241,7 @@ struct rk_scope rk_enter(void)
 void rk_begin(struct rk_scope *scope)
 {
     struct rk_slot *slot = scope->slot;
+    __builtin_prefetch(&rk_hooks(scope->header)[scope->op.hook], 0);
     scope->begun = true;
     scope->detaches = atomic_load_explicit(&rk_detaches, memory_order_relaxed);
     scope->op.start_ns = rk_clock_ns(CLOCK_MONOTONIC);
@@ -254,6 +270,8 @@ void rk_leave(struct rk_scope *scope)
         return;
     struct rk_slot *slot = scope->slot;
     struct rk_op *op = &scope->op;
+    /* Again: a collective of milliseconds is work that drives things out of the caches, too. */
+    fetch_early(scope->header, &thread_state);
     op->end_ns = rk_clock_ns(CLOCK_MONOTONIC);
     if (!scope->returned)
         op->flags |= RK_OP_FAILED;

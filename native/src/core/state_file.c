@@ -12,8 +12,6 @@
 #include "process_stat.h"
 #include "room.h"
 
-enum { HEADER_SPACE = 4096 };
-
 /* `<directory>/<pid><suffix>`; the suffix is at most 16 bytes long. */
 static int path_of(char *path, const char *directory, pid_t pid, const char *suffix)
 {
@@ -80,21 +78,15 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
 {
     char path[RK_PATH_MAX];
     pid_t pid = getpid();
-    uint64_t hooks_at = HEADER_SPACE;
-    uint64_t communicators_at = hooks_at + RK_MAX_HOOKS * sizeof(struct rk_hook);
-    uint64_t slots_at = communicators_at + RK_MAX_COMMUNICATORS * sizeof(struct rk_communicator);
-    uint64_t captures_at = slots_at + RK_MAX_SLOTS * sizeof(struct rk_slot);
-    uint64_t events_at = captures_at + RK_MAX_CAPTURES * sizeof(struct rk_capture);
-    uint64_t file_bytes = events_at + RK_EVENT_COUNT * sizeof(struct rk_event);
 
     errno = EFBIG;
-    if (hook_count > RK_MAX_HOOKS || !size_is_allowed(file_bytes) ||
+    if (hook_count > RK_MAX_HOOKS || !size_is_allowed(RK_FILE_BYTES) ||
         rk_state_file_path(path, directory, pid) != 0)
         return NULL;
-    int file = create_file(path, file_bytes);
+    int file = create_file(path, RK_FILE_BYTES);
     if (file < 0)
         return NULL;
-    void *mapped = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *mapped = mmap(NULL, RK_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     int why = errno;
     close(file);
     if (mapped == MAP_FAILED) {
@@ -103,6 +95,8 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
         return NULL;
     }
 
+    /* What is touched for the first time costs a fault of the page: not in somebody's collective. */
+    madvise((char *)mapped + RK_EVENTS_AT, RK_FILE_BYTES - RK_EVENTS_AT, MADV_POPULATE_WRITE);
     struct rk_header *header = mapped;
     memcpy(header->magic, RK_MAGIC, sizeof header->magic);
     header->endian = RK_ENDIAN;
@@ -119,19 +113,19 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
     header->ring_length = RK_RING_LENGTH;
     header->capture_count = RK_MAX_CAPTURES;
     header->capture_depth = RK_CAPTURE_DEPTH;
-    header->hooks_at = hooks_at;
-    header->communicators_at = communicators_at;
-    header->slots_at = slots_at;
-    header->captures_at = captures_at;
-    header->events_at = events_at;
+    header->hooks_at = RK_HOOKS_AT;
+    header->communicators_at = RK_COMMUNICATORS_AT;
+    header->slots_at = RK_SLOTS_AT;
+    header->captures_at = RK_CAPTURES_AT;
+    header->events_at = RK_EVENTS_AT;
     header->event_bytes = sizeof(struct rk_event);
     header->event_count = RK_EVENT_COUNT;
-    header->file_bytes = file_bytes;
+    header->file_bytes = RK_FILE_BYTES;
     header->pid = pid;
     header->start_ticks = rk_process_stat(pid, RK_STAT_START_TICKS);
     header->anchor_monotonic_ns = rk_clock_ns(CLOCK_MONOTONIC);
     header->anchor_realtime_ns = rk_clock_ns(CLOCK_REALTIME);
-    memcpy((char *)mapped + hooks_at, hooks, hook_count * sizeof(struct rk_hook));
+    memcpy(rk_hooks(header), hooks, hook_count * sizeof(struct rk_hook));
     return header;
 }
 

@@ -43,7 +43,7 @@ ROW = np.dtype(
     ]
 )
 
-_COPIED = ("seq", "size_bytes", "start_ns", "end_ns", "run_ns", "wait_ns", "busy_ns")
+_COPIED = ("seq", "size_bytes", "start_ns", "end_ns", "busy_ns")
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 _HALF = np.uint64(32)
@@ -90,6 +90,8 @@ def event_rows(
 ) -> Rows:
     """Collectives, sends, receives and marks as ROWs; what makes no sense is left out.
 
+    run_ns and wait_ns stay 0: RunTimes fills them in.
+
     Args:
         events: EVENT rows of relkit.hook.events.
         groups: the rank's communicators; main_tid: thread id of its main thread.
@@ -103,7 +105,7 @@ def event_rows(
     wanted &= (events["end_ns"] >= events["start_ns"]) & (events["end_ns"] < np.uint64(1 << 62))
     if not wanted.all():
         events, hook, kind = events[wanted], hook[wanted], kind[wanted]
-    rows = np.empty(len(events), ROW)
+    rows = np.zeros(len(events), ROW)
     for name in _COPIED:
         rows[name] = events[name]
     rows["kind"], rows["mark"] = kind, meaning.marks[hook]

@@ -19,7 +19,7 @@ from relkit.straggler.model import (
 )
 
 # The kernel brings the run time of a thread that is running up to date some times in 10 ms, and
-# the hook reads it every 2 ms: over less than this it says nothing.
+# RunTimes reads it every 4 ms at most: over less than this it says nothing.
 _COARSE_NS = 10_000_000
 
 
@@ -53,7 +53,7 @@ def local_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> F
     length_ns = (end_ns - begin_ns).astype(np.float64)
     communicates = (rows["kind"] == OpKind.COLLECTIVE) | (rows["kind"] == OpKind.P2P)
     device = bool((rows["device"] & communicates).any())
-    run_known = bool((ends["run_ns"] > 0).all() and (begins["run_ns"] > 0).any())
+    run_known = bool((ends["run_ns"] > 0).all() and (begins["run_ns"] > 0).all())
     run_ns = (ends["run_ns"] - begins["run_ns"]).astype(np.float64)
     wait_ns = (ends["wait_ns"] - begins["wait_ns"]).astype(np.float64)
     busy_ns = np.maximum((ends["busy_ns"] - begins["busy_ns"]).astype(np.float64), 0.0)

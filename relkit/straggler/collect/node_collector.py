@@ -20,6 +20,7 @@ from relkit.straggler.collect.cgroup import throttled_s
 from relkit.straggler.collect.event_rows import GC_MARK, HookMeaning, Rows, event_rows
 from relkit.straggler.collect.local_time import local_times
 from relkit.straggler.collect.placement import Placement, placement, unlike
+from relkit.straggler.collect.run_times import RunTimes
 from relkit.straggler.collect.step_segmenter import SegmentedSteps, StepSegmenter
 from relkit.straggler.model import LOCAL_PARTS, RUN_QUEUE_WAIT, THROTTLED, Floats, PartTimes
 from relkit.straggler.step_record import COLLECTIVE, RankProcess, StepRecord
@@ -53,6 +54,26 @@ class EventSource(Protocol):
 
     def close(self) -> None:
         """Let go of the file."""
+        ...
+
+
+class RunTimeSource(Protocol):
+    """What is needed of RunTimes."""
+
+    def watch(self, pids: tuple[int, ...]) -> None:
+        """Look at the main threads of these processes, and at no others."""
+        ...
+
+    def set_step(self, step_s: float) -> None:
+        """Steps take about so long."""
+        ...
+
+    def fill(self, pid: int, rows: Rows) -> None:
+        """Set run_ns and wait_ns of operations that have just been read."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all files."""
         ...
 
 
@@ -102,7 +123,8 @@ class NodeCollector:
 
     Args:
         job_dir: folder of the recorder files; host: name to report.
-        clock: monotonic seconds; open_events: opens a recorder file.
+        clock: monotonic seconds; open_events: opens a recorder file; run_times: knows when main
+            threads ran.
     """
 
     def __init__(
@@ -112,9 +134,11 @@ class NodeCollector:
         *,
         clock: Callable[[], float] = time.monotonic,
         open_events: Callable[[Path], EventSource] = EventReader,
+        run_times: RunTimeSource | None = None,
     ) -> None:
         self._job_dir, self._host, self._clock = job_dir, host, clock
         self._open_events = open_events
+        self._run_times = RunTimes() if run_times is None else run_times
         self._ranks: dict[int, _Rank] = {}
         self._missing: dict[int, float] = {}
         # Share of a recorder's ring that the last collect() found new; above 1 some was lost.
@@ -129,16 +153,20 @@ class NodeCollector:
         for rank in self._missing.keys() - wanted:
             del self._missing[rank]
         now_s, self.fill = self._clock(), 0.0
+        present = [(local.rank, self._known(local, now_s)) for local in ranks]
+        present.sort(key=lambda one: one[0])
+        self._run_times.watch(tuple(known.reader.pid for _, known in present if known is not None))
         records: list[StepRecord] = []
-        for local in sorted(ranks, key=lambda local: local.rank):
-            known = self._known(local, now_s)
+        for rank, known in present:
             if known is None:
                 continue
             try:
-                records += self._steps(local.rank, known, now_s)
+                records += self._steps(rank, known, now_s)
             except BadDump as error:
-                self._drop(local.rank)
-                self._broken[local.rank] = str(error)
+                self._drop(rank)
+                self._broken[rank] = str(error)
+        if records:
+            self._run_times.set_step(min(one.end_ns - one.begin_ns for one in records[-8:]) / 1e9)
         return tuple(records)
 
     def notes(self) -> tuple[str, ...]:
@@ -169,6 +197,7 @@ class NodeCollector:
         """Let go of all recorder files."""
         for rank in list(self._ranks):
             self._drop(rank)
+        self._run_times.close()
 
     def _drop(self, rank: int) -> None:
         known = self._ranks.pop(rank, None)
@@ -219,6 +248,7 @@ class NodeCollector:
         if not known.stepped or newest >= len(known.groups):
             known.groups = known.reader.communicators()
         rows = event_rows(batch.rows, known.meaning, known.groups, known.reader.pid)
+        self._run_times.fill(known.reader.pid, rows)
         before = 0
         if not known.seen:
             before, batch_lost = _sent_before(batch.rows, rows), 0

@@ -64,7 +64,6 @@ def test_every_collective_of_every_rank_arrives_once_and_in_order(recording: Rec
                 seen[rank] += batch.rows["seq"][is_reduce].tolist()
                 assert (batch.rows["end_ns"] >= batch.rows["start_ns"]).all()
                 assert (np.diff(batch.rows["ticket"].astype(np.int64)) > 0).all()
-                assert np.all(np.diff(batch.rows["wait_ns"].astype(np.int64)) >= 0)
         assert seen == [list(range(TALKS))] * 2
         assert readers[0].drain().rows.size == 0
         assert (readers[1].rank, readers[1].world_size) == (1, 2)
@@ -93,19 +92,6 @@ def test_a_ring_that_wraps_between_two_looks_says_how_many_are_lost(recording: R
         assert second.lost == 321
         assert second.rows["seq"].tolist() == list(range(5 + 321, 5 + more))
         assert (reader.drain().rows.size, reader.drain().lost) == (0, 0)
-        reader.close()
-
-
-def test_the_main_threads_running_and_waiting_time_moves_on(recording: Recording) -> None:
-    code = "tell('up')\nsum(range(30_000_000))\ndist.barrier()\ntell('ran')\nsys.stdin.readline()"
-    with running_job(recording, code, size=2) as job:
-        assert job.heard(0) == job.heard(1) == "ran"
-        reader = EventReader(recording.folder / f"{job.ranks[0].pid}.rkhook")
-        rows = reader.drain().rows
-        told = Path(f"/proc/{job.ranks[0].pid}/schedstat").read_text().split()
-        last = rows[-1]
-        assert 0.2e9 < int(last["run_ns"]) <= int(told[0])
-        assert int(last["wait_ns"]) <= int(told[1])
         reader.close()
 
 
@@ -143,7 +129,11 @@ def a_file(path: Path, begun: int, written: int) -> None:
     """A recorder file of which `begun` events were taken and the first `written` were filled."""
     header = np.zeros(1, layout.HEADER)
     at = 4096
-    header["magic"], header["endian"], header["version"] = layout.MAGIC, layout.ENDIAN, 2
+    header["magic"], header["endian"], header["version"] = (
+        layout.MAGIC,
+        layout.ENDIAN,
+        layout.VERSION,
+    )
     for name, size in layout.NUMPY_SIZES.items():
         header[name] = size
     for name in ("hooks_at", "communicators_at", "slots_at", "captures_at", "events_at"):
@@ -191,7 +181,7 @@ def test_a_file_that_is_no_recorder_or_shrinks_is_refused(tmp_path: Path) -> Non
         EventReader(tmp_path / "none")
     a_file(path, 10, 10)
     reader = EventReader(path)
-    os.truncate(path, 5000)
+    os.truncate(path, 4500)
     with pytest.raises(BadDump):
         reader.drain()
     reader.close()

@@ -15,6 +15,7 @@ from relkit.hook import layout
 from relkit.hook.events import EventBatch
 from relkit.hook.model import Communicator, OpKind
 from relkit.launch.job.settings import LocalRank
+from relkit.straggler.collect.event_rows import Rows
 from relkit.straggler.collect.node_collector import NodeCollector, _throttled
 from relkit.straggler.step_record import OPERATIONS
 
@@ -51,7 +52,6 @@ class Recorder:
         rows["seq"] = self.done + self.lose + np.arange(count)
         rows["ticket"] = rows["seq"] + 1
         rows["size_bytes"] = np.array(SIZES)[rows["seq"] % 3]
-        rows["run_ns"] = (rows["seq"] + 1) * int(self.own_ms * MS)
         self.now_ns += count * length
         self.done += count + self.lose
         self.steps, lost, self.lose = 0, self.lose, 0
@@ -64,6 +64,27 @@ class Recorder:
         self.closed = True
 
 
+class RunTimes:
+    """Both ranks run whenever they do not communicate."""
+
+    def __init__(self) -> None:
+        self.watched: list[tuple[int, ...]] = []
+        self.step_s = 0.0
+
+    def watch(self, pids: tuple[int, ...]) -> None:
+        self.watched.append(pids)
+
+    def set_step(self, step_s: float) -> None:
+        self.step_s = step_s
+
+    def fill(self, pid: int, rows: Rows) -> None:
+        lengths = rows["end_ns"] - rows["start_ns"]
+        rows["run_ns"] = rows["end_ns"] - (rows["seq"] + 1) * lengths
+
+    def close(self) -> None:
+        self.watched.append(())
+
+
 class Node:
     """Two ranks with pretended recorders."""
 
@@ -71,10 +92,15 @@ class Node:
         self.recorders = [Recorder(0), Recorder(1, own_ms=7.0)]
         self.ranks = [LocalRank(0, 101), LocalRank(1, 102)]
         self.now_s = 100.0
+        self.run_times = RunTimes()
         for local in self.ranks:
             (folder / f"{local.pid}.rkhook").touch()
         self.collector = NodeCollector(
-            folder, "here", clock=lambda: self.now_s, open_events=self.open_events
+            folder,
+            "here",
+            clock=lambda: self.now_s,
+            open_events=self.open_events,
+            run_times=self.run_times,
         )
 
     def open_events(self, path: Path) -> Recorder:
@@ -94,6 +120,10 @@ def test_steps_of_both_ranks(tmp_path: Path) -> None:
     records = node.collector.collect(node.ranks)
     node.go(20)
     records += node.collector.collect(node.ranks)
+    assert node.run_times.watched[-1] == (os.getpid(),) * 2
+    assert node.run_times.step_s == pytest.approx(3e-3 * 8.0)
+    node.collector.close()
+    assert node.run_times.watched[-1] == ()
     by_rank = {rank: [r for r in records if r.rank == rank] for rank in (0, 1)}
     assert [r.step for r in by_rank[0]] == [r.step for r in by_rank[1]]
     assert len(by_rank[0]) >= 38

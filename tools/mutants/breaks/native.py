@@ -35,10 +35,10 @@ BREAKS = (
         _FILE,
         "    atomic_store_explicit(&slot->last_finish_ns, op->end_ns, memory_order_release);\n"
         "    atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);\n"
-        "    account(",
+        "    thread_state.finished",
         "    atomic_store_explicit(&slot->last_finish_ns, op->start_ns, memory_order_release);\n"
         "    atomic_store_explicit(&slot->finished, finished + 1, memory_order_release);\n"
-        "    account(",
+        "    thread_state.finished",
         _RECORDER,
     ),
     Break(
@@ -124,12 +124,6 @@ BREAKS = (
         "        length = sizeof entry->name;\n",
         "        return;\n",
         _RECORDER,
-    ),
-    Break(
-        "native/src/core/main_thread.c",
-        "(int64_t)(now_ns - then) > FRESH_NS",
-        "(int64_t)(now_ns - then) >= 0",
-        _RING,
     ),
     Break("native/src/core/state_file.c", "if (hook_count > RK_MAX_HOOKS || ", "if (", _RECORDER),
     Break(

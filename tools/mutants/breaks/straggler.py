@@ -13,6 +13,7 @@ _EDGES = ("tests/unit/straggler/test_edge_rates.py",)
 _LINKS = ("tests/unit/straggler/test_links.py",)
 _ONLINE = ("tests/unit/straggler/test_online_scorer.py",)
 _CLOCKS = ("tests/unit/straggler/test_clocks.py",)
+_RUN_TIMES = ("tests/unit/straggler/test_run_times.py",)
 _LOCAL = ("tests/unit/straggler/test_local_time.py",)
 _CODEC = ("tests/unit/straggler/test_step_codec.py",)
 _BUDGET = ("tests/unit/straggler/test_step_budget.py",)
@@ -232,6 +233,18 @@ BREAKS = (
         "if record.step <= group.done:",
         "if record.step < group.done:",
         _ONLINE,
+    ),
+    Break(
+        "relkit/straggler/collect/run_times.py",
+        "np.where(after < len(times), later, 0)",
+        "0",
+        _RUN_TIMES,
+    ),
+    Break(
+        "relkit/straggler/collect/run_times.py",
+        "np.maximum.accumulate((wanted - times)[::-1])[::-1]",
+        "wanted - times",
+        _RUN_TIMES,
     ),
     Break(
         "relkit/straggler/collect/local_time.py",
