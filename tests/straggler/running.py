@@ -37,7 +37,10 @@ class Collected:
 
     def usual(self, rank: int, part: str) -> float:
         """Median of a part over the steps of a rank, without the first ones."""
-        return float(np.median([getattr(record.parts, part) for record in self.of(rank)[5:]]))
+        values = np.array([getattr(record.parts, part) for record in self.of(rank)[5:]])
+        # How long it ran is known from the first look at it on.
+        assert np.isfinite(values).mean() > 0.5
+        return float(np.nanmedian(values))
 
 
 def free_port() -> int:

@@ -53,16 +53,19 @@ def local_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> F
     length_ns = (end_ns - begin_ns).astype(np.float64)
     communicates = (rows["kind"] == OpKind.COLLECTIVE) | (rows["kind"] == OpKind.P2P)
     device = bool((rows["device"] & communicates).any())
-    run_known = bool((ends["run_ns"] > 0).all() and (begins["run_ns"] > 0).all())
+    run_known = (ends["run_ns"] > 0) & (begins["run_ns"] > 0)
     run_ns = (ends["run_ns"] - begins["run_ns"]).astype(np.float64)
     wait_ns = (ends["wait_ns"] - begins["wait_ns"]).astype(np.float64)
     busy_ns = np.maximum((ends["busy_ns"] - begins["busy_ns"]).astype(np.float64), 0.0)
     communicating = Covered(rows[communicates], origin)
-    if device or not run_known:
-        outside = length_ns - communicating.between(begin_ns, end_ns)
-        local_ns = np.maximum(outside, np.minimum(busy_ns, length_ns)) if device else outside
+    outside = length_ns - communicating.between(begin_ns, end_ns)
+    if device:
+        local_ns = np.maximum(outside, np.minimum(busy_ns, length_ns))
+    elif run_known.any():
+        by_thread = _with_main_thread(rows, begins, ends, origin, communicating, communicates)
+        local_ns = np.where(run_known, by_thread, outside)
     else:
-        local_ns = _with_main_thread(rows, begins, ends, origin, communicating, communicates)
+        local_ns = outside
     marks = np.where(rows["kind"] == MARK_KIND, rows["mark"], 0)
     input_ns = Covered(rows[marks == INPUT_MARK], origin).between(begin_ns, end_ns)
     input_ns = np.minimum(input_ns, local_ns)
@@ -72,9 +75,9 @@ def local_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> F
     parts[UNATTRIBUTED] = local_ns - input_ns - compute_ns
     if gc_reported:
         parts[GC] = Covered(rows[marks == GC_MARK], origin).between(begin_ns, end_ns)
-    if run_known:
-        parts[RUN_QUEUE_WAIT] = np.clip(wait_ns, 0.0, length_ns)
-        parts[OFF_CPU] = np.clip(local_ns - run_ns - wait_ns, 0.0, local_ns)
+    parts[RUN_QUEUE_WAIT] = np.where(run_known, np.clip(wait_ns, 0.0, length_ns), np.nan)
+    off_cpu_ns = np.clip(local_ns - run_ns - wait_ns, 0.0, local_ns)
+    parts[OFF_CPU] = np.where(run_known, off_cpu_ns, np.nan)
     return parts / 1e9
 
 

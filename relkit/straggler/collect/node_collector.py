@@ -155,7 +155,10 @@ class NodeCollector:
         now_s, self.fill = self._clock(), 0.0
         present = [(local.rank, self._known(local, now_s)) for local in ranks]
         present.sort(key=lambda one: one[0])
-        self._run_times.watch(tuple(known.reader.pid for _, known in present if known is not None))
+        # Also those that have not begun: their first steps are to be known as the later ones are.
+        pids = [local.pid for local in ranks if local.rank not in self._ranks]
+        pids += [known.reader.pid for known in self._ranks.values()]
+        self._run_times.watch(tuple(pids))
         records: list[StepRecord] = []
         for rank, known in present:
             if known is None:

@@ -31,8 +31,8 @@ _MAX_KEPT = 8192
 # An operation of a device is known some time after its end.
 _KEEP_NS = 1_000_000_000
 _FIRST_PERIOD_S = 0.010
-_PERIODS_A_STEP = 16
-_MIN_PERIOD_S, _MAX_PERIOD_S = 0.004, 0.050
+_PERIODS_A_STEP = 24
+_MIN_PERIOD_S, _MAX_PERIOD_S = 0.004, 0.020
 _NOTHING: Ints = np.empty((0, 3), np.int64)
 
 

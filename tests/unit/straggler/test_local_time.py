@@ -45,6 +45,17 @@ def test_waiting_for_others_is_not_own_time() -> None:
     assert np.isnan(times.gc_s)
 
 
+def test_a_step_before_the_first_look_at_the_thread_is_judged_by_its_collectives() -> None:
+    edges = [row(0, 100, 0), row(130, 200, 1090), row(230, 300, 1180)]
+    rows = table(*edges[1:])
+    parts = local_times(rows, table(*edges[:2]), rows, gc_reported=False)
+    first, second = (PartTimes._make(one) for one in parts.T.tolist())
+    assert first.local_s == pytest.approx(0.030)
+    assert np.isnan(first.off_cpu_s)
+    assert second.local_s == pytest.approx(0.090)
+    assert second.off_cpu_s == pytest.approx(0.0)
+
+
 def test_compute_under_a_collective_of_another_thread_is_own_time() -> None:
     begin, end = row(0, 100, 1000), row(130, 200, 1090)
     assert times_of(end, begin, end, gc_reported=True).local_s == pytest.approx(0.090)
