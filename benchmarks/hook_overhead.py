@@ -5,9 +5,9 @@ callgrind counts them, a collective after the work of a step (hook_spaced.py), a
 a step of examples/train.py really makes, taken from the recorder of that very run; and then, as a
 check on the product of those, whole runs with and without the hook in turn:
 
-    python -m benchmarks.hook_overhead
-    python -m benchmarks.hook_overhead --pairs 12 --steps 400      # a narrower interval
-    python -m benchmarks.hook_spaced                               # spaced collectives alone
+    python benchmarks/hook_overhead.py
+    python benchmarks/hook_overhead.py --pairs 12 --steps 400      # a narrower interval
+    python benchmarks/hook_spaced.py                               # spaced collectives alone
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.hook_spaced import (
+from hook_spaced import (
     compile_driver,
     hooked_environment,
     measure_spaced,
     run_checked,
     spaced_table,
 )
+
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
 from relkit.output import table

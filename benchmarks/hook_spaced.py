@@ -5,8 +5,8 @@ collectives a process works its way through more memory than the caches hold. So
 made 2.5, 5 and 15 ms apart, with such work between them (hook_spaced.c), by processes with and
 without the hook in turn:
 
-    python -m benchmarks.hook_spaced
-    python -m benchmarks.hook_spaced --gaps-ms 2.5 50 --rounds 12
+    python benchmarks/hook_spaced.py
+    python benchmarks/hook_spaced.py --gaps-ms 2.5 50 --rounds 12
 """
 
 from __future__ import annotations
