@@ -120,10 +120,10 @@ def test_steps_of_both_ranks(tmp_path: Path) -> None:
     records = node.collector.collect(node.ranks)
     node.go(20)
     records += node.collector.collect(node.ranks)
-    assert node.run_times.watched[-1] == (os.getpid(),) * 2
+    assert list(node.run_times.watched[-1]) == [os.getpid()] * 2
     assert node.run_times.step_s == pytest.approx(3e-3 * 8.0)
     node.collector.close()
-    assert node.run_times.watched[-1] == ()
+    assert list(node.run_times.watched[-1]) == []
     by_rank = {rank: [r for r in records if r.rank == rank] for rank in (0, 1)}
     assert [r.step for r in by_rank[0]] == [r.step for r in by_rank[1]]
     assert len(by_rank[0]) >= 38
