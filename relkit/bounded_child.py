@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sysconfig
@@ -13,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+
+from relkit.held_signals import signals_held
+from relkit.readable import wait_readable
 
 _REAP_S = 1.0
 _OUTPUT_LIMIT_BYTES = 64 << 20
@@ -58,9 +60,7 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
         handle = -1
     try:
         if handle >= 0:
-            poller = select.poll()
-            poller.register(handle, select.POLLIN)
-            if not poller.poll(max(0.0, timeout_s) * 1000):
+            if not wait_readable(handle, max(0.0, timeout_s)):
                 return False
             timeout_s = _REAP_S
         process.wait(max(0.0, timeout_s))
@@ -98,20 +98,22 @@ def run_child(argv: Sequence[str], timeout_s: float, keep: Sequence[int] = ()) -
     out, err = _memory_file(), _memory_file()
     try:
         began = time.monotonic()
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=environment,
-            pass_fds=tuple(keep),
-            start_new_session=True,
-        )
+        process = None
         timed_out = False
         try:
+            with signals_held():
+                process = subprocess.Popen(
+                    list(argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    env=environment,
+                    pass_fds=tuple(keep),
+                    start_new_session=True,
+                )
             timed_out = not _wait(process, timeout_s - (time.monotonic() - began))
         finally:
-            if process.returncode is None:
+            if process is not None and process.returncode is None:
                 _kill(process)
                 _wait(process, _REAP_S)
         code = process.returncode if process.returncode is not None else -signal.SIGKILL

@@ -13,6 +13,7 @@ from pathlib import Path
 import relkit
 from relkit.errors import UsageProblem
 from relkit.faults import FAULTS
+from relkit.held_signals import signals_held
 
 NO_FAULT = "none"
 FAULT_STEP = 5
@@ -146,13 +147,15 @@ def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) ->
 def _run(
     line: Sequence[str], environ: Mapping[str, str], output: int | None, limit_s: float
 ) -> int | None:
-    child = subprocess.Popen(list(line), env=dict(environ), stdout=output, stderr=output)
+    child = None
     try:
+        with signals_held():
+            child = subprocess.Popen(list(line), env=dict(environ), stdout=output, stderr=output)
         return child.wait(limit_s)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        if child.poll() is None:
+        if child is not None and child.poll() is None:
             # SIGTERM: the launcher ends its workers before it goes.
             child.terminate()
             try:

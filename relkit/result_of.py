@@ -1,7 +1,9 @@
-"""Wait for a thread's result so that Ctrl-C is noticed."""
+"""Wait for another thread so that Ctrl-C is noticed."""
 
 from __future__ import annotations
 
+import threading
+import time
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
@@ -23,3 +25,36 @@ def result_of(future: Future[T]) -> T:
     while not wait([future], timeout=_LOOK_S).done:
         pass
     return future.result()
+
+
+def is_done_within(future: Future[T], timeout_s: float) -> bool:
+    """Whether the future is done in time; signals are handled as in `result_of`.
+
+    Args:
+        future: of a thread of this process.
+        timeout_s: the longest to wait, s.
+    """
+    end_s = time.monotonic() + timeout_s
+    while not wait([future], timeout=max(0.0, min(_LOOK_S, end_s - time.monotonic()))).done:
+        if time.monotonic() >= end_s:
+            return False
+    return True
+
+
+def is_set_within(event: threading.Event, timeout_s: float) -> bool:
+    """Whether another thread sets the event in time; signals are handled as in `result_of`.
+
+    Args:
+        timeout_s: the longest to wait, s.
+    """
+    end_s = time.monotonic() + timeout_s
+    while not event.wait(max(0.0, min(_LOOK_S, end_s - time.monotonic()))):
+        if time.monotonic() >= end_s:
+            return False
+    return True
+
+
+def wait_for_end(thread: threading.Thread) -> None:
+    """Wait for a thread that is about to end; signals are handled as in `result_of`."""
+    while thread.is_alive():
+        thread.join(_LOOK_S)

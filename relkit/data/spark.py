@@ -27,6 +27,7 @@ from relkit.data.preprocess import Job, PreprocessResult, Progress, made
 from relkit.data.spark_session import spark_context
 from relkit.data.tokenizer import load_tokenizer
 from relkit.errors import RelkitError
+from relkit.result_of import wait_for_end
 
 # Small enough that a lost part costs little, large enough that loading a tokenizer does not show.
 PART_BYTES = 64 << 20
@@ -153,9 +154,10 @@ def _reported(folder: Path, parts: int, size: int, progress: Progress | None) ->
             progress(size * done // parts, size, 0)
 
     thread = threading.Thread(target=report, daemon=True)
-    thread.start()
     try:
+        thread.start()
         yield
     finally:
         ended.set()
-        thread.join()
+        if thread.ident is not None:
+            wait_for_end(thread)

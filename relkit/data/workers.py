@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 from collections import deque
@@ -20,6 +19,7 @@ from relkit.data.encode import Encoded
 from relkit.data.frames import chunk_parts, read_frame, to_encoded, to_error, write_frame
 from relkit.data.tokenizer import TokenizerSpec
 from relkit.errors import DeadlineExceeded, RelkitError
+from relkit.readable import wait_readable
 from relkit.result_of import result_of
 
 # A chunk takes a fraction of a second, a line of 100 MB half a minute.
@@ -105,21 +105,26 @@ class Workers:
 
     def close(self, *, is_at_once: bool = False) -> None:
         """End the workers: after the chunk in hand, or at once."""
-        for child in self._children:
-            if is_at_once:
+        # Not waited for yet: a thread waits for its worker, and no signal would end that.
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            for child in self._children:
+                if is_at_once:
+                    child.kill()
+                assert child.stdin is not None
+                with suppress(OSError):
+                    child.stdin.close()
+            for child in self._children:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(STOP_TIMEOUT_S)
+        finally:
+            for child in self._children:
                 child.kill()
-            assert child.stdin is not None
-            with suppress(OSError):
-                child.stdin.close()
-        self._threads.shutdown(cancel_futures=True)
-        for child in self._children:
-            try:
-                child.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
+            self._threads.shutdown()
+            for child in self._children:
                 child.wait()
-            assert child.stdout is not None
-            child.stdout.close()
+                assert child.stdout is not None
+                child.stdout.close()
 
     def _ask(self, chunk: Chunk) -> list[Encoded]:
         child = self._idle.get()
@@ -140,7 +145,7 @@ def _send(child: subprocess.Popen[bytes], *parts: bytes) -> None:
 
 def _answer(child: subprocess.Popen[bytes], expected: str) -> list[bytes]:
     assert child.stdout is not None
-    if not select.select([child.stdout], [], [], ANSWER_TIMEOUT_S)[0]:
+    if not wait_readable(child.stdout.fileno(), ANSWER_TIMEOUT_S):
         raise DeadlineExceeded(
             f"a worker has not answered for {ANSWER_TIMEOUT_S:.0f} s", next_step=""
         )

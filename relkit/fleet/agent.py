@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import threading
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 from relkit import __version__
 from relkit.errors import RelkitError
 from relkit.fleet import wire
+from relkit.readable import wait_readable
 
 IDLE_LIMIT_S = 600.0
 """An agent that receives nothing for this long ends: its controller is gone without a goodbye."""
@@ -107,8 +107,7 @@ def serve(
     buffer = bytearray()
     try:
         while True:
-            ready, _, _ = select.select([stdin], [], [], idle_limit_s)
-            if not ready:
+            if not wait_readable(stdin.fileno(), idle_limit_s):
                 return 1
             data = os.read(stdin.fileno(), 1 << 16)
             if not data:

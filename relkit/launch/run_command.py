@@ -119,20 +119,36 @@ class DeathTracker:
                 self._exit_statuses[number] = ExitStatus(code, alive_unix_s)
 
 
-@contextmanager
-def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Forward signals to the child while it runs."""
+class _Forwarder:
+    """Forwards signals to the command; those that come before it runs, as soon as it does."""
 
-    def forward(number: int, _frame: FrameType | None) -> None:
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def to(self, child: subprocess.Popen[bytes]) -> None:
+        """The command runs."""
+        self._child = child
+        for number in self._early:
+            child.send_signal(number)
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        if self._child is None:
+            self._early.append(number)
+            return
         if number == signal.SIGINT and _terminal_is_ours():
             # The terminal has sent Ctrl-C to the whole foreground group, the child included.
             return
-        if child.poll() is None:
-            child.send_signal(number)
+        if self._child.poll() is None:
+            self._child.send_signal(number)
 
+
+@contextmanager
+def _forwarded_signals() -> Iterator[_Forwarder]:
+    forward = _Forwarder()
     before = {number: signal.signal(number, forward) for number in (*_FORWARDED, signal.SIGINT)}
     try:
-        yield
+        yield forward
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -237,10 +253,12 @@ def run_command(
         ranks=observer.discover,
         exit_statuses=deaths.exit_statuses,
     )
-    child = start(command, environ)
+    child: subprocess.Popen[bytes] | None = None
     watching = False
     try:
-        with _signals_to(child):
+        with _forwarded_signals() as forward:
+            child = start(command, environ)
+            forward.to(child)
             while child.poll() is None:
                 if not watching and leadership.take():
                     watching = True
@@ -257,7 +275,7 @@ def run_command(
                 code = exit_code_of(child.returncode)
                 monitor.failed(f"the command ended with exit code {code}")
     finally:
-        if child.poll() is None:
+        if child is not None and child.poll() is None:
             end_tree(child)
         monitor.close()
         leadership.drop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import relkit
+from relkit.held_signals import signals_held
+from relkit.readable import wait_readable
 
 _MAX_BYTES = 1 << 20
 _TICK_S = 0.05
@@ -61,8 +62,36 @@ def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = Non
         timeout_s: limit, s.
         folder: where it runs; here where None.
     """
+    kept = bytearray()
+    ended = False
+    child = None
     try:
-        child = subprocess.Popen(
+        with signals_held():
+            child = _start(argv, folder)
+        ended = _read(child, kept, time.monotonic() + timeout_s)
+    except _NotStarted as error:
+        return ToolRun(None, not_started=str(error))
+    finally:
+        if child is not None:
+            _end_group(child)
+            assert child.stdout is not None
+            child.stdout.close()
+    flooded = len(kept) > _MAX_BYTES
+    return ToolRun(
+        child.returncode if ended else None,
+        bytes(kept[:_MAX_BYTES]).decode("utf-8", "replace"),
+        timed_out=not ended and not flooded,
+        flooded=flooded,
+    )
+
+
+class _NotStarted(Exception):
+    """There is no such program, or it cannot be run."""
+
+
+def _start(argv: Sequence[str], folder: Path | None) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -71,22 +100,7 @@ def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = Non
             cwd=folder,
         )
     except (OSError, ValueError) as error:
-        return ToolRun(None, not_started=str(error))
-    assert child.stdout is not None
-    kept = bytearray()
-    ended = False
-    try:
-        ended = _read(child, kept, time.monotonic() + timeout_s)
-    finally:
-        _end_group(child)
-        child.stdout.close()
-    flooded = len(kept) > _MAX_BYTES
-    return ToolRun(
-        child.returncode if ended else None,
-        bytes(kept[:_MAX_BYTES]).decode("utf-8", "replace"),
-        timed_out=not ended and not flooded,
-        flooded=flooded,
-    )
+        raise _NotStarted(str(error)) from error
 
 
 def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> bool:
@@ -111,7 +125,11 @@ def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> b
         left_s = deadline - time.monotonic()
         if left_s <= 0 or len(kept) > _MAX_BYTES or (stop is not None and stop.is_set()):
             return False
-        select.select([pipe] if is_open else [], [], [], min(_TICK_S, left_s))
+        pause_s = min(_TICK_S, left_s)
+        if is_open:
+            wait_readable(pipe, pause_s)
+        else:
+            time.sleep(pause_s)
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:

@@ -11,6 +11,7 @@ import time
 from relkit.net import handshake
 from relkit.net.gate import Gate
 from relkit.net.handshake import Label
+from relkit.result_of import wait_for_end
 
 _MAX_PENDING = 64
 
@@ -116,7 +117,7 @@ class Listener:
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            wait_for_end(self._thread)
         self._wake.close()
 
     def _run(self) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
+import time
 
 from relkit.ttp.messages import Commit, Discard, Exit, Finished, Save
+
+_LOOK_S = 0.5
 
 Order = Save | Commit | Discard | Exit | Finished
 
@@ -32,7 +36,9 @@ class OrderQueue:
                 self._parked = True
                 self._settle()
         if self._replaced:
-            threading.Event().wait()
+            while True:
+                # Not for ever: a signal that comes just before a wait does not end it.
+                time.sleep(_LOOK_S)
 
     def unpark(self) -> None:
         """All ranks have finished: the training thread goes on with the user's program."""
@@ -58,7 +64,9 @@ class OrderQueue:
 
     def next(self) -> Order:
         """Wait for an order; `done` must be called after it."""
-        return self._orders.get()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._orders.get(timeout=_LOOK_S)
 
     def done(self) -> None:
         """The order is done."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from relkit.result_of import result_of
+from relkit import result_of as result_of_module
+from relkit.result_of import is_done_within, is_set_within, result_of, wait_for_end
 
 
 def test_it_gives_what_the_future_gives_or_raises() -> None:
@@ -21,9 +25,48 @@ def test_it_gives_what_the_future_gives_or_raises() -> None:
             result_of(threads.submit(divmod, 3, 0))
 
 
+def test_waits_end_with_what_they_wait_for_and_with_time() -> None:
+    future: Future[int] = Future()
+    event = threading.Event()
+    began_s = time.monotonic()
+    assert not is_done_within(future, 0.25)
+    assert not is_set_within(event, 0.25)
+    assert time.monotonic() - began_s >= 0.5
+    assert not is_done_within(future, 0.0)
+    assert not is_set_within(event, 0.0)
+
+    def finish() -> None:
+        future.set_result(3)
+        event.set()
+
+    timer = threading.Timer(0.2, finish)
+    timer.start()
+    assert is_done_within(future, math.inf)
+    assert is_set_within(event, math.inf)
+    wait_for_end(timer)
+    assert not timer.is_alive()
+
+
+def _for_a_thread(over: threading.Event) -> None:
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    wait_for_end(thread)
+
+
 @pytest.mark.timeout(20)
-def test_a_signal_that_does_not_wake_the_main_thread_is_noticed() -> None:
-    never: Future[None] = Future()
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda _: result_of(Future()),
+        lambda _: is_done_within(Future(), math.inf),
+        lambda _: is_set_within(threading.Event(), math.inf),
+        _for_a_thread,
+    ],
+    ids=["result", "done", "set", "end"],
+)
+def test_a_signal_that_does_not_wake_the_main_thread_is_noticed(
+    wait: Callable[[threading.Event], object],
+) -> None:
     over = threading.Event()
     main = threading.get_ident()
 
@@ -38,12 +81,14 @@ def test_a_signal_that_does_not_wake_the_main_thread_is_noticed() -> None:
         try:
             threads.submit(interrupt)
             with pytest.raises(KeyboardInterrupt):
-                result_of(never)
+                wait(over)
         finally:
             over.set()
 
 
 def _waits_in_result_of(thread: int) -> bool:
     frames = traceback.StackSummary.extract(traceback.walk_stack(sys._current_frames()[thread]))
-    names = [frame.name for frame in frames]
-    return names[0] == "wait" and "result_of" in names
+    # It is in the standard library's waiting, which one of ours has called.
+    return frames[0].filename == threading.__file__ and any(
+        frame.filename == result_of_module.__file__ for frame in frames
+    )

@@ -11,6 +11,7 @@ from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
+from relkit.result_of import is_set_within
 from relkit.stacks.model import RankDump
 
 # Longest time that a failing job waits for its post-mortem: capture, plus the other nodes.
@@ -111,10 +112,10 @@ class Monitor:
             return
         watch.fail(sentence)
         self._wake.set()
-        watch.state.captured.wait(timeout_s)
+        is_set_within(watch.state.captured, timeout_s)
         if not watch.leads:
             # So that this node's log names the rank at fault as well.
-            watch.state.judged.wait(JUDGEMENT_S)
+            is_set_within(watch.state.judged, JUDGEMENT_S)
 
     def close(self) -> None:
         """End the thread; waits for a report that is being written."""

@@ -15,6 +15,7 @@ from relkit.launch.job.settings import Log
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S
 from relkit.launch.straggler.straggler_node import StragglerNode
+from relkit.result_of import is_set_within
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Control
@@ -83,7 +84,7 @@ class Stragglers:
         done = threading.Event()
         self._wanted.append(done)
         self._wake.set()
-        done.wait(timeout_s)
+        is_set_within(done, timeout_s)
 
     def leaves(self) -> str:
         """Why this node is to leave the job, "" where it is not."""

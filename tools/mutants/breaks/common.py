@@ -4,7 +4,36 @@ from __future__ import annotations
 
 from tools.mutants.model import Break
 
+_START = ("tests/unit/test_interrupted_start.py",)
+_WAITS = ("tests/unit/test_result_of.py",)
+
 BREAKS = (
+    Break("relkit/held_signals.py", "signal.raise_signal(held)", "pass", _START),
+    Break("relkit/linkcheck/tool.py", "with signals_held():", "if True:", _START),
+    Break("relkit/bounded_child.py", "with signals_held():", "if True:", _START),
+    Break("relkit/demo.py", "with signals_held():", "if True:", _START),
+    Break(
+        "relkit/launch/run_command.py", "self._early.append(number)", "self._early.clear()", _START
+    ),
+    Break("relkit/result_of.py", "thread.join(_LOOK_S)", "thread.join()", _WAITS),
+    Break(
+        "relkit/result_of.py",
+        "while not wait([future], timeout=_LOOK_S).done:",
+        "while not wait([future]).done:",
+        _WAITS,
+    ),
+    Break(
+        "relkit/readable.py",
+        "if left_s <= _LOOK_S:",
+        "if True:",
+        ("tests/unit/test_many_files.py",),
+    ),
+    Break(
+        "relkit/data/workers.py",
+        "self._threads.shutdown(wait=False, cancel_futures=True)",
+        "self._threads.shutdown(cancel_futures=True)",
+        ("tests/unit/data/test_workers_end.py",),
+    ),
     Break(
         "relkit/errors.py",
         "EXIT_CONVICTED = 5",
