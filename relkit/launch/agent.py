@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -28,6 +29,7 @@ from relkit.input_file import read_input_text
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
+from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.exchange import (
     ExchangeBroken,
     Mailbox,
@@ -39,7 +41,7 @@ from relkit.launch.job.exchange import (
 )
 from relkit.launch.job.exit_barrier import ended_key, wait_for_others
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
-from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.job.rendezvous import bound, leave_rendezvous
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import seal
 from relkit.launch.job.session_key import SecretMismatch, agree
@@ -121,7 +123,9 @@ class MonitoredAgent(LocalElasticAgent):
 
     def run(self, role: str = "default") -> RunResult:
         """Run the job to its end; torch calls this once."""
-        seal(self._worker_group.spec.rdzv_handler, self._job_key(), self.services.log)
+        handler, log = self._worker_group.spec.rdzv_handler, self.services.log
+        seal(handler, self._job_key(), log, node_name())
+        bound(handler, log)
         try:
             result: RunResult | None = super().run(role)
         except JobAborted:
@@ -168,7 +172,9 @@ class MonitoredAgent(LocalElasticAgent):
         for name in ("_bootstrap_store_info", "_shared_tcp_store_server"):
             if hasattr(worker_group.spec.rdzv_handler, name):
                 setattr(worker_group.spec.rdzv_handler, name, None)
-        super()._rendezvous(worker_group)
+        # In a thread, as no signal is handled inside a store's client.
+        calls = BoundedCalls("relkit-rendezvous")
+        calls.call(super()._rendezvous, worker_group, timeout_s=math.inf)
         self._connect_exit_barrier(worker_group)
         self._session = self._agree(worker_group)
         if self.services.network is not None and not self._passed(
@@ -244,7 +250,10 @@ class MonitoredAgent(LocalElasticAgent):
                 **bootstrap_environment(os.environ),
                 "RELKIT_LAUNCHER_PID": str(os.getpid()),
             }
+        # All before workers run that would have to be watched: a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")
+        mailbox = self._mailbox(worker_group)
+        straggler_mailbox = self._mailbox(worker_group, "straggler-")
         with _environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True
@@ -263,13 +272,13 @@ class MonitoredAgent(LocalElasticAgent):
                 job_id=job_id,
                 world_size=worker_group.workers[0].world_size,
                 observer=Observer(job_dir, removes_ended=True),
-                mailbox=self._mailbox(worker_group),
+                mailbox=mailbox,
                 ranks=lambda: ranks,
                 exit_statuses=lambda: self._exit_statuses,
             )
         )
         if stragglers is not None:
-            stragglers.begin(self._scene(worker_group, job_id, job_dir, ranks))
+            stragglers.begin(self._scene(worker_group, job_id, job_dir, ranks, straggler_mailbox))
         return pids
 
     def _scene(
@@ -278,8 +287,8 @@ class MonitoredAgent(LocalElasticAgent):
         job_id: str,
         job_dir: Path | None,
         ranks: tuple[LocalRank, ...],
+        mailbox: Mailbox,
     ) -> JobAttempt:
-        mailbox = self._mailbox(worker_group, "straggler-")
         return JobAttempt(
             job_id,
             worker_group.workers[0].world_size,
@@ -383,9 +392,11 @@ class MonitoredAgent(LocalElasticAgent):
         now = time.time()
         sentence = ""
         for worker in worker_group.workers:
-            rank, pid = worker.global_rank, int(worker.id)
-            if rank in exit_statuses:
+            rank = worker.global_rank
+            # Without an id until all of them have been started: a signal may have come between.
+            if rank in exit_statuses or worker.id is None:
                 continue
+            pid = int(worker.id)
             exit_code = peek_exit(pid)
             if exit_code is None:
                 self._seen_alive_unix_s[rank] = now

@@ -14,12 +14,18 @@ from torch.distributed.elastic.agent.server.api import RunResult
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
-from torch.distributed.elastic.rendezvous.api import RendezvousError
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousConnectionError,
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousParameters,
+)
 from torch.distributed.run import run as torchrun
 
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.agent import AgentServices, LeavesJob, MonitoredAgent, Prepare
 from relkit.launch.hang.monitor import Monitor
+from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
@@ -30,6 +36,9 @@ from relkit.operator_secret import OperatorSecret
 
 if TYPE_CHECKING:
     from relkit.launch.netcheck.network_check import NetworkCheck
+
+# torch tries to connect for as long as one answer may take, and then waits for the first answer.
+_CONNECT_SHARE = 2.0
 
 
 class RendezvousFailed(RelkitError):
@@ -58,6 +67,31 @@ def _agent_class(agent: type[LocalElasticAgent]) -> Iterator[None]:
         yield
     finally:
         vars(launcher_api)["LocalElasticAgent"] = original
+
+
+@contextmanager
+def _interruptible_connect() -> Iterator[None]:
+    # torch's client of a store that accepts its connection and then says nothing handles no signal
+    # and keeps no deadline. This name is looked up when torchrun runs, as above.
+    registry = vars(launcher_api)["rdzv_registry"]
+    original = registry.get_rendezvous_handler
+
+    def connect(parameters: RendezvousParameters) -> RendezvousHandler:
+        limit_s = _CONNECT_SHARE * (parameters.get_as_int("read_timeout", 60) or 60)
+        calls = BoundedCalls("relkit-rendezvous")
+        try:
+            handler: RendezvousHandler = calls.call(original, parameters, timeout_s=limit_s)
+        except NoAnswer:
+            raise RendezvousConnectionError(
+                f"its store has not answered for {limit_s:g} s"
+            ) from None
+        return handler
+
+    registry.get_rendezvous_handler = connect
+    try:
+        yield
+    finally:
+        registry.get_rendezvous_handler = original
 
 
 def _brief(error: BaseException) -> str:
@@ -108,7 +142,7 @@ def run_job(
             return result
 
     try:
-        with _agent_class(JobAgent):
+        with _agent_class(JobAgent), _interruptible_connect():
             record(torchrun)(options)
     except ChildFailedError as error:
         print(error, file=sys.stderr)

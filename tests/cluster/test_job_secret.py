@@ -161,25 +161,33 @@ def test_a_pickle_in_the_store_is_not_opened(
     done = waiting.wait()
     assert not (tmp_path / "opened").exists()
     assert done.code == 2, done.err
-    assert "somebody else writes to it" in done.err
+    assert "somebody else writes to the rendezvous" in done.err
 
 
-@pytest.mark.parametrize("words", ["another secret, as long as it has to be", ""])
-def test_a_node_with_another_secret_or_none_is_told_so(
-    start: Start, tmp_path: Path, free_port: int, rank_script: Path, words: str
+OTHER = "another secret, as long as it has to be"
+
+
+def test_a_node_with_another_secret_and_the_one_that_waits_for_it_say_so(
+    start: Start, tmp_path: Path, free_port: int, rank_script: Path
 ) -> None:
-    file = ("--secret-file", secret_file(tmp_path / "secret"))
-    other = ("--secret-file", secret_file(tmp_path / "other", words)) if words else ()
-    first = start(*with_options(node(tmp_path, free_port, 0, rank_script), file))
-    first.wait_for("hang timeout")
+    first, second = (
+        with_options(
+            node(tmp_path, free_port, number, rank_script),
+            ("--secret-file", secret_file(tmp_path / f"secret{number}", words)),
+        )
+        for number, words in enumerate((WORDS, OTHER))
+    )
+    host = start(*first, RELKIT_NODE_NAME="h1")
     # The first one opens the rendezvous, and finds nothing wrong in it.
-    until(lambda: listens(free_port), first)
-    until(lambda: b"cmVsa2l0" in store_of(free_port).get("torch.rendezvous.guarded"), first)
-    done = start(*with_options(node(tmp_path, free_port, 1, rank_script), other)).wait()
+    until(lambda: listens(free_port), host)
+    until(lambda: b"cmVsa2l0" in store_of(free_port).get("torch.rendezvous.guarded"), host)
+    done = start(*second, RELKIT_NODE_NAME="h2").wait()
     assert done.code == 2, done.err
-    assert ("another secret" if words else "this one has none") in done.err
-    assert "Give all nodes the same secret: --secret-file PATH" in done.err
-    first.wait_for("a node could not join the rendezvous: it has another secret")
+    host.wait_for("node h2 could not join the job: it has another secret than this node (h1).")
+    assert "cannot join the job: node h1 has another secret than this node (h2)" in done.err
+    for text in (done.err, host.text):
+        assert "Give all nodes the same secret: --secret-file PATH" in text
+        assert not any(words in text for words in (WORDS, OTHER))
 
 
 @pytest.mark.parametrize(

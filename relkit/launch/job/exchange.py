@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from relkit.errors import RelkitError
+from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -19,6 +20,8 @@ PART_BYTES = 1 << 20
 # A message of one node at most: several hundred dumps.
 MESSAGE_BYTES = 64 << 20
 STORE_TIMEOUT_S = 5.0
+# To connect: a host that starts a large job has thousands of connections to accept.
+CONNECT_TIMEOUT_S = 20.0
 # How often a thread that is waited for is looked at.
 _LOOK_S = 0.1
 # How often notes that are waited for are looked for.
@@ -99,7 +102,7 @@ class StoreMailbox:
         self._prefix = f"relkit/{prefix}/"
         # Keep a reference: this may be the store's server, which must outlive the last note.
         self._origin = store
-        self._call_since_s: float | None = None
+        self._calls = BoundedCalls("relkit-mailbox")
         try:
             self._store = own_connection(store)
             if self._store is not store:
@@ -109,12 +112,8 @@ class StoreMailbox:
 
     @property
     def is_stuck(self) -> bool:
-        """See Mailbox: the host of the store may be cut off.
-
-        torch (seen in 2.13) applies no timeout to some calls: they return when the kernel gives up.
-        """
-        since_s = self._call_since_s
-        return since_s is not None and time.monotonic() - since_s > STORE_TIMEOUT_S
+        """See Mailbox: the host of the store may be cut off."""
+        return self._calls.stuck_s() > STORE_TIMEOUT_S
 
     def put(self, key: str, data: bytes) -> None:
         """See Mailbox. Large notes go in parts; the key itself is written last."""
@@ -157,11 +156,12 @@ class StoreMailbox:
             self.put(key, b"")
 
     def _ask(self, call: Callable[..., _Answer], *arguments: object) -> _Answer:
-        self._call_since_s = time.monotonic()
+        # torch (seen in 2.13) applies no timeout to some calls: they return when the kernel gives
+        # up on a host that is cut off.
         try:
-            return call(*arguments)
-        finally:
-            self._call_since_s = None
+            return self._calls.call(call, *arguments, timeout_s=STORE_TIMEOUT_S)
+        except NoAnswer:
+            raise TimeoutError(f"it has not answered for {STORE_TIMEOUT_S:g} s") from None
 
 
 def own_connection(store: Store) -> Store:
@@ -174,7 +174,12 @@ def own_connection(store: Store) -> Store:
         RuntimeError, OSError: its host cannot be reached.
     """
     clone: Callable[[], Store] | None = getattr(store, "clone", None)
-    return clone() if clone else store
+    if clone is None:
+        return store
+    try:
+        return BoundedCalls("relkit-connect").call(clone, timeout_s=CONNECT_TIMEOUT_S)
+    except NoAnswer:
+        raise TimeoutError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
 
 
 def wait_for_thread(thread: threading.Thread, mailbox: Mailbox | None, timeout_s: float) -> None:

@@ -146,6 +146,27 @@ def test_a_store_that_is_cut_off_holds_no_launcher_up(monkeypatch: pytest.Monkey
     assert 0.2 <= waited_s < 60
 
 
+def test_a_store_that_is_cut_off_is_said_and_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with store_elsewhere() as (host, mailbox):
+        mailbox.put("a", b"1")
+        host.send_signal(signal.SIGSTOP)
+        os.waitpid(host.pid, os.WUNTRACED)
+        monkeypatch.setattr(exchange, "STORE_TIMEOUT_S", 0.2)
+        began = time.monotonic()
+        for call in (mailbox.get, mailbox.remove, lambda key: mailbox.put(key, b"2")):
+            with pytest.raises(ExchangeBroken, match=r"has not answered for 0\.2 s"):
+                call("a")
+        assert time.monotonic() - began < 20
+        assert mailbox.is_stuck
+        monkeypatch.setattr(exchange, "STORE_TIMEOUT_S", 100)
+        host.send_signal(signal.SIGCONT)
+        mailbox.put("a", b"3")
+        assert mailbox.get("a") == b"3"
+        host.kill()
+
+
 def _state(rank: int) -> HookState:
     op = Op("allreduce", OpKind.COLLECTIVE, 41, 0, 4, 77, 5)
     return HookState(

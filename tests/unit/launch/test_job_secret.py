@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from torch._C._distributed_c10d import HashStore, Store
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token
 
 from relkit.errors import EXIT_USAGE
@@ -15,6 +16,7 @@ from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import ForeignState, seal
 from relkit.launch.job.session_key import SecretMismatch, _open, _seal, agree
+from relkit.launch.job.settings import Log
 
 KEY = bytes(range(32))
 OTHER = bytes(range(1, 33))
@@ -187,8 +189,9 @@ def test_what_is_no_proof_at_all(note: bytes) -> None:
 class Backend(RendezvousBackend):
     """torch's backend, without a store."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store | None = None) -> None:
         self.state: bytes | None = None
+        self._store = store
 
     @property
     def name(self) -> str:
@@ -220,9 +223,11 @@ class Handler:
         return "c10d"
 
 
-def sealed(backend: Backend, key: bytes) -> RendezvousBackend:
+def sealed(
+    backend: Backend, key: bytes, log: Log = lambda _: None, node: str = "h1"
+) -> RendezvousBackend:
     handler: Any = Handler(backend)
-    seal(handler, key, lambda _: None)
+    seal(handler, key, log, node)
     found: RendezvousBackend = handler._state_holder._backend
     return found
 
@@ -242,13 +247,74 @@ def test_a_state_goes_from_launcher_to_launcher() -> None:
 def test_a_state_of_somebody_else_is_not_handed_to_torch() -> None:
     backend = Backend()
     backend.state = pickle.dumps("anything")
-    with pytest.raises(ForeignState, match="have none, or somebody else writes to it"):
+    with pytest.raises(ForeignState, match=r"has no secret, unlike this node \(.*\), or somebody"):
         sealed(backend, KEY).get_state()
     sealed(backend, OTHER).set_state(b"state")
     with pytest.raises(ForeignState, match="another secret"):
         sealed(backend, KEY).get_state()
-    with pytest.raises(ForeignState, match="have a secret, and this one has none"):
+    with pytest.raises(ForeignState, match="another node has a secret, unlike this node"):
         sealed(backend, b"").get_state()
+
+
+@pytest.mark.parametrize(
+    ("holder_key", "joining_key", "joining", "waiting"),
+    [
+        (KEY, OTHER, "another secret than", "another secret than"),
+        (KEY, b"", "a secret, unlike", "no secret, unlike"),
+        (b"", KEY, "no secret, unlike", "a secret, unlike"),
+    ],
+    ids=["another", "none", "only"],
+)
+def test_both_sides_learn_once_which_node_differs(
+    monkeypatch: pytest.MonkeyPatch, holder_key: bytes, joining_key: bytes, joining: str,
+    waiting: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("relkit.launch.job.sealed_rendezvous._LOOK_S", 0.0)
+    backend, log = Backend(HashStore()), list[str]()
+
+    def at(node: str, key: bytes) -> RendezvousBackend:
+        return sealed(backend, key, log.append, node)
+
+    holder = at("h1", holder_key)
+    holder.get_state()
+    holder.set_state(b"state")
+    joiner = at("h2", joining_key)
+    # torch asks several times.
+    for _ in range(3):
+        with pytest.raises(ForeignState, match=rf"node h1 has {joining} this node \(h2\)"):
+            joiner.get_state()
+    assert log == []
+    for _ in range(3):
+        holder.get_state()
+    assert log == [
+        f"node h2 could not join the job: it has {waiting} this node (h1)."
+        f" {SecretMismatch.next_step}"
+    ]
+    # With the right secret it is not told of its own first attempt.
+    later = at("h2", holder_key)
+    for _ in range(2):
+        later.get_state()
+    assert len(log) == 1
+
+
+def test_notes_that_somebody_else_left_make_no_line_that_is_not_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relkit.launch.job.sealed_rendezvous._LOOK_S", 0.0)
+    store, log = HashStore(), list[str]()
+    holder = sealed(Backend(store), KEY, log.append)
+    holder.get_state()
+    for number, note in enumerate(["", "another", "x h2", "\x1b[31m h2", "none \x1b[31mh2"], 1):
+        store.set(f"relkit/secret-mismatch/job/{number}", note)
+    holder.get_state()
+    assert [line.partition(" this node")[0] for line in log] == [
+        "node ? could not join the job: it has another secret than",
+        "node ? could not join the job: it has no secret, unlike",
+    ]
+    for number in range(6, 100):
+        store.set(f"relkit/secret-mismatch/job/{number}", f"none h{number}")
+    holder.get_state()
+    assert len(log) == 8
 
 
 def test_a_store_that_does_not_answer_is_seen_through_the_seal() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tools.mutants.model import Break
 
+_AGENT = ("tests/unit/launch/test_agent.py",)
+_CALLS = ("tests/unit/launch/test_bounded_calls.py",)
 _FOLDER = ("tests/unit/launch/test_job_folder.py",)
 _NOTES = ("tests/unit/launch/test_store_notes.py",)
 _OBSERVE = ("tests/unit/launch/test_observe.py",)
@@ -242,6 +244,73 @@ BREAKS = (
         "if False:",
         _SECRET,
     ),
+    # Each side is told once, of what concerns it.
+    Break("relkit/launch/job/sealed_rendezvous.py", "if not self._over:", "if True:", _SECRET),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "                self._next += 1",
+        "                break",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        'self._store.add(f"{self._prefix}/count", 0) + 1',
+        "1",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        'return name if _NODE.fullmatch(name) else ""',
+        "return name",
+        _SECRET,
+    ),
+    Break("relkit/launch/job/sealed_rendezvous.py", "while self._lines_left and", "while", _SECRET),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        'if holder not in ("", self._mismatch.node)',
+        "if holder",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "        if current[2]:",
+        "        if False:",
+        _SECRET,
+    ),
+    Break(
+        "relkit/launch/job/bounded_calls.py", "if self.stuck_s() > timeout_s:", "if False:", _CALLS
+    ),
+    Break(
+        "relkit/launch/job/bounded_calls.py",
+        "            future.cancel()",
+        "            pass",
+        _CALLS,
+    ),
+    Break(
+        "relkit/launch/job/bounded_calls.py",
+        "                    self._has_thread = False\n                    return",
+        "                    continue",
+        _CALLS,
+    ),
+    Break(
+        "relkit/launch/job/rendezvous.py",
+        "return calls.call(ask_waiting, timeout_s=_LIMIT_S)",
+        "return ask_waiting()",
+        _CALLS,
+    ),
+    Break(
+        "relkit/launch/job/rendezvous.py",
+        "return calls.call(shut_down, timeout_s=_LIMIT_S)",
+        "return shut_down()",
+        _CALLS,
+    ),
+    Break(
+        "relkit/launch/job/rendezvous.py",
+        'BoundedCalls("relkit-leave").call(_leave, handler, timeout_s=2 * _LIMIT_S)',
+        "_leave(handler)",
+        _CALLS,
+    ),
+    Break("relkit/launch/agent.py", " or worker.id is None:", ":", _AGENT),
     Break(
         "relkit/launch/job/sealed_rendezvous.py",
         "if has_proof != bool(self._key):",

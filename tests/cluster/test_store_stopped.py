@@ -1,0 +1,102 @@
+"""The host of the rendezvous store neither answers nor goes, as behind a cut network."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster.conftest import Start, listens, report_of, until
+
+pytestmark = pytest.mark.job
+
+# Fails as soon as a file exists.
+_RANK = """
+import sys, time
+from pathlib import Path
+print("a rank runs", flush=True)
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.05)
+sys.exit(1)
+"""
+# torch waits for minutes.
+_SOON_S = 25.0
+
+
+def test_the_other_launchers_report_a_failure_and_obey_a_signal(
+    start: Start, tmp_path: Path, free_port: int
+) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(_RANK)
+    jobs = []
+    for number in range(3):
+        job = start(
+            "launch", "--nnodes", "3", "--rdzv-backend", "c10d", "--rdzv-id", "stopped",
+            "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
+            "--timeline-path", tmp_path / f"t{number}", script, tmp_path / f"go{number}",
+        )  # fmt: skip
+        jobs.append(job)
+        # The first node to start hosts the store.
+        until(lambda: listens(free_port), *jobs)
+    for job in jobs:
+        job.wait_for("a rank runs")
+    host, failing, told = jobs
+    host.process.send_signal(signal.SIGSTOP)
+    os.waitpid(host.process.pid, os.WUNTRACED)
+    try:
+        for job in (failing, told):
+            job.wait_for("this node judges only its own ranks")
+        (tmp_path / "go1").touch()
+        told.process.send_signal(signal.SIGTERM)
+        failed, ended = failing.wait(_SOON_S), told.wait(_SOON_S)
+    finally:
+        host.process.send_signal(signal.SIGCONT)
+    assert failed.code == 1, failed.err
+    assert report_of(tmp_path / "t1")["culprits"], failed.err
+    assert ended.code == 128 + signal.SIGTERM, ended.err
+
+
+_STORE = """
+import sys, torch.distributed as d
+store = d.TCPStore("127.0.0.1", 0, None, True)
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_ctrl_c_ends_a_launcher_that_waits_for_the_store_to_greet(
+    start: Start, tmp_path: Path
+) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(_RANK)
+    with subprocess.Popen(
+        [sys.executable, "-c", _STORE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as store:
+        try:
+            assert store.stdout is not None
+            port = int(store.stdout.readline())
+            store.send_signal(signal.SIGSTOP)
+            os.waitpid(store.pid, os.WUNTRACED)
+            job = start(
+                "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "silent",
+                "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-conf", "is_host=0",
+                "--nproc-per-node", "1", "--timeline-path", tmp_path / "t", script,
+            )  # fmt: skip
+            process = psutil.Process(job.process.pid)
+            until(
+                lambda: any(
+                    each.raddr and each.raddr.port == port for each in process.net_connections()
+                ),
+                job,
+            )
+            job.process.send_signal(signal.SIGINT)
+            done = job.wait(_SOON_S)
+        finally:
+            store.kill()
+    assert done.code == 128 + signal.SIGINT, done.err
+    assert "Traceback" not in done.err
