@@ -226,10 +226,10 @@ def capture_ranks(
     for number in range(min(_WORKERS, len(works))):
         threading.Thread(target=serve, name=f"relkit-capture-{number}", daemon=True).start()
     for count in range(len(works)):
-        work = _next_finished(finished, deadline)
-        if work is None:
+        last = _next_finished(finished, deadline)
+        if last is None:
             break
-        work.done = True
+        last.done = True
         if progress is not None:
             progress(count + 1, len(works))
     return tuple(_finished(work) if work.done else _late(work.target, deadline_s) for work in works)
