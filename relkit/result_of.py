@@ -1,13 +1,15 @@
-"""Wait for another thread so that Ctrl-C is noticed."""
+"""Wait for another thread, or for input, so that Ctrl-C is noticed."""
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
 _LOOK_S = 0.1
+_INPUT_LOOK_S = 0.5
 
 T = TypeVar("T")
 
@@ -58,3 +60,24 @@ def wait_for_end(thread: threading.Thread) -> None:
     """Wait for a thread that is about to end; signals are handled as in `result_of`."""
     while thread.is_alive():
         thread.join(_LOOK_S)
+
+
+def wait_readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether there is something to read, or the end of the file, before time is up.
+
+    Signals are handled as in `result_of`. `select.select` takes no descriptor above 1,023: the
+    launcher of many ranks has such.
+
+    Args:
+        descriptor: of a pipe, a socket, a terminal or a process.
+        timeout_s: the longest to wait, s.
+    """
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    end_s = time.monotonic() + timeout_s
+    while True:
+        left_s = max(0.0, end_s - time.monotonic())
+        if poller.poll(min(left_s, _INPUT_LOOK_S) * 1000):
+            return True
+        if left_s <= _INPUT_LOOK_S:
+            return False

@@ -23,8 +23,8 @@ BREAKS = (
         _WAITS,
     ),
     Break(
-        "relkit/readable.py",
-        "if left_s <= _LOOK_S:",
+        "relkit/result_of.py",
+        "if left_s <= _INPUT_LOOK_S:",
         "if True:",
         ("tests/unit/test_many_files.py",),
     ),
