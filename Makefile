@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check fresh-check explore audit mutants format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test check fresh-check explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -35,6 +35,11 @@ audit: $(VENV)/.develop
 # Is each promise noticed when it is broken? More than 500 breaks, one at a time: MUTANTS_ARGS="hang".
 mutants: $(VENV)/.develop
 	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
+
+# What a user waits for, as whole commands, beside their peers, into docs/benchmarks.md: half an hour, or
+# some minutes with BENCH_ARGS="--quick".
+bench: $(VENV)/.develop
+	$(BIN)/python benchmarks/bench.py --write $(BENCH_ARGS)
 
 format: $(VENV)/.develop
 	$(BIN)/ruff format -q .
