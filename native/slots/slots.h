@@ -1,0 +1,35 @@
+/* The interface that relkit/flash_checkpoint/native_copy.py loads. */
+#ifndef RELKIT_SLOTS_H
+#define RELKIT_SLOTS_H
+
+#include "pool.h"
+
+#define RKS_EXPORT __attribute__((visibility("default")))
+
+enum { RKS_ABI = 1 };
+
+/* The version of this interface, RKS_ABI. */
+RKS_EXPORT uint32_t rks_abi(void);
+
+/* See crc32c.h. */
+RKS_EXPORT uint32_t rks_crc32c(uint32_t checksum, const void *data, uint64_t size);
+RKS_EXPORT uint32_t rks_crc32c_by_table(uint32_t checksum, const void *data, uint64_t size);
+RKS_EXPORT uint32_t rks_crc32c_in_hardware(void);
+
+/* See pool.h. */
+RKS_EXPORT struct pool *rks_pool_new(uint32_t threads);
+RKS_EXPORT void rks_pool_free(struct pool *pool);
+RKS_EXPORT int32_t rks_start(struct pool *pool, const struct transfer *transfer, uint64_t first,
+                             uint64_t end);
+RKS_EXPORT int32_t rks_wait(struct pool *pool, uint64_t *bad);
+
+/* Change the state word that a slot begins with, before all that is written to the slot later. */
+RKS_EXPORT void rks_withdraw(uint64_t *slot, uint64_t state);
+
+/* Write a header: its first word, the state, last, and after all that was written before. */
+RKS_EXPORT void rks_publish(uint64_t *slot, const uint64_t *header, uint64_t words);
+
+/* The state word of a slot, read before all that is read of the slot later. */
+RKS_EXPORT uint64_t rks_state(const uint64_t *slot);
+
+#endif
