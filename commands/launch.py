@@ -207,6 +207,7 @@ def launch(
     # Only here: these import torch, which --help and bad usage must not wait for.
     from relkit.commands._incident import choose_timeline, log, monitor_into
     from relkit.commands._persist import persist_host
+    from relkit.launch.flash_checkpoint.slot_host import SlotHost
     from relkit.launch.job.folder import JobFolder
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
@@ -226,8 +227,9 @@ def launch(
             min_nodes=int(options.nnodes.partition(":")[0]),
         )
         return run_job(
-            options, monitor, recorders.prepare, log, network, persist, stragglers, secret
-        )
+            options, monitor, recorders.prepare, log, network, persist, stragglers, secret,
+            SlotHost(log),
+        )  # fmt: skip
     finally:
         recorders.remove()
 

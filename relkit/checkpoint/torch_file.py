@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import pickle
 import re
 import struct
@@ -10,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from relkit.errors import BadInputFile
@@ -33,18 +35,23 @@ _UNREADABLE = (
 _NEXT_STEP = "Resume from another iteration: `relkit ckpt verify` says which are whole."
 
 
-def read_plain(path: Path) -> Any:  # noqa: ANN401
+def read_plain(path: Path, *, arrays: bool = False) -> Any:  # noqa: ANN401
     """The content of a .pt file; large tensors are mapped, not read.
 
     argparse.Namespace is let through, because Megatron keeps its arguments in one: it can hold
     values but not run anything.
+
+    Args:
+        path: of the file.
+        arrays: let numpy's arrays and numbers through too.
 
     Raises:
         BadInputFile: missing, damaged, or it holds something else than plain data, which is named.
     """
     try:
         require_regular(path)
-        with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
+        allowed = [argparse.Namespace, *(_numpy_names() if arrays else ())]
+        with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
             # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
             warnings.simplefilter("ignore", UserWarning)
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -58,6 +65,16 @@ def read_plain(path: Path) -> Any:  # noqa: ANN401
             f"{path} holds a {type(found).__name__}, not a checkpoint", next_step=_NEXT_STEP
         )
     return found
+
+
+def _numpy_names() -> list[Any]:
+    """What pickles of arrays and numbers name; numpy 2 has moved two of them."""
+    core = importlib.import_module("numpy._core" if hasattr(np, "_core") else "numpy.core")
+    old = "numpy.core.multiarray"
+    functions = (core.multiarray._reconstruct, core.multiarray.scalar)
+    named = [(function, f"{old}.{function.__name__}") for function in functions]
+    dtypes = {type(np.dtype(code)) for code in "?bBhHiIlLqQefdFD"}
+    return [np.ndarray, np.dtype, *functions, *named, *sorted(dtypes, key=str)]
 
 
 def _refused(path: Path, error: Exception) -> BadInputFile:

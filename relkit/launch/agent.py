@@ -26,6 +26,7 @@ from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
 from relkit.input_file import read_input_text
+from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
@@ -82,6 +83,7 @@ class AgentServices:
             None where that is off.
         stragglers: looks for slow ranks; None where that is off.
         secret: the operator's; None where there is none.
+        slots: keeps what workers save in memory over their restarts; None where that is off.
     """
 
     monitor: Monitor
@@ -91,6 +93,7 @@ class AgentServices:
     persist: PersistHost | None = None
     stragglers: Stragglers | None = None
     secret: OperatorSecret | None = None
+    slots: SlotHost | None = None
 
 
 class LeavesJob(SignalException):
@@ -243,6 +246,8 @@ class MonitoredAgent(LocalElasticAgent):
         persist = self.services.persist
         if persist is not None:
             extra = {**extra, **persist.begin(self._persist_attempt(worker_group, job_id))}
+        if self.services.slots is not None:
+            extra = {**extra, **self.services.slots.begin(job_id)}
         stragglers = self.services.stragglers
         if stragglers is not None and job_dir is not None:
             extra = {

@@ -24,6 +24,7 @@ from torch.distributed.run import run as torchrun
 
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.agent import AgentServices, LeavesJob, MonitoredAgent, Prepare
+from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.sealed_rendezvous import ForeignState
@@ -107,6 +108,7 @@ def run_job(
     persist: PersistHost | None = None,
     stragglers: Stragglers | None = None,
     secret: OperatorSecret | None = None,
+    slots: SlotHost | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -114,7 +116,7 @@ def run_job(
         options: what torchrun's parser returned.
         prepare: see Prepare.
         log: writes one line to the terminal.
-        network, persist, stragglers, secret: see AgentServices.
+        network, persist, stragglers, secret, slots: see AgentServices.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -134,7 +136,7 @@ def run_job(
     class JobAgent(MonitoredAgent):
         """The agent of this job; torch makes the instance, so the services come with the class."""
 
-        services = AgentServices(monitor, prepare, log, network, persist, stragglers, secret)
+        services = AgentServices(monitor, prepare, log, network, persist, stragglers, secret, slots)
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)
@@ -175,6 +177,8 @@ def run_job(
             stragglers.close()
         if persist is not None:
             persist.close()
+        if slots is not None:
+            slots.close()
     return 0
 
 

@@ -23,7 +23,7 @@ MAX_CORE_LINES = 3000
 ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground relkit.checkpoint relkit.data relkit.doctor relkit.fleet relkit.hang "
-        "relkit.launch relkit.launch.hang relkit.launch.job relkit.launch.netcheck "
+        "relkit.launch relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.job relkit.launch.netcheck "
         "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.netcheck.report "
         "relkit.netcheck.solve relkit.stacks relkit.stacks.dump relkit.straggler.preflight "
@@ -33,13 +33,15 @@ ALLOWED: Mapping[str, str] = {
     "relkit.checkpoint": "ground",
     "relkit.data": "ground",
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
+    "relkit.flash_checkpoint": "ground relkit.checkpoint",
     "relkit.fleet": "ground",
     "relkit.hang": "ground relkit.hook relkit.stacks",
     "relkit.hook": "ground",
     "relkit.launch": (
-        "ground relkit.bootstrap relkit.launch.hang relkit.launch.job relkit.launch.netcheck "
-        "relkit.launch.recovery relkit.launch.straggler"
+        "ground relkit.bootstrap relkit.launch.flash_checkpoint relkit.launch.hang "
+        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler"
     ),
+    "relkit.launch.flash_checkpoint": "ground relkit.flash_checkpoint relkit.launch.job",
     "relkit.launch.hang": (
         "ground relkit.hang relkit.hook relkit.launch.job relkit.stacks relkit.stacks.dump "
         "relkit.stacks.engines"
@@ -98,7 +100,7 @@ ALLOWED: Mapping[str, str] = {
 }
 
 # torch is slow to start: only what runs inside a job, or in a child made for it, imports it.
-TORCH_ROOMS = ("relkit.launch", "relkit.trainer", "relkit.ttp")
+TORCH_ROOMS = ("relkit.flash_checkpoint", "relkit.launch", "relkit.trainer", "relkit.ttp")
 TORCH_FILES = (
     "relkit/linkcheck/peer_copies.py",
     "relkit/checkpoint/torch_file.py",

@@ -17,6 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "include": set(),
     "merge": set(),
     "run_times": set(),
+    "slots": set(),
     "src/table": {"include"},
     "src/core": {"include"},
     "src/loader": {"include", "src/table", "src/core"},
@@ -62,7 +63,7 @@ def _code(path: Path) -> str:
 
 def _include(root: Path, by: Path, name: str) -> str:
     """The module that an #include names, "" where it is none of ours."""
-    for folder in (by.parent, root / "src", root / "include", root / "merge"):
+    for folder in (by.parent, root / "src", root / "include", root / "merge", root / "slots"):
         path = folder / name
         if path.is_file():
             return str(path.relative_to(root).with_suffix(""))
@@ -73,11 +74,11 @@ def module_edges(root: Path) -> Edges:
     """Module -> the modules that it uses, for all C below the folders of ALLOWED.
 
     Args:
-        root: what holds `src`, `include`, `merge` and `run_times`.
+        root: what holds `src`, `include`, `merge`, `run_times` and `slots`.
     """
     files = [
         path
-        for folder in ("include", "merge", "run_times", "src")
+        for folder in ("include", "merge", "run_times", "slots", "src")
         for path in sorted((root / folder).rglob("*.[ch]"))
     ]
     code = {path: _code(path) for path in files}

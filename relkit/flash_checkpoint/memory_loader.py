@@ -1,0 +1,100 @@
+"""Reads a state out of a slot, every block held against its checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relkit.flash_checkpoint import native_copy, snapshot
+from relkit.flash_checkpoint import slot_format as form
+from relkit.flash_checkpoint.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint.layout import Array
+from relkit.flash_checkpoint.native_copy import BLOCK_BYTES, CopyPool, Piece
+from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+
+_MAX_NAMED = 5
+
+
+def load(file: SlotFile, slot: WholeSlot, pool: CopyPool) -> Any:  # noqa: ANN401
+    """The state in a slot, in memory of its own.
+
+    Raises:
+        BadSlot: anything in it is not as it was saved, or changed while it was read.
+    """
+    header = slot.header
+    data = file.layout(slot.index, header)
+    state, arrays = snapshot.put_together(data, header.payload_bytes, _new_tensor)
+    pieces = [
+        (raw.data_ptr(), array.offset, array.size_bytes) for array, raw in arrays if raw.numel()
+    ]
+    _checked(file, slot, pool, pieces, arrays)
+    return state
+
+
+def verify(file: SlotFile, slot: WholeSlot, pool: CopyPool) -> None:
+    """Hold a slot against its checksums, without a copy.
+
+    Raises:
+        BadSlot: as `load`.
+    """
+    _checked(file, slot, pool, [], ())
+
+
+def _checked(
+    file: SlotFile,
+    slot: WholeSlot,
+    pool: CopyPool,
+    pieces: Sequence[Piece],
+    arrays: Sequence[tuple[Array, Tensor]],
+) -> None:
+    header = slot.header
+    where = form.places(header.layout_bytes, header.payload_bytes)
+    checksums = file.checksums(slot.index, where, header.payload_bytes)
+    if native_copy.crc32c(checksums) != header.blocks_checksum:
+        raise BadSlot(SlotFault.DAMAGED, "its list of checksums has another checksum")
+    pool.load(file.payload(slot.index, where, header.payload_bytes), pieces)
+    bad = pool.wait()
+    if bad is not None:
+        raise BadSlot(SlotFault.DAMAGED, f"{_in_block(bad, arrays)} has another checksum")
+    if file.header(slot.index) != header:
+        raise BadSlot(SlotFault.TORN, "it was saved into while it was read")
+
+
+def mapped(file: SlotFile, slot: WholeSlot) -> Any:  # noqa: ANN401
+    """The state in a slot, its tensors in the slot itself; the file must be mapped for writing.
+
+    Nothing but the layout is checked.
+
+    Raises:
+        BadSlot: the layout is not as it was saved.
+    """
+    header = slot.header
+    where = form.places(header.layout_bytes, header.payload_bytes)
+    base = file.base(slot.index) + where.payload
+
+    def view(array: Array) -> Tensor:
+        start = base + array.offset
+        return torch.from_numpy(file.bytes[start : start + array.size_bytes])
+
+    data = file.layout(slot.index, header)
+    state, _ = snapshot.put_together(data, header.payload_bytes, view)
+    return state
+
+
+def _new_tensor(array: Array) -> Tensor:
+    return torch.empty(array.size_bytes, dtype=torch.uint8)
+
+
+def _in_block(number: int, arrays: Sequence[tuple[Array, Tensor]]) -> str:
+    start, end = number * BLOCK_BYTES, (number + 1) * BLOCK_BYTES
+    names = [
+        array.name
+        for array, _ in arrays
+        if array.offset < end and array.offset + array.size_bytes > start
+    ]
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    what = f" with {', '.join(names[:_MAX_NAMED])}{more}"[:400] if names else ""
+    return f"block {number}{what}"

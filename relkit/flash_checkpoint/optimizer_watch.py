@@ -1,0 +1,50 @@
+"""Knows which tensors only an optimizer changes, and is called before it does."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+
+class OptimizerWatch:
+    """A hook before the step of every torch optimizer of the process, until `close`.
+
+    Args:
+        before_step: called before each step.
+    """
+
+    def __init__(self, before_step: Callable[[], None]) -> None:
+        self._before_step = before_step
+        self._seen: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._handle = register_optimizer_step_pre_hook(self._hook)
+
+    def _hook(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+        self._seen.add(optimizer)
+        self._before_step()
+
+    def storages(self) -> frozenset[int]:
+        """Addresses of the storages of all parameters and states of the optimizers seen so far."""
+        tensors = [
+            tensor
+            for optimizer in tuple(self._seen)
+            for group in optimizer.param_groups
+            for tensor in group["params"]
+        ]
+        tensors += [
+            value
+            for optimizer in tuple(self._seen)
+            for state in tuple(optimizer.state.values())
+            if isinstance(state, dict)
+            for value in state.values()
+            if isinstance(value, Tensor)
+        ]
+        return frozenset(t.untyped_storage().data_ptr() for t in tensors if t.device.type == "cpu")
+
+    def close(self) -> None:
+        """Take the hook away."""
+        self._handle.remove()

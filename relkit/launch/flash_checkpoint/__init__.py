@@ -1,0 +1,1 @@
+"""The launcher's part in flash checkpoints: the slots are its own, and outlive workers."""
