@@ -88,6 +88,8 @@ struct pool *pool_new(uint32_t threads)
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->started, NULL);
     pthread_cond_init(&pool->done, NULL);
+    atomic_init(&pool->next, 0);
+    atomic_init(&pool->bad, UINT64_MAX);
     sigset_t before;
     block_signals(&before);
     while (pool->count < threads && pool->count < POOL_MAX_THREADS &&

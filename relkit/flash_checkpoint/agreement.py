@@ -6,13 +6,15 @@ import itertools
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
-from torch.distributed import Store
 
 from relkit.errors import RelkitError, UsageProblem
 from relkit.foreign_json import parse_json
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 _made = itertools.count()
 

@@ -83,7 +83,7 @@ class DdpCheckpointer:
         """
         to_disk = storage_type is StorageType.DISK and self._ranks.rank == 0
         if to_disk:
-            self._disk_save._over.wait()
+            self._disk_save.wait_end()
         target = Path(path) if path else self._root / f"checkpoint-{step}.pt"
         whole: list[tuple[SlotFile, WholeSlot]] = []
         save = self._memory.save(
@@ -166,19 +166,23 @@ class DdpCheckpointer:
         return _as_dict(state)
 
     def wait_latest_checkpoint(self, timeout: float = _WAIT_S) -> None:
-        """Wait until what was saved is safe where it was to go.
+        """Wait for the saves under way, as at the end of a job.
+
+        Args:
+            timeout: of each of the two kinds, s.
 
         Raises:
-            RelkitError: it is not.
+            RelkitError: what was to go to disk has not, or it takes longer. Saves into memory that
+                failed have said so, and are no reason to end.
         """
-        self._memory_save.wait(timeout)
+        self._memory_save.wait_end(timeout)
         self._disk_save.wait(timeout)
 
     def close(self) -> None:
         """Wait for what is under way, and end the threads; done at the end of the process too."""
         atexit.unregister(self.close)
         self._memory.close()
-        self._disk_save._over.wait()
+        self._disk_save.wait_end()
         self._memory.remove_own()
 
     def _write(self, state: object, path: Path, step: int) -> RelkitError | None:

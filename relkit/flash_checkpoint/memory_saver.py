@@ -50,13 +50,21 @@ class SaveHandle:
             RelkitError: it could not be saved; the save before it is still there.
             DeadlineExceeded: it takes longer.
         """
+        self.wait_end(timeout_s)
+        if self._failure is not None:
+            raise self._failure
+
+    def wait_end(self, timeout_s: float | None = None) -> None:
+        """Wait until it has ended, well or not.
+
+        Raises:
+            DeadlineExceeded: it takes longer.
+        """
         if not self._over.wait(timeout_s):
             raise DeadlineExceeded(
                 f"the save of step {self.step} takes longer than {timeout_s:g} s",
                 next_step="Wait longer: it goes on.",
             )
-        if self._failure is not None:
-            raise self._failure
 
     def then(self, told: Callable[[Exception], None]) -> None:
         """Have a failure told, by whoever notices it; once."""
@@ -173,7 +181,9 @@ class MemorySaver:
         if self._file is None:
             with suppress(BadSlot, OSError):
                 self._file = SlotFile.open(self._path, self._owner, writable=True)
-        for slot in self._file.whole() if self._file is not None else ():
+        if self._file is None:
+            return
+        for slot in self._file.whole():
             if slot.header.sequence != sequence:
                 native_copy.withdraw(self._file.address(slot.index), form.WRITING)
 
@@ -197,7 +207,7 @@ class MemorySaver:
     def wait(self) -> None:
         """Wait for the copy under way, whether it ends well or not: tensors may change then."""
         if os.getpid() == self._pid:
-            self._pending._over.wait()
+            self._pending.wait_end()
 
     def close(self) -> None:
         """Wait for what is under way, and let go of everything but the slots."""

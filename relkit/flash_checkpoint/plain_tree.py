@@ -14,6 +14,8 @@ from relkit.flash_checkpoint.errors import BadSlot, NotPlain, SlotFault
 
 _KIND = "#"
 _MAX_DEPTH = 64
+# What may come of JSON that is not what it should be.
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RuntimeError)
 # Given a value that is not plain and its name: what stands for it, or None where nothing can.
 Leaf = Callable[[object, str], dict[str, Any] | None]
 # Given the same object: the value.
@@ -98,7 +100,7 @@ def decode(tree: Any, restore: Restore, depth: int = 0) -> Any:  # noqa: ANN401
         if isinstance(tree, list):
             return [decode(inner, restore, depth + 1) for inner in tree]
         return _decode_object(tree, restore, depth)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except _UNREADABLE as error:
         raise BadSlot(SlotFault.DAMAGED, f"its layout cannot be read: {error}") from error
 
 

@@ -137,9 +137,9 @@ class _Collector:
         if type(value) in (Tensor, torch.nn.Parameter):
             return self._tensor(value, name)  # type: ignore[arg-type]
         if type(value) is np.ndarray:
-            return self._array(value, name, "ndarray")
-        if isinstance(value, np.generic):
-            return self._array(np.asarray(value), name, "scalar")
+            return self._array(value, name)
+        if isinstance(value, np.generic) and value.dtype.name in ITEM_BYTES:
+            return {"#": "scalar", "v": [value.dtype.name, value.tobytes().hex()]}
         if isinstance(value, torch.dtype):
             return {"#": "dtype", "v": str(value).removeprefix("torch.")}
         if isinstance(value, torch.device):
@@ -171,12 +171,12 @@ class _Collector:
             self._known[key] = leaf
         return node
 
-    def _array(self, array: np.ndarray[Any, Any], name: str, kind: str) -> dict[str, Any] | None:
+    def _array(self, array: np.ndarray[Any, Any], name: str) -> dict[str, Any] | None:
         if array.dtype.name not in ITEM_BYTES or not array.dtype.isnative:
             return None
         shape = array.shape  # ascontiguousarray makes one dimension of none
         owner = np.ascontiguousarray(array)
-        node = {"#": kind, "v": _NO_SUCH}
+        node: dict[str, Any] = {"#": "ndarray", "v": _NO_SUCH}
         self.leaves.append(
             _Leaf(name, array.dtype.name, shape, owner.ctypes.data, owner, False, nodes=[node])
         )
@@ -224,10 +224,11 @@ def _restore(node: dict[str, Any], tensors: Sequence[Tensor]) -> object:
             return torch.device(str(value))
         except RuntimeError as error:
             raise ValueError(f"{value!r} is no device") from error
-    if kind in ("tensor", "ndarray", "scalar") and type(value) is int:
+    if kind == "scalar" and value[0] in ITEM_BYTES:
+        (number,) = np.frombuffer(bytes.fromhex(value[1]), dtype=np.dtype(value[0]))
+        return number
+    if kind in ("tensor", "ndarray") and type(value) is int:
         if not 0 <= value < len(tensors):
             raise ValueError(f"it has no array {value}")
-        if kind == "tensor":
-            return tensors[value]
-        return tensors[value].numpy() if kind == "ndarray" else tensors[value].numpy()[()]
+        return tensors[value] if kind == "tensor" else tensors[value].numpy()
     raise ValueError(f"it holds a {kind!r}")

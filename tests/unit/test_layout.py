@@ -23,11 +23,12 @@ MAX_CORE_LINES = 3000
 ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground relkit.checkpoint relkit.data relkit.doctor relkit.fleet relkit.hang "
-        "relkit.launch relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.job relkit.launch.netcheck "
-        "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck relkit.netcheck "
-        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.netcheck.report "
-        "relkit.netcheck.solve relkit.stacks relkit.stacks.dump relkit.straggler.preflight "
-        "relkit.straggler.present relkit.straggler.transport relkit.ttp reports"
+        "relkit.launch relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.job "
+        "relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler relkit.linkcheck "
+        "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
+        "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.stacks.dump "
+        "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport "
+        "relkit.ttp reports"
     ),
     "entry": "ground relkit.hook",
     "relkit.checkpoint": "ground",

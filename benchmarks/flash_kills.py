@@ -1,0 +1,189 @@
+"""SIGKILLs at random moments, in the copy into memory and in the writing to disk: nothing is torn.
+
+    python -m benchmarks.flash_kills --kills 1000
+
+Each time a forked process saves one state after another and is killed. Then what is left is read:
+the newest slot must hold exactly the state of its step, and no older one than the last that the
+process knew to be safe; the file that the tracker names must be whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from relkit.flash_checkpoint import disk, memory_loader
+from relkit.flash_checkpoint.memory_saver import MemorySaver
+from relkit.flash_checkpoint.native_copy import CopyPool
+from relkit.flash_checkpoint.slot_file import SlotFile
+from relkit.flash_checkpoint.slot_format import Owner, job_mark
+
+OWNER = Owner(0, 1, job_mark("flash_kills"))
+_TENSORS = 5
+_STEP_BYTES = 8
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the kills have shown.
+
+    Args:
+        kills: so many; nothing_yet: of them before anything was safe.
+        in_copy: slots that were being written when the process died.
+        lost_steps: the most steps between the last safe one and what was found.
+        wrong: states that were not those of their step, or older than the last safe one.
+    """
+
+    kills: int = 0
+    nothing_yet: int = 0
+    in_copy: int = 0
+    lost_steps: int = 0
+    wrong: int = 0
+
+
+def state_of(step: int, elements: int) -> dict[str, object]:
+    """The state of a step, which no other step has."""
+    tensors = {
+        f"tensor{number}": torch.full((elements + number,), step * _TENSORS + number)
+        for number in range(_TENSORS)
+    }
+    return {**tensors, "step": step, "rate": 1 / (step + 1)}
+
+
+def is_state(state: object, elements: int) -> bool:
+    """Whether this is exactly the state of the step that it names."""
+    if not isinstance(state, dict) or not isinstance(state.get("step"), int):
+        return False
+    wanted = state_of(state["step"], elements)
+    return state.keys() == wanted.keys() and all(
+        torch.equal(value, state[key]) if isinstance(value, Tensor) else value == state[key]
+        for key, value in wanted.items()
+    )
+
+
+def save_for_ever(path: Path, elements: int, start: int, told: int) -> None:
+    """What the process does that is killed: it tells each step that is safe."""
+    saver = MemorySaver(path, OWNER, threads=2)
+    with_slots = SlotFile.open(path, OWNER).whole() if path.exists() else []
+    saver.adopt(with_slots[0].header.sequence if with_slots else None)
+    step = start
+    while True:
+        saver.save(step, state_of(step, elements)).wait()
+        os.write(told, step.to_bytes(_STEP_BYTES, "little"))
+        step += 1
+
+
+def write_for_ever(root: Path, elements: int, start: int, told: int) -> None:
+    """The same, to disk."""
+    step = start
+    while True:
+        disk.write(state_of(step, elements), root / f"checkpoint-{step // 2 % 3}.pt", step, root)
+        os.write(told, step.to_bytes(_STEP_BYTES, "little"))
+        step += 1
+
+
+def kill_in(work: Callable[[int], None], after_s: float) -> int:
+    """Fork a process that works, kill it; the last step that it told, -1 for none."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(writer)
+        finally:
+            os._exit(1)
+    os.close(writer)
+    time.sleep(after_s)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    with os.fdopen(reader, "rb") as stream:
+        told = stream.read()
+    return int.from_bytes(told[-_STEP_BYTES:], "little") if told else -1
+
+
+def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random) -> Tally:
+    """Kill a process that saves into slots."""
+    tally, path, found, safe = Tally(), folder / "rank-0.slots", -1, -1
+    for _ in range(kills):
+        start = found + 1
+        told = kill_in(
+            lambda pipe, start=start: save_for_ever(path, elements, start, pipe),  # type: ignore[misc]
+            draw.uniform(0.005, 0.1),
+        )
+        safe = max(told, found)
+        tally.kills += 1
+        if not path.exists():
+            tally.nothing_yet += 1
+            tally.wrong += safe >= 0
+            continue
+        file = SlotFile.open(path, OWNER)
+        whole = file.whole()
+        tally.in_copy += file.count - len(whole)
+        pool = CopyPool(1)
+        states = [memory_loader.load(file, slot, pool) for slot in whole]
+        pool.close()
+        file.close()
+        found = whole[0].header.step if whole else -1
+        tally.wrong += not all(is_state(state, elements) for state in states) or found < safe
+        tally.lost_steps = max(tally.lost_steps, safe - found)
+    return tally
+
+
+def kills_on_disk(folder: Path, kills: int, elements: int, draw: random.Random) -> Tally:
+    """Kill a process that writes to disk."""
+    tally, found = Tally(), -1
+    for _ in range(kills):
+        start = found + 1
+        told = kill_in(
+            lambda pipe, start=start: write_for_ever(folder, elements, start, pipe),  # type: ignore[misc]
+            draw.uniform(0.005, 0.1),
+        )
+        safe = max(told, found)
+        tally.kills += 1
+        tally.in_copy += any(folder.glob(".*.tmp"))
+        # What stands under a final name is whole, tracked or not.
+        states = [torch.load(path, weights_only=True) for path in folder.glob("*.pt")]
+        named = disk.latest(folder)
+        if named is None:
+            tally.nothing_yet += 1
+            tally.wrong += safe >= 0
+            continue
+        found = named.step
+        tally.wrong += not all(is_state(state, elements) for state in states) or found < safe
+        tally.lost_steps = max(tally.lost_steps, safe - found)
+    return tally
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 1 where anything was torn, wrong or lost."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=500, help="of each of the two kinds")
+    parser.add_argument("--elements", type=int, default=500_000, help="of each of 5 tensors")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # no threads of torch's, which a fork would leave behind
+    draw = random.Random(options.seed)  # noqa: S311  moments, not keys
+    tallies = {}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        tallies["memory"] = kills_in_memory(Path(folder), options.kills, options.elements, draw)
+    with tempfile.TemporaryDirectory() as folder:
+        tallies["disk"] = kills_on_disk(
+            Path(folder), options.kills, max(1, options.elements // 10), draw
+        )
+    print(json.dumps({name: asdict(tally) for name, tally in tallies.items()}, indent=1))
+    return int(any(tally.wrong or tally.lost_steps > 0 for tally in tallies.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

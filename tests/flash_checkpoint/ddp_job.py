@@ -1,0 +1,83 @@
+"""A DistributedDataParallel job with the calls of DLRover's guide.
+
+    ddp_job.py FOLDER STEPS EVERY_DISK [DEEDS]
+
+DEEDS: RUN:RANK:STEP, ... kills that rank in that attempt when it has made that step and begun to
+save it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
+
+
+def main() -> None:
+    """Train, save at every step, go on where a save was found."""
+    folder, steps, every = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    deeds = sys.argv[4].split(",") if len(sys.argv) > 4 else []
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, attempt = dist.get_rank(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    torch.manual_seed(rank)
+    random.seed(rank)
+    np.random.seed(rank)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 64), torch.nn.BatchNorm1d(64), torch.nn.Dropout(0.2),
+        torch.nn.Linear(64, 4),
+    )  # fmt: skip
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    checkpointer = DdpCheckpointer(folder)
+    begun = 0
+    ckpt_dict = checkpointer.load_checkpoint()
+    if ckpt_dict:
+        model.load_state_dict(ckpt_dict["model"])
+        optimizer.load_state_dict(ckpt_dict["optimizer"])
+        schedule.load_state_dict(ckpt_dict["schedule"])
+        torch.set_rng_state(ckpt_dict["torch"])
+        np.random.set_state(ckpt_dict["numpy"])
+        random.setstate(ckpt_dict["python"])
+        begun = ckpt_dict["step"]
+    for step in range(begun + 1, steps + 1):
+        batch = torch.randn(8, 16) * float(np.random.rand()) + random.randint(0, 3)  # noqa: S311
+        loss = model(batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        # In one piece: both ranks write to one place.
+        os.write(1, f"rank {rank} step {step} loss {loss.item().hex()}\n".encode())
+        state_dict: dict[str, Any] = {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "schedule": schedule.state_dict(),
+            "step": step,
+            "torch": torch.get_rng_state(),
+            "numpy": np.random.get_state(),
+            "python": random.getstate(),
+        }
+        ckpt_path = os.path.join(folder, f"checkpoint-{step}.pt")  # noqa: PTH118  the guide's own
+        checkpointer.save_checkpoint(step, state_dict, ckpt_path, storage_type=StorageType.MEMORY)
+        if f"{attempt}:{rank}:{step}" in deeds:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step % every == 0:
+            checkpointer.save_checkpoint(step, state_dict, ckpt_path, storage_type=StorageType.DISK)
+    checkpointer.wait_latest_checkpoint()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

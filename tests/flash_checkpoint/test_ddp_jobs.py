@@ -1,0 +1,130 @@
+"""Jobs that save at every step and are killed go on from memory, with the bits of a whole run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from relkit.flash_checkpoint import slot_folder
+from relkit.flash_checkpoint.disk import TRACKER, latest
+from tests.cluster.conftest import Done, Start, orphans_come_to_us, start
+from tests.eager import eager
+from tests.patience import PATIENCE
+
+__all__ = ["orphans_come_to_us", "start"]
+pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
+
+JOB = Path(__file__).with_name("ddp_job.py")
+STEPS = 12
+NEVER = str(1000)
+_LOSS = re.compile(r"^rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
+
+
+def losses(*jobs: Done) -> dict[tuple[int, int], str]:
+    """(rank, step) -> loss; a step that was made again must have given the same."""
+    found: dict[tuple[int, int], str] = {}
+    for done in jobs:
+        for rank, step, loss in _LOSS.findall(done.out):
+            key = int(rank), int(step)
+            assert found.setdefault(key, loss) == loss, f"{key} differs after a restart"
+    return found
+
+
+def starts(done: Done) -> list[str]:
+    """What each attempt said of where it began."""
+    return re.findall(r"relkit: flash checkpoint: (.*)", done.err)
+
+
+def torchrun(folder: Path, *arguments: str) -> Done:
+    """The job under torch's own launcher."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         str(JOB), str(folder), *arguments],
+        env=eager({**os.environ, "OMP_NUM_THREADS": "1"}),
+        capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr, 0.0)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[tuple[int, int], str]]:
+    """The losses of the whole job, and its folder, with a checkpoint of half of the steps."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = torchrun(folder, str(STEPS), "6")
+    assert done.code == 0, done.err
+    return folder, losses(done)
+
+
+def test_killed_workers_go_on_from_memory(
+    start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
+) -> None:
+    job = "killed-workers"
+    line = ("launch", "--nproc-per-node", "2", "--max-restarts", "2", "--rdzv-id", job,
+            "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
+            "--timeline-path", tmp_path / "timeline")  # fmt: skip
+    deeds = "0:1:4,1:0:8,1:1:8"
+    done = start(*line, JOB, tmp_path / "ck", str(STEPS), NEVER, deeds).wait(90)
+    assert done.code == 0, done.err
+    assert losses(done) == undisturbed[1]
+    said = starts(done)
+    assert said[0] == "nothing saved: training begins"
+    began = [int(number) for number in re.findall(r"step (\d+) from memory", "\n".join(said))]
+    # The rank that is killed has begun to save its step, which may or may not be whole.
+    assert len(began) == 2, said
+    assert all(made - 1 <= step <= made for step, made in zip(began, (4, 8), strict=True)), said
+    assert slot_folder.folders_of(job) == ()
+    assert not (tmp_path / "ck" / TRACKER).exists()
+
+
+def test_from_disk_where_no_launcher_keeps_the_memory(
+    tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
+) -> None:
+    whole, expected = undisturbed
+    found = latest(whole)
+    assert found is not None
+    assert (found.step, found.path) == (STEPS, whole / f"checkpoint-{STEPS}.pt")
+    # torch's own file: no name of relkit's is needed to open it.
+    state = torch.load(whole / "checkpoint-6.pt", weights_only=False)
+    assert state["step"] == 6
+    shutil.copytree(whole, tmp_path / "ck")
+    job = torchrun(tmp_path / "ck", str(STEPS + 2), NEVER)
+    assert job.code == 0, job.err
+    assert starts(job) == [f"step {STEPS} from {tmp_path}/ck/checkpoint-{STEPS}.pt"]
+    assert sorted(losses(job)) == [(r, s) for r in (0, 1) for s in (STEPS + 1, STEPS + 2)]
+    assert sorted(expected)[-1] == (1, STEPS)
+
+
+@pytest.mark.root
+def test_a_full_dev_shm_leaves_the_job_and_its_saves_to_disk(
+    start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
+) -> None:
+    line = (
+        "launch",
+        "--nproc-per-node",
+        "2",
+        "--no-hook",
+        "--timeline-path",
+        tmp_path / "timeline",
+    )
+    small = ("unshare", "--mount", "sh", "-c",
+             'mount -t tmpfs -o size=64k relkit-test /dev/shm && exec "$@"', "sh")  # fmt: skip
+    program = (*small, sys.executable, "-m", "relkit")
+    done = start(*line, JOB, tmp_path / "ck", str(STEPS), "6", program=program).wait(60)
+    assert done.code == 0, done.err
+    assert losses(done) == undisturbed[1]
+    assert re.search(
+        r"no room in /dev/shm/\S+ .*: [\d,]+ bytes are needed, and [\d,]+ are", done.err
+    )
+    assert done.err.count("no room in") == 2, "each rank says it once"
+    found = latest(tmp_path / "ck")
+    assert found is not None
+    assert found.step == STEPS

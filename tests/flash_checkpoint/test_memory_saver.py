@@ -1,0 +1,220 @@
+"""Saves into memory: what is safe is the state at the call, and nothing takes it away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from relkit.flash_checkpoint import memory_saver, slot_file, slot_folder
+from relkit.flash_checkpoint.errors import ChangedWhileCopied, NoRoom
+from relkit.flash_checkpoint.memory_saver import MemorySaver
+from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
+from tests.flash_checkpoint.test_slots import everything_in, one_thread
+from tests.patience import PATIENCE
+
+__all__ = ["one_thread"]
+LARGE = 2 << 20
+
+
+@pytest.fixture
+def saver(tmp_path: Path) -> Iterator[MemorySaver]:
+    made = saver_in(tmp_path)
+    yield made
+    made.close()
+
+
+def trained(elements: int) -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
+    """A parameter whose optimizer the saver has seen at work."""
+    weight = torch.nn.Parameter(torch.ones(elements))
+    optimizer = torch.optim.SGD([weight], lr=1.0, momentum=0.9)
+    step(weight, optimizer)
+    return weight, optimizer
+
+
+def step(weight: torch.nn.Parameter, optimizer: torch.optim.Optimizer) -> None:
+    weight.grad = torch.ones_like(weight)
+    optimizer.step()
+
+
+def test_the_optimizers_step_waits_for_the_copy(tmp_path: Path, saver: MemorySaver) -> None:
+    weight, optimizer = trained(LARGE)
+    for number in range(4):
+        wanted = weight.detach().clone()
+        handle = saver.save(number, {"weight": weight.detach(), "opt": optimizer.state_dict()})
+        step(weight, optimizer)
+        assert handle.done
+        assert handle.failure is None
+        state = loaded(tmp_path)
+        assert same(state["weight"], wanted)
+        assert not same(state["weight"], weight.detach())
+        assert same(state["opt"]["param_groups"], optimizer.state_dict()["param_groups"])
+
+
+def test_a_buffer_is_copied_before_save_returns(tmp_path: Path, saver: MemorySaver) -> None:
+    weight, _ = trained(LARGE)
+    buffer = torch.zeros(100_000)
+    handle = saver.save(1, {"weight": weight.detach(), "buffer": buffer})
+    buffer.data.fill_(1.0)  # as native code writes: no version counter moves
+    handle.wait()
+    assert loaded(tmp_path)["buffer"].sum() == 0
+
+
+def test_a_tensor_that_changes_while_it_is_copied(
+    tmp_path: Path, saver: MemorySaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight, _ = trained(1000)
+    saver.save(1, {"weight": weight.detach()}).wait()
+    begin = MemorySaver._begin
+
+    def begin_and_write(self: MemorySaver, copy: memory_saver._Copy) -> None:
+        begin(self, copy)
+        with torch.no_grad():
+            weight.add_(1.0)
+
+    monkeypatch.setattr(MemorySaver, "_begin", begin_and_write)
+    handle = saver.save(2, {"all": {"weight": weight.detach()}})
+    with pytest.raises(ChangedWhileCopied, match=r"step 2 .* all/weight changed"):
+        handle.wait()
+    assert [one["weight"][0] for one in everything_in(tmp_path / "rank-1.slots")] == [0.0]
+    monkeypatch.undo()
+    saver.save(3, {"weight": weight.detach()}).wait()
+    assert loaded(tmp_path)["weight"][0] == 1.0
+
+
+def test_a_save_never_touches_the_newest_whole_slot(tmp_path: Path, saver: MemorySaver) -> None:
+    path = tmp_path / "rank-1.slots"
+    for number in range(5):
+        saver.save(number, {"step": number}).wait()
+    file = SlotFile.open(path, OWNER)
+    assert [slot.header.step for slot in file.whole()] == [4, 3]
+    assert file.free_slot() == file.whole()[1].index
+
+
+def test_a_larger_state_needs_a_new_file_and_the_old_one_serves_until_then(
+    tmp_path: Path, saver: MemorySaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rank-1.slots"
+    saver.save(1, {"x": torch.zeros(10)}).wait()
+    publish = memory_saver.native_copy.publish
+
+    def look_first(address: int, header: bytes) -> None:
+        assert [len(one["x"]) for one in everything_in(path)] == [10]
+        publish(address, header)
+
+    monkeypatch.setattr(memory_saver.native_copy, "publish", look_first)
+    saver.save(2, {"x": torch.zeros(1 << 20)}).wait()
+    monkeypatch.undo()
+    saver.save(3, {"x": torch.zeros(5)}).wait()
+    assert [len(one["x"]) for one in everything_in(path)] == [5, 1 << 20]
+    assert [slot.header.sequence for slot in SlotFile.open(path, OWNER).whole()] == [3, 2]
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_a_slot_that_is_being_written_to_disk_stays(tmp_path: Path, saver: MemorySaver) -> None:
+    kept: list[tuple[SlotFile, WholeSlot]] = []
+    saver.save(1, {"step": 1}, lambda *slot: kept.append(slot)).wait()
+    for number in range(2, 8):
+        saver.save(number, {"step": number}).wait()
+    steps = [one["step"] for one in everything_in(tmp_path / "rank-1.slots")]
+    assert steps == [7, 6, 1]
+    ((file, slot),) = kept
+    file.pinned.discard(slot.index)
+    saver.save(8, {"step": 8}).wait()
+    assert loaded(tmp_path)["step"] == 8
+
+
+def test_the_next_process_goes_on_from_the_slot_that_it_names(tmp_path: Path) -> None:
+    first = saver_in(tmp_path)
+    for number in (1, 2):
+        first.save(number, {"step": number}).wait()
+    first.close()
+    path = tmp_path / "rank-1.slots"
+    older = SlotFile.open(path, OWNER).whole()[1]
+    second = saver_in(tmp_path)
+    second.adopt(older.header.sequence)
+    assert [one["step"] for one in everything_in(path)] == [1]
+    second.save(2, {"step": 2, "again": True}).wait()
+    assert [one["step"] for one in everything_in(path)] == [2, 1]
+    second.close()
+    third = saver_in(tmp_path)  # it begins anew: what is there is of another run
+    third.save(1, {"step": 1}).wait()
+    assert [one["step"] for one in everything_in(path)] == [1]
+    third.close()
+
+
+def test_shared_memory_that_is_too_small_is_said_before_anything_is_written(
+    tmp_path: Path, saver: MemorySaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Small:
+        f_bavail, f_frsize = 10, 4096
+
+    monkeypatch.setattr(slot_file.os, "statvfs", lambda _path: Small)
+    with pytest.raises(NoRoom, match=r"8,\d{3},\d{3} bytes are needed, and 40,960 are free"):
+        saver.save(1, {"x": torch.zeros(1 << 20)})
+    assert list(tmp_path.iterdir()) == []
+
+
+FILE_LIMIT = """
+import resource, sys, torch
+from pathlib import Path
+from relkit.flash_checkpoint.errors import NoRoom
+from tests.flash_checkpoint.states import loaded, saver_in
+folder = Path(sys.argv[1])
+saver = saver_in(folder)
+saver.save(1, {"x": torch.zeros(1000)}).wait()
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    saver.save(2, {"x": torch.zeros(1 << 20)}).wait()
+except NoRoom as error:
+    print(error)
+saver.save(3, {"x": torch.ones(1000)}).wait()
+print(loaded(folder)["x"].sum().item(), sorted(path.name for path in folder.iterdir()))
+saver.close()
+"""
+
+
+def test_a_limit_on_files_leaves_what_there_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FILE_LIMIT, str(tmp_path)],
+        capture_output=True, text=True, timeout=60 * PATIENCE, check=True,
+    )  # fmt: skip
+    said, left = done.stdout.splitlines()
+    assert "bytes are needed" in said
+    assert "File too large" in said
+    assert left == "1000.0 ['rank-1.slots']"
+
+
+def test_of_two_savers_of_one_rank_the_second_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv(slot_folder.FOLDER_VARIABLE, str(tmp_path))
+    first, second = RankMemory(0, 1, 1), RankMemory(0, 1, 1)
+    first.save(1, {}).wait()
+    failure = second.save(1, {}).failure
+    assert "another saver of this process" in str(failure)
+    first.close()
+    second.save(2, {}).wait()
+    second.close()
+
+
+def test_a_killed_owners_folder_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path)
+    lives = slot_folder.make("job")
+    left = slot_folder.make("job")
+    slot_folder.os.close(left.lock)  # as the kernel does for a process that was killed
+    other = slot_folder.make("other-job")
+    assert not left.path.exists()
+    assert slot_folder.folders_of("job") == (lives.path,)
+    lives.remove()
+    other.remove()
+    assert slot_folder.folders_of("job") == ()
