@@ -84,6 +84,9 @@ OWN: dict[str, Variable] = {
         "",
         "[The operator's secret](../security.md) itself; `relkit launch` removes it for workers.",
     ),
+    "RELKIT_SLOTS_LIBRARY": Variable(
+        "the installed one", "Another `librelkit_slots.so`. For work on relkit itself."
+    ),
     "RELKIT_TTP_INJECT": Variable(
         "",
         "Kills ranks under try-to-persist [on purpose](../trainer.md#faults-on-purpose).",
@@ -93,6 +96,9 @@ OWN: dict[str, Variable] = {
 # Set by relkit for its own processes.
 INTERNAL: dict[str, Variable] = {
     "RELKIT_BOOTSTRAP_PID": Variable("", "The worker that relkit's `sitecustomize` runs in."),
+    "RELKIT_FLASH_CHECKPOINT_FOLDER": Variable(
+        "", "The launcher's folder for [checkpoints in memory](../flash-checkpoint.md)."
+    ),
     "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
     "RELKIT_TRACER_PID": Variable(
         "", "The launcher, which may read the workers' stacks under yama `ptrace_scope` 1."

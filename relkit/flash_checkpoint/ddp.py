@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.checkpoint.torch_file import read_plain
-from relkit.errors import RelkitError
+from relkit.errors import BadInputFile, RelkitError
 from relkit.flash_checkpoint import disk
 from relkit.flash_checkpoint.agreement import ranks_of_job
 from relkit.flash_checkpoint.memory_saver import SaveHandle
@@ -91,7 +91,7 @@ class DdpCheckpointer:
         )
         self._memory_save = save
         if not to_disk:
-            self._watch(save)
+            save.then(self._say)
             return save
         self._disk_save = SaveHandle(step)
         if save.done and save.failure is not None:
@@ -122,12 +122,11 @@ class DdpCheckpointer:
         if resume_path:
             self._memory.adopt(None)
             return _as_dict(read_plain(Path(resume_path), arrays=True))
-        on_disk = disk.latest(self._root) if self._ranks.rank == 0 else None
-        slots, refused = self._memory.slots()
-        reasons = [*refused]
+        on_disk, unreadable = self._on_disk() if self._ranks.rank == 0 else (-1, "")
+        slots, reasons = self._memory.slots()
         while True:
             told = self._ranks.all_gather(
-                {"steps": sorted(slots), "disk": on_disk.step if on_disk else -1}
+                {"steps": sorted(slots), "disk": on_disk, "unreadable": unreadable}
             )
             common = set.intersection(*(set(one["steps"]) for one in told))
             step = max(common, default=-1)
@@ -143,7 +142,19 @@ class DdpCheckpointer:
             del slots[step]
         return self._from_disk(told, reasons)
 
+    def _on_disk(self) -> tuple[int, str]:
+        """The step that the tracker names, -1 for none, and why it cannot be read."""
+        try:
+            found = disk.latest(self._root)
+        except BadInputFile as error:
+            return -1, str(error)
+        return (-1 if found is None else found.step), ""
+
     def _from_disk(self, told: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
+        if told[0]["unreadable"]:
+            raise BadInputFile(
+                told[0]["unreadable"], next_step="Name a file: load_checkpoint(path)."
+            )
         self._memory.adopt(None)
         if told[0]["disk"] < 0:
             self._announce("nothing saved: training begins" + _because(reasons))
@@ -212,9 +223,6 @@ class DdpCheckpointer:
             failure = error
             self._say(error)
         handle.end(failure)
-
-    def _watch(self, save: SaveHandle) -> None:
-        save.then(self._say)
 
     def _say(self, error: Exception) -> None:
         # Once: a job that saves at every step would write nothing else any more.

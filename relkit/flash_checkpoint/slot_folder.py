@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,6 +166,14 @@ def of_launcher(environ: Mapping[str, str] = os.environ) -> Path | None:
 def slots_path(folder: Path, rank: int) -> Path:
     """The file of a rank's slots."""
     return folder / f"rank-{rank}{_SUFFIX}"
+
+
+def keep_only(folder: Path, ranks: Collection[int]) -> None:
+    """Remove the slots of all other ranks."""
+    kept = {slots_path(folder, rank) for rank in ranks}
+    for path in folder.glob(f"rank-*{_SUFFIX}"):
+        if path not in kept:
+            path.unlink(missing_ok=True)
 
 
 def owner(folder: Path, rank: int, world_size: int) -> Owner:

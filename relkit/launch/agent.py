@@ -247,7 +247,8 @@ class MonitoredAgent(LocalElasticAgent):
         if persist is not None:
             extra = {**extra, **persist.begin(self._persist_attempt(worker_group, job_id))}
         if self.services.slots is not None:
-            extra = {**extra, **self.services.slots.begin(job_id)}
+            local = [worker.global_rank for worker in worker_group.workers]
+            extra = {**extra, **self.services.slots.begin(job_id, local)}
         stragglers = self.services.stragglers
         if stragglers is not None and job_dir is not None:
             extra = {

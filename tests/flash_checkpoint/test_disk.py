@@ -127,6 +127,16 @@ def test_a_tracker_that_is_none(tmp_path: Path, text: str) -> None:
         disk.latest(tmp_path)
 
 
+def test_memory_serves_where_the_tracker_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / disk.TRACKER).write_text("?")
+    checkpointer = DdpCheckpointer(tmp_path)
+    with pytest.raises(BadInputFile, match=disk.TRACKER):
+        checkpointer.load_checkpoint()
+    checkpointer.save_checkpoint(1, {"step": 1}, storage_type=StorageType.MEMORY).wait()
+    assert checkpointer.load_checkpoint() == {"step": 1}
+    checkpointer.close()
+
+
 def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     disk.write({"step": 1}, tmp_path / "one.pt", 1, tmp_path)
     with (tmp_path / "one.pt").open("r+b") as stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from relkit.flash_checkpoint import memory_saver, slot_file, slot_folder
+from relkit.flash_checkpoint import memory_saver, native_copy, slot_folder
 from relkit.flash_checkpoint.errors import ChangedWhileCopied, NoRoom
 from relkit.flash_checkpoint.memory_saver import MemorySaver
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
 from tests.flash_checkpoint.test_slots import everything_in, one_thread
 from tests.patience import PATIENCE
@@ -102,13 +104,13 @@ def test_a_larger_state_needs_a_new_file_and_the_old_one_serves_until_then(
 ) -> None:
     path = tmp_path / "rank-1.slots"
     saver.save(1, {"x": torch.zeros(10)}).wait()
-    publish = memory_saver.native_copy.publish
+    publish = native_copy.publish
 
     def look_first(address: int, header: bytes) -> None:
         assert [len(one["x"]) for one in everything_in(path)] == [10]
         publish(address, header)
 
-    monkeypatch.setattr(memory_saver.native_copy, "publish", look_first)
+    monkeypatch.setattr(native_copy, "publish", look_first)
     saver.save(2, {"x": torch.zeros(1 << 20)}).wait()
     monkeypatch.undo()
     saver.save(3, {"x": torch.zeros(5)}).wait()
@@ -155,7 +157,7 @@ def test_shared_memory_that_is_too_small_is_said_before_anything_is_written(
     class Small:
         f_bavail, f_frsize = 10, 4096
 
-    monkeypatch.setattr(slot_file.os, "statvfs", lambda _path: Small)
+    monkeypatch.setattr(os, "statvfs", lambda _path: Small)
     with pytest.raises(NoRoom, match=r"8,\d{3},\d{3} bytes are needed, and 40,960 are free"):
         saver.save(1, {"x": torch.zeros(1 << 20)})
     assert list(tmp_path.iterdir()) == []
@@ -211,10 +213,37 @@ def test_a_killed_owners_folder_is_removed_by_the_next(
     monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path)
     lives = slot_folder.make("job")
     left = slot_folder.make("job")
-    slot_folder.os.close(left.lock)  # as the kernel does for a process that was killed
+    os.close(left.lock)  # as the kernel does for a process that was killed
     other = slot_folder.make("other-job")
     assert not left.path.exists()
     assert slot_folder.folders_of("job") == (lives.path,)
     lives.remove()
     other.remove()
     assert slot_folder.folders_of("job") == ()
+
+
+def test_a_rank_that_has_left_this_node_leaves_no_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path)
+    host = SlotHost(lambda _line: None)
+    folder = Path(host.begin("job", (0, 1))[slot_folder.FOLDER_VARIABLE])
+    for rank in (0, 1):
+        slot_folder.slots_path(folder, rank).touch()
+    assert host.begin("job", (1, 2)) == {slot_folder.FOLDER_VARIABLE: str(folder)}
+    assert sorted(path.name for path in folder.iterdir()) == ["owner.lock", "rank-1.slots"]
+    host.close()
+    assert not folder.exists()
+
+
+def test_a_launcher_without_shared_memory_says_so_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path / "none")
+    said: list[str] = []
+    host = SlotHost(said.append)
+    assert host.begin("job", (0,)) == {}
+    assert host.begin("job", (0,)) == {}
+    assert len(said) == 1
+    assert "no folder for checkpoints in memory" in said[0]
+    host.close()

@@ -66,7 +66,7 @@ def test_a_modules_versions_come_back(tmp_path: Path) -> None:
     wanted = torch.nn.BatchNorm1d(3).state_dict()
     saver.save(1, {"model": wanted}).wait()
     saver.close()
-    assert loaded(tmp_path)["model"]._metadata == wanted._metadata
+    assert loaded(tmp_path)["model"]._metadata == vars(wanted)["_metadata"]
 
 
 def test_whose_slots_they_are(saved: Path) -> None:

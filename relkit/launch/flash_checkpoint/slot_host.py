@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from relkit.errors import UnwritablePath
 from relkit.flash_checkpoint import slot_folder
 from relkit.launch.job.settings import Log
@@ -19,11 +21,13 @@ class SlotHost:
         self._folder: slot_folder.OwnFolder | None = None
         self._tried = False
 
-    def begin(self, job_id: str) -> dict[str, str]:
+    def begin(self, job_id: str, ranks: Collection[int]) -> dict[str, str]:
         """What to add to the environment of the workers of an attempt.
 
         Args:
             job_id: as the launcher knows it.
+            ranks: that this node has now. What others have left here is removed: were one of them
+                to come back, it would find a state that the job has long gone past.
 
         Returns:
             nothing where shared memory is closed: workers then save to disk only.
@@ -36,6 +40,7 @@ class SlotHost:
                 self._log(f"{error}")
         if self._folder is None:
             return {}
+        slot_folder.keep_only(self._folder.path, ranks)
         return {slot_folder.FOLDER_VARIABLE: str(self._folder.path)}
 
     def close(self) -> None:
