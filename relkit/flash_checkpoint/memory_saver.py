@@ -256,14 +256,16 @@ class MemorySaver:
                 failure = error
                 self._drop(copy.file)
             copy.handle.end(failure)
+            if failure is None and copy.file.count == 2:
+                # The next save, if it is to fail for want of room, is to do so at once; and the
+                # loop does not wait for this.
+                with suppress(RelkitError, OSError):
+                    copy.file.reserve(1 - copy.index, copy.where.end)
             del copy
 
     def _finish(self, copy: _Copy) -> None:
         file, index, taken = copy.file, copy.index, copy.taken
         file.reserve(index, copy.where.end)
-        if file is not self._file:
-            # Both, so that no later save fails for want of room.
-            file.reserve(1 - index, copy.where.end)
         payload = file.payload(index, copy.where, taken.payload_bytes)
         end = block_count(taken.payload_bytes)
         self._pool.save(payload, taken.pieces, taken.early_blocks, end)
