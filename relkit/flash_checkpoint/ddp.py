@@ -53,7 +53,7 @@ class DdpCheckpointer:
         self._disk_save = SaveHandle(-1)
         self._memory_save.end()
         self._disk_save.end()
-        self._said = ""
+        self._said: set[str] = set()
         atexit.register(self.close)
 
     def save_checkpoint(
@@ -219,7 +219,7 @@ class DdpCheckpointer:
                 write_slot(file, slot, path, self._root)
             finally:
                 file.pinned.discard(slot.index)
-        except (RelkitError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  told, and by the handle; the loop goes on
             failure = error
             self._say(error)
         handle.end(failure)
@@ -228,7 +228,7 @@ class DdpCheckpointer:
         # Once: a job that saves at every step would write nothing else any more.
         kind = type(error).__name__
         if kind not in self._said:
-            self._said += f" {kind}"
+            self._said.add(kind)
             print(f"relkit: flash checkpoint: rank {self._ranks.rank}: {error}", file=sys.stderr)
 
     def _announce(self, line: str) -> None:

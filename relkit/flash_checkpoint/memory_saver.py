@@ -21,6 +21,8 @@ from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot, require_room
 from relkit.flash_checkpoint.slot_format import Owner, Places, SlotHeader
 from relkit.flash_checkpoint.snapshot import Snapshot
 
+# Of a file that has no whole slot yet.
+NEW_SUFFIX = ".new"
 _MAX_NAMED = 5
 
 
@@ -233,7 +235,7 @@ class MemorySaver:
         if self._file is not None and self._file.slot_bytes >= end_bytes:
             return self._file
         require_room(self._path.parent, 2 * end_bytes)
-        return SlotFile.create(self._path.with_suffix(".new"), self._owner, end_bytes)
+        return SlotFile.create(self._path.with_suffix(NEW_SUFFIX), self._owner, end_bytes)
 
     def _slot(self, file: SlotFile) -> int:
         """The slot to save into; where the only one is being written to disk, one more is made, or

@@ -9,7 +9,7 @@ from typing import Any
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import memory_loader, slot_folder
 from relkit.flash_checkpoint.errors import BadSlot, NoRoom, SlotFault
-from relkit.flash_checkpoint.memory_saver import MemorySaver, SaveHandle
+from relkit.flash_checkpoint.memory_saver import NEW_SUFFIX, MemorySaver, SaveHandle
 from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 
@@ -55,6 +55,8 @@ class RankMemory:
         try:
             if self._lock is None:
                 self._lock = slot_folder.RankLock(self._path)
+                # Of a process that was killed before its first larger state was safe.
+                self._path.with_suffix(NEW_SUFFIX).unlink(missing_ok=True)
             return self._saver.save(step, state, then)
         except (UnwritablePath, NoRoom) as error:
             handle.end(error)

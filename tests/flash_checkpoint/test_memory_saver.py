@@ -198,8 +198,11 @@ def test_of_two_savers_of_one_rank_the_second_is_refused(
 ) -> None:
     tmp_path.chmod(0o700)
     monkeypatch.setenv(slot_folder.FOLDER_VARIABLE, str(tmp_path))
+    left = tmp_path / "rank-0.new"
+    left.touch()  # by a process that was killed in its first save
     first, second = RankMemory(0, 1, 1), RankMemory(0, 1, 1)
     first.save(1, {}).wait()
+    assert not left.exists()
     failure = second.save(1, {}).failure
     assert "another saver of this process" in str(failure)
     first.close()
