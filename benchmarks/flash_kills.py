@@ -14,6 +14,7 @@ import json
 import os
 import random
 import signal
+import struct
 import sys
 import tempfile
 import time
@@ -94,8 +95,11 @@ def write_for_ever(root: Path, elements: int, start: int, told: int) -> None:
         step += 1
 
 
-def kill_in(work: Callable[[int], None], after_s: float) -> int:
-    """Fork a process that works, kill it; the last step that it told, -1 for none."""
+def kill_in(work: Callable[[int], None], draw: random.Random) -> list[int]:
+    """Fork a process that works, and kill it; the steps that it told.
+
+    It is killed after it has told some steps, at a moment drawn from the time that two more take.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -104,12 +108,18 @@ def kill_in(work: Callable[[int], None], after_s: float) -> int:
         finally:
             os._exit(1)
     os.close(writer)
-    time.sleep(after_s)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    with os.fdopen(reader, "rb") as stream:
-        told = stream.read()
-    return int.from_bytes(told[-_STEP_BYTES:], "little") if told else -1
+    with os.fdopen(reader, "rb", buffering=0) as stream:
+        told = b""
+        began = before = time.monotonic()
+        for _ in range(draw.randint(0, 4)):
+            before = time.monotonic()
+            told += stream.read(_STEP_BYTES)
+        step_s = time.monotonic() - (before if told else began - 0.05)
+        time.sleep(draw.uniform(0, 2 * step_s))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        told += stream.read()
+    return [step for (step,) in struct.iter_unpack("<Q", told)]
 
 
 def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random) -> Tally:
@@ -119,9 +129,9 @@ def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random
         start = found + 1
         told = kill_in(
             lambda pipe, start=start: save_for_ever(path, elements, start, pipe),  # type: ignore[misc]
-            draw.uniform(0.005, 0.1),
+            draw,
         )
-        safe = max(told, found)
+        safe = max([found, *told])
         tally.kills += 1
         if not path.exists():
             tally.nothing_yet += 1
@@ -129,7 +139,8 @@ def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random
             continue
         file = SlotFile.open(path, OWNER)
         whole = file.whole()
-        tally.in_copy += file.count - len(whole)
+        # Of two slots that this process has saved into, one that is not whole was being written.
+        tally.in_copy += len(told) >= file.count > len(whole)
         pool = CopyPool(1)
         states = [memory_loader.load(file, slot, pool) for slot in whole]
         pool.close()
@@ -147,9 +158,9 @@ def kills_on_disk(folder: Path, kills: int, elements: int, draw: random.Random) 
         start = found + 1
         told = kill_in(
             lambda pipe, start=start: write_for_ever(folder, elements, start, pipe),  # type: ignore[misc]
-            draw.uniform(0.005, 0.1),
+            draw,
         )
-        safe = max(told, found)
+        safe = max([found, *told])
         tally.kills += 1
         tally.in_copy += any(folder.glob(".*.tmp"))
         # What stands under a final name is whole, tracked or not.
@@ -166,7 +177,7 @@ def kills_on_disk(folder: Path, kills: int, elements: int, draw: random.Random) 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 1 where anything was torn, wrong or lost."""
+    """Exit code 1 where anything was torn, wrong or lost, or where no kill hit a save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=500, help="of each of the two kinds")
     parser.add_argument("--elements", type=int, default=500_000, help="of each of 5 tensors")
@@ -182,7 +193,11 @@ def main(arguments: list[str] | None = None) -> int:
             Path(folder), options.kills, max(1, options.elements // 10), draw
         )
     print(json.dumps({name: asdict(tally) for name, tally in tallies.items()}, indent=1))
-    return int(any(tally.wrong or tally.lost_steps > 0 for tally in tallies.values()))
+    # Kills that hit nothing would show nothing.
+    idle = any(
+        tally.in_copy == 0 or tally.nothing_yet > tally.kills / 2 for tally in tallies.values()
+    )
+    return int(idle or any(tally.wrong or tally.lost_steps > 0 for tally in tallies.values()))
 
 
 if __name__ == "__main__":
