@@ -1,4 +1,4 @@
-/* Holds native/slots against what it promises; run under the sanitizers by test_slots_native.py. */
+/* Holds native/slots against what it promises; run under the sanitizers by test_slots.py. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

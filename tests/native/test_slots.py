@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.hook_builds import SANITIZERS
-from tests.native.merge_library import NATIVE
+from tests.native.builds import SANITIZERS
+from tests.native.recording import NATIVE
 
 pytestmark = pytest.mark.native
 
