@@ -1,7 +1,7 @@
 """How long a save blocks the loop: relkit into memory, torch.save and DCP's async_save, in turn.
 
-    python -m benchmarks.flash                      1 GB of state on 2 ranks
-    python -m benchmarks.flash --gigabytes 0.1 --rounds 2
+    python benchmarks/flash.py                      1 GB of state on 2 ranks
+    python benchmarks/flash.py --gigabytes 0.1 --rounds 2
 
 One job, one round after another: a step without a save, then one with a save by each way. A step is
 the save of the state there is, a fixed time of compute, and AdamW's update. Blocked is the time in

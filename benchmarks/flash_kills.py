@@ -1,6 +1,6 @@
 """SIGKILLs at random moments, in the copy into memory and in the writing to disk: nothing is torn.
 
-    python -m benchmarks.flash_kills --kills 1000
+    python benchmarks/flash_kills.py --kills 1000
 
 Each time a forked process saves one state after another and is killed. Then what is left is read:
 the newest slot must hold exactly the state of its step, and no older one than the last that the
