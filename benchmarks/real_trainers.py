@@ -46,7 +46,7 @@ class Run:
         trainer: of TRAINERS; number: of its kind; busier_rank: -1 in a healthy job.
         said: the launcher's lines about stragglers.
         right: whether they are as they should be; steps: that relkit saw; time_s: all in all.
-        load: the machine's load average at the end.
+        exit_code: the launcher's; load: the machine's load average at the end.
     """
 
     trainer: str
@@ -56,6 +56,7 @@ class Run:
     right: bool
     steps: int
     time_s: float
+    exit_code: int
     load: float
 
 
@@ -96,7 +97,9 @@ def run_one(trainer: str, number: int, busier_rank: int) -> Run:
         as_it_should = bool(said) and all(named in line and "compute" in line for line in said)
     # A job that nobody looked at is no proof of silence.
     right = as_it_should and done.returncode == 0 and seen >= steps // 2
-    return Run(trainer, number, busier_rank, said, right, seen, took_s, os.getloadavg()[0])
+    return Run(
+        trainer, number, busier_rank, said, right, seen, took_s, done.returncode, os.getloadavg()[0]
+    )  # fmt: skip
 
 
 def main() -> None:
@@ -114,7 +117,7 @@ def main() -> None:
         what = "healthy" if run.busier_rank < 0 else f"rank {run.busier_rank} busier"
         print(
             f"{run.trainer:8} {run.number:3} {what:14} {'right' if run.right else 'WRONG'} "
-            f"{run.steps} steps, {run.time_s:.0f} s, load {run.load:.1f}: "
+            f"{run.steps} steps, {run.time_s:.0f} s, exit {run.exit_code}, load {run.load:.1f}: "
             f"{'; '.join(run.said) or 'nothing said'}",
             flush=True,
         )

@@ -28,7 +28,7 @@ from tools.run_tests.summary import summary
 from tools.run_tests.units import Plan, Unit, plan, selected
 
 _ROOT = Path(__file__).resolve().parents[2]
-# One more than the two cores of CI's machine: nearly every test waits for something now and then.
+# As many as CI's machine has cores: tests wait now and then, but what they wait for computes.
 _LANES = ("lane 1", "lane 2")
 
 
