@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from pathlib import Path
+from sysconfig import get_config_var
 
 import pytest
 
@@ -40,6 +42,13 @@ def _assert_in_order(wanted: list[str], found: list[str]) -> None:
         assert name in rest, f"{name} is not in its place: {found}"
 
 
+def _interpreter_has_names() -> bool:
+    """Whether the interpreter's own functions have names; distributions strip those of most."""
+    library = Path(str(get_config_var("LIBDIR")), str(get_config_var("INSTSONAME")))
+    files = [Path(sys.executable).resolve(), library]
+    return any(path.is_file() and b"\0list_sort\0" in path.read_bytes() for path in files)
+
+
 def test_by_memory_reads_and_a_collector() -> None:
     with running(NESTED) as process:
         settled(process.pid)
@@ -69,5 +78,6 @@ def test_by_the_hook() -> None:
     finally:
         remove_job_dir(folder)
     assert dump.engines == ("hook", "py-spy")
-    wanted = [*_AROUND_THE_CALLBACK, "list_sort", "order", "by_sum", "functools_reduce"]
+    sort, reduce = [["list_sort"], ["functools_reduce"]] if _interpreter_has_names() else [[], []]
+    wanted = [*_AROUND_THE_CALLBACK, *sort, "order", "by_sum", *reduce]
     _assert_in_order([*wanted, *_INNERMOST], _main(dump))
