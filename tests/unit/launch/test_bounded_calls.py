@@ -53,6 +53,20 @@ def test_behind_a_call_that_hangs_nobody_waits_until_it_returns(cut: threading.E
     assert made == [2]
 
 
+def test_a_call_that_was_given_up_before_its_turn_is_not_made(cut: threading.Event) -> None:
+    calls = BoundedCalls("test")
+    made: list[int] = []
+    first = threading.Thread(target=calls.call, args=(cut.wait,), kwargs={"timeout_s": math.inf})
+    first.start()
+    eventually(lambda: calls.stuck_s() > 0, "the first call is not made")
+    with pytest.raises(NoAnswer):
+        calls.call(made.append, 1, timeout_s=0.3)
+    cut.set()
+    first.join()
+    calls.call(made.append, 2, timeout_s=30)
+    assert made == [2]
+
+
 def test_its_thread_goes_when_there_is_nothing_to_do() -> None:
     calls = BoundedCalls("test-goes")
     for _ in range(2):

@@ -295,6 +295,9 @@ def test_both_sides_learn_once_which_node_differs(
     for _ in range(2):
         later.get_state()
     assert len(log) == 1
+    # The name of this node may be in the way of another's that wrote later.
+    with pytest.raises(ForeignState, match="another node has"):
+        at("h1", joining_key).get_state()
 
 
 def test_notes_that_somebody_else_left_make_no_line_that_is_not_ours(
