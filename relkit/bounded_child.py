@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import which
 
 from relkit.held_signals import signals_held
-from relkit.result_of import wait_readable
+from relkit.interruptible_wait import wait_readable
 
 _REAP_S = 1.0
 _OUTPUT_LIMIT_BYTES = 64 << 20

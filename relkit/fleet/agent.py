@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from relkit import __version__
 from relkit.errors import RelkitError
 from relkit.fleet import wire
-from relkit.result_of import wait_readable
+from relkit.interruptible_wait import wait_readable
 
 IDLE_LIMIT_S = 600.0
 """An agent that receives nothing for this long ends: its controller is gone without a goodbye."""

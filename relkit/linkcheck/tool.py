@@ -16,7 +16,7 @@ from pathlib import Path
 
 import relkit
 from relkit.held_signals import signals_held
-from relkit.result_of import wait_readable
+from relkit.interruptible_wait import wait_readable
 
 _MAX_BYTES = 1 << 20
 _TICK_S = 0.05

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from relkit.errors import EXIT_INTERRUPTED
-from relkit.result_of import result_of
+from relkit.interruptible_wait import result_of
 from tools.mutants.breaks import all_breaks
 from tools.mutants.model import Break, Result
 from tools.mutants.tree import ROOT, BadBreak, Tree

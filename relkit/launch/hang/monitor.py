@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from relkit.errors import RelkitError
+from relkit.interruptible_wait import is_set_within
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
-from relkit.result_of import is_set_within
 from relkit.stacks.model import RankDump
 
 # Longest time that a failing job waits for its post-mortem: capture, plus the other nodes.

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from relkit.result_of import is_done_within
+from relkit.interruptible_wait import is_done_within
 
 # How long the thread stays when it has nothing to do, s.
 _IDLE_S = 2.0

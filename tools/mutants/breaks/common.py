@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.mutants.model import Break
 
 _START = ("tests/unit/test_interrupted_start.py",)
-_WAITS = ("tests/unit/test_result_of.py",)
+_WAITS = ("tests/unit/test_interruptible_wait.py",)
 
 BREAKS = (
     Break("relkit/held_signals.py", "signal.raise_signal(held)", "pass", _START),
@@ -15,15 +15,15 @@ BREAKS = (
     Break(
         "relkit/launch/run_command.py", "self._early.append(number)", "self._early.clear()", _START
     ),
-    Break("relkit/result_of.py", "thread.join(_LOOK_S)", "thread.join()", _WAITS),
+    Break("relkit/interruptible_wait.py", "thread.join(_LOOK_S)", "thread.join()", _WAITS),
     Break(
-        "relkit/result_of.py",
+        "relkit/interruptible_wait.py",
         "while not wait([future], timeout=_LOOK_S).done:",
         "while not wait([future]).done:",
         _WAITS,
     ),
     Break(
-        "relkit/result_of.py",
+        "relkit/interruptible_wait.py",
         "if left_s <= _INPUT_LOOK_S:",
         "if True:",
         ("tests/unit/test_many_files.py",),

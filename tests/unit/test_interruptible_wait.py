@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from relkit import result_of as result_of_module
-from relkit.result_of import is_done_within, is_set_within, result_of, wait_for_end
+from relkit import interruptible_wait
+from relkit.interruptible_wait import is_done_within, is_set_within, result_of, wait_for_end
 
 
 def test_it_gives_what_the_future_gives_or_raises() -> None:
@@ -90,5 +90,5 @@ def _waits_in_result_of(thread: int) -> bool:
     frames = traceback.StackSummary.extract(traceback.walk_stack(sys._current_frames()[thread]))
     # It is in the standard library's waiting, which one of ours has called.
     return frames[0].filename == threading.__file__ and any(
-        frame.filename == result_of_module.__file__ for frame in frames
+        frame.filename == interruptible_wait.__file__ for frame in frames
     )
