@@ -14,6 +14,7 @@ from relkit.command_group import LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
 from relkit.nearest import no_such
 from relkit.printable import printable
+from relkit.process_exit import leave
 
 # name -> (module:attribute, help line). The help lines live here so that `relkit --help`
 # imports no command at all; a test holds them against each command's own first line.
@@ -111,7 +112,7 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point: run the command, turn expected errors into two lines and an exit code."""
-    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+    leave(run(list(sys.argv[1:] if argv is None else argv)))
 
 
 def run(argv: list[str]) -> int:

@@ -16,6 +16,14 @@ from pathlib import Path
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+def home_folder() -> Path | None:
+    """Where ~ is; None for a user without HOME and without an entry in the password file."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
 def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file that belongs to this user alone.
 

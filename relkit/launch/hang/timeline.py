@@ -11,10 +11,9 @@ from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
-from relkit.home_folder import home_folder
 from relkit.input_file import read_input_text
 from relkit.job_id import safe_job_id
-from relkit.private_file import open_own_folder
+from relkit.private_file import home_folder, open_own_folder
 from relkit.stacks.dumpfile import read_dump, write_dump
 from relkit.stacks.model import RankDump
 

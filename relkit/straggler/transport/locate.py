@@ -8,9 +8,9 @@ from pathlib import Path
 
 from relkit import procfs
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
-from relkit.home_folder import home_folder
 from relkit.hook import environment
 from relkit.job_id import safe_job_id
+from relkit.private_file import home_folder
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, load
 

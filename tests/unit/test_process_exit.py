@@ -1,0 +1,66 @@
+"""A thread that does not return from C++ does not spoil the end of a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from relkit import process_exit
+from relkit.launch.job.bounded_calls import BoundedCalls
+
+SCRIPT = """
+import atexit, sys, threading
+from relkit.process_exit import inside_cpp, leave
+
+class Global:
+    def __del__(self):
+        print("taken down")
+
+kept = Global()
+atexit.register(print, "atexit")
+begun = threading.Event()
+
+def call(begun=begun, is_stuck=sys.argv[1] == "stuck", wait=threading.Event().wait):
+    with inside_cpp():
+        begun.set()
+        if is_stuck:
+            wait()
+
+thread = threading.Thread(target=call, daemon=True)
+thread.start()
+begun.wait()
+if sys.argv[1] == "returned":
+    thread.join()
+sys.stdout.write("not flushed\\n")
+leave(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("stuck", ["not flushed", "atexit"]),
+        ("returned", ["not flushed", "atexit", "taken down"]),
+    ],
+)
+def test_the_interpreter_is_taken_down_only_where_no_call_is_stuck(
+    kind: str, said: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, kind],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()) == (3, said), done.stderr
+
+
+def test_a_bounded_call_counts_as_such_a_call_until_it_returns() -> None:
+    def look() -> tuple[threading.Thread, bool]:
+        thread = threading.current_thread()
+        return thread, thread in process_exit._callers
+
+    thread, is_counted = BoundedCalls("counted").call(look, timeout_s=50.0)
+    assert is_counted
+    assert thread not in process_exit._callers
