@@ -48,7 +48,7 @@ format: $(VENV)/.develop
 
 stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py
-	$(BIN)/python -m benchmarks.ttp_many_ranks --ranks 5000
+	$(BIN)/python benchmarks/ttp_many_ranks.py --ranks 5000
 
 # An hour of a job in which everything comes and goes: is all that it holds flat, are its losses a bare
 # run's? SOAK_ARGS="--minutes 5".

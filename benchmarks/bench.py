@@ -66,6 +66,7 @@ class Case:
             self.peer_walls_s.append(self.peer())
 
     def row(self) -> tuple[str, ...]:
+        """Its line in the table."""
         cells = (self.name, *_seconds(self.walls_s), self.peer_name, *_seconds(self.peer_walls_s))
         ratio = ""
         if self.peer_walls_s:
@@ -100,7 +101,7 @@ def whole(*command: str) -> Timed:
 
 
 def until_line(word: str, *command: str) -> Timed:
-    """Seconds from the start of a command to its first line that begins so; it is then let end."""
+    """Seconds from the start of a command to its first line with this word, not to its end."""
 
     def run() -> float:
         began = time.perf_counter()

@@ -4,8 +4,8 @@ Against the simulated CUDA runtime and NCCL of native/tests/sim (test doubles, n
 kernels and collectives that take no time, so that a call costs nothing but itself. Programs with
 and without the hook run in turn, round by round, and each round is compared with its neighbour:
 
-    python -m benchmarks.launch_cost
-    python -m benchmarks.launch_cost --rounds 101
+    python benchmarks/launch_cost.py
+    python benchmarks/launch_cost.py --rounds 101
 
 A real launch takes some microseconds of the host: what is added stays, the ratio gets smaller.
 """

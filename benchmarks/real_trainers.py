@@ -1,6 +1,6 @@
 """Healthy jobs of three real trainers must stay silent; one rank with 20 % more work is named.
 
-usage: python -m benchmarks.real_trainers [--trainers hf,megatron,nanogpt] [--healthy 50]
+usage: python benchmarks/real_trainers.py [--trainers hf,megatron,nanogpt] [--healthy 50]
        [--busier 10] [--json FILE]
 
 Two ranks on two cores under `relkit launch --straggler warn`, steps of about 10 ms: Hugging Face's

@@ -1,8 +1,8 @@
 """What watching for stragglers costs a training step: hook, monitor and scoring together.
 
-    python -m benchmarks.straggler_cost
-    python -m benchmarks.straggler_cost --products 48         # steps of some 20 ms
-    python -m benchmarks.straggler_cost --rounds 12 --turns 60
+    python benchmarks/straggler_cost.py
+    python benchmarks/straggler_cost.py --products 48         # steps of some 20 ms
+    python benchmarks/straggler_cost.py --rounds 12 --turns 60
 
 The same job of real compute (benchmarks/jobs/compute.py, each rank on a core of its own, so that
 the launcher has no core to itself) is started under torchrun and under `relkit launch --straggler
@@ -22,7 +22,6 @@ import argparse
 import contextlib
 import json
 import os
-import select
 import signal
 import statistics
 import subprocess
@@ -36,6 +35,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from relkit.interruptible_wait import wait_readable
 from relkit.output import table, write_atomic
 
 JOB = Path(__file__).resolve().parent / "jobs" / "compute.py"
@@ -121,9 +121,9 @@ class Job:
         self._child.send_signal(signal.SIGCONT)
         for pipe in self._go:
             os.write(pipe, b"g")
-        readable: Sequence[object] = ()
+        readable = False
         while not readable and time.monotonic() - began_s < LIMIT_S and self._child.poll() is None:
-            readable, _, _ = select.select([self._done], [], [], 1.0)
+            readable = wait_readable(self._done, 1.0)
         if not readable:
             raise SystemExit(self._output.read_text(errors="replace")[-4000:])
         os.read(self._done, 1)

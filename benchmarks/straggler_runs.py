@@ -1,6 +1,6 @@
 """Real jobs under `relkit launch`, each with one fault or none: is the right one named, how soon?
 
-usage: python -m benchmarks.straggler_runs [--cases a,b,c,d,e,f] [--runs 20] [--healthy 20]
+usage: python benchmarks/straggler_runs.py [--cases a,b,c,d,e,f] [--runs 20] [--healthy 20]
        [--jobs 1] [--seed 0] [--json FILE]
 
   a  2 ranks, each pinned to a core, real compute: compute or input 10 % slower

@@ -1,8 +1,8 @@
 """What try-to-persist costs a step, and how long survivors take to save.
 
-    python -m benchmarks.ttp_cost --steps             on and off in turn, and that no bit differs
-    python -m benchmarks.ttp_cost --save              SIGKILL to the renamed checkpoint, 10 MB
-    python -m benchmarks.ttp_cost --curve loss.svg    200 steps on real text, a kill every 20 or so
+    python benchmarks/ttp_cost.py --steps             on and off in turn, and that no bit differs
+    python benchmarks/ttp_cost.py --save              SIGKILL to the renamed checkpoint, 10 MB
+    python benchmarks/ttp_cost.py --curve loss.svg    200 steps on real text, a kill every 20 or so
 
 Off is the plain distributed optimizer (ZeRO-1) on the same ranks. Runs alternate, and a round's
 ratio is that of the two runs in it, by the medians of their steps: a machine that others use too

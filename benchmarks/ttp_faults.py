@@ -1,7 +1,7 @@
 """Kills ranks of training jobs again and again, and holds what comes out against undisturbed runs.
 
-    python -m benchmarks.ttp_faults                    every layout, 300 kills and more
-    python -m benchmarks.ttp_faults --layouts DP4 --kills 20 --seed 3 -o faults.json
+    python benchmarks/ttp_faults.py                    every layout, 300 kills and more
+    python benchmarks/ttp_faults.py --layouts DP4 --kills 20 --seed 3 -o faults.json
 
 A job trains with dropout and is killed at a random phase and step, one rank or two at once, also
 while survivors write; it is then started again, and so on to its end. Checked of each attempt:

@@ -1,6 +1,6 @@
 """The controller of try-to-persist with thousands of ranks' links, and with others at its door.
 
-    python -m benchmarks.ttp_many_ranks --ranks 5000 --silent 300
+    python benchmarks/ttp_many_ranks.py --ranks 5000 --silent 300
 
 Host and ranks are processes of their own, over real sockets on loopback; a rank here is a link that
 says hello, sends heartbeats, and is told of a fault. Shown, as JSON: how long until all are in, the

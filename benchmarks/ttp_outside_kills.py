@@ -1,7 +1,7 @@
 """SIGKILLs from outside, at moments that nothing in the job chooses: what is lost of training.
 
-    python -m benchmarks.ttp_outside_kills                     every layout, 300 kills
-    python -m benchmarks.ttp_outside_kills --busy 2 --layouts "TP2xDP2 SP" --kills 20 -o kills.json
+    python benchmarks/ttp_outside_kills.py                     every layout, 300 kills
+    python benchmarks/ttp_outside_kills.py --busy 2 --layouts "TP2xDP2 SP" --kills 20 -o kills.json
 
 A job trains with dropout. Some time after its first new step one random rank is killed. It is then
 started again from its newest checkpoint, and so on to its end. Checked of each kill, with every

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import tempfile
 
 import torch
 from torch.utils.data import Dataset
+from trainer_options import parse
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 _LENGTH, _VOCABULARY, _BATCH = 32, 256, 10
@@ -27,14 +26,9 @@ class _Texts(Dataset[torch.Tensor]):
 
 def main() -> None:
     """Run the job."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--busier-rank", type=int, default=-1)
-    parser.add_argument("--more", type=float, default=0.2, help="share of work on top, there")
-    options = parser.parse_args()
+    options = parse(__doc__ or "", _BATCH)
     torch.set_num_threads(1)
-    is_busier = int(os.environ["RANK"]) == options.busier_rank
-    extra = round(_BATCH * options.more) if is_busier else 0
+    extra = options.sequences - _BATCH
 
     def collate(texts: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         tokens = torch.stack([*texts, *texts[:extra]])

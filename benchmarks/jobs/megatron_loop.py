@@ -6,9 +6,7 @@ rank may get more sequences a step than the others.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from trainer_options import parse
 
 _LENGTH, _VOCABULARY, _BATCH, _WIDTH = 32, 256, 10, 64
 
@@ -72,11 +71,7 @@ def main() -> None:
     from megatron.core import parallel_state, tensor_parallel
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--busier-rank", type=int, default=-1)
-    parser.add_argument("--more", type=float, default=0.2, help="share of work on top, there")
-    options = parser.parse_args()
+    options = parse(__doc__ or "", _BATCH)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     parallel_state.initialize_model_parallel(1, 1)
@@ -84,9 +79,7 @@ def main() -> None:
     torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment,return-value]
     torch.zeros = partial(_on_cpu, torch.zeros)
     tensor_parallel.get_cuda_rng_tracker().fork = contextlib.nullcontext
-    is_busier = int(os.environ["RANK"]) == options.busier_rank
-    batch = _BATCH + round(_BATCH * options.more) * is_busier
-    data, model = _batches(batch), _model()
+    data, model = _batches(options.sequences), _model()
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-3)
     run = get_forward_backward_func()
@@ -94,7 +87,8 @@ def main() -> None:
         model.zero_grad_buffer()
         losses = run(
             forward_step_func=_forward_step, data_iterator=data, model=[model],
-            num_microbatches=1, seq_length=_LENGTH, micro_batch_size=batch, forward_only=False,
+            num_microbatches=1, seq_length=_LENGTH, micro_batch_size=options.sequences,
+            forward_only=False,
         )  # fmt: skip
         for parameter in parameters:
             parameter.grad = parameter.main_grad

@@ -7,13 +7,13 @@ its code. One rank may get more sequences a step than the others.
 
 from __future__ import annotations
 
-import argparse
 import os
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from trainer_options import parse
 
 _LENGTH, _VOCABULARY, _BATCH, _WIDTH, _MICRO_STEPS = 32, 256, 5, 64, 2
 
@@ -51,23 +51,18 @@ class _Model(nn.Module):
 
 def main() -> None:
     """Run the job."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--busier-rank", type=int, default=-1)
-    parser.add_argument("--more", type=float, default=0.2, help="share of work on top, there")
-    options = parser.parse_args()
+    options = parse(__doc__ or "", _BATCH)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = int(os.environ["RANK"])
     torch.manual_seed(1 + rank)
-    batch = _BATCH + round(_BATCH * options.more) * (rank == options.busier_rank)
     text = torch.randint(_VOCABULARY, (1 << 16,))
     model = DistributedDataParallel(_Model())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(options.steps):
         for micro in range(_MICRO_STEPS):
             model.require_backward_grad_sync = micro == _MICRO_STEPS - 1
-            at = torch.randint(len(text) - _LENGTH - 1, (batch,))
+            at = torch.randint(len(text) - _LENGTH - 1, (options.sequences,))
             tokens = torch.stack([text[i : i + _LENGTH] for i in at])
             targets = torch.stack([text[i + 1 : i + 1 + _LENGTH] for i in at])
             loss = model(tokens, targets) / _MICRO_STEPS

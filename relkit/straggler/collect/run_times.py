@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from relkit.interruptible_wait import wait_for_end
 from relkit.straggler.collect.event_rows import Rows
 from relkit.straggler.model import Ints
 
@@ -131,7 +132,7 @@ class _Sampler:
 
     def stop(self) -> None:
         self._control.stop = 1
-        self._thread.join()
+        wait_for_end(self._thread)
 
 
 class RunTimes:
@@ -207,6 +208,8 @@ class RunTimes:
         if self._sampler is None:
             return
         rows = self._sampler.take()
+        if not len(rows):
+            return
         for place, pid in enumerate(self._descriptors):
             new: npt.NDArray[Any] = rows[:, [0, 1 + 2 * place, 2 + 2 * place]]
             new = new[new[:, 1] >= 0]

@@ -22,7 +22,7 @@ _MAD_TO_SIGMA = 1.4826
 _MEDIAN_TO_MEAN = 1.2533
 # A fleet has thousands of devices, and noise has longer tails than a bell curve.
 _SIGMAS = 4.5
-# What lacks this many times what it may is mentioned even where noise may explain it.
+# A device that lacks this many times the allowed share is mentioned even where noise explains it.
 _FAR = 2.0
 
 
