@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_HELD = (signal.SIGINT, signal.SIGTERM)
-
 
 @contextmanager
 def signals_held() -> Iterator[None]:
@@ -26,23 +24,32 @@ def signals_held() -> Iterator[None]:
         finally:
             if child is not None: ...
 
-    Signals without a handler of Python's act as ever. Only the main thread runs handlers: in
-    another one this does nothing.
+    A signal whose handler is not a Python function acts as ever. Only the main thread runs
+    handlers: in another one this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # One inside the other: where the handler of one raises, the other is put back and run as well.
+    with _held(signal.SIGTERM), _held(signal.SIGINT):
+        yield
+
+
+@contextmanager
+def _held(number: signal.Signals) -> Iterator[None]:
+    handler = signal.getsignal(number)
+    if not callable(handler):
+        yield
+        return
     came: list[int] = []
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
+    def note(held: int, _frame: FrameType | None) -> None:
+        came.append(held)
 
-    handled = [number for number in _HELD if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, note) for number in handled}
     try:
+        signal.signal(number, note)
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for held in dict.fromkeys(came):
-            signal.raise_signal(held)
+        signal.signal(number, handler)
+        if came:
+            signal.raise_signal(number)

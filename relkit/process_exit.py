@@ -28,15 +28,20 @@ def leave(code: int) -> NoReturn:
     """End with this exit code, as `sys.exit` does.
 
     Where a thread is still `inside_cpp`, the interpreter is not taken down: such a thread, coming
-    back while it is, unwinds through C++, which ends the process by SIGABRT.
+    back while it is, unwinds through C++, which ends the process by SIGABRT. What the interpreter
+    does before that is done: it waits for the threads that are not daemons, has idle thread pools
+    end theirs, runs what `atexit` has, and flushes.
     """
     if not _callers:
         sys.exit(code)
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+    try:
+        # Ctrl-C ends the wait for threads, as it does in the interpreter.
+        with suppress(KeyboardInterrupt):
+            vars(threading)["_shutdown"]()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+    finally:
+        # Also where a signal's handler raises: an exit by it would take the interpreter down.
+        os._exit(code)

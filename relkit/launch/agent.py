@@ -42,12 +42,13 @@ from relkit.launch.job.exchange import (
 )
 from relkit.launch.job.exit_barrier import ended_key, wait_for_others
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
-from relkit.launch.job.rendezvous import bound, leave_rendezvous
+from relkit.launch.job.node_name import node_name
+from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
-from relkit.launch.netcheck.node_info import holds_store, node_name, own_address, store_endpoint
+from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
 from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
 from relkit.launch.straggler.exclusion import Excluded
@@ -123,12 +124,14 @@ class MonitoredAgent(LocalElasticAgent):
     _session = b""
     _started = False
     _end_notes: Mailbox = MemoryMailbox()
+    _rendezvous_calls: BoundedCalls
 
     def run(self, role: str = "default") -> RunResult:
         """Run the job to its end; torch calls this once."""
         handler, log = self._worker_group.spec.rdzv_handler, self.services.log
         seal(handler, self._job_key(), log, node_name())
-        bound(handler, log)
+        self._rendezvous_calls = BoundedCalls("relkit-rendezvous")
+        limit_waits(handler, self._rendezvous_calls, log)
         try:
             result: RunResult | None = super().run(role)
         except JobAborted:
@@ -175,9 +178,9 @@ class MonitoredAgent(LocalElasticAgent):
         for name in ("_bootstrap_store_info", "_shared_tcp_store_server"):
             if hasattr(worker_group.spec.rdzv_handler, name):
                 setattr(worker_group.spec.rdzv_handler, name, None)
-        # In a thread, as no signal is handled inside a store's client.
-        calls = BoundedCalls("relkit-rendezvous")
-        calls.call(super()._rendezvous, worker_group, timeout_s=math.inf)
+        # In a thread, as no signal is handled inside a store's client. How long nodes may take to
+        # meet is torch's to decide.
+        self._rendezvous_calls.call(super()._rendezvous, worker_group, timeout_s=math.inf)
         self._connect_exit_barrier(worker_group)
         self._session = self._agree(worker_group)
         if self.services.network is not None and not self._passed(
@@ -230,7 +233,7 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _leaving(self, worker_group: WorkerGroup, why: RelkitError) -> LeavesJob:
         try:
-            leave_rendezvous(worker_group.spec.rdzv_handler)
+            leave_rendezvous(worker_group.spec.rdzv_handler, self._rendezvous_calls)
         except RendezvousError as error:
             self.services.log(f"the other nodes notice in a while that this one left: {error}")
         return LeavesJob(why)
@@ -256,7 +259,7 @@ class MonitoredAgent(LocalElasticAgent):
                 **bootstrap_environment(os.environ),
                 "RELKIT_LAUNCHER_PID": str(os.getpid()),
             }
-        # All before workers run that would have to be watched: a store may be slow to connect to.
+        # Before there are workers to watch, as a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")
         mailbox = self._mailbox(worker_group)
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
@@ -399,7 +402,7 @@ class MonitoredAgent(LocalElasticAgent):
         sentence = ""
         for worker in worker_group.workers:
             rank = worker.global_rank
-            # Without an id until all of them have been started: a signal may have come between.
+            # torch sets the ids once all workers have been started; a signal may come before.
             if rank in exit_statuses or worker.id is None:
                 continue
             pid = int(worker.id)

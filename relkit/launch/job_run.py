@@ -38,8 +38,8 @@ from relkit.operator_secret import OperatorSecret
 if TYPE_CHECKING:
     from relkit.launch.netcheck.network_check import NetworkCheck
 
-# torch tries to connect for as long as one answer may take, and then waits for the first answer.
-_CONNECT_SHARE = 2.0
+# Of torch's read_timeout: it may take that long to connect, and once more for the first answer.
+_CONNECT_TIMEOUTS = 2.0
 
 
 class RendezvousFailed(RelkitError):
@@ -78,8 +78,8 @@ def _interruptible_connect() -> Iterator[None]:
     original = registry.get_rendezvous_handler
 
     def connect(parameters: RendezvousParameters) -> RendezvousHandler:
-        limit_s = _CONNECT_SHARE * (parameters.get_as_int("read_timeout", 60) or 60)
-        calls = BoundedCalls("relkit-rendezvous")
+        limit_s = _CONNECT_TIMEOUTS * (parameters.get_as_int("read_timeout", 60) or 60)
+        calls = BoundedCalls("relkit-connect")
         try:
             handler: RendezvousHandler = calls.call(original, parameters, timeout_s=limit_s)
         except NoAnswer:

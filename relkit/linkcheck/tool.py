@@ -66,11 +66,19 @@ def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = Non
     ended = False
     child = None
     try:
-        with signals_held():
-            child = _start(argv, folder)
+        try:
+            with signals_held():
+                child = subprocess.Popen(
+                    list(argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    cwd=folder,
+                )
+        except (OSError, ValueError) as error:
+            return ToolRun(None, not_started=str(error))
         ended = _read(child, kept, time.monotonic() + timeout_s)
-    except _NotStarted as error:
-        return ToolRun(None, not_started=str(error))
     finally:
         if child is not None:
             _end_group(child)
@@ -83,24 +91,6 @@ def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = Non
         timed_out=not ended and not flooded,
         flooded=flooded,
     )
-
-
-class _NotStarted(Exception):
-    """There is no such program, or it cannot be run."""
-
-
-def _start(argv: Sequence[str], folder: Path | None) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            cwd=folder,
-        )
-    except (OSError, ValueError) as error:
-        raise _NotStarted(str(error)) from error
 
 
 def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> bool:

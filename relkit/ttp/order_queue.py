@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
+import math
 import queue
 import threading
 import time
 
+from relkit.interruptible_wait import next_of
 from relkit.ttp.messages import Commit, Discard, Exit, Finished, Save
 
-_LOOK_S = 0.5
+# How late a signal's handler may run in a thread that never goes on, s.
+_SLICE_S = 0.5
 
 Order = Save | Commit | Discard | Exit | Finished
 
@@ -37,8 +39,8 @@ class OrderQueue:
                 self._settle()
         if self._replaced:
             while True:
-                # Not for ever: a signal that comes just before a wait does not end it.
-                time.sleep(_LOOK_S)
+                # In slices, so that signals are handled (see relkit/interruptible_wait.py).
+                time.sleep(_SLICE_S)
 
     def unpark(self) -> None:
         """All ranks have finished: the training thread goes on with the user's program."""
@@ -64,9 +66,7 @@ class OrderQueue:
 
     def next(self) -> Order:
         """Wait for an order; `done` must be called after it."""
-        while True:
-            with contextlib.suppress(queue.Empty):
-                return self._orders.get(timeout=_LOOK_S)
+        return next_of(self._orders, math.inf)
 
     def done(self) -> None:
         """The order is done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,14 +13,12 @@ from tests.cluster.conftest import Start, listens, until
 
 pytestmark = pytest.mark.job
 
-# Exits with 0 at once; where a file is named, with 1 as soon as that file exists.
+# Exits with 0 at once; where a pipe is named, with 1 as soon as its other end is opened.
 _RANK = """
-import sys, time
-from pathlib import Path
+import sys
 print("a rank runs", flush=True)
 for name in sys.argv[1:]:
-    while not Path(name).exists():
-        time.sleep(0.05)
+    open(name)
 sys.exit(len(sys.argv) - 1)
 """
 
@@ -30,6 +29,7 @@ def test_a_node_that_is_done_does_not_wait_for_one_that_failed(
 ) -> None:
     script, go = tmp_path / "rank.py", tmp_path / "go"
     script.write_text(_RANK)
+    os.mkfifo(go)
     jobs = {}
     for is_host in (True, False):
         is_done = is_host is host_is_done
@@ -47,8 +47,9 @@ def test_a_node_that_is_done_does_not_wait_for_one_that_failed(
         lambda: any(at_the_barrier in key for key in store.list_keys()) and "runs" in failed.text,
         done, failed,
     )  # fmt: skip
-    go.touch()
+    # Opened for reading as well, so that this does not wait for the rank.
+    with go.open("r+b", buffering=0):
+        assert failed.wait().code == 1
     # torch's own barrier waits 300 s.
-    assert failed.wait().code == 1
     finished = done.wait()
     assert finished.code == 0, finished.err

@@ -15,45 +15,46 @@ from tests.cluster.conftest import Start, listens, report_of, until
 
 pytestmark = pytest.mark.job
 
-# Fails as soon as a file exists.
+# Fails as soon as somebody opens the other end of a pipe.
 _RANK = """
-import sys, time
-from pathlib import Path
+import sys
 print("a rank runs", flush=True)
-while not Path(sys.argv[1]).exists():
-    time.sleep(0.05)
+open(sys.argv[1])
 sys.exit(1)
 """
-# torch waits for minutes.
+# Left alone, torch waits for minutes.
 _SOON_S = 25.0
 
 
-def test_the_other_launchers_report_a_failure_and_obey_a_signal(
+def test_other_launchers_report_a_failure_and_end_by_a_signal(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:
     script = tmp_path / "rank.py"
     script.write_text(_RANK)
+    pipes = [tmp_path / f"fail{number}" for number in range(3)]
     jobs = []
-    for number in range(3):
+    for number, pipe in enumerate(pipes):
+        os.mkfifo(pipe)
         job = start(
             "launch", "--nnodes", "3", "--rdzv-backend", "c10d", "--rdzv-id", "stopped",
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
-            "--timeline-path", tmp_path / f"t{number}", script, tmp_path / f"go{number}",
+            "--timeline-path", tmp_path / f"t{number}", script, pipe,
         )  # fmt: skip
         jobs.append(job)
         # The first node to start hosts the store.
         until(lambda: listens(free_port), *jobs)
     for job in jobs:
         job.wait_for("a rank runs")
-    host, failing, told = jobs
+    host, failing, signalled = jobs
     host.process.send_signal(signal.SIGSTOP)
     os.waitpid(host.process.pid, os.WUNTRACED)
     try:
-        for job in (failing, told):
+        for job in (failing, signalled):
             job.wait_for("this node judges only its own ranks")
-        (tmp_path / "go1").touch()
-        told.process.send_signal(signal.SIGTERM)
-        failed, ended = failing.wait(_SOON_S), told.wait(_SOON_S)
+        signalled.process.send_signal(signal.SIGTERM)
+        # Opened for reading as well, so that this does not wait for the rank.
+        with pipes[1].open("r+b", buffering=0):
+            failed, ended = failing.wait(_SOON_S), signalled.wait(_SOON_S)
     finally:
         host.process.send_signal(signal.SIGCONT)
     assert failed.code == 1, failed.err
@@ -69,7 +70,7 @@ sys.stdin.read()
 """
 
 
-def test_ctrl_c_ends_a_launcher_that_waits_for_the_store_to_greet(
+def test_ctrl_c_ends_a_launcher_whose_store_accepts_and_says_nothing(
     start: Start, tmp_path: Path
 ) -> None:
     script = tmp_path / "rank.py"

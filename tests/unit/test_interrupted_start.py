@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ def test_a_command_gets_the_signal_that_came_before_it_ran(
         MonitorSettings(600.0, OnHang.REPORT), publish=lambda *_: None,
         write_dumps=lambda _: None, log=log.append,
     )  # fmt: skip
-    # Else, where that fails, the signal ends the test run.
+    # Where `run_command` does not handle it, the signal must not end the test run.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = run_command.run_command(
@@ -110,7 +111,73 @@ def test_signals_wait_for_the_end_of_the_block() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_error_in_the_block_is_not_lost_to_them() -> None:
+class Terminated(Exception):
+    """SIGTERM came."""
+
+
+def terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+@pytest.fixture
+def sigterm_raises() -> Iterator[None]:
+    """SIGTERM is handled, as in the launcher."""
+    before = signal.signal(signal.SIGTERM, terminate)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm_raises")
+@pytest.mark.parametrize(
+    "order", [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)]
+)
+def test_of_two_signals_both_handlers_run_and_both_are_put_back(
+    order: Sequence[signal.Signals],
+) -> None:
+    def start() -> None:
+        with signals_held():
+            for number in order:
+                signal.raise_signal(number)
+
+    with pytest.raises(Terminated) as raised:
+        start()
+    assert isinstance(raised.value.__context__, KeyboardInterrupt)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is terminate
+
+
+@pytest.mark.usefixtures("sigterm_raises")
+def test_a_signal_before_the_block_has_begun_leaves_every_handler_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install = signal.signal
+    installed: list[signal.Signals] = []
+
+    def interrupted(number: signal.Signals, handler: Any) -> Any:  # noqa: ANN401
+        installed.append(number)
+        if len(installed) == 2:
+            # The handler of this one runs, and raises, before it is held as well.
+            raise KeyboardInterrupt
+        return install(number, handler)
+
+    monkeypatch.setattr(signal, "signal", interrupted)
+    with pytest.raises(KeyboardInterrupt), signals_held():
+        pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is terminate
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with signals_held():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_error_in_the_block_is_raised_as_ever() -> None:
     with pytest.raises(OSError, match="no such"), signals_held():
         raise OSError("no such")
 

@@ -23,11 +23,21 @@ taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
 assert taken[-1] > 1023
 """
 _TOOL = """
+import threading
 from relkit.linkcheck.tool import run_tool
-# The second closes its output before it ends.
-closing = "import os, time; print('out'); os.close(1); os.close(2); time.sleep(0.3)"
+# The second ends only when the end of its output has been seen.
+closing = "import os, sys; print('out'); os.close(1); os.close(2); open(sys.argv[1])"
+def end(main=threading.get_ident(), pipe=sys.argv[1]):
+    while True:
+        frame = sys._current_frames()[main]
+        if frame.f_code.co_name == "_read" and not frame.f_locals.get("is_open", True):
+            open(pipe, "w").close()
+            return
+        os.sched_yield()
+os.mkfifo(sys.argv[1])
+threading.Thread(target=end, daemon=True).start()
 for script in ("print('out')", closing):
-    done = run_tool([sys.executable, "-uc", script], 60)
+    done = run_tool([sys.executable, "-uc", script, sys.argv[1]], 60)
     assert (done.exit_code, done.output) == (0, "out\\n"), done
 """
 _WORKERS = """
@@ -51,9 +61,9 @@ with os.fdopen(requests, "rb", 0) as stdin, open(os.devnull, "wb") as stdout:
 
 
 @pytest.mark.parametrize("use", [_TOOL, _WORKERS, _AGENT], ids=["tool", "workers", "agent"])
-def test_with_1100_files_open(use: str) -> None:
+def test_with_1100_files_open(use: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _CROWDED + use], capture_output=True, text=True,
+        [sys.executable, "-c", _CROWDED + use, tmp_path / "pipe"], capture_output=True, text=True,
         timeout=60 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,8 @@ from relkit import process_exit
 from relkit.launch.job.bounded_calls import BoundedCalls
 
 SCRIPT = """
-import atexit, sys, threading
+import atexit, os, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from relkit.process_exit import inside_cpp, leave
 
 class Global:
@@ -20,15 +21,33 @@ class Global:
         print("taken down")
 
 kept = Global()
+# A thread of the pool waits for work, until the interpreter ends.
+pool = ThreadPoolExecutor(1)
+pool.submit(int).result()
 atexit.register(print, "atexit")
 begun = threading.Event()
 
-def call(begun=begun, is_stuck=sys.argv[1] == "stuck", wait=threading.Event().wait):
+def call(begun=begun, is_stuck=sys.argv[1] != "returned", wait=threading.Event().wait):
     with inside_cpp():
         begun.set()
         if is_stuck:
             wait()
 
+def interrupt(main=threading.main_thread().ident):
+    while sys._current_frames()[main].f_code.co_name != "_shutdown":
+        os.sched_yield()
+    while True:
+        # One may come just before the wait, and not end it.
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.05)
+
+def interrupted(*_):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, interrupted)
+if sys.argv[1] == "interrupted":
+    threading.Thread(target=interrupt).start()
 thread = threading.Thread(target=call, daemon=True)
 thread.start()
 begun.wait()
@@ -40,20 +59,21 @@ leave(3)
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "output"),
     [
         ("stuck", ["not flushed", "atexit"]),
+        ("interrupted", ["not flushed", "atexit"]),
         ("returned", ["not flushed", "atexit", "taken down"]),
     ],
 )
 def test_the_interpreter_is_taken_down_only_where_no_call_is_stuck(
-    kind: str, said: list[str]
+    kind: str, output: list[str]
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, kind],
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout.splitlines()) == (3, said), done.stderr
+    assert (done.returncode, done.stdout.splitlines()) == (3, output), done.stderr
 
 
 def test_a_bounded_call_counts_as_such_a_call_until_it_returns() -> None:

@@ -1,4 +1,4 @@
-"""Calls that may not return: another thread makes them, and nobody waits for them for ever."""
+"""Calls that may not return: another thread makes them, so that the caller can give up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from relkit.held_signals import signals_held
 from relkit.interruptible_wait import is_done_within
 from relkit.process_exit import inside_cpp
 
@@ -25,8 +26,9 @@ class NoAnswer(Exception):
 class BoundedCalls:
     """Makes calls one after another, in a thread of its own.
 
-    For what a deadline cannot be given to, such as torch's client of a store whose host is cut
-    off: that is in the kernel for minutes, and no signal is handled meanwhile.
+    For what takes no deadline, such as torch's client of a store: while the store's host is cut
+    off, it stays in the kernel for minutes and handles no signal. A call that does not return
+    keeps the one thread; no other is started beside it.
 
     Args:
         name: of the thread.
@@ -34,7 +36,7 @@ class BoundedCalls:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # The first one is the one that is being made.
+        # Each with the time of asking, s. The first is the one that is being made.
         self._calls: deque[tuple[Future[Any], Callable[[], Any], float]] = deque()
         self._changed = threading.Condition()
         self._has_thread = False
@@ -50,25 +52,29 @@ class BoundedCalls:
         """What the function returns, or raises; signals are handled meanwhile.
 
         Args:
-            timeout_s: the longest to wait, s; nothing is waited for behind a call that has already
-                taken longer.
+            timeout_s: the longest to wait, s; there is no wait at all where an earlier call has
+                already taken longer.
 
         Raises:
-            NoAnswer: time is up. A call that has begun goes on, and what it gives is dropped.
+            NoAnswer: time is up. A call that has begun goes on, and its answer is dropped; one
+                that has not is never made.
         """
         if self.stuck_s() > timeout_s:
             raise NoAnswer
         future: Future[_Answer] = Future()
-        with self._changed:
-            self._calls.append((future, partial(function, *arguments), time.monotonic()))
-            self._changed.notify()
-            if not self._has_thread:
-                self._has_thread = True
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        if not is_done_within(future, timeout_s):
+        try:
+            with signals_held(), self._changed:
+                self._calls.append((future, partial(function, *arguments), time.monotonic()))
+                self._changed.notify()
+                if not self._has_thread:
+                    threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                    self._has_thread = True
+            if is_done_within(future, timeout_s):
+                return future.result()
+        finally:
+            # Not made when its turn comes, also where a signal's handler has raised here.
             future.cancel()
-            raise NoAnswer
-        return future.result()
+        raise NoAnswer
 
     def _run(self) -> None:
         while True:

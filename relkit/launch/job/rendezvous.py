@@ -1,4 +1,4 @@
-"""torch's rendezvous where its store does not answer, and how a node leaves it."""
+"""torch's rendezvous: its calls get a deadline, and a single node can leave it."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.settings import Log
 
-# Several times what one exchange with the store takes; the node leaves in any case.
+# Several times what one exchange with the store takes, s.
 _LIMIT_S = 5.0
 
 
-def bound(handler: RendezvousHandler, log: Log) -> None:
+def limit_waits(handler: RendezvousHandler, calls: BoundedCalls, log: Log) -> None:
     """Have a handler's calls return although the host of its store is cut off.
 
-    The launcher's main thread makes them while workers run and when they have ended, and does
-    nothing else meanwhile: it neither sees that a worker has failed nor handles a signal.
+    The launcher's main thread makes them while workers run and when they have ended. As long as
+    one lasts, that thread neither sees that a worker has failed nor handles a signal.
 
     Args:
         handler: of this job.
+        calls: makes them.
         log: writes one line to the terminal.
     """
-    calls = BoundedCalls("relkit-rendezvous")
     ask_waiting, shut_down = handler.num_nodes_waiting, handler.shutdown
 
     def num_nodes_waiting() -> int:
         try:
             return calls.call(ask_waiting, timeout_s=_LIMIT_S)
         except NoAnswer:
-            # Nobody can come while the store does not answer; when it does, it is asked again.
+            # No node can join while the store does not answer; torch soon asks again.
             return 0
 
     def shutdown() -> bool:
         try:
             return calls.call(shut_down, timeout_s=_LIMIT_S)
         except NoAnswer:
-            log("the rendezvous store does not answer: the other nodes notice by themselves")
+            log("the rendezvous store does not answer: the other nodes are not notified")
             return False
 
-    bounded: Any = handler
-    bounded.num_nodes_waiting, bounded.shutdown = num_nodes_waiting, shutdown
+    limited: Any = handler
+    limited.num_nodes_waiting, limited.shutdown = num_nodes_waiting, shutdown
 
 
-def leave_rendezvous(handler: RendezvousHandler) -> None:
+def leave_rendezvous(handler: RendezvousHandler, calls: BoundedCalls) -> None:
     """Take this node off the list of members, so that the others meet again at once.
 
     torch's way to shut a rendezvous down closes it for all nodes. A node that only stops its
@@ -55,12 +55,13 @@ def leave_rendezvous(handler: RendezvousHandler) -> None:
 
     Args:
         handler: of this job; one that keeps no list of members is left alone.
+        calls: makes the calls to its store.
 
     Raises:
         RendezvousError: the list could not be changed: the others have to wait.
     """
     try:
-        BoundedCalls("relkit-leave").call(_leave, handler, timeout_s=2 * _LIMIT_S)
+        calls.call(_leave, handler, timeout_s=2 * _LIMIT_S)
     except NoAnswer:
         raise RendezvousTimeoutError("the rendezvous store does not answer") from None
 

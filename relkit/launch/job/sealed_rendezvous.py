@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import re
 import time
 from typing import Any
 
 from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousStateError
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token
 
+from relkit.launch.job.node_name import is_node_name
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
 from relkit.operator_secret import derive
@@ -25,9 +25,8 @@ _MAGIC = b"relkit sealed state 1\n"
 # torch asks for the state ten times a second; the store has other things to do.
 _LOOK_S = 2.0
 _MAX_LINES = 8
-_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
-# Which secret a node has that does not join, in the words of those that are there, and theirs in
-# its own words.
+# Which secret a node has that cannot join, as the waiting nodes put it; and which they have, as it
+# puts it.
 _HAS = {"another": "another secret than", "none": "no secret, unlike", "one": "a secret, unlike"}
 _PEER_HAS = {**_HAS, "none": _HAS["one"], "one": _HAS["none"]}
 _DOUBT = {"another": "", "none": "", "one": ", or somebody else writes to the rendezvous"}
@@ -89,7 +88,7 @@ class SealedBackend(RendezvousBackend):
     def _foreign(self, has: str) -> ForeignState:
         self._mismatch.leave(has)
         holder = self._mismatch.holder()
-        # One that wrote the state before somebody else did is not the one that differs.
+        # This node's own name may be left from an earlier attempt, before others wrote the state.
         who = f"node {holder}" if holder not in ("", self._mismatch.node) else "another node"
         return ForeignState(
             f"{who} has {_PEER_HAS[has]} this node ({self._mismatch.node}){_DOUBT[has]}"
@@ -119,11 +118,11 @@ def seal(handler: RendezvousHandler, key: bytes, log: Log, node: str) -> None:
 
 
 class _MismatchNotes:
-    """Notes by which the nodes of a rendezvous and one that cannot join it learn of each other.
+    """Notes by which the nodes of a rendezvous and those that cannot join it learn of each other.
 
-    Anybody can write them: they only make lines for the terminal.
+    Anybody can write them, so nothing is done about them but to log them.
 
-        <prefix>/holder       the node that wrote the state: whom the others have to agree with
+        <prefix>/holder       the node that wrote the state, with which the others have to agree
         <prefix>/count        how many nodes could not join
         <prefix>/<n>          the n-th of them, and which secret it has
 
@@ -156,7 +155,7 @@ class _MismatchNotes:
         return ""
 
     def leave(self, has: str) -> None:
-        """This node does not join; torch finds that out several times.
+        """This node cannot join; only the first call leaves a note, as torch tries several times.
 
         Args:
             has: which secret it has, one of _HAS.
@@ -168,14 +167,14 @@ class _MismatchNotes:
                 self._store.set(f"{self._prefix}/{number}", f"{has} {self.node}")
 
     def look(self) -> None:
-        """Log which nodes did not join since this one came."""
+        """Log which nodes could not join since this one came."""
         now_s = time.monotonic()
         if self._over or now_s < self._next_look_s:
             return
         self._next_look_s = now_s + _LOOK_S
         with contextlib.suppress(RuntimeError, OSError):
             if self._next is None:
-                # Those before, such as this node's own attempt, do not concern it.
+                # Earlier notes do not concern this node; its own failed attempt may be among them.
                 self._next = self._store.add(f"{self._prefix}/count", 0) + 1
             while self._lines_left and self._store.check([f"{self._prefix}/{self._next}"]):
                 self._report(self._store.get(f"{self._prefix}/{self._next}"))
@@ -193,6 +192,6 @@ class _MismatchNotes:
 
 
 def _named(note: bytes) -> str:
-    """A node's name as it may be shown; "" for what is none."""
+    """The node's name in a note; "" where it holds something else, which is not to be shown."""
     name = note.decode("ascii", "replace")
-    return name if _NODE.fullmatch(name) else ""
+    return name if is_node_name(name) else ""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import signal
 import subprocess
 
 from relkit.errors import UsageProblem
+from relkit.launch.job.node_name import is_node_name
 from relkit.launch.job.settings import Log
 
 HOOK_S = 30.0
-# Characters of a node name; anything else could be read as an option or a path.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
 _RECIPES = (
     "kubectl taint nodes {node} relkit/network-check=failed:NoSchedule",
     "scontrol update NodeName={node} State=DRAIN Reason=relkit-network-check",
@@ -50,7 +48,7 @@ def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) 
         log: writes one line to the terminal.
         timeout_s: the command is ended after that.
     """
-    if not _NAME.fullmatch(node):
+    if not is_node_name(node):
         log(f"this node's name {node!r} is not safe to pass to a command; nothing was run")
         return
     if not words:

@@ -16,6 +16,7 @@ from relkit.findings import Report, Status
 from relkit.foreign_json import parse_json
 from relkit.hosts import NodeSpec, fold
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
+from relkit.launch.job.node_name import node_name
 from relkit.launch.job.settings import Log
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
@@ -23,7 +24,6 @@ from relkit.launch.netcheck.node_info import (
     decode_node_info,
     holds_store,
     is_loopback,
-    node_name,
     own_address,
     store_endpoint,
     unique_names,

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
-import re
-import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import psutil
 
 from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
+from relkit.launch.job.node_name import is_node_name
 from relkit.net.interface import route_to
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
-# How schedulers call this node, before its own name for itself.
-_NAME_VARIABLES = ("RELKIT_NODE_NAME", "SLURMD_NODENAME", "NODE_NAME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +49,7 @@ def decode_node_info(note: bytes, number: int) -> NodeInfo | None:
     texts = (node.name, node.address, node.passed_check_id, node.bad_links)
     if not all(isinstance(text, str) for text in texts) or node.number != number:
         return None
-    return node if _NAME.fullmatch(node.name) and isinstance(node.holds_store, bool) else None
-
-
-def node_name(environ: Mapping[str, str] = os.environ) -> str:
-    """This node's name: the scheduler's, else the host name."""
-    for variable in _NAME_VARIABLES:
-        if _NAME.fullmatch(environ.get(variable, "")):
-            return environ[variable]
-    host = socket.gethostname()
-    return host if _NAME.fullmatch(host) else "node"
+    return node if is_node_name(node.name) and isinstance(node.holds_store, bool) else None
 
 
 def unique_names(node_infos: Sequence[NodeInfo]) -> dict[int, str]:

@@ -10,7 +10,8 @@ from dataclasses import replace
 import psutil
 
 from relkit.errors import RelkitError, UsageProblem
-from relkit.launch.netcheck.node_info import is_loopback, node_name
+from relkit.launch.job.node_name import node_name
+from relkit.launch.netcheck.node_info import is_loopback
 from relkit.net.interface import resolve
 from relkit.topology import RankOrder, Topology, crossings, rank_order
 

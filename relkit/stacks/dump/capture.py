@@ -13,6 +13,7 @@ from relkit import procfs
 from relkit.errors import RelkitError
 from relkit.hook.locate import LIBRARY as HOOK
 from relkit.hook.model import HookState
+from relkit.interruptible_wait import next_of
 from relkit.stacks.engines.base import EngineResult, NativeEngine, Target
 from relkit.stacks.engines.hook_engine import HookEngine, hook_state
 from relkit.stacks.engines.pyspy import PySpyEngine
@@ -22,7 +23,6 @@ from relkit.stacks.engines.tracing import why_not
 from relkit.stacks.model import RankDump, Role, ThreadStack
 from relkit.stacks.roles import role_of
 
-_LOOK_S = 0.1
 _WORKERS = 16
 _HOOK_TIMEOUT_S = 0.5
 # What is left over from the deadline for naming addresses and building the dumps.
@@ -226,21 +226,10 @@ def capture_ranks(
     for number in range(min(_WORKERS, len(works))):
         threading.Thread(target=serve, name=f"relkit-capture-{number}", daemon=True).start()
     for count in range(len(works)):
-        last = _next_finished(finished, deadline)
-        if last is None:
+        try:
+            next_of(finished, deadline - time.monotonic()).done = True
+        except Empty:
             break
-        last.done = True
         if progress is not None:
             progress(count + 1, len(works))
     return tuple(_finished(work) if work.done else _late(work.target, deadline_s) for work in works)
-
-
-def _next_finished(finished: SimpleQueue[_Work], deadline: float) -> _Work | None:
-    """The next one, None at the deadline; in slices, so that Ctrl-C is noticed."""
-    while True:
-        left_s = max(0.0, deadline - time.monotonic())
-        try:
-            return finished.get(timeout=min(left_s, _LOOK_S))
-        except Empty:
-            if left_s <= _LOOK_S:
-                return None

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from relkit import process_exit
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.exit_barrier import ended_key, wait_for_others
 
@@ -67,22 +68,29 @@ def test_a_nodes_own_failure_does_not_end_its_wait() -> None:
 
 
 def test_a_signal_ends_it() -> None:
-    class Told(Exception):
+    class Interrupted(Exception):
         pass
 
     def handler(_number: int, _frame: object) -> None:
-        raise Told
+        raise Interrupted
 
-    never = threading.Event()
+    never, has_begun = threading.Event(), threading.Event()
 
     def barrier() -> None:
+        has_begun.set()
         never.wait()
+
+    def interrupt() -> None:
+        has_begun.wait()
+        signal.raise_signal(signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        threading.Timer(0.3, signal.raise_signal, [signal.SIGUSR1]).start()
-        with pytest.raises(Told):
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(Interrupted):
             wait_for_others(barrier, two_nodes())
+        # It is still inside torch, and the launcher ends.
+        assert "relkit-exit-barrier" in [thread.name for thread in process_exit._callers]
     finally:
         never.set()
         signal.signal(signal.SIGUSR1, before)

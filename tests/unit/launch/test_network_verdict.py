@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import UsageProblem
+from relkit.launch.job.node_name import node_name
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
     NodeInfo,
     decode_node_info,
     is_loopback,
-    node_name,
     unique_names,
 )
 from relkit.launch.netcheck.verdict import decide, how_to_go_on

@@ -17,6 +17,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     RendezvousTimeout,
 )
 
+from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.rendezvous import leave_rendezvous
 
 LIMIT = timedelta(seconds=60)
@@ -47,7 +48,7 @@ def test_the_others_meet_without_waiting_for_heartbeats_of_one_that_left() -> No
     *others, leaving = nodes = handlers(store.port, 3)
     try:
         assert meet(nodes) == {(0, 3), (1, 3), (2, 3)}
-        leave_rendezvous(leaving)
+        leave_rendezvous(leaving, BoundedCalls("test"))
         began_s = time.monotonic()
         assert meet(others) == {(0, 2), (1, 2)}
         # Three missing heartbeats are 15 s; the last call is 1 s.
@@ -62,7 +63,7 @@ def test_a_rendezvous_without_a_list_of_members_is_left_alone() -> None:
     class Static:
         """As --node-rank makes one: a store, and nothing to leave."""
 
-    leave_rendezvous(Static())  # type: ignore[arg-type]
+    leave_rendezvous(Static(), BoundedCalls("test"))  # type: ignore[arg-type]
 
 
 def test_a_list_that_cannot_be_changed_is_an_error() -> None:
@@ -75,4 +76,4 @@ def test_a_list_that_cannot_be_changed_is_an_error() -> None:
         "a job", store, Broken(store, "a job"), 1, 1, local_addr="127.0.0.1"
     )
     with pytest.raises(RendezvousConnectionError):
-        leave_rendezvous(handler)
+        leave_rendezvous(handler, BoundedCalls("test"))

@@ -1,4 +1,4 @@
-"""Breaks of what every command uses: exit codes."""
+"""Breaks of what every command uses: children, waits, exit codes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ _START = ("tests/unit/test_interrupted_start.py",)
 _WAITS = ("tests/unit/test_interruptible_wait.py",)
 
 BREAKS = (
-    Break("relkit/held_signals.py", "signal.raise_signal(held)", "pass", _START),
+    Break("relkit/held_signals.py", "signal.raise_signal(number)", "pass", _START),
+    Break("relkit/held_signals.py", "signal.signal(number, handler)", "pass", _START),
     Break("relkit/linkcheck/tool.py", "with signals_held():", "if True:", _START),
     Break("relkit/bounded_child.py", "with signals_held():", "if True:", _START),
     Break("relkit/demo.py", "with signals_held():", "if True:", _START),
     Break(
         "relkit/launch/run_command.py", "self._early.append(number)", "self._early.clear()", _START
     ),
-    Break("relkit/interruptible_wait.py", "thread.join(_LOOK_S)", "thread.join()", _WAITS),
+    Break("relkit/interruptible_wait.py", "thread.join(_SLICE_S)", "thread.join()", _WAITS),
     Break(
         "relkit/interruptible_wait.py",
-        "while not wait([future], timeout=_LOOK_S).done:",
-        "while not wait([future]).done:",
+        "wait([future], slice_s)",
+        "wait([future])",
         _WAITS,
     ),
     Break(
         "relkit/interruptible_wait.py",
-        "if left_s <= _INPUT_LOOK_S:",
-        "if True:",
+        "while left_s > slice_s:",
+        "while left_s == math.inf:",
         ("tests/unit/test_many_files.py",),
     ),
     Break(

@@ -260,7 +260,7 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/job/sealed_rendezvous.py",
-        'return name if _NODE.fullmatch(name) else ""',
+        'return name if is_node_name(name) else ""',
         "return name",
         _SECRET,
     ),
@@ -293,6 +293,12 @@ BREAKS = (
         _CALLS,
     ),
     Break(
+        "relkit/launch/job/exit_barrier.py",
+        "with inside_cpp():",
+        "if True:",
+        ("tests/unit/launch/test_exit_barrier.py",),
+    ),
+    Break(
         "relkit/launch/job/rendezvous.py",
         "return calls.call(ask_waiting, timeout_s=_LIMIT_S)",
         "return ask_waiting()",
@@ -306,7 +312,7 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/job/rendezvous.py",
-        'BoundedCalls("relkit-leave").call(_leave, handler, timeout_s=2 * _LIMIT_S)',
+        "calls.call(_leave, handler, timeout_s=2 * _LIMIT_S)",
         "_leave(handler)",
         _CALLS,
     ),
