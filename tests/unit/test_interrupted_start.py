@@ -20,6 +20,7 @@ from relkit.held_signals import signals_held
 from relkit.launch import run_command
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.netcheck import bad_node
 from relkit.linkcheck.tool import run_tool
 
 pytestmark = pytest.mark.timeout(60)
@@ -48,8 +49,9 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         lambda: run_tool(_SLEEP, 600),
         lambda: run_child(_SLEEP, 600),
         lambda: demo._run(_SLEEP, os.environ, None, 600),
+        lambda: bad_node.act(_SLEEP, "n1", print, 600),
     ],
-    ids=["tool", "collector", "demo"],
+    ids=["tool", "collector", "demo", "site"],
 )
 def test_the_child_is_ended(
     children: list[subprocess.Popen[bytes]], start: Callable[[], object]

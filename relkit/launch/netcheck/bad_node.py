@@ -9,10 +9,13 @@ import signal
 import subprocess
 
 from relkit.errors import UsageProblem
+from relkit.held_signals import signals_held
 from relkit.launch.job.node_name import is_node_name
 from relkit.launch.job.settings import Log
 
 HOOK_S = 30.0
+# One that the kernel does not let go, such as behind a dead file server, is not waited for.
+_REAP_S = 5.0
 _RECIPES = (
     "kubectl taint nodes {node} relkit/network-check=failed:NoSchedule",
     "scontrol update NodeName={node} State=DRAIN Reason=relkit-network-check",
@@ -40,7 +43,10 @@ def hook_argv(words: tuple[str, ...], node: str) -> list[str]:
 
 
 def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) -> None:
-    """Run the site's command on this node, or print suggestions; never raises.
+    """Run the site's command on this node, or print suggestions.
+
+    It never raises, unless a signal's handler does; then the command is ended as well, and so is
+    what it has started.
 
     Args:
         words: of parse_hook; empty to print suggestions.
@@ -57,19 +63,29 @@ def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) 
             log(f"  {recipe.replace('{node}', node)}")
         return
     argv = hook_argv(words, node)
-    shown = shlex.join(argv)
+    how_it_ended = "was ended with the launcher"
+    child = None
     try:
-        # Its output goes to our stderr: a pipe could be kept open by what it leaves behind.
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+        with signals_held():
+            # Its output goes to our stderr: a pipe could be kept open by what it leaves behind.
+            child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
+            )
+        code = child.wait(timeout_s)
+        how_it_ended = "ran" if code == 0 else f"ended with code {code}"
     except OSError as error:
         log(f"--on-bad-node: cannot run {argv[0]!r}: {error.strerror}")
-        return
-    try:
-        code = child.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        log(f"--on-bad-node: `{shown}` took longer than {timeout_s:g} s and was ended")
-        return
-    log(f"--on-bad-node: `{shown}` " + ("ran" if code == 0 else f"ended with code {code}"))
+        how_it_ended = f"took longer than {timeout_s:g} s and was ended"
+    finally:
+        if child is not None:
+            if child.returncode is None:
+                _end_group(child)
+            log(f"--on-bad-node: `{shlex.join(argv)}` {how_it_ended}")
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_REAP_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import UsageProblem
+from relkit.interruptible_wait import wait_readable
 from relkit.launch.job.node_name import node_name
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
@@ -126,6 +129,44 @@ def test_a_hook_that_fails_hangs_or_is_not_there() -> None:
     assert "ended with code 1" in logged[0]
     assert "cannot run '/no/such/hook'" in logged[1]
     assert "took longer than 0.3 s" in logged[2]
+
+
+# Has a helper, which signals the launcher as soon as both run.
+_SIGNALS = """
+import os, signal, subprocess, sys
+pipe, launcher = sys.argv[1:]
+if not os.fork():
+    source = open(pipe, "w")
+    os.kill(int(launcher), signal.SIGTERM)
+signal.alarm(60)
+signal.pause()
+"""
+
+
+class Terminated(Exception):
+    """SIGTERM came."""
+
+
+def test_a_signal_meanwhile_ends_the_hook_and_what_it_has_started(tmp_path: Path) -> None:
+    def terminate(_number: int, _frame: object) -> None:
+        raise Terminated
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    helper = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    before = signal.signal(signal.SIGTERM, terminate)
+    logged: list[str] = []
+    hook = (sys.executable, "-c", _SIGNALS, str(pipe), str(os.getpid()))
+    try:
+        with pytest.raises(Terminated):
+            bad_node.act(hook, "n1", logged.append)
+        # The helper had the other end open.
+        assert wait_readable(helper, 20.0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(helper)
+    (line,) = logged
+    assert line.endswith("was ended with the launcher")
 
 
 def test_without_a_hook_the_recipes_are_printed_and_nothing_runs() -> None:

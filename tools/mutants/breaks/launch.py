@@ -318,6 +318,18 @@ BREAKS = (
     ),
     Break("relkit/launch/agent.py", " or worker.id is None:", ":", _AGENT),
     Break(
+        "relkit/launch/netcheck/bad_node.py",
+        "with signals_held():",
+        "if True:",
+        ("tests/unit/test_interrupted_start.py",),
+    ),
+    Break(
+        "relkit/launch/netcheck/bad_node.py",
+        "os.killpg(child.pid, signal.SIGKILL)",
+        "child.kill()",
+        ("tests/unit/launch/test_network_verdict.py",),
+    ),
+    Break(
         "relkit/launch/job/sealed_rendezvous.py",
         "if has_proof != bool(self._key):",
         "if False:",
