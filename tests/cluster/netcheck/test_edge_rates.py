@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.job, pytest.mark.root]
 RATE_MBIT = 80.0
 LIMIT_S = 50.0 * PATIENCE
 LOOK_S = 0.5
-_JOB = Path(__file__).resolve().parents[2] / "benchmarks" / "jobs" / "stand_in.py"
+_JOB = Path(__file__).resolve().parents[3] / "benchmarks" / "jobs" / "stand_in.py"
 # Runs beside a rank, as its launcher does, and looks each time that it is asked.
 _LOOKER = """
 import json, sys
