@@ -4,7 +4,7 @@
 
 #include "crc32c.h"
 
-/* Summed straight after it was copied, while it is in the core's cache. */
+/* Each strip is summed right after it was copied, while it is still in the core's cache. */
 enum { STRIP_BYTES = 1 << 16 };
 
 uint64_t block_count(uint64_t size)
@@ -29,8 +29,8 @@ bool transfer_is_sound(const struct transfer *transfer)
     return true;
 }
 
-/* The first piece that ends behind an offset. */
-static uint64_t piece_behind(const struct transfer *transfer, uint64_t offset)
+/* Index of the first piece that ends after an offset. */
+static uint64_t piece_ending_after(const struct transfer *transfer, uint64_t offset)
 {
     uint64_t low = 0;
     uint64_t high = transfer->piece_count;
@@ -46,12 +46,12 @@ static uint64_t piece_behind(const struct transfer *transfer, uint64_t offset)
     return low;
 }
 
-static uint64_t min_of(uint64_t one, uint64_t other)
+static uint64_t min_of(uint64_t a, uint64_t b)
 {
-    return one < other ? one : other;
+    return a < b ? a : b;
 }
 
-/* Copy a strip of a piece; what is summed are the bytes that arrived. */
+/* Copy a strip of a piece and go on with the checksum, over the bytes as they arrived. */
 static uint32_t copy_strip(const struct transfer *transfer, const struct transfer_piece *piece,
                            uint64_t at, uint64_t size, uint32_t sum)
 {
@@ -76,7 +76,7 @@ bool transfer_block(const struct transfer *transfer, uint64_t number)
 {
     uint64_t at = number * BLOCK_BYTES;
     uint64_t end = at + min_of(BLOCK_BYTES, transfer->size - at);
-    uint64_t next = piece_behind(transfer, at);
+    uint64_t next = piece_ending_after(transfer, at);
     uint32_t sum = 0;
     while (at < end) {
         const struct transfer_piece *piece =

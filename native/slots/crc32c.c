@@ -14,8 +14,8 @@
 enum {
     BYTE_VALUES = 256,
     WORD_BYTES = 8,
-    /* The instruction takes three cycles and a new one can begin in each: three lanes of this
-     * length are summed at a time. */
+    /* The instruction has a latency of three cycles and a throughput of one a cycle, so three lanes
+     * of this length are summed at a time. */
     LANE_BYTES = 4096,
 };
 
@@ -24,7 +24,7 @@ enum {
 #endif
 
 static uint32_t tables[WORD_BYTES][BYTE_VALUES];
-/* What LANE_BYTES zeros make of a checksum, by each of its four bytes. */
+/* The effect of LANE_BYTES zeros on a checksum, by each of its four bytes. */
 static uint32_t lane_shift[4][BYTE_VALUES];
 static bool has_instruction;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -121,7 +121,7 @@ static inline uint64_t word_step(uint64_t rest, uint64_t word)
 }
 #endif
 
-static uint64_t past_a_lane(uint64_t rest)
+static uint64_t shifted_by_lane(uint64_t rest)
 {
     return lane_shift[0][rest & 0xff] ^ lane_shift[1][rest >> 8 & 0xff] ^
            lane_shift[2][rest >> 16 & 0xff] ^ lane_shift[3][rest >> 24 & 0xff];
@@ -138,7 +138,7 @@ WITH_INSTRUCTION static uint32_t hardware_step(uint32_t before, const uint8_t *d
             second = word_step(second, word_at(data + LANE_BYTES + at));
             third = word_step(third, word_at(data + 2 * LANE_BYTES + at));
         }
-        rest = past_a_lane(past_a_lane(rest) ^ second) ^ third;
+        rest = shifted_by_lane(shifted_by_lane(rest) ^ second) ^ third;
     }
     for (; size >= WORD_BYTES; data += WORD_BYTES, size -= WORD_BYTES) {
         rest = word_step(rest, word_at(data));

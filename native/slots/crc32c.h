@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Go on with a checksum: 0 begins one. By the processor's instruction where it has one. */
+/* Continue a checksum; 0 starts one. Uses the processor's instruction where it has one. */
 uint32_t crc32c(uint32_t checksum, const void *data, size_t size);
 
 /* The same by tables, on any processor. */

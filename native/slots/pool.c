@@ -8,16 +8,16 @@
 
 struct pool {
     pthread_mutex_t lock;
-    pthread_cond_t started; /* there is work, or the end */
-    pthread_cond_t done;    /* nobody works any more */
+    pthread_cond_t started; /* there is work, or the pool is being freed */
+    pthread_cond_t done;    /* no thread is working any more */
     struct transfer transfer;
     _Atomic uint64_t next;
     _Atomic uint64_t bad;
     uint64_t end;
-    uint64_t round; /* of work; each thread takes part in each once */
+    uint64_t round; /* number of copies so far; each thread takes part in each once */
     uint32_t working;
     uint32_t count;
-    int ends;
+    int stopping;
     pthread_t threads[POOL_MAX_THREADS];
 };
 
@@ -47,7 +47,7 @@ static void *work(void *argument)
     uint64_t seen = 0;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        while (!pool->ends && pool->round == seen) {
+        while (!pool->stopping && pool->round == seen) {
             pthread_cond_wait(&pool->started, &pool->lock);
         }
         if (pool->round == seen) {
@@ -65,8 +65,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Signals of the process are for its own threads; those with which relkit asks a thread for its
- * stack are real-time signals, and stay open. */
+/* The process's own threads handle its signals. The real-time signals by which relkit asks a thread
+ * for its stack are not blocked. */
 static void block_signals(sigset_t *before)
 {
     static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGALRM,
@@ -110,7 +110,7 @@ void pool_free(struct pool *pool)
         return;
     }
     pthread_mutex_lock(&pool->lock);
-    pool->ends = 1;
+    pool->stopping = 1;
     pthread_cond_broadcast(&pool->started);
     pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < pool->count; i++) {
@@ -122,7 +122,8 @@ void pool_free(struct pool *pool)
     free(pool);
 }
 
-int pool_start(struct pool *pool, const struct transfer *transfer, uint64_t first, uint64_t end)
+int pool_copy(struct pool *pool, const struct transfer *transfer, uint64_t first, uint64_t end,
+              uint64_t *bad)
 {
     if (!transfer_is_sound(transfer) || first > end || end > block_count(transfer->size)) {
         return EINVAL;
@@ -139,13 +140,6 @@ int pool_start(struct pool *pool, const struct transfer *transfer, uint64_t firs
     pool->round++;
     pool->working = pool->count;
     pthread_cond_broadcast(&pool->started);
-    pthread_mutex_unlock(&pool->lock);
-    return 0;
-}
-
-int pool_wait(struct pool *pool, uint64_t *bad)
-{
-    pthread_mutex_lock(&pool->lock);
     while (pool->working != 0) {
         pthread_cond_wait(&pool->done, &pool->lock);
     }

@@ -34,14 +34,10 @@ void rks_pool_free(struct pool *pool)
     pool_free(pool);
 }
 
-int32_t rks_start(struct pool *pool, const struct transfer *transfer, uint64_t first, uint64_t end)
+int32_t rks_copy(struct pool *pool, const struct transfer *transfer, uint64_t first, uint64_t end,
+                 uint64_t *bad)
 {
-    return pool_start(pool, transfer, first, end);
-}
-
-int32_t rks_wait(struct pool *pool, uint64_t *bad)
-{
-    return pool_wait(pool, bad);
+    return pool_copy(pool, transfer, first, end, bad);
 }
 
 void rks_withdraw(uint64_t *slot, uint64_t state)

@@ -6,7 +6,7 @@
 
 #define RKS_EXPORT __attribute__((visibility("default")))
 
-enum { RKS_ABI = 1 };
+enum { RKS_ABI = 2 };
 
 /* The version of this interface, RKS_ABI. */
 RKS_EXPORT uint32_t rks_abi(void);
@@ -19,17 +19,16 @@ RKS_EXPORT uint32_t rks_crc32c_in_hardware(void);
 /* See pool.h. */
 RKS_EXPORT struct pool *rks_pool_new(uint32_t threads);
 RKS_EXPORT void rks_pool_free(struct pool *pool);
-RKS_EXPORT int32_t rks_start(struct pool *pool, const struct transfer *transfer, uint64_t first,
-                             uint64_t end);
-RKS_EXPORT int32_t rks_wait(struct pool *pool, uint64_t *bad);
+RKS_EXPORT int32_t rks_copy(struct pool *pool, const struct transfer *transfer, uint64_t first,
+                            uint64_t end, uint64_t *bad);
 
-/* Change the state word that a slot begins with, before all that is written to the slot later. */
+/* Store a slot's first word, its state; everything written to the slot afterwards is seen later. */
 RKS_EXPORT void rks_withdraw(uint64_t *slot, uint64_t state);
 
-/* Write a header: its first word, the state, last, and after all that was written before. */
+/* Write a slot's header: the state word last, after everything written before this call. */
 RKS_EXPORT void rks_publish(uint64_t *slot, const uint64_t *header, uint64_t words);
 
-/* The state word of a slot, read before all that is read of the slot later. */
+/* Load a slot's state word; everything read from the slot afterwards is read later. */
 RKS_EXPORT uint64_t rks_state(const uint64_t *slot);
 
 #endif

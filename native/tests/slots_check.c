@@ -1,4 +1,4 @@
-/* Holds native/slots against what it promises; run under the sanitizers by test_slots.py. */
+/* Checks native/slots; test_slots.py builds and runs it under the sanitizers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,12 +80,10 @@ static void check_copies(struct pool *pool, uint64_t count)
     uint32_t *sums = calloc(block_count(size) + 1, sizeof *sums);
     uint64_t bad = 0;
     struct transfer transfer = {payload, size, sums, pieces, count, TRANSFER_SAVE};
-    /* In two goes, as a save does what cannot wait first. */
+    /* In two parts, as a save first copies what must be copied before the loop goes on. */
     uint64_t early = block_count(size) / 3;
-    REQUIRE(rks_start(pool, &transfer, 0, early) == 0);
-    REQUIRE(rks_wait(pool, &bad) == 0);
-    REQUIRE(rks_start(pool, &transfer, early, block_count(size)) == 0);
-    REQUIRE(rks_wait(pool, &bad) == 0);
+    REQUIRE(rks_copy(pool, &transfer, 0, early, &bad) == 0);
+    REQUIRE(rks_copy(pool, &transfer, early, block_count(size), &bad) == 0);
     for (uint64_t block = 0; block < block_count(size); block++) {
         uint64_t start = block * BLOCK_BYTES;
         uint64_t length = size - start < BLOCK_BYTES ? size - start : BLOCK_BYTES;
@@ -101,16 +99,15 @@ static void check_copies(struct pool *pool, uint64_t count)
         end += pieces[i].size;
     }
     transfer.kind = TRANSFER_LOAD;
-    REQUIRE(rks_start(pool, &transfer, 0, block_count(size)) == 0);
-    REQUIRE(rks_wait(pool, &bad) == 0);
+    REQUIRE(rks_copy(pool, &transfer, 0, block_count(size), &bad) == 0);
     for (uint64_t i = 0; i < count; i++) {
         REQUIRE(memcmp(payload + pieces[i].offset, pieces[i].memory, pieces[i].size) == 0);
     }
     if (size > 0) {
         uint64_t at = any() % size;
         payload[at] ^= 1;
-        REQUIRE(rks_start(pool, &transfer, 0, block_count(size)) == 0);
-        REQUIRE(rks_wait(pool, &bad) == EILSEQ && bad == at / BLOCK_BYTES);
+        REQUIRE(rks_copy(pool, &transfer, 0, block_count(size), &bad) == EILSEQ);
+        REQUIRE(bad == at / BLOCK_BYTES);
     }
     for (uint64_t i = 0; i < count; i++) {
         free(pieces[i].memory);
@@ -137,14 +134,13 @@ static void check_refusals(struct pool *pool)
         pieces[0].memory = pieces[1].memory = memory;
         uint64_t count = i == 0 ? 1 : 2;
         struct transfer transfer = {payload, sizeof payload, sums, pieces, count, TRANSFER_SAVE};
-        REQUIRE(rks_start(pool, &transfer, 0, 1) == EINVAL);
+        REQUIRE(rks_copy(pool, &transfer, 0, 1, &bad) == EINVAL);
     }
     struct transfer transfer = {payload, sizeof payload, sums, NULL, 0, TRANSFER_SAVE};
-    REQUIRE(rks_start(pool, &transfer, 0, 2) == EINVAL);
-    REQUIRE(rks_start(pool, &transfer, 1, 0) == EINVAL);
+    REQUIRE(rks_copy(pool, &transfer, 0, 2, &bad) == EINVAL);
+    REQUIRE(rks_copy(pool, &transfer, 1, 0, &bad) == EINVAL);
     transfer.kind = 2;
-    REQUIRE(rks_start(pool, &transfer, 0, 1) == EINVAL);
-    REQUIRE(rks_wait(pool, &bad) == 0);
+    REQUIRE(rks_copy(pool, &transfer, 0, 1, &bad) == EINVAL);
 }
 
 static void check_states(void)

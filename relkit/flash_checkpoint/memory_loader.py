@@ -55,8 +55,7 @@ def _checked(
     checksums = file.checksums(slot.index, where, header.payload_bytes)
     if native_copy.crc32c(checksums) != header.blocks_checksum:
         raise BadSlot(SlotFault.DAMAGED, "its list of checksums has another checksum")
-    pool.load(file.payload(slot.index, where, header.payload_bytes), pieces)
-    bad = pool.wait()
+    bad = pool.load(file.payload(slot.index, where, header.payload_bytes), pieces)
     if bad is not None:
         raise BadSlot(SlotFault.DAMAGED, f"{_in_block(bad, arrays)} has another checksum")
     if file.header(slot.index) != header:

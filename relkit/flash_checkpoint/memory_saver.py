@@ -199,7 +199,6 @@ class MemorySaver:
         if taken.early_blocks:
             payload = file.payload(index, where, taken.payload_bytes)
             self._pool.save(payload, taken.pieces, 0, taken.early_blocks)
-            self._pool.wait()
 
     def _drop(self, file: SlotFile) -> None:
         """A new file whose first save failed goes; shared memory is memory."""
@@ -271,7 +270,6 @@ class MemorySaver:
         payload = file.payload(index, copy.where, taken.payload_bytes)
         end = block_count(taken.payload_bytes)
         self._pool.save(payload, taken.pieces, taken.early_blocks, end)
-        self._pool.wait()
         changed = [watched.name for watched in taken.watched if watched.changed]
         if changed:
             more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""

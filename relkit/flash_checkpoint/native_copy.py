@@ -1,4 +1,4 @@
-"""The native half (librelkit_slots.so), through ctypes: copies and checksums without the GIL."""
+"""Calls librelkit_slots.so through ctypes: copies and checksums without the GIL."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy as np
 from relkit.flash_checkpoint.errors import SlotsUnavailable
 
 LIBRARY_VARIABLE = "RELKIT_SLOTS_LIBRARY"
-ABI = 1
+ABI = 2
 BLOCK_BYTES = 1 << 20
 _SAVE, _LOAD = 0, 1
 
-# (address in this process, offset in the payload, size), all in bytes; see transfer_piece.
+# (address in this process, offset in the payload, size in bytes): struct transfer_piece.
 Piece = tuple[int, int, int]
 
 
@@ -40,8 +40,8 @@ class Payload:
     """Where a slot's payload is mapped.
 
     Args:
-        address: of its first byte; size_bytes: of all.
-        checksums_address: of the array of one CRC32C (uint32) a block.
+        address: of its first byte; size_bytes: of the whole payload.
+        checksums_address: of an array with one CRC32C (uint32) per block.
     """
 
     address: int
@@ -50,7 +50,7 @@ class Payload:
 
 
 def block_count(size_bytes: int) -> int:
-    """Blocks of a payload."""
+    """Number of blocks in a payload."""
     return -(-size_bytes // BLOCK_BYTES)
 
 
@@ -67,7 +67,7 @@ def load(path: Path | None = None) -> ctypes.CDLL:
     """The library, with its functions declared.
 
     Raises:
-        SlotsUnavailable: it is not there, or is of another version.
+        SlotsUnavailable: it is missing, or its version does not fit.
     """
     path = path or library_path()
     try:
@@ -83,8 +83,10 @@ def load(path: Path | None = None) -> ctypes.CDLL:
         "rks_crc32c_in_hardware": (u32, ()),
         "rks_pool_new": (pointer, (u32,)),
         "rks_pool_free": (None, (pointer,)),
-        "rks_start": (ctypes.c_int32, (pointer, ctypes.POINTER(_Transfer), u64, u64)),
-        "rks_wait": (ctypes.c_int32, (pointer, ctypes.POINTER(u64))),
+        "rks_copy": (
+            ctypes.c_int32,
+            (pointer, ctypes.POINTER(_Transfer), u64, u64, ctypes.POINTER(u64)),
+        ),
         "rks_withdraw": (None, (pointer, u64)),
         "rks_publish": (None, (pointer, pointer, u64)),
         "rks_state": (u64, (pointer,)),
@@ -96,18 +98,18 @@ def load(path: Path | None = None) -> ctypes.CDLL:
 
 
 def crc32c(data: bytes | np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:
-    """CRC32C of bytes, or of an array's, without a copy."""
+    """CRC32C of bytes or of an array, without copying them."""
     array = np.frombuffer(data, dtype=np.uint8)
     return int(load().rks_crc32c(0, array.ctypes.data, array.size))
 
 
 def withdraw(address: int, state: int) -> None:
-    """Store a slot's state word before all that is written to the slot later."""
+    """Store a slot's state word; everything written to the slot afterwards is seen later."""
     load().rks_withdraw(address, state)
 
 
 def publish(address: int, header: bytes) -> None:
-    """Write a slot's header, its state word last.
+    """Write a slot's header, the state word last.
 
     Args:
         header: a multiple of 8 bytes.
@@ -117,57 +119,59 @@ def publish(address: int, header: bytes) -> None:
 
 
 def state(address: int) -> int:
-    """A slot's state word, read before all that is read of the slot later."""
+    """A slot's state word; everything read from the slot afterwards is read later."""
     return int(load().rks_state(address))
 
 
 class CopyPool:
-    """Native threads for one transfer at a time; not for two Python threads at a time.
+    """Native threads that copy; one thread at a time may use them.
+
+    A copy starts and ends within one native call, so that no signal handler of Python's can raise
+    while the threads still use the caller's memory.
 
     Args:
-        threads: how many, at least 1.
+        threads: how many, 1 to 64.
 
     Raises:
-        SlotsUnavailable: no library, or no thread can be made.
+        SlotsUnavailable: there is no library, or no thread can be started.
     """
 
     def __init__(self, threads: int) -> None:
         self._library = load()
         self._handle = self._library.rks_pool_new(max(1, threads))
-        self._kept: tuple[object, ...] = ()
         if not self._handle:
             raise SlotsUnavailable("no thread can be started for the copies")
 
     def save(self, payload: Payload, pieces: Sequence[Piece], first: int, end: int) -> None:
-        """Start to copy pieces into the blocks [first, end); what is between them becomes zeros."""
-        self._start(_SAVE, payload, pieces, first, end)
+        """Copy pieces into the blocks [first, end); the gaps between them are filled with zeros."""
+        self._copy(_SAVE, payload, pieces, first, end)
 
-    def load(self, payload: Payload, pieces: Sequence[Piece]) -> None:
-        """Start to copy pieces out of a payload, and to hold all of it against its checksums."""
-        self._start(_LOAD, payload, pieces, 0, block_count(payload.size_bytes))
+    def load(self, payload: Payload, pieces: Sequence[Piece]) -> int | None:
+        """Copy pieces out of a payload, and check all of it against its checksums.
 
-    def wait(self) -> int | None:
-        """Wait for what was started; the first block that is not as it was saved, else None."""
-        bad = ctypes.c_uint64()
-        code = self._library.rks_wait(self._handle, bad)
-        self._kept = ()
-        return bad.value if code == errno.EILSEQ else None
+        Returns:
+            the first block that does not match its checksum; None where all do.
+        """
+        return self._copy(_LOAD, payload, pieces, 0, block_count(payload.size_bytes))
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         if self._handle:
             self._library.rks_pool_free(self._handle)
             self._handle = None
 
-    def _start(
+    def _copy(
         self, kind: int, payload: Payload, pieces: Sequence[Piece], first: int, end: int
-    ) -> None:
+    ) -> int | None:
         table = np.array(pieces, dtype=np.uint64).reshape(-1, 3)
         transfer = _Transfer(
             payload.address, payload.size_bytes, payload.checksums_address, table.ctypes.data,
             len(table), kind,
         )  # fmt: skip
-        code = self._library.rks_start(self._handle, transfer, first, end)
+        bad_block = ctypes.c_uint64()
+        code = self._library.rks_copy(self._handle, transfer, first, end, bad_block)
+        if code == errno.EILSEQ:
+            return bad_block.value
         if code:
             raise OSError(code, os.strerror(code))
-        self._kept = (table,)
+        return None
