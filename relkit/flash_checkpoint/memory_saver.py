@@ -1,8 +1,7 @@
-"""Saves a rank's state into its slots while the training loop goes on."""
+"""Saves a rank's state into its slots while the training loop runs."""
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -14,81 +13,100 @@ from pathlib import Path
 from relkit.errors import DeadlineExceeded, RelkitError, UsageProblem
 from relkit.flash_checkpoint import native_copy, snapshot
 from relkit.flash_checkpoint import slot_format as form
-from relkit.flash_checkpoint.errors import BadSlot, ChangedWhileCopied
+from relkit.flash_checkpoint.errors import BadSlot, ChangedWhileCopied, NoRoom
 from relkit.flash_checkpoint.native_copy import CopyPool, block_count
 from relkit.flash_checkpoint.optimizer_watch import OptimizerWatch
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot, require_room
 from relkit.flash_checkpoint.slot_format import Owner, Places, SlotHeader
 from relkit.flash_checkpoint.snapshot import Snapshot
+from relkit.interruptible_wait import is_set_within, wait_for_end
 
-# Of a file that has no whole slot yet.
+# Suffix of a file that has no whole slot yet.
 NEW_SUFFIX = ".new"
 _MAX_NAMED = 5
+# The longest that anything waits for a save, unless the caller says otherwise.
+WAIT_S = 1800.0
 
 
 class SaveHandle:
-    """A save on its way."""
+    """A save that is under way, or has ended.
+
+    Args:
+        step: that is saved.
+    """
 
     def __init__(self, step: int) -> None:
         self.step = step
-        self._over = threading.Event()
+        self.began_s = time.monotonic()
+        self._ended = threading.Event()
         self._failure: Exception | None = None
-        self._told: Callable[[Exception], None] | None = None
+        self._notify: Callable[[Exception], None] | None = None
+
+    @classmethod
+    def ended(cls, step: int, failure: Exception | None = None) -> SaveHandle:
+        """The handle of a save that has ended already."""
+        handle = cls(step)
+        handle.end(failure)
+        return handle
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
-        return self._over.is_set()
+        """Whether it has ended, successfully or not."""
+        return self._ended.is_set()
 
     @property
     def failure(self) -> Exception | None:
-        """Why it failed, once it is done."""
+        """Why it failed; None while it is under way, and where it succeeded."""
         return self._failure
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the state is safe.
+    def wait(self, timeout_s: float = WAIT_S) -> None:
+        """Wait until the state is saved.
+
+        Args:
+            timeout_s: the longest to wait, s.
 
         Raises:
-            RelkitError: it could not be saved; the save before it is still there.
-            DeadlineExceeded: it takes longer.
+            RelkitError: it could not be saved; the previous save is intact.
+            DeadlineExceeded: the save is still under way.
         """
         self.wait_end(timeout_s)
         if self._failure is not None:
             raise self._failure
 
-    def wait_end(self, timeout_s: float | None = None) -> None:
-        """Wait until it has ended, well or not.
+    def wait_end(self, timeout_s: float = WAIT_S) -> None:
+        """Wait until the save has ended, successfully or not.
 
         Raises:
-            DeadlineExceeded: it takes longer.
+            DeadlineExceeded: the save is still under way.
         """
-        if not self._over.wait(timeout_s):
+        if not is_set_within(self._ended, timeout_s):
             raise DeadlineExceeded(
-                f"the save of step {self.step} takes longer than {timeout_s:g} s",
-                next_step="Wait longer: it goes on.",
+                f"the save of step {self.step} has been under way for"
+                f" {time.monotonic() - self.began_s:.0f} s",
+                next_step="It goes on; wait longer.",
             )
 
-    def then(self, told: Callable[[Exception], None]) -> None:
-        """Have a failure told, by whoever notices it; once."""
-        self._told = told
-        if self.done and self._failure is not None:
-            self._tell()
+    def on_failure(self, notify: Callable[[Exception], None]) -> None:
+        """Have a function called with the error if the save fails, or has failed."""
+        self._notify = notify
+        if self.done:
+            self._report()
 
-    def _tell(self) -> None:
-        told, self._told = self._told, None
-        if told is not None and self._failure is not None:
-            told(self._failure)
+    def _report(self) -> None:
+        notify, self._notify = self._notify, None
+        if notify is not None and self._failure is not None:
+            notify(self._failure)
 
     def end(self, failure: Exception | None = None) -> None:
-        """For the saver: it is over."""
+        """Called by whoever saves: the save has ended."""
         self._failure = failure
-        self._over.set()
-        self._tell()
+        self._ended.set()
+        self._report()
 
 
 @dataclass(slots=True)
 class _Copy:
-    """One copy into one slot."""
+    """A copy of one state into one slot."""
 
     handle: SaveHandle
     taken: Snapshot
@@ -96,17 +114,17 @@ class _Copy:
     index: int
     where: Places
     header: SlotHeader
-    then: Callable[[SlotFile, WholeSlot], None] | None
+    when_whole: Callable[[SlotFile, WholeSlot], None] | None
 
 
 class MemorySaver:
-    """The saves of one rank into one file of slots.
+    """Saves one rank's states into its file of slots.
 
     Args:
-        path: of the file; what an earlier process of this rank saved in it stays until it is
-            replaced.
-        owner: whose slots they are.
-        threads: that copy, at least 1.
+        path: of the file; what an earlier process of this rank saved there is kept until it is
+            overwritten.
+        owner: rank and job that the slots belong to.
+        threads: number of threads that copy, 1 to 64.
 
     Raises:
         SlotsUnavailable: the native library is missing.
@@ -117,11 +135,12 @@ class MemorySaver:
         self._pool = CopyPool(threads)
         self._file: SlotFile | None = None
         self._adopted = False
-        self._pending = SaveHandle(-1)
-        self._pending.end()
+        # Shared memory was too small before: reserve a whole slot before the loop goes on, so that a
+        # save that cannot fit fails at once, and can still be written to disk from the tensors.
+        self._is_short_of_room = False
+        self._pending = SaveHandle.ended(-1)
         self._copies: queue.SimpleQueue[_Copy | None] = queue.SimpleQueue()
-        self._watch = OptimizerWatch(self.wait)
-        self._pid = os.getpid()
+        self._watch = OptimizerWatch(self._before_step)
         self._thread = threading.Thread(target=self._work, name="relkit-flash", daemon=True)
         self._thread.start()
 
@@ -129,22 +148,29 @@ class MemorySaver:
         self,
         step: int,
         state: object,
-        then: Callable[[SlotFile, WholeSlot], None] | None = None,
+        when_whole: Callable[[SlotFile, WholeSlot], None] | None = None,
     ) -> SaveHandle:
-        """Save a state; the loop may go on at once, up to the next step of an optimizer.
+        """Start to save a state; the loop may go on at once, until the next step of an optimizer.
 
         Args:
             step: 0 or more.
             state: tensors, arrays and plain values in containers.
-            then: called with the slot when it is whole; it is pinned, so that it stays as it is
-                until it is taken out of `SlotFile.pinned`.
+            when_whole: called with the slot once it is whole. The slot is pinned: no save
+                overwrites it until the caller removes it from `SlotFile.pinned`.
 
         Raises:
             NotPlain: something in the state cannot be saved.
             NoRoom: shared memory is too small.
+            DeadlineExceeded: the previous save is still under way, after WAIT_S.
+            UsageProblem: the step is not a number from 0 on, or the saver has been closed.
         """
         if not 0 <= step < 1 << 63:
-            raise UsageProblem(f"step {step} is none", next_step="Steps are 0, 1, 2, ...")
+            raise UsageProblem(f"{step} is not a step", next_step="Steps are 0, 1, 2, ...")
+        if not self._thread.is_alive():
+            raise UsageProblem(
+                "the checkpointer is closed, or was made before this process was forked",
+                next_step="Make a new DdpCheckpointer in the process that saves.",
+            )
         self.wait()
         saved_unix_ns = time.time_ns()
         taken = snapshot.take(state, self._watch.storages())
@@ -160,10 +186,10 @@ class MemorySaver:
             layout_checksum=native_copy.crc32c(taken.layout),
             blocks_checksum=0,
         )
-        copy = _Copy(SaveHandle(step), taken, file, index, where, header, then)
+        copy = _Copy(SaveHandle(step), taken, file, index, where, header, when_whole)
         try:
             self._begin(copy)
-        except RelkitError:
+        except BaseException:
             self._drop(file)
             raise
         self._pending = copy.handle
@@ -171,29 +197,34 @@ class MemorySaver:
         return copy.handle
 
     def adopt(self, sequence: int | None) -> None:
-        """Say which of the slots that are there the loop goes on from; the others are given up.
+        """Keep the slot that the loop resumes from, and discard all others.
 
-        Were a newer one left, it could be taken for a state of this run.
+        A newer slot of an earlier run could otherwise be mistaken for one of this run.
 
         Args:
-            sequence: of the slot; None: of none.
+            sequence: of the slot to keep; None: keep none.
         """
         self.wait()
         self._adopted = True
         if self._file is None:
-            with suppress(BadSlot, OSError):
+            try:
                 self._file = SlotFile.open(self._path, self._owner, writable=True)
-        if self._file is None:
-            return
+            except BadSlot:
+                # Saved by another number of ranks, or damaged: it would only take up memory.
+                with suppress(OSError):
+                    self._path.unlink()
+                return
+            except OSError:
+                return
         for slot in self._file.whole():
             if slot.header.sequence != sequence:
                 native_copy.withdraw(self._file.address(slot.index), form.WRITING)
 
     def _begin(self, copy: _Copy) -> None:
-        """What is to be done before the loop goes on."""
+        """The part of a save that must be done before the loop goes on."""
         file, index, taken, where = copy.file, copy.index, copy.taken, copy.where
         early_bytes = min(taken.early_blocks * native_copy.BLOCK_BYTES, taken.payload_bytes)
-        file.reserve(index, where.payload + early_bytes)
+        file.reserve(index, where.end if self._is_short_of_room else where.payload + early_bytes)
         native_copy.withdraw(file.address(index), form.WRITING)
         file.write(index, where.layout, taken.layout)
         if taken.early_blocks:
@@ -201,34 +232,51 @@ class MemorySaver:
             self._pool.save(payload, taken.pieces, 0, taken.early_blocks)
 
     def _drop(self, file: SlotFile) -> None:
-        """A new file whose first save failed goes; shared memory is memory."""
+        """Remove a new file whose first save failed, which frees its memory."""
         if file is not self._file:
             file.discard()
 
     def wait(self) -> None:
-        """Wait for the copy under way, whether it ends well or not: tensors may change then."""
-        if os.getpid() == self._pid:
-            self._pending.wait_end()
+        """Wait until the copy under way has ended, successfully or not: tensors may change then.
+
+        In a forked child there is nothing to wait for: the copying thread is not in it.
+
+        Raises:
+            DeadlineExceeded: the copy began WAIT_S ago and has not ended.
+        """
+        if self._thread.is_alive():
+            handle = self._pending
+            handle.wait_end(max(0.0, handle.began_s + WAIT_S - time.monotonic()))
+
+    def _before_step(self) -> None:
+        # After the deadline the step is made all the same: the copy then sees that its tensors have
+        # changed, and its slot is not used.
+        with suppress(DeadlineExceeded):
+            self.wait()
 
     def close(self) -> None:
-        """Wait for what is under way, and let go of everything but the slots."""
-        if os.getpid() != self._pid or not self._thread.is_alive():
+        """Wait for the copy under way, and end the threads; the slots remain."""
+        if not self._thread.is_alive():
             return
         self._watch.close()
         self._copies.put(None)
-        self._thread.join()
+        try:
+            self.wait()
+        except DeadlineExceeded:
+            return  # the thread is a daemon, and still uses the pool
+        wait_for_end(self._thread)
         self._pool.close()
 
     def _known(self, file: SlotFile) -> list[WholeSlot]:
-        """Whole slots of the file in hand, and of the one that it is to replace."""
+        """Whole slots of this file, and of the one that it will replace."""
         known = file.whole()
         if self._file is not None and self._file is not file:
             known += self._file.whole()
         return known
 
     def _file_for(self, end_bytes: int) -> SlotFile:
-        """A file whose slots are large enough; a new one gets its name with its first whole slot,
-        so that the old one serves until then."""
+        """A file whose slots are large enough. A new file takes its final name when its first slot
+        is whole; the old file remains usable until then."""
         if not self._adopted:
             self.adopt(None)
         if self._file is not None and self._file.slot_bytes >= end_bytes:
@@ -237,15 +285,15 @@ class MemorySaver:
         return SlotFile.create(self._path.with_suffix(NEW_SUFFIX), self._owner, end_bytes)
 
     def _slot(self, file: SlotFile) -> int:
-        """The slot to save into; where the only one is being written to disk, one more is made, or
-        the end of the writing is waited for."""
-        while (index := file.free_slot()) is None:
-            with suppress(RelkitError, OSError):
-                require_room(file.path.parent, file.slot_bytes)
-                added = file.add_slot()
-                if added is not None:
-                    return added
-            time.sleep(0.01)
+        """The slot to save into: a free one, or one more while a slot is being written to disk.
+
+        Raises:
+            NoRoom: there is no room for one more.
+        """
+        index = file.free_slot()
+        if index is None:
+            require_room(file.path.parent, file.slot_bytes)
+            index = file.add_slot()
         return index
 
     def _work(self) -> None:
@@ -253,15 +301,17 @@ class MemorySaver:
             failure: Exception | None = None
             try:
                 self._finish(copy)
-            except Exception as error:  # noqa: BLE001  told by the handle, and the loop goes on
+            except Exception as error:  # noqa: BLE001  the handle reports it, and the loop goes on
                 failure = error
+                self._is_short_of_room |= isinstance(error, NoRoom)
                 self._drop(copy.file)
             copy.handle.end(failure)
             if failure is None and copy.file.count == 2:
-                # The next save, if it is to fail for want of room, is to do so at once; and the
-                # loop does not wait for this.
-                with suppress(RelkitError, OSError):
+                # For the next save, while the loop goes on.
+                try:
                     copy.file.reserve(1 - copy.index, copy.where.end)
+                except (NoRoom, OSError):
+                    self._is_short_of_room = True
             del copy
 
     def _finish(self, copy: _Copy) -> None:
@@ -274,18 +324,17 @@ class MemorySaver:
         if changed:
             more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
             raise ChangedWhileCopied(
-                f"step {copy.header.step} is not safe in memory: {', '.join(changed[:_MAX_NAMED])}"
+                f"step {copy.header.step} is not saved in memory: {', '.join(changed[:_MAX_NAMED])}"
                 f"{more} changed while being copied"
             )
         checksums = file.checksums(index, copy.where, taken.payload_bytes)
         header = replace(copy.header, blocks_checksum=native_copy.crc32c(checksums))
-        if copy.then is not None:
+        if copy.when_whole is not None:
             file.pinned.add(index)
         native_copy.publish(file.address(index), form.pack_slot_header(header, self._owner))
         if file is not self._file:
             file.replace(self._path)
-            if self._file is not None:
-                self._file.close()
+            # The old file is closed with its last reference: it may still be being written to disk.
             self._file = file
-        if copy.then is not None:
-            copy.then(file, WholeSlot(index, header))
+        if copy.when_whole is not None:
+            copy.when_whole(file, WholeSlot(index, header))

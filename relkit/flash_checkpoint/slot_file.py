@@ -1,10 +1,11 @@
-"""A rank's slots in one file in shared memory, mapped: what is in them, and how one is written."""
+"""A rank's slots: one file in shared memory, mapped for reading or for saving."""
 
 from __future__ import annotations
 
 import errno
 import mmap
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,26 +19,26 @@ from relkit.flash_checkpoint.errors import BadSlot, NoRoom, SlotFault
 from relkit.flash_checkpoint.slot_format import Owner, Places, SlotHeader
 from relkit.private_file import open_private
 
-# A file is made so much larger than its first state, as the next ones may have longer lists.
+# Spare room in each slot: later states may have longer lists than the first one.
 _SPARE_BYTES = 1 << 16
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
 class WholeSlot:
-    """A slot whose header is in order; its layout and payload are checked when they are read."""
+    """A slot with a valid header; its layout and payload are checked when they are read."""
 
     index: int
     header: SlotHeader
 
 
 class SlotFile:
-    """The slots of one rank. The descriptor and the mapping live as long as the object.
+    """The slots of one rank. Descriptor and mapping are released with the object.
 
     Args:
-        path: of the file; descriptor: of it, which the object takes over.
-        owner: whose the slots must be; slot_bytes: of one slot; count: of them.
-        writable: map it for saves.
+        path: of the file; descriptor: of the open file, which this object closes.
+        owner: rank and job that the slots belong to; slot_bytes: size of one slot.
+        writable: map the file for saving too.
     """
 
     def __init__(
@@ -45,28 +46,30 @@ class SlotFile:
     ) -> None:
         self.path, self.owner, self.slot_bytes = path, owner, slot_bytes
         self._descriptor, self._writable = descriptor, writable
+        # How many bytes of each slot are known to have memory.
         self._reserved: dict[int, int] = {}
         # Slots that are being written to disk.
         self.pinned: set[int] = set()
         self._map()
+        self._close = weakref.finalize(self, os.close, descriptor)
 
     def _map(self) -> None:
         access = mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
         mapped = mmap.mmap(self._descriptor, 0, access=access)
         with suppress(OSError):
-            # A data loader's process has no use for it, and copying the page table takes time.
+            # A forked data loader does not need the mapping, and copying its page table takes time.
             mapped.madvise(mmap.MADV_DONTFORK)
-        # The array keeps the mapping, and whoever reads a tensor out of it keeps the array.
+        # The mapping lives as long as this array and the tensors that are views of it.
         self.bytes = np.frombuffer(mapped, dtype=np.uint8)
         self.count = min((self.bytes.size - form.PAGE_BYTES) // self.slot_bytes, form.MAX_SLOTS)
 
     @classmethod
     def open(cls, path: Path, owner: Owner, *, writable: bool = False) -> SlotFile:
-        """The slots that are there.
+        """Open an existing file of slots.
 
         Raises:
-            BadSlot: it is no file of slots, not this owner's, or not all of it is there.
-            OSError: there is none, or others may read or write it.
+            BadSlot: it is not a file of slots, belongs to another owner, or is truncated.
+            OSError: it does not exist, or other users may read or write it.
         """
         flags = os.O_RDWR if writable else os.O_RDONLY
         return cls.of_descriptor(path, open_private(path, flags), owner, writable=writable)
@@ -75,7 +78,7 @@ class SlotFile:
     def of_descriptor(
         cls, path: Path, descriptor: int, owner: Owner, *, writable: bool = False
     ) -> SlotFile:
-        """The same for a file that is open; its descriptor is closed where it is refused.
+        """The same for a file that is open already; its descriptor is closed if it is refused.
 
         Raises:
             BadSlot: as `open`.
@@ -83,8 +86,8 @@ class SlotFile:
         try:
             data = os.pread(descriptor, form.PAGE_BYTES, 0)
             size_bytes = os.fstat(descriptor).st_size
-            found, slot_bytes, _ = form.read_file_header(data, size_bytes)
-            form.require_owner(found, owner)
+            file_owner, slot_bytes = form.read_file_header(data, size_bytes)
+            form.require_owner(file_owner, owner)
             return cls(path, descriptor, owner, slot_bytes, writable=writable)
         except BaseException:
             os.close(descriptor)
@@ -92,13 +95,14 @@ class SlotFile:
 
     @classmethod
     def create(cls, path: Path, owner: Owner, end_bytes: int) -> SlotFile:
-        """A file of two empty slots under a name of its own; `replace` gives it its final one.
+        """Make a file of two empty slots.
 
         Args:
+            path: a temporary name; `replace` gives the file its final one.
             end_bytes: what a slot must hold at least (Places.end).
 
         Raises:
-            NoRoom: there is none, or files may not be so large.
+            NoRoom: shared memory is full, or files may not be that large.
         """
         slot_bytes = form.in_pages(end_bytes + _SPARE_BYTES)
         path.unlink(missing_ok=True)
@@ -117,24 +121,22 @@ class SlotFile:
             raise
 
     def replace(self, path: Path) -> None:
-        """Take another name, in the place of what has it."""
+        """Rename the file, replacing what has that name."""
         self.path.replace(path)
         self.path = path
 
     def discard(self) -> None:
-        """Remove a file that was to be `replace`d, as its first save failed."""
+        """Remove a file whose first save failed, and which was never renamed."""
         self.path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Let go of the descriptor; the mapping goes with its last reader."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Close the descriptor; the mapping is released with its last view."""
+        self._close()
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:
-        """Another descriptor of the file, for another process; closed at the end."""
+        """A duplicate descriptor for another process; closed at the end of the block."""
         other = os.dup(self._descriptor)
         try:
             yield other
@@ -142,18 +144,18 @@ class SlotFile:
             os.close(other)
 
     def base(self, index: int) -> int:
-        """Where a slot begins, in bytes."""
+        """Offset of a slot in the file, bytes."""
         return form.PAGE_BYTES + index * self.slot_bytes
 
     def address(self, index: int, offset: int = 0) -> int:
-        """Where that is in this process."""
+        """Address of a slot in this process, plus an offset in bytes."""
         return int(self.bytes.ctypes.data) + self.base(index) + offset
 
     def header(self, index: int) -> SlotHeader:
-        """What a slot says of itself.
+        """The header of a whole slot.
 
         Raises:
-            BadSlot: it is not whole.
+            BadSlot: the slot is not whole.
         """
         base = self.base(index)
         word = native_copy.state(self.address(index)).to_bytes(8, "little")
@@ -161,36 +163,45 @@ class SlotFile:
         return form.read_slot_header(word + rest, self.slot_bytes, self.owner)
 
     def whole(self) -> list[WholeSlot]:
-        """The slots whose headers are in order, the newest first."""
-        found = []
+        """The slots with valid headers, newest first."""
+        slots = []
         for index in range(self.count):
             with suppress(BadSlot):
-                found.append(WholeSlot(index, self.header(index)))
-        return sorted(found, key=lambda slot: -slot.header.sequence)
+                slots.append(WholeSlot(index, self.header(index)))
+        return sorted(slots, key=lambda slot: -slot.header.sequence)
 
     def free_slot(self) -> int | None:
-        """A slot to save into: not the newest whole one, nor pinned; None where there is none."""
+        """A slot that is neither pinned nor the newest whole one; None where there is none."""
         taken = {*self.pinned, *(slot.index for slot in self.whole()[:1])}
         return next((index for index in range(self.count) if index not in taken), None)
 
-    def add_slot(self) -> int | None:
-        """One more slot; None where there are as many as there may be.
+    def add_slot(self) -> int:
+        """Append an empty slot, and return its index.
 
         Raises:
-            OSError: there is no room.
+            NoRoom: shared memory is full, or the file has MAX_SLOTS already.
         """
+        folder = self.path.parent
         if self.count >= form.MAX_SLOTS:
-            return None
-        os.ftruncate(self._descriptor, self.base(self.count) + self.slot_bytes)
-        _allocate(self._descriptor, self.base(self.count))
-        self._map()
+            raise NoRoom(f"all {self.count} slots in {folder} are in use")
+        base = self.base(self.count)
+        try:
+            # The header's page first: if this fails or the process is killed, the file has no slot
+            # whose header nobody could read.
+            _allocate(self._descriptor, base)
+            os.ftruncate(self._descriptor, base + self.slot_bytes)
+            self._map()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise no_room(folder, self.slot_bytes, error) from error
         return self.count - 1
 
     def reserve(self, index: int, end_bytes: int) -> None:
-        """Have the memory of a slot's first bytes: without it, writing to them would be fatal.
+        """Allocate the first bytes of a slot: writing to a hole of a full tmpfs raises SIGBUS.
 
         Raises:
-            NoRoom: there is none.
+            NoRoom: shared memory is full.
         """
         if self._reserved.get(index, 0) >= end_bytes:
             return
@@ -203,7 +214,7 @@ class SlotFile:
         self._reserved[index] = end_bytes
 
     def write(self, index: int, offset: int, data: bytes) -> None:
-        """Write into a slot, where memory is reserved."""
+        """Write into the reserved part of a slot."""
         base = self.base(index) + offset
         self.bytes[base : base + len(data)] = np.frombuffer(data, dtype=np.uint8)
 
@@ -211,36 +222,36 @@ class SlotFile:
         """The layout of a whole slot.
 
         Raises:
-            BadSlot: it is not what was saved.
+            BadSlot: it does not match its checksum.
         """
         base = self.base(index) + form.PAGE_BYTES
         data = self.bytes[base : base + header.layout_bytes].tobytes()
         if native_copy.crc32c(data) != header.layout_checksum:
-            raise BadSlot(SlotFault.DAMAGED, "its layout has another checksum")
+            raise BadSlot(SlotFault.DAMAGED, "its layout does not match its checksum")
         return data
 
     def checksums(self, index: int, where: Places, payload_bytes: int) -> bytes:
-        """The checksums of the blocks of a payload, as they are now."""
+        """The stored checksums of a payload's blocks."""
         base = self.base(index) + where.checksums
         return self.bytes[base : base + 4 * native_copy.block_count(payload_bytes)].tobytes()
 
     def payload(self, index: int, where: Places, payload_bytes: int) -> native_copy.Payload:
-        """Where the payload is, for a copy."""
+        """Addresses of the payload and its checksums, for a copy."""
         return native_copy.Payload(
             self.address(index, where.payload), payload_bytes, self.address(index, where.checksums)
         )
 
 
 def _allocate(descriptor: int, offset: int) -> None:
-    """Have the memory of a slot's header: even reading a hole takes some."""
+    """Allocate a slot's header: even reading a hole of a full tmpfs raises SIGBUS."""
     os.posix_fallocate(descriptor, offset, form.PAGE_BYTES)
 
 
 def require_room(folder: Path, wanted_bytes: int) -> None:
-    """Refuse, before anything is written, what shared memory cannot hold.
+    """Raise if a folder's file system has less room than that.
 
     Raises:
-        NoRoom: less than that is free.
+        NoRoom: less is free.
         OSError: the folder is gone.
     """
     status = os.statvfs(folder)
@@ -249,13 +260,13 @@ def require_room(folder: Path, wanted_bytes: int) -> None:
 
 
 def no_room(folder: Path, wanted_bytes: int, error: OSError | None = None) -> NoRoom:
-    """The error that names the bytes needed and those that are free."""
+    """An error with the number of bytes that are needed and free."""
     free = ""
     with suppress(OSError):
         status = os.statvfs(folder)
         free = f", and {status.f_bavail * status.f_frsize:,} are free"
-    why = f": {error.strerror}" if error is not None else ""
+    reason = f": {error.strerror}" if error is not None else ""
     return NoRoom(
         f"no room in {folder} for a checkpoint in memory: {wanted_bytes:,} bytes are needed{free}"
-        f"{why}"
+        f"{reason}"
     )
