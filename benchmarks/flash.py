@@ -1,12 +1,13 @@
-"""How long a save blocks the loop: relkit into memory, torch.save and DCP's async_save, in turn.
+"""How long a save blocks the loop: relkit into memory, torch.save, and DCP's async_save, in turn.
 
     python benchmarks/flash.py                      1 GB of state on 2 ranks
     python benchmarks/flash.py --gigabytes 0.1 --rounds 2
 
-One job, one round after another: a step without a save, then one with a save by each way. A step is
-the save of the state there is, a fixed time of compute, and AdamW's update. Blocked is the time in
-the call, and what the update takes beyond its median without a save, on the slower rank. The first
-save has a figure of its own. "computed_beside_it" is the share of the compute that was got done.
+One job runs several rounds. A round is a step without a save, then a step with a save by each of
+them. A step saves the current state, computes for a fixed time, and makes AdamW's update. Blocked
+is the time in the call, plus the time that the update takes beyond its median without a save, on
+the slower rank. The first save is reported separately. "computed_beside_it" is the share of the
+compute that was done in spite of the save.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+_MAX_S = 3600.0
 _JOB = Path(__file__).parent / "jobs" / "flash_job.py"
 
 
 def measure(gigabytes: float, rounds: int, compute_s: float, ranks: int, disk: Path) -> Any:  # noqa: ANN401
-    """Run the job; its summary."""
+    """Run the job, and return its summary."""
     done = subprocess.run(
         [
             sys.executable, "-m", "relkit", "launch", "--no-hook", "--nproc-per-node", str(ranks),
             "--timeline-path", str(disk / "timeline"), str(_JOB), str(disk),
             str(int(gigabytes * 1e9)), str(rounds), str(compute_s),
         ],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, timeout=_MAX_S,
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr)

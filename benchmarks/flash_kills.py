@@ -1,10 +1,10 @@
-"""SIGKILLs at random moments, in the copy into memory and in the writing to disk: nothing is torn.
+"""SIGKILLs at random moments of a copy into memory, and of writing to disk: nothing may be torn.
 
     python benchmarks/flash_kills.py --kills 1000
 
-Each time a forked process saves one state after another and is killed. Then what is left is read:
-the newest slot must hold exactly the state of its step, and no older one than the last that the
-process knew to be safe; the file that the tracker names must be whole.
+A forked process saves one state after another until it is killed. Then the checkpoints are read:
+every whole slot, and every file under its final name, must hold exactly the state of its step, and
+the newest must not be older than the last one that the process has reported as saved.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from relkit.flash_checkpoint.slot_format import Owner, job_mark
 OWNER = Owner(0, 1, job_mark("flash_kills"))
 _TENSORS = 5
 _STEP_BYTES = 8
+_MAX_CHILD_S = 60
 
 
 @dataclass(slots=True)
 class Tally:
-    """What the kills have shown.
+    """Counts over all kills.
 
     Args:
-        kills: so many; nothing_yet: of them before anything was safe.
-        in_copy: slots that were being written when the process died.
-        lost_steps: the most steps between the last safe one and what was found.
-        wrong: states that were not those of their step, or older than the last safe one.
+        kills: how many; nothing_yet: those before the first state was saved.
+        in_copy: those during a save.
+        lost_steps: the most steps by which the newest state was behind the last reported one.
+        wrong: those after which a state was not that of its step, or a reported one was missing.
     """
 
     kills: int = 0
@@ -74,64 +75,65 @@ def is_state(state: object, elements: int) -> bool:
     )
 
 
-def save_for_ever(path: Path, elements: int, start: int, told: int) -> None:
-    """What the process does that is killed: it tells each step that is safe."""
+def save_for_ever(path: Path, elements: int, start: int, reported: int) -> None:
+    """Save into slots, and report each step that is saved."""
     saver = MemorySaver(path, OWNER, threads=2)
     with_slots = SlotFile.open(path, OWNER).whole() if path.exists() else []
     saver.adopt(with_slots[0].header.sequence if with_slots else None)
     step = start
     while True:
         saver.save(step, state_of(step, elements)).wait()
-        os.write(told, step.to_bytes(_STEP_BYTES, "little"))
+        os.write(reported, step.to_bytes(_STEP_BYTES, "little"))
         step += 1
 
 
-def write_for_ever(root: Path, elements: int, start: int, told: int) -> None:
-    """The same, to disk."""
+def write_for_ever(root: Path, elements: int, start: int, reported: int) -> None:
+    """Save to disk, and report each step that is saved."""
     step = start
     while True:
         disk.write(state_of(step, elements), root / f"checkpoint-{step // 2 % 3}.pt", step, root)
-        os.write(told, step.to_bytes(_STEP_BYTES, "little"))
+        os.write(reported, step.to_bytes(_STEP_BYTES, "little"))
         step += 1
 
 
 def kill_in(work: Callable[[int], None], draw: random.Random) -> list[int]:
-    """Fork a process that works, and kill it; the steps that it told.
+    """Fork a process that saves, kill it, and return the steps that it has reported.
 
-    It is killed after it has told some steps, at a moment drawn from the time that two more take.
+    It is killed after it has reported some steps, at a random moment in the time of two more.
     """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.alarm(_MAX_CHILD_S)
         try:
             work(writer)
         finally:
             os._exit(1)
     os.close(writer)
     with os.fdopen(reader, "rb", buffering=0) as stream:
-        told = b""
+        reported = b""
         began = before = time.monotonic()
         for _ in range(draw.randint(0, 4)):
             before = time.monotonic()
-            told += stream.read(_STEP_BYTES)
-        step_s = time.monotonic() - (before if told else began - 0.05)
+            reported += stream.read(_STEP_BYTES)
+        step_s = time.monotonic() - (before if reported else began - 0.05)
         time.sleep(draw.uniform(0, 2 * step_s))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        told += stream.read()
-    return [step for (step,) in struct.iter_unpack("<Q", told)]
+        reported += stream.read()
+    return [step for (step,) in struct.iter_unpack("<Q", reported)]
 
 
 def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random) -> Tally:
-    """Kill a process that saves into slots."""
+    """Kill processes that save into slots."""
     tally, path, found, safe = Tally(), folder / "rank-0.slots", -1, -1
     for _ in range(kills):
         start = found + 1
-        told = kill_in(
+        reported = kill_in(
             lambda pipe, start=start: save_for_ever(path, elements, start, pipe),  # type: ignore[misc]
             draw,
         )
-        safe = max([found, *told])
+        safe = max([found, *reported])
         tally.kills += 1
         if not path.exists():
             tally.nothing_yet += 1
@@ -139,8 +141,8 @@ def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random
             continue
         file = SlotFile.open(path, OWNER)
         whole = file.whole()
-        # Of two slots that this process has saved into, one that is not whole was being written.
-        tally.in_copy += len(told) >= file.count > len(whole)
+        # Once the process has saved into all slots, one that is not whole was being written.
+        tally.in_copy += len(reported) >= file.count > len(whole)
         pool = CopyPool(1)
         states = [memory_loader.load(file, slot, pool) for slot in whole]
         pool.close()
@@ -152,18 +154,18 @@ def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random
 
 
 def kills_on_disk(folder: Path, kills: int, elements: int, draw: random.Random) -> Tally:
-    """Kill a process that writes to disk."""
+    """Kill processes that save to disk."""
     tally, found = Tally(), -1
     for _ in range(kills):
         start = found + 1
-        told = kill_in(
+        reported = kill_in(
             lambda pipe, start=start: write_for_ever(folder, elements, start, pipe),  # type: ignore[misc]
             draw,
         )
-        safe = max([found, *told])
+        safe = max([found, *reported])
         tally.kills += 1
         tally.in_copy += any(folder.glob(".*.tmp"))
-        # What stands under a final name is whole, tracked or not.
+        # Under its final name a file must be whole, whether the tracker names it or not.
         states = [torch.load(path, weights_only=True) for path in folder.glob("*.pt")]
         named = disk.latest(folder)
         if named is None:
@@ -177,13 +179,13 @@ def kills_on_disk(folder: Path, kills: int, elements: int, draw: random.Random) 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 1 where anything was torn, wrong or lost, or where no kill hit a save."""
+    """Exit code 1 if anything was torn, wrong or lost, or if no kill hit a save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=500, help="of each of the two kinds")
+    parser.add_argument("--kills", type=int, default=500, help="for memory, and again for disk")
     parser.add_argument("--elements", type=int, default=500_000, help="of each of 5 tensors")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    torch.set_num_threads(1)  # no threads of torch's, which a fork would leave behind
+    torch.set_num_threads(1)  # a fork would not have torch's threads
     draw = random.Random(options.seed)  # noqa: S311  moments, not keys
     tallies = {}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -193,7 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
             Path(folder), options.kills, max(1, options.elements // 10), draw
         )
     print(json.dumps({name: asdict(tally) for name, tally in tallies.items()}, indent=1))
-    # Kills that hit nothing would show nothing.
+    # Kills that hit no save would prove nothing.
     idle = any(
         tally.in_copy == 0 or tally.nothing_yet > tally.kills / 2 for tally in tallies.values()
     )

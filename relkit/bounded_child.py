@@ -8,10 +8,11 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from types import MappingProxyType
 
 from relkit.held_signals import signals_held
 from relkit.interruptible_wait import wait_readable
@@ -79,7 +80,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def run_child(argv: Sequence[str], timeout_s: float, keep: Sequence[int] = ()) -> ChildResult:
+def run_child(
+    argv: Sequence[str],
+    timeout_s: float,
+    keep: Sequence[int] = (),
+    add_environment: Mapping[str, str] = MappingProxyType({}),
+) -> ChildResult:
     """Run argv to its end or to the deadline.
 
     Output goes to memory files instead of pipes: a collector can then neither block on a full
@@ -89,12 +95,14 @@ def run_child(argv: Sequence[str], timeout_s: float, keep: Sequence[int] = ()) -
         argv: the command; argv[0] is an absolute path.
         timeout_s: when to kill it and its process group, s.
         keep: file descriptors that it inherits.
+        add_environment: variables that it gets beside this process's own.
 
     Raises:
         OSError: it cannot be started.
     """
     # The collector must not carry the hook, nor log into its own standard error.
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "RUST_LOG")}
+    environment.update(add_environment)
     out, err = _memory_file(), _memory_file()
     try:
         began = time.monotonic()

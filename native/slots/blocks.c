@@ -4,7 +4,7 @@
 
 #include "crc32c.h"
 
-/* Each strip is summed right after it was copied, while it is still in the core's cache. */
+/* The checksum of a strip is computed right after the copy, while the strip is in the cache. */
 enum { STRIP_BYTES = 1 << 16 };
 
 uint64_t block_count(uint64_t size)
@@ -51,7 +51,7 @@ static uint64_t min_of(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Copy a strip of a piece and go on with the checksum, over the bytes as they arrived. */
+/* Copy a strip of a piece, and continue the checksum over the copy. */
 static uint32_t copy_strip(const struct transfer *transfer, const struct transfer_piece *piece,
                            uint64_t at, uint64_t size, uint32_t sum)
 {

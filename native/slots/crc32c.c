@@ -14,8 +14,8 @@
 enum {
     BYTE_VALUES = 256,
     WORD_BYTES = 8,
-    /* The instruction has a latency of three cycles and a throughput of one a cycle, so three lanes
-     * of this length are summed at a time. */
+    /* The instruction has a latency of three cycles and a throughput of one per cycle, so three lanes
+     * of this length are computed at a time. */
     LANE_BYTES = 4096,
 };
 

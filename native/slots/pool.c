@@ -65,8 +65,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The process's own threads handle its signals. The real-time signals by which relkit asks a thread
- * for its stack are not blocked. */
+/* Signals are left to the process's own threads. The real-time signals that ask a thread for its
+ * stack are not blocked. */
 static void block_signals(sigset_t *before)
 {
     static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGALRM,

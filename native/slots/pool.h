@@ -18,8 +18,8 @@ struct pool *pool_new(uint32_t threads);
 void pool_free(struct pool *pool);
 
 /* Copy the blocks [first, end) of a transfer, and return when that is done. 0; EINVAL where the
- * transfer is not sound; EBUSY while another caller is copying; EILSEQ where a block does not match its
- * checksum: *bad is the lowest such block. */
+ * transfer is not sound; EBUSY while another caller is copying; EILSEQ where a block does not match
+ * its checksum: *bad is the lowest such block. */
 int pool_copy(struct pool *pool, const struct transfer *transfer, uint64_t first, uint64_t end,
               uint64_t *bad);
 

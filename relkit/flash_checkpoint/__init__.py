@@ -1,1 +1,1 @@
-"""Checkpoints in shared memory: every step safe, disk in the background, for any training loop."""
+"""Checkpoints in shared memory as often as every step, and to disk in the background."""

@@ -20,26 +20,26 @@ from typing import Any
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, RelkitError
 from relkit.flash_checkpoint import disk
-from relkit.flash_checkpoint.agreement import ranks_of_job
-from relkit.flash_checkpoint.memory_saver import SaveHandle
+from relkit.flash_checkpoint.rank_group import group_of_job
 from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.storage_type import StorageType
 from relkit.flash_checkpoint.write_slot import write_slot
 
 __all__ = ("DdpCheckpointer", "StorageType")
-_WAIT_S = 1800.0
+_MAX_REASONS = 5
 
 
 class DdpCheckpointer:
     """Saves and restores a job in which every rank has the whole state.
 
-    Each rank keeps its own state in memory, random streams included. On disk there is rank 0's.
+    In memory each rank keeps its own state, random generators included. On disk there is rank 0's.
 
     Args:
-        checkpoint_dir: folder of the checkpoints on disk; made where it is missing.
+        checkpoint_dir: folder of the checkpoints on disk; it is made if it is missing.
         threads: native threads that copy on each rank; None: half of this rank's share of the
-            processors, at least one.
+            processors.
 
     Raises:
         UsageProblem: there are several ranks, and no process group yet.
@@ -47,13 +47,11 @@ class DdpCheckpointer:
 
     def __init__(self, checkpoint_dir: str | os.PathLike[str], threads: int | None = None) -> None:
         self._root = Path(checkpoint_dir)
-        self._ranks = ranks_of_job()
+        self._ranks = group_of_job()
         self._memory = RankMemory(self._ranks.rank, self._ranks.world_size, threads)
-        self._memory_save = SaveHandle(-1)
-        self._disk_save = SaveHandle(-1)
-        self._memory_save.end()
-        self._disk_save.end()
-        self._said: set[str] = set()
+        self._memory_save = SaveHandle.ended(-1)
+        self._disk_save = SaveHandle.ended(-1)
+        self._reported: set[str] = set()
         atexit.register(self.close)
 
     def save_checkpoint(
@@ -65,21 +63,22 @@ class DdpCheckpointer:
     ) -> SaveHandle:
         """Save the state as it is now; the loop may go on at once.
 
-        What optimizers change is copied until the next step of one, which waits for the copy; all
-        else is copied before this returns. A save that fails says so on stderr, once for each
-        reason, and in the handle: training goes on.
+        What only optimizers change is copied while the loop runs, and the next step of an optimizer
+        waits for the copy. Everything else is copied before this returns. If a save fails, the
+        handle has the reason, each kind of reason is printed to stderr once, and training goes on.
 
         Args:
             step: 0 or more.
             state_dict: tensors, arrays, plain values and containers of them.
             path: of the file on disk; "": checkpoint-STEP.pt in the folder.
-            storage_type: DISK waits for the save to disk before it.
+            storage_type: MEMORY or DISK. DISK waits for the previous save to disk.
 
         Returns:
-            a handle; its `wait()` returns when the state is safe where it was to go.
+            a handle; its `wait()` returns when the state is in memory, or on disk for DISK.
 
         Raises:
-            NotPlain: the state holds objects of classes, which no plain file can.
+            NotPlain: the state holds objects that are neither tensors nor plain values.
+            DeadlineExceeded: the previous save is still under way after half an hour.
         """
         to_disk = storage_type is StorageType.DISK and self._ranks.rank == 0
         if to_disk:
@@ -91,14 +90,14 @@ class DdpCheckpointer:
         )
         self._memory_save = save
         if not to_disk:
-            save.then(self._say)
+            save.on_failure(self._report)
             return save
-        self._disk_save = SaveHandle(step)
         if save.done and save.failure is not None:
             # There is no room in memory: written from the tensors, while the loop waits.
-            self._say(save.failure)
-            self._disk_save.end(self._write(state_dict, target, step))
+            self._report(save.failure)
+            self._disk_save = SaveHandle.ended(step, self._write(state_dict, target, step))
         else:
+            self._disk_save = SaveHandle(step)
             arguments = (save, whole, target, self._disk_save)
             threading.Thread(
                 target=self._write_later, args=arguments, name="relkit-flash-disk", daemon=True
@@ -106,18 +105,19 @@ class DdpCheckpointer:
         return self._disk_save
 
     def load_checkpoint(self, resume_path: str | os.PathLike[str] = "") -> dict[str, Any]:
-        """The newest state that all ranks have: from memory if there is one, else from disk.
+        """The newest state that all ranks have, from memory or from disk.
 
-        Every rank must call it. What was chosen is said in one line on stderr by rank 0.
+        Every rank must call it. Rank 0 prints one line to stderr that names what was loaded.
 
         Args:
             resume_path: a file to load instead.
 
         Returns:
-            what was saved; {} where there is nothing.
+            the state; {} where nothing was saved.
 
         Raises:
-            BadInputFile: the file on disk is damaged, or holds something else than plain data.
+            BadInputFile: the file on disk is damaged, or holds more than plain data.
+            RelkitError: the ranks do not answer each other, or do not see the same folder.
         """
         if resume_path:
             self._memory.adopt(None)
@@ -125,72 +125,72 @@ class DdpCheckpointer:
         on_disk, unreadable = self._on_disk() if self._ranks.rank == 0 else (-1, "")
         slots, reasons = self._memory.slots()
         while True:
-            told = self._ranks.all_gather(
+            offers = self._ranks.all_gather(
                 {"steps": sorted(slots), "disk": on_disk, "unreadable": unreadable}
             )
-            common = set.intersection(*(set(one["steps"]) for one in told))
+            common = set.intersection(*(set(offer["steps"]) for offer in offers))
             step = max(common, default=-1)
-            if step < 0 or step < told[0]["disk"]:
+            if step < 0 or step < offers[0]["disk"]:
                 break
             state, why = self._memory.load(slots[step])
-            everyone = self._ranks.all_gather(why)
-            if not any(everyone):
+            refusals = self._ranks.all_gather(why)
+            if not any(refusals):
                 self._memory.adopt(slots[step].header.sequence)
                 self._announce(f"step {step} from memory")
                 return _as_dict(state)
-            reasons += [f"rank {rank}: {reason}" for rank, reason in enumerate(everyone) if reason]
+            reasons += [f"rank {rank}: {reason}" for rank, reason in enumerate(refusals) if reason]
             del slots[step]
-        return self._from_disk(told, reasons)
+        return self._from_disk(offers, reasons)
 
     def _on_disk(self) -> tuple[int, str]:
-        """The step that the tracker names, -1 for none, and why it cannot be read."""
+        """The step that the tracker names, -1 for none; and why the tracker cannot be read."""
         try:
-            found = disk.latest(self._root)
+            named = disk.latest(self._root)
         except BadInputFile as error:
             return -1, str(error)
-        return (-1 if found is None else found.step), ""
+        return (-1 if named is None else named.step), ""
 
-    def _from_disk(self, told: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
-        if told[0]["unreadable"]:
+    def _from_disk(self, offers: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
+        if offers[0]["unreadable"]:
             raise BadInputFile(
-                told[0]["unreadable"], next_step="Name a file: load_checkpoint(path)."
+                offers[0]["unreadable"], next_step="Load a file: load_checkpoint(path)."
             )
         self._memory.adopt(None)
-        if told[0]["disk"] < 0:
-            self._announce("nothing saved: training begins" + _because(reasons))
+        if offers[0]["disk"] < 0:
+            self._announce("nothing was saved: training begins" + _because(reasons))
             return {}
-        found = disk.latest(self._root)
-        if found is None or found.step != told[0]["disk"]:
+        named = disk.latest(self._root)
+        if named is None or named.step != offers[0]["disk"]:
             raise RelkitError(
                 f"rank {self._ranks.rank} does not see the checkpoint that rank 0 sees in"
                 f" {self._root}",
                 next_step="Save to a folder that all ranks share.",
             )
-        state = disk.read(found)
-        newest = [max(one["steps"], default=-1) for one in told]
-        if max(newest) > found.step:
+        state = disk.read(named)
+        newest = [max(offer["steps"], default=-1) for offer in offers]
+        if max(newest) > named.step:
             reasons.append(
-                f"no step in memory is on all {len(told)} ranks"
+                f"no step in memory is on all {len(offers)} ranks"
                 f" (newest on rank {newest.index(max(newest))}: {max(newest)})"
             )
-        self._announce(f"step {found.step} from {found.path}" + _because(reasons))
+        self._announce(f"step {named.step} from {named.path}" + _because(reasons))
         return _as_dict(state)
 
-    def wait_latest_checkpoint(self, timeout: float = _WAIT_S) -> None:
+    def wait_latest_checkpoint(self, timeout: float = WAIT_S) -> None:
         """Wait for the saves under way, as at the end of a job.
 
         Args:
-            timeout: of each of the two kinds, s.
+            timeout: for the save into memory, and again for the one to disk, s.
 
         Raises:
-            RelkitError: what was to go to disk has not, or it takes longer. Saves into memory that
-                failed have said so, and are no reason to end.
+            RelkitError: the last save to disk failed; failed saves into memory do not raise.
+            DeadlineExceeded: a save is still under way.
         """
         self._memory_save.wait_end(timeout)
         self._disk_save.wait(timeout)
 
     def close(self) -> None:
-        """Wait for what is under way, and end the threads; done at the end of the process too."""
+        """Wait for the saves under way, and end the threads. Also called when the process exits."""
         atexit.unregister(self.close)
         self._memory.close()
         self._disk_save.wait_end()
@@ -200,7 +200,7 @@ class DdpCheckpointer:
         try:
             disk.write(state, path, step, self._root)
         except RelkitError as error:
-            self._say(error)
+            self._report(error)
             return error
         return None
 
@@ -218,17 +218,17 @@ class DdpCheckpointer:
             try:
                 write_slot(file, slot, path, self._root)
             finally:
-                file.pinned.discard(slot.index)
-        except Exception as error:  # noqa: BLE001  told, and by the handle; the loop goes on
+                file.unlock(slot.index)
+        except Exception as error:  # noqa: BLE001  the handle has it, and the loop goes on
             failure = error
-            self._say(error)
+            self._report(error)
         handle.end(failure)
 
-    def _say(self, error: Exception) -> None:
-        # Once: a job that saves at every step would write nothing else any more.
+    def _report(self, error: Exception) -> None:
+        # Once: a job that saves at every step would print little else.
         kind = type(error).__name__
-        if kind not in self._said:
-            self._said.add(kind)
+        if kind not in self._reported:
+            self._reported.add(kind)
             print(f"relkit: flash checkpoint: rank {self._ranks.rank}: {error}", file=sys.stderr)
 
     def _announce(self, line: str) -> None:
@@ -237,7 +237,7 @@ class DdpCheckpointer:
 
 
 def _because(reasons: list[str]) -> str:
-    return f"; memory is not used: {'; '.join(reasons[:5])}" if reasons else ""
+    return f"; memory is not used: {'; '.join(reasons[:_MAX_REASONS])}" if reasons else ""
 
 
 def _as_dict(state: object) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""The checkpoints of a folder on disk: torch's own files, and a tracker that names the last one."""
+"""Checkpoints on disk: files in torch's own format, and a tracker that names the last one."""
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,8 +33,8 @@ class OnDisk:
     """The checkpoint that a tracker names.
 
     Args:
-        step: as the loop named it; path: of the file.
-        size_bytes, sha256: as it was written.
+        step: of the training loop; path: of the file.
+        size_bytes, sha256: of its content.
     """
 
     step: int
@@ -41,27 +43,40 @@ class OnDisk:
     sha256: str
 
 
-def write(state: object, path: Path, step: int, root: Path) -> OnDisk:
-    """Write a state durably: under another name first, and the tracker last.
+def write(
+    state: object,
+    path: Path,
+    step: int,
+    root: Path,
+    require_unchanged: Callable[[], None] = lambda: None,
+) -> OnDisk:
+    """Write a state durably: first under a temporary name, and the tracker last.
 
     Args:
-        path: of the file, which torch.load opens; missing folders are made.
-        root: the folder with the tracker.
+        path: of the file, in torch.save's format; missing folders are made.
+        root: folder of the tracker.
+        require_unchanged: called when all is written and nothing is visible yet; it raises if the
+            state has changed meanwhile.
 
     Raises:
-        UnwritablePath: the disk is full, or a folder cannot be written; what was there before is
-            as it was.
+        UnwritablePath: the disk is full, or a folder cannot be written. The previous checkpoint is
+            intact, as it is where `require_unchanged` raises.
     """
-    record = _write_temporary(path, lambda out: torch.save(state, out))
+    temporary, record = _write_temporary(path, lambda out: torch.save(state, out))
+    try:
+        require_unchanged()
+    except BaseException:
+        _remove(temporary)
+        raise
     done = OnDisk(step, path, record.size_bytes, record.sha256)
     try:
         before = latest(root)
     except BadInputFile:
         before = None
     if before is not None and before.path.absolute() == path.absolute():
-        # Its file is about to change: until the tracker says so, either content will do.
+        # Its file is about to be replaced: meanwhile the tracker accepts either content.
         _track(root, {**_plain(before, root), "next": _plain(done, root)})
-    _rename(path)
+    _rename(temporary, path)
     _track(root, _plain(done, root))
     return done
 
@@ -79,34 +94,38 @@ def _plain(done: OnDisk, root: Path) -> dict[str, Any]:
 
 def _track(root: Path, plain: dict[str, Any]) -> None:
     text = json.dumps({"schema": SCHEMA, **plain}) + "\n"
-    _write_temporary(root / TRACKER, lambda out: out.write(text.encode()))
-    _rename(root / TRACKER)
+    temporary, _ = _write_temporary(root / TRACKER, lambda out: out.write(text.encode()))
+    _rename(temporary, root / TRACKER)
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.tmp")
+def _write_temporary(path: Path, content: Callable[[BinaryIO], object]) -> tuple[Path, FileRecord]:
+    """Write a file durably under a temporary name in its folder.
 
-
-def _write_temporary(path: Path, content: Callable[[BinaryIO], object]) -> FileRecord:
-    """Write a file durably beside its place."""
-    temporary = _temporary(path)
+    The name is of this call only: a killed rank's writer may still be at work while the next one
+    writes. The later one removes what the earlier one has not finished, which then fails.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+            left.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
-        return write_file(path.parent, temporary.name, content)
+        return temporary, write_file(path.parent, temporary.name, content)
     except BaseException:
-        # A disk that is full stays so for as long as this is there.
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        _remove(temporary)  # a part of a file would keep a full disk full
         raise
 
 
-def _rename(path: Path) -> None:
+def _remove(temporary: Path) -> None:
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
+
+
+def _rename(temporary: Path, path: Path) -> None:
     try:
-        _temporary(path).replace(path)
+        temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -115,25 +134,25 @@ def _rename(path: Path) -> None:
 def _unwritable(path: Path, error: OSError) -> UnwritablePath:
     return UnwritablePath(
         f"cannot write {path}: {error.strerror}",
-        next_step="Free some space or name another folder; the checkpoint before is as it was.",
+        next_step="Free some space, or name another folder; the previous checkpoint is intact.",
     )
 
 
 def latest(root: Path) -> OnDisk | None:
-    """What the tracker names; None where there is none.
+    """The checkpoint that the tracker names; None where there is no tracker.
 
     Raises:
-        BadInputFile: it is no tracker.
+        BadInputFile: it is not a tracker.
     """
     path = root / TRACKER
     try:
         plain = parse_json(read_input(path, _MAX_TRACKER_BYTES))
         if plain["schema"] != SCHEMA:
             raise BadInputFile(f"{path} is a {plain['schema']!r}, not a {SCHEMA}")
-        found, begun = _on_disk(plain, root), plain.get("next")
-        if begun is not None and _is_as_written(_on_disk(begun, root)):
-            return _on_disk(begun, root)
-        return found
+        named, replacement = _on_disk(plain, root), plain.get("next")
+        if replacement is not None and _is_as_written(_on_disk(replacement, root)):
+            return _on_disk(replacement, root)
+        return named
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -151,34 +170,34 @@ def _on_disk(plain: dict[str, Any], root: Path) -> OnDisk:
     )
 
 
-def _is_as_written(found: OnDisk) -> bool:
-    """Hold a file against what was written.
+def _is_as_written(named: OnDisk) -> bool:
+    """Whether a file has the content that was written.
 
     Raises:
         OSError: it cannot be read.
     """
     digest = hashlib.sha256()
-    with open_input(found.path) as stream:
-        if os.fstat(stream.fileno()).st_size != found.size_bytes:
+    with open_input(named.path) as stream:
+        if os.fstat(stream.fileno()).st_size != named.size_bytes:
             return False
         while block := stream.read(_HASHED_BYTES):
             digest.update(block)
-    return digest.hexdigest() == found.sha256
+    return digest.hexdigest() == named.sha256
 
 
-def read(found: OnDisk) -> Any:  # noqa: ANN401
-    """The state in a checkpoint that a tracker names, held against what was written.
+def read(named: OnDisk) -> Any:  # noqa: ANN401
+    """The state in a checkpoint that a tracker names; its checksum is verified.
 
     Raises:
-        BadInputFile: it is missing or damaged, or holds something else than plain data.
+        BadInputFile: it is missing or damaged, or holds more than plain data.
     """
     next_step = "Name another file: load_checkpoint(path)."
     try:
-        as_written = _is_as_written(found)
+        as_written = _is_as_written(named)
     except OSError as error:
         raise BadInputFile(
-            f"cannot read {found.path}: {error.strerror}", next_step=next_step
+            f"cannot read {named.path}: {error.strerror}", next_step=next_step
         ) from error
     if not as_written:
-        raise BadInputFile(f"{found.path} is not what was written", next_step=next_step)
-    return read_plain(found.path, arrays=True)
+        raise BadInputFile(f"{named.path} is not what was written", next_step=next_step)
+    return read_plain(named.path, arrays=True)

@@ -1,4 +1,4 @@
-"""What can go wrong with a checkpoint in memory; none of it ends a job."""
+"""Errors of checkpoints in memory. None of them ends a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relkit.errors import RelkitError
 
 
 class SlotFault(str, Enum):
-    """Why a slot is not used."""
+    """Why a slot is refused."""
 
     EMPTY = "empty"
     TORN = "torn"
@@ -22,14 +22,14 @@ class SlotFault(str, Enum):
 
 
 class BadSlot(RelkitError):
-    """A slot, or a file of slots, that is not used.
+    """A slot, or a file of slots, that cannot be used.
 
     Args:
-        fault: the kind of fault.
-        message: what is wrong with it.
+        fault: kind of fault.
+        message: what is wrong.
     """
 
-    next_step = "Nothing is lost on disk: the job resumes from there."
+    next_step = "Older slots and the checkpoints on disk are still used."
 
     def __init__(self, fault: SlotFault, message: str) -> None:
         super().__init__(f"{message} ({fault})")
@@ -40,27 +40,27 @@ class NoRoom(RelkitError):
     """Shared memory is too small for the slots of a rank."""
 
     next_step = (
-        "Give the container or host more of it (docker --shm-size, a larger emptyDir of medium"
-        " Memory); until then checkpoints go to disk only."
+        "Enlarge /dev/shm (docker --shm-size, or an emptyDir of medium Memory); until then"
+        " checkpoints go to disk only."
     )
 
 
 class NotPlain(RelkitError):
-    """A state holds something that is neither a tensor nor a plain value."""
+    """A state holds an object that is neither a tensor nor a plain value."""
 
-    next_step = "Save tensors, numbers, text and containers of them; no objects of classes."
+    next_step = "Save tensors, arrays, numbers, text, and containers of them."
 
 
 class ChangedWhileCopied(RelkitError):
-    """Tensors were written to while they were copied: the slot is not used."""
+    """Tensors were changed while they were copied: the slot is not used."""
 
     next_step = (
-        "The save before it is kept. Wait for the save (`save_checkpoint(...).wait()`) before"
-        " writing to tensors outside an optimizer's step."
+        "The previous save is kept. Wait for a save (`save_checkpoint(...).wait()`) before changing"
+        " tensors outside an optimizer's step."
     )
 
 
 class SlotsUnavailable(RelkitError):
-    """The native library of flash checkpoints is not built, or does not fit."""
+    """The native library of flash checkpoints is missing, or of another version."""
 
     next_step = "Run `relkit doctor`; in a checkout, `pip install .` builds it."

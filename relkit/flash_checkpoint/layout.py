@@ -1,4 +1,4 @@
-"""The layout of a payload: which array is where, and the tree of the state. No torch here."""
+"""The layout of a payload: where each array is, and the tree of the state. No torch here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = "relkit.slot/1"
 ALIGNMENT_BYTES = 64
 _MAX_DIMENSIONS = 64
 
-# torch's names of what an element may be, and its size in bytes.
+# Size of an element in bytes, by torch's name of its type.
 ITEM_BYTES: Mapping[str, int] = {
     "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
@@ -29,8 +29,8 @@ class Array:
     """One array in the payload.
 
     Args:
-        name: of it in the state, keys joined by "/"; the first one where it has several.
-        dtype: a key of ITEM_BYTES; shape: elements a dimension; offset: in the payload, bytes.
+        name: path to it in the state, keys joined by "/"; the first one if there are several.
+        dtype: a key of ITEM_BYTES; shape: as torch's; offset: in the payload, bytes.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Array:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in the payload."""
+        """Its size in the payload."""
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
@@ -52,13 +52,13 @@ def encode(tree: object, arrays: Sequence[Array]) -> bytes:
 
 
 def decode(data: bytes, payload_bytes: int) -> tuple[Any, tuple[Array, ...]]:
-    """The tree and the arrays of a layout that may come from anywhere.
+    """The tree and the arrays of a layout. The data is not trusted.
 
     Args:
-        payload_bytes: of the payload that it describes.
+        payload_bytes: size of the payload that it describes.
 
     Raises:
-        BadSlot: it is none, or an array is not inside the payload, or overlaps the one before.
+        BadSlot: it is not a layout, or arrays overlap or lie outside of the payload.
     """
     try:
         plain = parse_json(data)
@@ -79,9 +79,9 @@ def decode(data: bytes, payload_bytes: int) -> tuple[Any, tuple[Array, ...]]:
 def _array(name: str, dtype: str, shape: list[int], offset: int) -> Array:
     counts = (*shape, offset)
     if not isinstance(name, str) or dtype not in ITEM_BYTES or len(shape) > _MAX_DIMENSIONS:
-        raise ValueError("an array of it is none")
+        raise ValueError("an entry is not an array")
     if not all(type(count) is int and 0 <= count < 1 << 60 for count in counts):
-        raise ValueError("a size in it is none")
+        raise ValueError("a size is not a number from 0 on")
     if offset % ALIGNMENT_BYTES:
         raise ValueError("an array is not aligned")
     return Array(name, dtype, tuple(shape), offset)

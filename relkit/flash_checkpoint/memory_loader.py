@@ -1,4 +1,4 @@
-"""Reads a state out of a slot, every block held against its checksum."""
+"""Loads a state from a slot, and checks every block of it against its checksum."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_NAMED = 5
 
 
 def load(file: SlotFile, slot: WholeSlot, pool: CopyPool) -> Any:  # noqa: ANN401
-    """The state in a slot, in memory of its own.
+    """The state in a slot, as a copy.
 
     Raises:
-        BadSlot: anything in it is not as it was saved, or changed while it was read.
+        BadSlot: a part of it does not match its checksum, or it was overwritten meanwhile.
     """
     header = slot.header
     data = file.layout(slot.index, header)
@@ -35,7 +35,7 @@ def load(file: SlotFile, slot: WholeSlot, pool: CopyPool) -> Any:  # noqa: ANN40
 
 
 def verify(file: SlotFile, slot: WholeSlot, pool: CopyPool) -> None:
-    """Hold a slot against its checksums, without a copy.
+    """Check a slot against its checksums, without a copy.
 
     Raises:
         BadSlot: as `load`.
@@ -54,21 +54,22 @@ def _checked(
     where = form.places(header.layout_bytes, header.payload_bytes)
     checksums = file.checksums(slot.index, where, header.payload_bytes)
     if native_copy.crc32c(checksums) != header.blocks_checksum:
-        raise BadSlot(SlotFault.DAMAGED, "its list of checksums has another checksum")
+        raise BadSlot(SlotFault.DAMAGED, "its array of checksums does not match its own checksum")
     bad = pool.load(file.payload(slot.index, where, header.payload_bytes), pieces)
     if bad is not None:
-        raise BadSlot(SlotFault.DAMAGED, f"{_in_block(bad, arrays)} has another checksum")
+        raise BadSlot(SlotFault.DAMAGED, f"{_in_block(bad, arrays)} does not match its checksum")
     if file.header(slot.index) != header:
-        raise BadSlot(SlotFault.TORN, "it was saved into while it was read")
+        raise BadSlot(SlotFault.TORN, "it was given up, or overwritten, while it was read")
 
 
 def mapped(file: SlotFile, slot: WholeSlot) -> Any:  # noqa: ANN401
-    """The state in a slot, its tensors in the slot itself; the file must be mapped for writing.
+    """The state in a slot, with tensors that are views of the slot: nothing is copied.
 
-    Nothing but the layout is checked.
+    The file must be mapped for writing, as torch has no tensors that are read-only. Only the layout
+    is checked.
 
     Raises:
-        BadSlot: the layout is not as it was saved.
+        BadSlot: the layout does not match its checksum.
     """
     header = slot.header
     where = form.places(header.layout_bytes, header.payload_bytes)

@@ -10,98 +10,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relkit.errors import DeadlineExceeded, RelkitError, UsageProblem
+from relkit.errors import DeadlineExceeded, UsageProblem
 from relkit.flash_checkpoint import native_copy, snapshot
 from relkit.flash_checkpoint import slot_format as form
 from relkit.flash_checkpoint.errors import BadSlot, ChangedWhileCopied, NoRoom
 from relkit.flash_checkpoint.native_copy import CopyPool, block_count
 from relkit.flash_checkpoint.optimizer_watch import OptimizerWatch
+from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot, require_room
 from relkit.flash_checkpoint.slot_format import Owner, Places, SlotHeader
 from relkit.flash_checkpoint.snapshot import Snapshot
-from relkit.interruptible_wait import is_set_within, wait_for_end
+from relkit.interruptible_wait import wait_for_end
 
 # Suffix of a file that has no whole slot yet.
 NEW_SUFFIX = ".new"
 _MAX_NAMED = 5
-# The longest that anything waits for a save, unless the caller says otherwise.
-WAIT_S = 1800.0
-
-
-class SaveHandle:
-    """A save that is under way, or has ended.
-
-    Args:
-        step: that is saved.
-    """
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.began_s = time.monotonic()
-        self._ended = threading.Event()
-        self._failure: Exception | None = None
-        self._notify: Callable[[Exception], None] | None = None
-
-    @classmethod
-    def ended(cls, step: int, failure: Exception | None = None) -> SaveHandle:
-        """The handle of a save that has ended already."""
-        handle = cls(step)
-        handle.end(failure)
-        return handle
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended, successfully or not."""
-        return self._ended.is_set()
-
-    @property
-    def failure(self) -> Exception | None:
-        """Why it failed; None while it is under way, and where it succeeded."""
-        return self._failure
-
-    def wait(self, timeout_s: float = WAIT_S) -> None:
-        """Wait until the state is saved.
-
-        Args:
-            timeout_s: the longest to wait, s.
-
-        Raises:
-            RelkitError: it could not be saved; the previous save is intact.
-            DeadlineExceeded: the save is still under way.
-        """
-        self.wait_end(timeout_s)
-        if self._failure is not None:
-            raise self._failure
-
-    def wait_end(self, timeout_s: float = WAIT_S) -> None:
-        """Wait until the save has ended, successfully or not.
-
-        Raises:
-            DeadlineExceeded: the save is still under way.
-        """
-        if not is_set_within(self._ended, timeout_s):
-            raise DeadlineExceeded(
-                f"the save of step {self.step} has been under way for"
-                f" {time.monotonic() - self.began_s:.0f} s",
-                next_step="It goes on; wait longer.",
-            )
-
-    def on_failure(self, notify: Callable[[Exception], None]) -> None:
-        """Have a function called with the error if the save fails, or has failed."""
-        self._notify = notify
-        if self.done:
-            self._report()
-
-    def _report(self) -> None:
-        notify, self._notify = self._notify, None
-        if notify is not None and self._failure is not None:
-            notify(self._failure)
-
-    def end(self, failure: Exception | None = None) -> None:
-        """Called by whoever saves: the save has ended."""
-        self._failure = failure
-        self._ended.set()
-        self._report()
 
 
 @dataclass(slots=True)
@@ -135,8 +58,8 @@ class MemorySaver:
         self._pool = CopyPool(threads)
         self._file: SlotFile | None = None
         self._adopted = False
-        # Shared memory was too small before: reserve a whole slot before the loop goes on, so that a
-        # save that cannot fit fails at once, and can still be written to disk from the tensors.
+        # Shared memory was too small before: reserve a whole slot before the loop goes on. A save
+        # that does not fit then fails at once, and can still be written to disk from the tensors.
         self._is_short_of_room = False
         self._pending = SaveHandle.ended(-1)
         self._copies: queue.SimpleQueue[_Copy | None] = queue.SimpleQueue()
@@ -155,8 +78,8 @@ class MemorySaver:
         Args:
             step: 0 or more.
             state: tensors, arrays and plain values in containers.
-            when_whole: called with the slot once it is whole. The slot is pinned: no save
-                overwrites it until the caller removes it from `SlotFile.pinned`.
+            when_whole: called with the slot once it is whole, in a file of its own in which it is
+                locked: no save overwrites it until the caller calls `SlotFile.unlock`.
 
         Raises:
             NotPlain: something in the state cannot be saved.
@@ -329,12 +252,11 @@ class MemorySaver:
             )
         checksums = file.checksums(index, copy.where, taken.payload_bytes)
         header = replace(copy.header, blocks_checksum=native_copy.crc32c(checksums))
-        if copy.when_whole is not None:
-            file.pinned.add(index)
         native_copy.publish(file.address(index), form.pack_slot_header(header, self._owner))
         if file is not self._file:
             file.replace(self._path)
-            # The old file is closed with its last reference: it may still be being written to disk.
             self._file = file
         if copy.when_whole is not None:
-            copy.when_whole(file, WholeSlot(index, header))
+            locked = SlotFile.open(self._path, self._owner, writable=True)
+            locked.lock(index)
+            copy.when_whole(locked, WholeSlot(index, header))

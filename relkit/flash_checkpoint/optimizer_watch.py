@@ -1,4 +1,4 @@
-"""Knows which tensors only an optimizer changes, and is called before it does."""
+"""Knows which tensors only optimizers change, and calls back before they do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 
 class OptimizerWatch:
-    """A hook before the step of every torch optimizer of the process, until `close`.
+    """A hook before each step of every torch optimizer of this process, until `close`.
 
     Args:
         before_step: called before each step.
@@ -28,7 +28,7 @@ class OptimizerWatch:
         self._before_step()
 
     def storages(self) -> frozenset[int]:
-        """Addresses of the storages of all parameters and states of the optimizers seen so far."""
+        """Addresses of the storages of parameters and states of all optimizers that made a step."""
         tensors = [
             tensor
             for optimizer in tuple(self._seen)
@@ -46,5 +46,5 @@ class OptimizerWatch:
         return frozenset(t.untyped_storage().data_ptr() for t in tensors if t.device.type == "cpu")
 
     def close(self) -> None:
-        """Take the hook away."""
+        """Remove the hook."""
         self._handle.remove()

@@ -1,7 +1,7 @@
-"""Containers and plain values as JSON and back, exactly; arrays are left to the caller. No torch.
+"""Encodes containers and plain values as JSON, and decodes them exactly. No torch here.
 
-Lists, text, numbers, booleans and None are themselves. Everything else is an object with its kind
-under "#"; nothing in it names code.
+Lists, text, numbers, booleans and None stay as they are. Everything else becomes an object with its
+kind under "#"; no kind names code. Arrays are left to the caller.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from relkit.flash_checkpoint.errors import BadSlot, NotPlain, SlotFault
 
 _KIND = "#"
 _MAX_DEPTH = 64
-# What may come of JSON that is not what it should be.
+# Errors that unexpected JSON may cause.
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RuntimeError)
-# Given a value that is not plain and its name: what stands for it, or None where nothing can.
+# Given a value that is not plain, and its path: its JSON, or None if there is none.
 Leaf = Callable[[object, str], dict[str, Any] | None]
-# Given the same object: the value.
+# Given that JSON: the value.
 Restore = Callable[[dict[str, Any]], object]
 
 
@@ -26,10 +26,10 @@ def encode(value: object, leaf: Leaf, name: str = "", depth: int = 0) -> Any:  #
     """A value as JSON's types.
 
     Args:
-        leaf: see Leaf; name: of the value, keys joined by "/".
+        leaf: see Leaf; name: path to the value, keys joined by "/".
 
     Raises:
-        NotPlain: something in it is neither plain nor a leaf.
+        NotPlain: something in it can be encoded neither here nor by `leaf`.
     """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
@@ -71,7 +71,7 @@ def _encode_mapping(value: Any, leaf: Leaf, name: str, depth: int) -> dict[str, 
         for key, inner in value.items()
     ]
     encoded = {_KIND: type(value).__name__, "v": pairs}
-    # What torch hangs on a module's state: the versions of its parts.
+    # torch keeps the versions of a module's parts in an attribute of its state.
     metadata = getattr(value, "_metadata", None)
     if metadata is not None:
         encoded["metadata"] = encode(metadata, _no_leaf, f"{name}._metadata", depth + 1)
@@ -83,14 +83,14 @@ def _no_leaf(_value: object, _name: str) -> None:
 
 
 def decode(tree: Any, restore: Restore, depth: int = 0) -> Any:  # noqa: ANN401
-    """The inverse of `encode`, for what may come from anywhere.
+    """The inverse of `encode`. The data is not trusted.
 
     Args:
-        tree: JSON's types; restore: makes what `leaf` has encoded, and raises BadSlot or ValueError
-            for all else.
+        tree: JSON's types; restore: decodes what `leaf` has encoded, and raises BadSlot or
+            ValueError for everything else.
 
     Raises:
-        BadSlot: it is not what `encode` makes.
+        BadSlot: `encode` makes no such tree.
     """
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree

@@ -1,4 +1,4 @@
-"""What one rank has in shared memory: its folder, its file of slots, and who saves into it."""
+"""The checkpoints of one rank in shared memory: its folder, its slots and its saver."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import memory_loader, slot_folder
 from relkit.flash_checkpoint.errors import BadSlot, NoRoom, SlotFault
-from relkit.flash_checkpoint.memory_saver import NEW_SUFFIX, MemorySaver, SaveHandle
+from relkit.flash_checkpoint.memory_saver import NEW_SUFFIX, MemorySaver
 from relkit.flash_checkpoint.native_copy import CopyPool
+from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 
 
 class RankMemory:
-    """The slots of this rank; where there can be none, saves fail, and say why.
+    """The slots of this rank. Where shared memory cannot be used, each save fails with the reason.
 
     Args:
         rank, world_size: of this process.
-        threads: that copy; None: half of this rank's share of the processors, at least one.
+        threads: number of threads that copy; None: half of this rank's share of the processors.
     """
 
     def __init__(self, rank: int, world_size: int, threads: int | None) -> None:
@@ -41,31 +42,33 @@ class RankMemory:
             self._failure = error
 
     def save(
-        self, step: int, state: object, then: Callable[[SlotFile, WholeSlot], None] | None = None
+        self,
+        step: int,
+        state: object,
+        when_whole: Callable[[SlotFile, WholeSlot], None] | None = None,
     ) -> SaveHandle:
-        """As `MemorySaver.save`, with the want of room in the handle.
+        """As `MemorySaver.save`; a lack of room is a failure of the handle.
 
         Raises:
             NotPlain: something in the state cannot be saved.
+            DeadlineExceeded, UsageProblem: as `MemorySaver.save`.
         """
-        handle = SaveHandle(step)
         if self._saver is None:
-            handle.end(self._failure)
-            return handle
+            return SaveHandle.ended(step, self._failure)
         try:
             if self._lock is None:
                 self._lock = slot_folder.RankLock(self._path)
-                # Of a process that was killed before its first larger state was safe.
+                # Left by a process that was killed while it saved its first state into a new file.
                 self._path.with_suffix(NEW_SUFFIX).unlink(missing_ok=True)
-            return self._saver.save(step, state, then)
+            return self._saver.save(step, state, when_whole)
         except (UnwritablePath, NoRoom) as error:
-            handle.end(error)
+            return SaveHandle.ended(step, error)
         except OSError as error:
-            handle.end(UnwritablePath(f"cannot write {self._path}: {error.strerror}"))
-        return handle
+            reason = UnwritablePath(f"cannot write {self._path}: {error.strerror}")
+            return SaveHandle.ended(step, reason)
 
     def slots(self) -> tuple[dict[int, WholeSlot], list[str]]:
-        """The whole slots by step, and why others are not used."""
+        """The whole slots by step, and why other slots are not used."""
         if self._saver is None:
             return {}, [str(self._failure)]
         refused: list[str] = []
@@ -83,11 +86,11 @@ class RankMemory:
             except BadSlot as error:
                 if error.fault is not SlotFault.EMPTY:
                     refused.append(f"slot {index}: {error}")
-        # Of two saves of one step the later one is last here, and stays.
+        # Newest last, so that of two saves of the same step the later one is kept.
         return {slot.header.step: slot for slot in reversed(self._file.whole())}, refused
 
     def load(self, slot: WholeSlot) -> tuple[Any, str]:
-        """The state in a slot of `slots`, or why it is not used."""
+        """The state in one of `slots`; or None, and why it cannot be loaded."""
         assert self._file is not None
         pool = CopyPool(self._threads)
         try:
@@ -106,7 +109,7 @@ class RankMemory:
             self._saver.adopt(sequence)
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the save under way, and let another saver take over."""
         if self._saver is not None:
             self._saver.close()
         if self._lock is not None:
@@ -114,13 +117,13 @@ class RankMemory:
             self._lock = None
 
     def remove_own(self) -> None:
-        """Remove the slots, where no launcher keeps them."""
+        """Remove the slots if they are this process's own, not a launcher's."""
         if self._own is not None:
             self._own.remove()
             self._own = None
 
 
 def default_threads() -> int:
-    """Half of this rank's share of the processors, at least one."""
+    """Half of this rank's share of the processors, 1 to 8."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
     return max(1, min(8, len(os.sched_getaffinity(0)) // (2 * max(1, local))))

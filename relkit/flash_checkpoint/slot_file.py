@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
+import struct
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from relkit.private_file import open_private
 
 # Spare room in each slot: later states may have longer lists than the first one.
 _SPARE_BYTES = 1 << 16
+# struct flock of Linux: type, whence, start, length, pid.
+_FLOCK = struct.Struct("hhqqi4x")
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.ENOMEM)
 
 
@@ -48,8 +51,6 @@ class SlotFile:
         self._descriptor, self._writable = descriptor, writable
         # How many bytes of each slot are known to have memory.
         self._reserved: dict[int, int] = {}
-        # Slots that are being written to disk.
-        self.pinned: set[int] = set()
         self._map()
         self._close = weakref.finalize(self, os.close, descriptor)
 
@@ -134,14 +135,35 @@ class SlotFile:
         """Close the descriptor; the mapping is released with its last view."""
         self._close()
 
-    @contextmanager
-    def descriptor(self) -> Iterator[int]:
-        """A duplicate descriptor for another process; closed at the end of the block."""
-        other = os.dup(self._descriptor)
-        try:
-            yield other
-        finally:
-            os.close(other)
+    def fileno(self) -> int:
+        """The descriptor, for a child process; it takes part in the locks of this object."""
+        return self._descriptor
+
+    def lock(self, index: int) -> None:
+        """Keep the savers that have opened this file themselves from overwriting a slot.
+
+        The kernel holds the lock until `unlock`, or until this process, and each child that has
+        inherited the descriptor, has ended.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+        self._lock(fcntl.F_OFD_SETLK, fcntl.F_RDLCK, index)
+
+    def unlock(self, index: int) -> None:
+        """Let savers overwrite a slot again."""
+        self._lock(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, index)
+
+    def is_locked(self, index: int) -> bool:
+        """Whether somebody who has opened the file on their own has locked the slot."""
+        return self._lock(fcntl.F_OFD_GETLK, fcntl.F_WRLCK, index) != fcntl.F_UNLCK
+
+    def _lock(self, command: int, kind: int, index: int) -> int:
+        # On the first byte of the slot. Locks of open files, not of processes: a process gives up
+        # all locks of its own on a file when it closes any of its descriptors.
+        request = _FLOCK.pack(kind, os.SEEK_SET, self.base(index), 1, 0)
+        answer = fcntl.fcntl(self._descriptor, command, request)
+        return int(_FLOCK.unpack(answer)[0])
 
     def base(self, index: int) -> int:
         """Offset of a slot in the file, bytes."""
@@ -171,9 +193,10 @@ class SlotFile:
         return sorted(slots, key=lambda slot: -slot.header.sequence)
 
     def free_slot(self) -> int | None:
-        """A slot that is neither pinned nor the newest whole one; None where there is none."""
-        taken = {*self.pinned, *(slot.index for slot in self.whole()[:1])}
-        return next((index for index in range(self.count) if index not in taken), None)
+        """A slot that is neither locked nor the newest whole one; None where there is none."""
+        newest = [slot.index for slot in self.whole()[:1]]
+        others = (index for index in range(self.count) if index not in newest)
+        return next((index for index in others if not self.is_locked(index)), None)
 
     def add_slot(self) -> int:
         """Append an empty slot, and return its index.

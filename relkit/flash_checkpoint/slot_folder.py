@@ -1,7 +1,7 @@
-"""The folder of slots in shared memory: a launcher's, or, where there is none, the process's own.
+"""The folder of slots in shared memory: the launcher's, or the process's own without a launcher.
 
-Whoever makes it holds a lock on a file in it. The kernel drops the lock with the process, however
-that ends, so that an unlocked folder is known to be left over and is removed by the next one.
+Its owner holds a lock on a file in it. The kernel releases the lock when the owner ends, however
+that happens; a folder without a lock has lost its owner, and is removed by whoever makes the next.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,14 +26,16 @@ FOLDER_VARIABLE = "RELKIT_FLASH_CHECKPOINT_FOLDER"
 LOCK = "owner.lock"
 _SUFFIX = ".slots"
 _SHARED_MEMORY = Path("/dev/shm")
+_LOCK_WAIT_S = 10.0
+_LOCK_POLL_S = 0.05
 
 
 @dataclass(slots=True)
 class OwnFolder:
-    """A folder that this process has made, and removes.
+    """A folder that this process has made and will remove.
 
     Args:
-        path: of it; lock: the descriptor that holds it; pid: of the process.
+        path: of the folder; lock: descriptor that holds the lock; pid: of this process.
     """
 
     path: Path
@@ -40,7 +43,7 @@ class OwnFolder:
     pid: int
 
     def remove(self) -> None:
-        """Remove it with all slots. A forked child has the object too, and leaves it alone."""
+        """Remove it with all slots; nothing in a forked child, which has this object too."""
         if os.getpid() == self.pid:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self.lock)
@@ -51,19 +54,19 @@ def _home() -> Path:
 
 
 def make(job_id: str) -> OwnFolder:
-    """A new folder for a job's slots; what killed owners left behind is removed first.
+    """Make a folder for a job's slots; folders that have lost their owners are removed first.
 
     Args:
-        job_id: as the launcher knows it.
+        job_id: of the launcher.
 
     Raises:
-        UnwritablePath: shared memory is closed, or its folder is somebody else's.
+        UnwritablePath: shared memory cannot be written, or the folder there is another user's.
     """
     home = _home()
     try:
         home.mkdir(mode=0o700, exist_ok=True)
         if not is_private_folder(home):
-            raise PermissionError(13, "belongs to someone else, or is open to others")
+            raise PermissionError(13, "belongs to another user, or others may read it")
         with _one_at_a_time(home):
             sweep(home)
             folder = Path(tempfile.mkdtemp(prefix=f"{safe_job_id(job_id)}-", dir=home))
@@ -72,29 +75,38 @@ def make(job_id: str) -> OwnFolder:
     except OSError as error:
         raise UnwritablePath(
             f"no folder for checkpoints in memory: {home}: {error.strerror or error}",
-            next_step="Checkpoints go to disk only. Free /dev/shm, or mount it writable.",
+            next_step="Checkpoints go to disk only. Make /dev/shm writable, or free some of it.",
         ) from error
     return OwnFolder(folder, lock, os.getpid())
 
 
 @contextmanager
 def _one_at_a_time(home: Path) -> Iterator[None]:
-    """Nobody sweeps while another makes a folder: it is without a lock for a moment."""
+    """Keep others from sweeping: a new folder is without a lock for a moment."""
     handle = open_private(home / ".lock", os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        end_s = time.monotonic() + _LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # Its holder may be stopped, or may be removing a large folder.
+                if time.monotonic() >= end_s:
+                    raise
+            time.sleep(_LOCK_POLL_S)
         yield
     finally:
         os.close(handle)
 
 
 def sweep(home: Path) -> None:
-    """Remove the folders whose owners are gone."""
+    """Remove the folders that have lost their owners."""
     for folder in _folders(home):
         try:
             lock = open_private(folder / LOCK, os.O_RDWR)
         except OSError:
-            continue  # being made now, or not made here
+            continue  # is being made, or was not made by relkit
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
@@ -118,16 +130,16 @@ def _folders(home: Path) -> Iterator[Path]:
 
 
 class RankLock:
-    """One saver a rank: a job that a worker starts finds the same folder in its environment.
+    """Ensures that a rank has one saver: a job that a worker starts inherits the worker's folder.
 
-    The kernel releases it with the process; unlike flock, a data loader that outlives its rank does
-    not hold it.
+    The kernel releases the lock with the process. Unlike flock, it is not inherited by a data
+    loader that may outlive its rank.
 
     Args:
-        slots: the file of the rank's slots.
+        slots: file of the rank's slots.
 
     Raises:
-        UnwritablePath: another process, or another saver of this one, has it.
+        UnwritablePath: another process, or another saver of this one, holds the lock.
     """
 
     _held: ClassVar[set[Path]] = set()
@@ -136,7 +148,7 @@ class RankLock:
         self._path = slots.with_suffix(".lock")
         try:
             if self._path in self._held:
-                raise BlockingIOError(11, "another saver of this process has it")
+                raise BlockingIOError(11, "another saver of this process holds the lock")
             self._descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,26 +157,26 @@ class RankLock:
                 raise
         except OSError as error:
             raise UnwritablePath(
-                f"{slots} is not this process's to save into: {error.strerror}",
-                next_step="Have one checkpointer a process; a job inside a job needs a launcher of"
-                " its own (`relkit launch`).",
+                f"{slots} is another checkpointer's: {error.strerror}",
+                next_step="Make one checkpointer in each process; start a job inside a job with a"
+                " launcher of its own (`relkit launch`).",
             ) from error
         self._held.add(self._path)
 
     def release(self) -> None:
-        """Let another one save."""
+        """Let another saver take over."""
         self._held.discard(self._path)
         os.close(self._descriptor)
 
 
 def of_launcher(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The folder that the launcher of this process has made; None where there is none."""
+    """The folder of the launcher that started this process; None where there is none."""
     named = environ.get(FOLDER_VARIABLE, "")
     return Path(named) if named and is_private_folder(Path(named)) else None
 
 
 def slots_path(folder: Path, rank: int) -> Path:
-    """The file of a rank's slots."""
+    """Path of a rank's file of slots."""
     return folder / f"rank-{rank}{_SUFFIX}"
 
 
@@ -177,5 +189,5 @@ def keep_only(folder: Path, ranks: Collection[int]) -> None:
 
 
 def owner(folder: Path, rank: int, world_size: int) -> Owner:
-    """Whose the slots of a rank in a folder are: the folder stands for the job."""
+    """The owner of a rank's slots in a folder: the folder identifies the job."""
     return Owner(rank, world_size, job_mark(folder.name))

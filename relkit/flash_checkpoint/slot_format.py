@@ -1,14 +1,14 @@
-"""The bytes of a file of slots, and the reasons for which a slot is not used. No torch here.
+"""The format of a file of slots, and why a slot may be refused. No torch here.
 
     page 0            file header: magic, version, size of a slot, rank, world size, job
-    slot 0, slot 1    (a third while one is being written to disk), each:
+    slot 0, slot 1    (more while one is being written to disk), each:
         page 0        slot header; its first word, the state, is written last
         layout        JSON: the tree of the state, and the arrays in the payload
         checksums     CRC32C of each MiB of the payload
-        payload       the arrays, from the next page on
+        payload       the arrays; begins on a page of its own
 
-Checksums go all the way: blocks -> their array -> header; layout -> header; header -> itself.
-Little-endian throughout.
+Every byte that is read is covered: the header has a checksum of itself, of the layout and of the
+array of checksums, which covers the payload. Little-endian throughout.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from relkit.flash_checkpoint.native_copy import block_count, crc32c
 
 PAGE_BYTES = 4096
 VERSION = 1
-MAX_SLOTS = 3
+# The newest, one to save into, and two that are being written to disk: by the rank, by a launcher.
+MAX_SLOTS = 4
 FILE_MAGIC = b"RKSLOTS\n"
 EMPTY, WRITING = 0, int.from_bytes(b"RKTORN!\n", "little")
 WHOLE = int.from_bytes(b"RKWHOLE\n", "little")
@@ -37,10 +38,10 @@ SLOT_HEADER_BYTES = _SLOT.size + _CHECKSUM.size
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose slots they are.
+    """The rank and job that slots belong to.
 
     Args:
-        rank: 0 .. world_size - 1; job: 16 bytes that stand for the job (`job_mark`).
+        rank: 0 .. world_size - 1; job: 16 bytes that identify the job (`job_mark`).
     """
 
     rank: int
@@ -50,11 +51,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class SlotHeader:
-    """What a whole slot says of itself.
+    """The header of a whole slot.
 
     Args:
-        sequence: 1, 2, ... over the saves of this rank; step: as the loop named it.
-        saved_unix_ns: when the save was asked for.
+        sequence: number of this save, 1, 2, ... on this rank; step: of the training loop.
+        saved_unix_ns: time of the call that saved it.
         layout_checksum, blocks_checksum: CRC32C of the layout, and of the array of checksums.
     """
 
@@ -69,7 +70,7 @@ class SlotHeader:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the parts of a slot are, in bytes from its beginning."""
+    """Offsets of the parts of a slot from its start, bytes."""
 
     layout: int
     checksums: int
@@ -78,12 +79,12 @@ class Places:
 
 
 def job_mark(name: str) -> bytes:
-    """16 bytes that differ between jobs."""
+    """16 bytes that identify a job."""
     return hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
 
 def places(layout_bytes: int, payload_bytes: int) -> Places:
-    """Where the parts of a slot with so large a layout and payload are."""
+    """Offsets in a slot, for a layout and a payload of these sizes."""
     checksums = -(-(PAGE_BYTES + layout_bytes) // 8) * 8
     payload = in_pages(checksums + 4 * block_count(payload_bytes))
     return Places(PAGE_BYTES, checksums, payload, in_pages(payload + payload_bytes))
@@ -102,14 +103,14 @@ def pack_file_header(owner: Owner, slot_bytes: int) -> bytes:
     return head + _CHECKSUM.pack(crc32c(head))
 
 
-def read_file_header(data: bytes, size_bytes: int) -> tuple[Owner, int, int]:
-    """Owner, bytes of a slot, and how many slots there are.
+def read_file_header(data: bytes, size_bytes: int) -> tuple[Owner, int]:
+    """The owner of a file of slots, and the size of one slot in bytes.
 
     Args:
-        data: the first page, or what there is of it; size_bytes: of the whole file.
+        data: the first page, or as much of it as exists; size_bytes: of the whole file.
 
     Raises:
-        BadSlot: it is no file of slots, or not all of it is there.
+        BadSlot: it is not a file of slots, or is truncated.
     """
     if data[: len(FILE_MAGIC)] != FILE_MAGIC:
         raise BadSlot(SlotFault.FOREIGN, "it is not a file of slots")
@@ -117,29 +118,29 @@ def read_file_header(data: bytes, size_bytes: int) -> tuple[Owner, int, int]:
         raise BadSlot(SlotFault.TRUNCATED, f"it has {size_bytes} bytes")
     _, version, page, slot_bytes, rank, world_size, job = _FILE.unpack_from(data)
     if version != VERSION or page != PAGE_BYTES:
-        raise BadSlot(SlotFault.OTHER_VERSION, f"its version is {version}, and ours {VERSION}")
+        raise BadSlot(SlotFault.OTHER_VERSION, f"its version is {version}, not {VERSION}")
     if _CHECKSUM.unpack_from(data, _FILE.size)[0] != crc32c(data[: _FILE.size]):
-        raise BadSlot(SlotFault.DAMAGED, "the header of the file has another checksum")
+        raise BadSlot(SlotFault.DAMAGED, "the header of the file does not match its checksum")
     count = (size_bytes - PAGE_BYTES) // slot_bytes if slot_bytes >= PAGE_BYTES else 0
     if count < 2:
         raise BadSlot(SlotFault.TRUNCATED, f"it has {size_bytes} bytes")
-    return Owner(rank, world_size, job), slot_bytes, min(count, MAX_SLOTS)
+    return Owner(rank, world_size, job), slot_bytes
 
 
-def require_owner(found: Owner, wanted: Owner) -> None:
-    """Refuse slots of another rank, job or size of job.
+def require_owner(owner: Owner, wanted: Owner) -> None:
+    """Refuse slots of another job, of another rank, or of a job of another size.
 
     Raises:
-        BadSlot: they are.
+        BadSlot: they are such.
     """
-    if found.job != wanted.job:
+    if owner.job != wanted.job:
         raise BadSlot(SlotFault.FOREIGN, "it belongs to another job")
-    if found.rank != wanted.rank:
-        raise BadSlot(SlotFault.FOREIGN, f"it belongs to rank {found.rank}")
-    if found.world_size != wanted.world_size:
+    if owner.rank != wanted.rank:
+        raise BadSlot(SlotFault.FOREIGN, f"it belongs to rank {owner.rank}")
+    if owner.world_size != wanted.world_size:
         raise BadSlot(
             SlotFault.FOREIGN,
-            f"it was saved by a job of {found.world_size} ranks, and this one has"
+            f"it was saved by a job of {owner.world_size} ranks, and this one has"
             f" {wanted.world_size}",
         )
 
@@ -155,35 +156,36 @@ def pack_slot_header(header: SlotHeader, owner: Owner) -> bytes:
 
 
 def read_slot_header(data: bytes, slot_bytes: int, owner: Owner) -> SlotHeader:
-    """What a slot says of itself.
+    """The header of a whole slot.
 
     Args:
-        data: its first bytes, the state word read first; slot_bytes: of the whole slot.
-        owner: whose it must be.
+        data: the first bytes of the slot, of which the state word was read first.
+        slot_bytes: size of the slot; owner: that it must belong to.
 
     Raises:
-        BadSlot: it is not whole, or not of this owner. Layout and payload are not looked at.
+        BadSlot: the slot is not whole, or belongs to another owner. Layout and payload are not
+            checked.
     """
     state = int.from_bytes(data[:8], "little")
     if state in (EMPTY, WRITING):
         fault = SlotFault.EMPTY if state == EMPTY else SlotFault.TORN
-        raise BadSlot(fault, "nothing was saved in it" if state == EMPTY else "a save broke off")
+        raise BadSlot(fault, "it is empty" if state == EMPTY else "a save into it was cut off")
     if state != WHOLE:
-        raise BadSlot(SlotFault.FOREIGN, "it does not begin as a slot does")
+        raise BadSlot(SlotFault.FOREIGN, "it does not begin like a slot")
     if len(data) < SLOT_HEADER_BYTES:
-        raise BadSlot(SlotFault.TRUNCATED, f"its header has {len(data)} bytes")
+        raise BadSlot(SlotFault.TRUNCATED, f"its header has only {len(data)} bytes")
     (
         _, version, header_bytes, sequence, step, saved_unix_ns, layout_bytes, payload_bytes,
         layout_checksum, blocks_checksum, rank, world_size, job, _,
     ) = _SLOT.unpack_from(data)  # fmt: skip
     if version != VERSION or header_bytes != SLOT_HEADER_BYTES:
-        raise BadSlot(SlotFault.OTHER_VERSION, f"its version is {version}, and ours {VERSION}")
+        raise BadSlot(SlotFault.OTHER_VERSION, f"its version is {version}, not {VERSION}")
     if _CHECKSUM.unpack_from(data, _SLOT.size)[0] != crc32c(data[: _SLOT.size]):
-        raise BadSlot(SlotFault.DAMAGED, "its header has another checksum")
+        raise BadSlot(SlotFault.DAMAGED, "its header does not match its checksum")
     require_owner(Owner(rank, world_size, job), owner)
     too_large = layout_bytes > MAX_LAYOUT_BYTES or payload_bytes > _MAX_PAYLOAD_BYTES
     if too_large or places(layout_bytes, payload_bytes).end > slot_bytes:
-        raise BadSlot(SlotFault.TRUNCATED, "it says that it is larger than its place")
+        raise BadSlot(SlotFault.TRUNCATED, "its header names a size that does not fit into it")
     return SlotHeader(
         sequence, step, saved_unix_ns, layout_bytes, payload_bytes, layout_checksum,
         blocks_checksum,

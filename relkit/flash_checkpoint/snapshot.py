@@ -1,4 +1,4 @@
-"""A state of tensors, arrays and plain values, taken apart for a slot and put together again."""
+"""Takes a state apart into arrays and a layout for a slot, and puts it together again."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NO_SUCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A tensor that is copied while the loop goes on.
+    """A tensor that is copied while the loop runs.
 
     Args:
-        name: of it in the state; version: of its content when the save was asked for.
+        name: path to it in the state; version: its version counter at the time of the save.
     """
 
     name: str
@@ -32,19 +32,19 @@ class Watched:
 
     @property
     def changed(self) -> bool:
-        """Somebody has written to it since."""
+        """Whether it has been written to since."""
         return self.tensor._version != self.version
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is to be copied, and where to.
+    """What is to be copied into a slot.
 
     Args:
-        layout: JSON, see layout.py; payload_bytes: of all arrays, with what is between them.
-        early_blocks: so many blocks are to be copied before the loop goes on.
-        pieces: of this process's memory, ascending; kept: what that memory belongs to.
-        watched: the tensors of the other blocks.
+        layout: JSON, see layout.py; payload_bytes: size of all arrays and the gaps between them.
+        early_blocks: number of blocks that must be copied before the loop goes on.
+        pieces: memory of this process, ascending by offset; kept: the objects that own it.
+        watched: the tensors in the remaining blocks.
     """
 
     layout: bytes
@@ -57,7 +57,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class _Leaf:
-    """An array of the state, and the objects in the tree that stand for it."""
+    """An array of the state, and the nodes of the tree that refer to it."""
 
     name: str
     dtype: str
@@ -71,11 +71,11 @@ class _Leaf:
 def take(state: object, late_storages: Collection[int]) -> Snapshot:
     """Take a state apart; nothing is copied yet.
 
-    Tensors whose memory only an optimizer's step changes may be copied later. All others are to be
-    copied before the loop goes on: a forward pass may write to a buffer without a trace.
+    Tensors that only an optimizer's step changes may be copied later. All others must be copied
+    before the loop goes on: a forward pass may change a buffer and leave no trace.
 
     Args:
-        state: what `state_dict` functions return, in containers, with plain values.
+        state: tensors, arrays and plain values in containers.
         late_storages: addresses of the storages that only an optimizer's step changes.
 
     Raises:
@@ -114,7 +114,7 @@ def take(state: object, late_storages: Collection[int]) -> Snapshot:
 
 
 def _place(leaves: Sequence[_Leaf], start: int) -> tuple[list[Array], int]:
-    """Places for arrays from an offset on, and where they end."""
+    """Place arrays from an offset on; they, and the offset where they end."""
     arrays = []
     end = start
     for leaf in leaves:
@@ -125,7 +125,7 @@ def _place(leaves: Sequence[_Leaf], start: int) -> tuple[list[Array], int]:
 
 
 class _Collector:
-    """Finds the arrays of a state; one that is in it twice is kept once."""
+    """Collects the arrays of a state; one that occurs twice is kept once."""
 
     def __init__(self, late_storages: Collection[int]) -> None:
         self._late = late_storages
@@ -133,7 +133,7 @@ class _Collector:
         self.leaves: list[_Leaf] = []
 
     def leaf(self, value: object, name: str) -> dict[str, Any] | None:
-        """See plain_tree.Leaf."""
+        """As plain_tree.Leaf."""
         if type(value) in (Tensor, torch.nn.Parameter):
             return self._tensor(value, name)  # type: ignore[arg-type]
         if type(value) is np.ndarray:
@@ -150,7 +150,7 @@ class _Collector:
         dtype = str(tensor.dtype).removeprefix("torch.")
         if tensor.layout is not torch.strided or tensor.is_meta or dtype not in ITEM_BYTES:
             raise NotPlain(
-                f"{name} is a {tensor.layout} tensor of {tensor.dtype}, which has no place"
+                f"{name} is a {tensor.layout} tensor of {tensor.dtype}, which cannot be saved"
             )
         node: dict[str, Any] = {"#": "tensor", "v": _NO_SUCH}
         address = tensor.data_ptr()
@@ -174,7 +174,7 @@ class _Collector:
     def _array(self, array: np.ndarray[Any, Any], name: str) -> dict[str, Any] | None:
         if array.dtype.name not in ITEM_BYTES or not array.dtype.isnative:
             return None
-        shape = array.shape  # ascontiguousarray makes one dimension of none
+        shape = array.shape  # ascontiguousarray turns a scalar into one dimension
         owner = np.ascontiguousarray(array)
         node: dict[str, Any] = {"#": "ndarray", "v": _NO_SUCH}
         self.leaves.append(
@@ -186,21 +186,23 @@ class _Collector:
 def put_together(
     data: bytes, payload_bytes: int, tensor_of: Callable[[Array], Tensor]
 ) -> tuple[Any, tuple[tuple[Array, Tensor], ...]]:
-    """A state out of its layout, and the arrays in it, for the caller to fill.
+    """The state that a layout describes, and its arrays, for the caller to fill.
 
     Args:
-        data: the layout, which may come from anywhere.
-        tensor_of: makes the tensor of an array, one-dimensional in bytes (uint8).
+        data: the layout, which is not trusted.
+        tensor_of: makes a tensor of bytes (uint8, one dimension) for an array.
 
     Raises:
-        BadSlot: it is no layout.
+        BadSlot: it is not a layout.
     """
     tree, arrays = layout.decode(data, payload_bytes)
     try:
         flat = [tensor_of(array) for array in arrays]
         tensors = [_shaped(raw, array) for raw, array in zip(flat, arrays, strict=True)]
     except (RuntimeError, TypeError, ValueError) as error:
-        raise BadSlot(SlotFault.DAMAGED, f"an array of it cannot be made: {error}"[:200]) from error
+        raise BadSlot(
+            SlotFault.DAMAGED, f"one of its arrays cannot be made: {error}"[:200]
+        ) from error
     state = plain_tree.decode(tree, lambda node: _restore(node, tensors))
     return state, tuple(zip(arrays, flat, strict=True))
 
@@ -213,7 +215,7 @@ def _shaped(raw: Tensor, array: Array) -> Tensor:
 
 
 def _restore(node: dict[str, Any], tensors: Sequence[Tensor]) -> object:
-    """See plain_tree.Restore."""
+    """As plain_tree.Restore."""
     kind, value = node["#"], node["v"]
     if kind == "Size":
         return torch.Size(int(size) for size in value)
@@ -223,12 +225,12 @@ def _restore(node: dict[str, Any], tensors: Sequence[Tensor]) -> object:
         try:
             return torch.device(str(value))
         except RuntimeError as error:
-            raise ValueError(f"{value!r} is no device") from error
+            raise ValueError(f"{value!r} is not a device") from error
     if kind == "scalar" and value[0] in ITEM_BYTES:
         (number,) = np.frombuffer(bytes.fromhex(value[1]), dtype=np.dtype(value[0]))
         return number
     if kind in ("tensor", "ndarray") and type(value) is int:
         if not 0 <= value < len(tensors):
-            raise ValueError(f"it has no array {value}")
+            raise ValueError(f"there is no array {value}")
         return tensors[value] if kind == "tensor" else tensors[value].numpy()
-    raise ValueError(f"it holds a {kind!r}")
+    raise ValueError(f"a {kind!r} is not known")

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class StorageType(Enum):
-    """MEMORY: into shared memory only. DISK: there too, and from there to disk."""
+    """MEMORY: shared memory only. DISK: shared memory, and from there to disk."""
 
     MEMORY = 0
     DISK = 1

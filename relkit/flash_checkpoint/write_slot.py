@@ -1,78 +1,110 @@
 """Writes a slot to disk, in a process of its own: `python -m relkit.flash_checkpoint.write_slot`.
 
-The training process passes the open file, so that the slot is there even if its name is taken over,
-or if that process dies.
+It inherits the open file, in which the slot is locked: it goes on if the training process dies.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from relkit.bounded_child import run_child
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import disk, memory_loader
 from relkit.flash_checkpoint.native_copy import CopyPool
+from relkit.flash_checkpoint.save_handle import WAIT_S
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.slot_format import Owner, SlotHeader
 
-_MAX_SAID = 2000
+_MAX_ERROR_CHARS = 2000
 
 
-def write_slot(file: SlotFile, slot: WholeSlot, path: Path, root: Path) -> None:
-    """Write a slot to disk and wait for that; the slot must stay as it is meanwhile.
+def write_slot(
+    file: SlotFile, slot: WholeSlot, path: Path, root: Path, timeout_s: float = WAIT_S
+) -> None:
+    """Write a slot to disk, and wait until it is there.
 
     Args:
-        path, root: as of disk.write.
+        file: in which the slot is locked.
+        path, root: as of disk.write; timeout_s: the longest to wait, s.
 
     Raises:
-        UnwritablePath: it could not be written; the reason is in it.
+        UnwritablePath: it could not be written; the message says why.
     """
     request = {
-        "owner": {**asdict(file.owner), "job": file.owner.job.hex()},
-        "index": slot.index,
-        "header": asdict(slot.header),
-        "slots": str(file.path),
+        "slot": slot_request(file, slot),
         "path": str(path),
         "root": str(root),
     }
-    with file.descriptor() as descriptor:
-        done = subprocess.run(
-            [sys.executable, "-m", __spec__.name, str(descriptor), json.dumps(request)],
-            pass_fds=(descriptor,),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "RELKIT_HOOK_DISABLE": "1"},
-            check=False,
+    step = slot.header.step
+    try:
+        done = run_child(
+            [sys.executable, "-m", __spec__.name, json.dumps(request)],
+            timeout_s,
+            keep=(file.fileno(),),
+            add_environment={"RELKIT_HOOK_DISABLE": "1"},
+        )
+    except OSError as error:
+        raise UnwritablePath(
+            f"step {step} is not on disk: no process can be started: {error}"
+        ) from error
+    if done.timed_out:
+        raise UnwritablePath(
+            f"step {step} is not on disk: it was not written within {timeout_s:g} s",
+            next_step="Save to a faster disk; the previous checkpoint is intact.",
         )
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()[-_MAX_SAID:]
+        reason = done.stderr.strip()[-_MAX_ERROR_CHARS:] or f"exit code {done.returncode}"
         raise UnwritablePath(
-            f"step {slot.header.step} is not on disk: {said or f'exit code {done.returncode}'}",
-            next_step="The checkpoint before it is as it was.",
+            f"step {step} is not on disk: {reason}",
+            next_step="The previous checkpoint is intact.",
         )
+
+
+def slot_request(file: SlotFile, slot: WholeSlot) -> dict[str, Any]:
+    """A slot as JSON's types, for a process that inherits the descriptor of its file."""
+    return {
+        "file": str(file.path),
+        "descriptor": file.fileno(),
+        "owner": {**asdict(file.owner), "job": file.owner.job.hex()},
+        "index": slot.index,
+        "header": asdict(slot.header),
+    }
+
+
+def requested_slot(request: dict[str, Any]) -> tuple[SlotFile, WholeSlot]:
+    """The inverse of `slot_request`, in the other process.
+
+    Raises:
+        BadSlot: it is not a file of slots.
+    """
+    owner = request["owner"]
+    file = SlotFile.of_descriptor(
+        Path(request["file"]),
+        request["descriptor"],
+        Owner(owner["rank"], owner["world_size"], bytes.fromhex(owner["job"])),
+        writable=True,
+    )
+    return file, WholeSlot(request["index"], SlotHeader(**request["header"]))
 
 
 def main() -> int:
     """What the process does; 0 where the slot is on disk."""
-    descriptor, request = int(sys.argv[1]), json.loads(sys.argv[2])
-    owner = request["owner"]
+    request = json.loads(sys.argv[1])
     try:
-        file = SlotFile.of_descriptor(
-            Path(request["slots"]),
-            descriptor,
-            Owner(owner["rank"], owner["world_size"], bytes.fromhex(owner["job"])),
-            writable=True,
-        )
-        slot = WholeSlot(request["index"], SlotHeader(**request["header"]))
+        file, slot = requested_slot(request["slot"])
         pool = CopyPool(1)
-        memory_loader.verify(file, slot, pool)
-        state = memory_loader.mapped(file, slot)
-        disk.write(state, Path(request["path"]), slot.header.step, Path(request["root"]))
+        # Verified after it was written: nothing that has changed meanwhile is ever visible.
+        disk.write(
+            memory_loader.mapped(file, slot),
+            Path(request["path"]),
+            slot.header.step,
+            Path(request["root"]),
+            lambda: memory_loader.verify(file, slot, pool),
+        )
     except RelkitError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -76,7 +76,7 @@ def test_killed_workers_go_on_from_memory(
     assert done.code == 0, done.err
     assert losses(done) == undisturbed[1]
     said = starts(done)
-    assert said[0] == "nothing saved: training begins"
+    assert said[0] == "nothing was saved: training begins"
     began = [int(number) for number in re.findall(r"step (\d+) from memory", "\n".join(said))]
     # The rank that is killed has begun to save its step, which may or may not be whole.
     assert len(began) == 2, said

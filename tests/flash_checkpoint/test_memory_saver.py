@@ -127,9 +127,30 @@ def test_a_slot_that_is_being_written_to_disk_stays(tmp_path: Path, saver: Memor
     steps = [one["step"] for one in everything_in(tmp_path / "rank-1.slots")]
     assert steps == [7, 6, 1]
     ((file, slot),) = kept
-    file.pinned.discard(slot.index)
-    saver.save(8, {"step": 8}).wait()
-    assert loaded(tmp_path)["step"] == 8
+    file.unlock(slot.index)
+    for number in (8, 9):
+        saver.save(number, {"step": number}).wait()
+    steps = [one["step"] for one in everything_in(tmp_path / "rank-1.slots")]
+    assert steps == [9, 8, 7]
+
+
+def test_a_slot_that_another_process_reads_stays(tmp_path: Path, saver: MemorySaver) -> None:
+    path = tmp_path / "rank-1.slots"
+    saver.save(1, {"step": 1}).wait()
+    reader = SlotFile.open(path, OWNER, writable=True)
+    reader.lock(reader.whole()[0].index)
+    # As a rank that is killed leaves a process that is writing its slot to disk.
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(reader.fileno(),)
+    )
+    del reader
+    for number in range(2, 6):
+        saver.save(number, {"step": number}).wait()
+    assert [one["step"] for one in everything_in(path)] == [5, 4, 1]
+    keeper.communicate(b"\n", timeout=60 * PATIENCE)
+    for number in (6, 7):
+        saver.save(number, {"step": number}).wait()
+    assert [one["step"] for one in everything_in(path)] == [7, 6, 5]
 
 
 def test_the_next_process_goes_on_from_the_slot_that_it_names(tmp_path: Path) -> None:
