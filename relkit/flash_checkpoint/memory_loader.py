@@ -58,7 +58,7 @@ def _checked(
     bad = pool.load(file.payload(slot.index, where, header.payload_bytes), pieces)
     if bad is not None:
         raise BadSlot(SlotFault.DAMAGED, f"{_in_block(bad, arrays)} does not match its checksum")
-    if file.header(slot.index) != header:
+    if slot not in file.whole():
         raise BadSlot(SlotFault.TORN, "it was given up, or overwritten, while it was read")
 
 

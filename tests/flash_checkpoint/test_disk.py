@@ -13,7 +13,9 @@ import torch
 from relkit.errors import BadInputFile, RelkitError, UnwritablePath
 from relkit.flash_checkpoint import disk
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
-from tests.flash_checkpoint.states import rich_state, same
+from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.write_slot import write_slot
+from tests.flash_checkpoint.states import rich_state, same, saver_in
 from tests.flash_checkpoint.test_slots import one_thread
 from tests.patience import PATIENCE
 
@@ -103,6 +105,49 @@ def test_a_path_that_cannot_be_written_leaves_the_checkpoint_before(tmp_path: Pa
     found = disk.latest(tmp_path)
     assert found is not None
     assert disk.read(found) == {"step": 1}
+
+
+def test_what_changes_while_it_is_written_is_never_visible(tmp_path: Path) -> None:
+    saver = saver_in(tmp_path)
+    locked: list[tuple[SlotFile, WholeSlot]] = []
+    saver.save(1, {"step": 1}, lambda *slot: locked.append(slot)).wait()
+    saver.save(2, {"step": 2}).wait()
+    saver.adopt(2)  # the job goes on from another step: this one is given up
+    disk.write({"step": 0}, tmp_path / "zero.pt", 0, tmp_path)
+    ((file, slot),) = locked
+    with pytest.raises(UnwritablePath, match="step 1 is not on disk: it was given up"):
+        write_slot(file, slot, tmp_path / "one.pt", tmp_path)
+    saver.close()
+    named = disk.latest(tmp_path)
+    assert named is not None
+    assert named.step == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        disk.TRACKER, "rank-1.slots", "zero.pt",
+    ]  # fmt: skip
+
+
+def test_a_disk_that_does_not_answer(tmp_path: Path) -> None:
+    saver = saver_in(tmp_path)
+    locked: list[tuple[SlotFile, WholeSlot]] = []
+    saver.save(1, {"step": 1}, lambda *slot: locked.append(slot)).wait()
+    saver.close()
+    ((file, slot),) = locked
+    with pytest.raises(UnwritablePath, match=r"step 1 is not on disk: .* within 0\.1 s"):
+        write_slot(file, slot, tmp_path / "one.pt", tmp_path, timeout_s=0.1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rank-1.slots"]
+
+
+def test_of_two_writers_of_one_file_the_later_one_wins(tmp_path: Path) -> None:
+    path = tmp_path / "one.pt"
+
+    def write_again() -> None:
+        disk.write({"step": 2}, path, 2, tmp_path)
+
+    with pytest.raises(UnwritablePath):
+        disk.write({"step": 1}, path, 1, tmp_path, write_again)
+    named = disk.latest(tmp_path)
+    assert named is not None
+    assert disk.read(named) == {"step": 2}
 
 
 class Payload:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from relkit.errors import DeadlineExceeded, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint import memory_saver, native_copy, slot_folder
+from relkit.flash_checkpoint import slot_format as form
 from relkit.flash_checkpoint.errors import ChangedWhileCopied, NoRoom
 from relkit.flash_checkpoint.memory_saver import MemorySaver
+from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
@@ -184,6 +192,93 @@ def test_shared_memory_that_is_too_small_is_said_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_after_a_lack_of_room_a_save_fails_at_once(
+    tmp_path: Path, saver: MemorySaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight, _ = trained(LARGE)
+    state = {"weight": weight.detach()}
+    allocate = os.posix_fallocate
+
+    def refuse(descriptor: int, offset: int, size_bytes: int) -> None:
+        if size_bytes > form.PAGE_BYTES:
+            raise OSError(errno.ENOSPC, "full")
+        allocate(descriptor, offset, size_bytes)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(NoRoom):
+            saver.save(1, state)
+    saver.save(2, state).wait()
+    reserve = SlotFile.reserve
+
+    def small(self: SlotFile, index: int, end_bytes: int) -> None:
+        if end_bytes > LARGE:
+            raise NoRoom("full")
+        reserve(self, index, end_bytes)
+
+    # The weight is copied while the loop runs: the first lack of room is noticed only there.
+    with monkeypatch.context() as full:
+        full.setattr(SlotFile, "reserve", small)
+        assert isinstance(finished(saver.save(3, state)).failure, NoRoom)
+        with pytest.raises(NoRoom):
+            saver.save(4, state)
+    assert loaded(tmp_path)["weight"].equal(weight.detach())
+
+
+def finished(handle: SaveHandle) -> SaveHandle:
+    handle.wait_end(60 * PATIENCE)
+    return handle
+
+
+def test_the_optimizer_steps_after_the_deadline_and_the_slot_is_not_used(
+    tmp_path: Path, saver: MemorySaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight, optimizer = trained(1000)
+    saver.save(1, {"weight": weight.detach()}).wait()
+    may_copy = threading.Event()
+    copy = CopyPool.save
+
+    def late(self: CopyPool, *arguments: Any) -> None:  # noqa: ANN401
+        assert may_copy.wait(60 * PATIENCE)
+        copy(self, *arguments)
+
+    monkeypatch.setattr(CopyPool, "save", late)
+    monkeypatch.setattr(memory_saver, "WAIT_S", 0.2)
+    handle = saver.save(2, {"weight": weight.detach()})
+    with pytest.raises(DeadlineExceeded, match="the save of step 2 has been under way"):
+        handle.wait(0.0)
+    step(weight, optimizer)
+    assert not handle.done
+    with pytest.raises(DeadlineExceeded):
+        saver.save(3, {})
+    may_copy.set()
+    with pytest.raises(ChangedWhileCopied, match="weight"):
+        handle.wait(60 * PATIENCE)
+    monkeypatch.setattr(memory_saver, "WAIT_S", 60 * PATIENCE)
+    assert [
+        slot.header.step for slot in SlotFile.open(tmp_path / "rank-1.slots", OWNER).whole()
+    ] == [1]
+
+
+def test_a_closed_saver_refuses(tmp_path: Path) -> None:
+    saver = saver_in(tmp_path)
+    saver.save(1, {}).wait()
+    saver.close()
+    with pytest.raises(UsageProblem, match="closed"):
+        saver.save(2, {})
+
+
+def test_a_failure_is_reported_once_whenever_it_comes() -> None:
+    reported: list[Exception] = []
+    early, late = SaveHandle(1), SaveHandle.ended(2, NoRoom("full"))
+    early.on_failure(reported.append)
+    assert reported == []
+    early.end(NoRoom("full"))
+    late.on_failure(reported.append)
+    SaveHandle.ended(3).on_failure(reported.append)
+    assert [type(error) for error in reported] == [NoRoom, NoRoom]
+
+
 FILE_LIMIT = """
 import resource, sys, torch
 from pathlib import Path
@@ -244,6 +339,20 @@ def test_a_killed_owners_folder_is_removed_by_the_next(
     lives.remove()
     other.remove()
     assert slot_folder.folders_of("job") == ()
+
+
+def test_a_folder_that_another_owner_holds_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(slot_folder, "_LOCK_WAIT_S", 0.1)
+    slot_folder.make("job").remove()
+    (home,) = tmp_path.iterdir()
+    with (home / ".lock").open() as held:  # by one who is stopped
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UnwritablePath, match="no folder for checkpoints in memory"):
+            slot_folder.make("job")
+    slot_folder.make("job").remove()
 
 
 def test_a_rank_that_has_left_this_node_leaves_no_slots(
