@@ -1,1 +1,1 @@
-"""Flash checkpoints: slots, what goes into them, and jobs that are killed and go on."""
+"""Flash checkpoints: slots, saves and loads, and jobs that are killed and resume."""

@@ -2,8 +2,8 @@
 
     ddp_job.py FOLDER STEPS EVERY_DISK [DEEDS]
 
-DEEDS: RUN:RANK:STEP, ... kills that rank in that attempt when it has made that step and begun to
-save it.
+DEEDS: ATTEMPT:RANK:STEP, ... kills that rank in that attempt when it has made that step and begun
+to save it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 
 
 def main() -> None:
-    """Train, save at every step, go on where a save was found."""
+    """Train, save at every step, resume from the newest save."""
     folder, steps, every = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     deeds = sys.argv[4].split(",") if len(sys.argv) > 4 else []
     torch.set_num_threads(1)
@@ -58,7 +58,7 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         schedule.step()
-        # In one piece: both ranks write to one place.
+        # One write: both ranks have the same output.
         os.write(1, f"rank {rank} step {step} loss {loss.item().hex()}\n".encode())
         state_dict: dict[str, Any] = {
             "model": model.state_dict(),

@@ -1,4 +1,4 @@
-"""States as training loops save them, and files of slots with one in them."""
+"""States as training loops save them, and savers and loaders of them for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWNER = Owner(1, 4, job_mark("a job"))
 
 
 def same(one: object, other: object) -> bool:
-    """Equal in every bit, and of the same types."""
+    """Whether both are equal in every bit, and of the same types."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Tensor) and isinstance(other, Tensor):
@@ -44,7 +44,7 @@ def same(one: object, other: object) -> bool:
 
 
 def rich_state(step: int) -> dict[str, Any]:
-    """All that may be in a state."""
+    """A state with every kind of value that it may hold."""
     tied = torch.arange(7.0) + step
     return {
         "step": step,
@@ -73,7 +73,7 @@ def rich_state(step: int) -> dict[str, Any]:
 
 
 def saver_in(folder: Path, owner: Owner = OWNER) -> MemorySaver:
-    """A saver of one rank; the caller closes it."""
+    """A saver of rank 1 of 4, for the caller to close."""
     return MemorySaver(folder / "rank-1.slots", owner, threads=2)
 
 

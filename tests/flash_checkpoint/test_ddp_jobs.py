@@ -1,4 +1,4 @@
-"""Jobs that save at every step and are killed go on from memory, with the bits of a whole run."""
+"""Jobs that save at every step and are killed resume from memory, bit for bit."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _LOSS = re.compile(r"^rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 
 
 def losses(*jobs: Done) -> dict[tuple[int, int], str]:
-    """(rank, step) -> loss; a step that was made again must have given the same."""
-    found: dict[tuple[int, int], str] = {}
+    """(rank, step) -> loss; a step that was repeated must have given the same."""
+    seen: dict[tuple[int, int], str] = {}
     for done in jobs:
         for rank, step, loss in _LOSS.findall(done.out):
             key = int(rank), int(step)
-            assert found.setdefault(key, loss) == loss, f"{key} differs after a restart"
-    return found
+            assert seen.setdefault(key, loss) == loss, f"{key} differs after a restart"
+    return seen
 
 
 def starts(done: Done) -> list[str]:
-    """What each attempt said of where it began."""
+    """Where each attempt began, as it says itself."""
     return re.findall(r"relkit: flash checkpoint: (.*)", done.err)
 
 
@@ -57,7 +57,7 @@ def torchrun(folder: Path, *arguments: str) -> Done:
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, dict[tuple[int, int], str]]:
-    """The losses of the whole job, and its folder, with a checkpoint of half of the steps."""
+    """The folder and the losses of a job that was not killed, with files of steps 6 and 12."""
     folder = tmp_path_factory.mktemp("undisturbed")
     done = torchrun(folder, str(STEPS), "6")
     assert done.code == 0, done.err
@@ -75,12 +75,12 @@ def test_killed_workers_go_on_from_memory(
     done = start(*line, JOB, tmp_path / "ck", str(STEPS), NEVER, deeds).wait(90)
     assert done.code == 0, done.err
     assert losses(done) == undisturbed[1]
-    said = starts(done)
-    assert said[0] == "nothing was saved: training begins"
-    began = [int(number) for number in re.findall(r"step (\d+) from memory", "\n".join(said))]
-    # The rank that is killed has begun to save its step, which may or may not be whole.
-    assert len(began) == 2, said
-    assert all(made - 1 <= step <= made for step, made in zip(began, (4, 8), strict=True)), said
+    lines = starts(done)
+    assert lines[0] == "nothing was saved: training begins"
+    began = [int(number) for number in re.findall(r"step (\d+) from memory", "\n".join(lines))]
+    # The killed rank had begun to save its step, which may be whole or not.
+    assert len(began) == 2, lines
+    assert all(made - 1 <= step <= made for step, made in zip(began, (4, 8), strict=True)), lines
     assert slot_folder.folders_of(job) == ()
     assert not (tmp_path / "ck" / TRACKER).exists()
 
@@ -92,7 +92,7 @@ def test_from_disk_where_no_launcher_keeps_the_memory(
     found = latest(whole)
     assert found is not None
     assert (found.step, found.path) == (STEPS, whole / f"checkpoint-{STEPS}.pt")
-    # torch's own file: no name of relkit's is needed to open it.
+    # torch's own format: nothing of relkit is needed to open it.
     state = torch.load(whole / "checkpoint-6.pt", weights_only=False)
     assert state["step"] == 6
     shutil.copytree(whole, tmp_path / "ck")
@@ -124,7 +124,7 @@ def test_a_full_dev_shm_leaves_the_job_and_its_saves_to_disk(
     assert re.search(
         r"no room in /dev/shm/\S+ .*: [\d,]+ bytes are needed, and [\d,]+ are", done.err
     )
-    assert done.err.count("no room in") == 2, "each rank says it once"
+    assert done.err.count("no room in") == 2, "each rank reports it once"
     found = latest(tmp_path / "ck")
     assert found is not None
     assert found.step == STEPS

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: torch's own files, and a tracker that names a whole one at every moment."""
+"""Checkpoints on disk: torch's own format, and a tracker that names a whole file at all times."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_save_to_disk_is_torchs_own_file_and_comes_back(tmp_path: Path) -> Non
     checkpointer.save_checkpoint(3, wanted, path, storage_type=StorageType.DISK).wait()
     checkpointer.close()
     assert same(torch.load(path, weights_only=False), wanted)
-    # Another process, in which nothing is in memory.
+    # As in another process: nothing is in memory.
     again = DdpCheckpointer(tmp_path / "ck")
     assert same(again.load_checkpoint(), wanted)
     assert same(again.load_checkpoint(path), wanted)
@@ -151,7 +151,7 @@ def test_of_two_writers_of_one_file_the_later_one_wins(tmp_path: Path) -> None:
 
 
 class Payload:
-    """What a hostile file would run."""
+    """What a hostile file would execute."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, ("true",)
@@ -193,7 +193,7 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
         disk.read(found)
 
 
-def test_a_failed_save_to_disk_is_said_and_the_loop_goes_on(
+def test_a_failed_save_to_disk_is_reported_and_the_loop_goes_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     checkpointer = DdpCheckpointer(tmp_path)

@@ -1,4 +1,4 @@
-"""Saves into memory: what is safe is the state at the call, and nothing takes it away."""
+"""Saves into memory: the state at the call is what is saved, and nothing takes it away."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_slot_that_another_process_reads_stays(tmp_path: Path, saver: MemorySa
     saver.save(1, {"step": 1}).wait()
     reader = SlotFile.open(path, OWNER, writable=True)
     reader.lock(reader.whole()[0].index)
-    # As a rank that is killed leaves a process that is writing its slot to disk.
+    # A killed rank leaves such a process behind: it is writing the slot to disk.
     keeper = subprocess.Popen(
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(reader.fileno(),)
     )
@@ -174,13 +174,13 @@ def test_the_next_process_goes_on_from_the_slot_that_it_names(tmp_path: Path) ->
     second.save(2, {"step": 2, "again": True}).wait()
     assert [one["step"] for one in everything_in(path)] == [2, 1]
     second.close()
-    third = saver_in(tmp_path)  # it begins anew: what is there is of another run
+    third = saver_in(tmp_path)  # starts from scratch: the slots are another run's
     third.save(1, {"step": 1}).wait()
     assert [one["step"] for one in everything_in(path)] == [1]
     third.close()
 
 
-def test_shared_memory_that_is_too_small_is_said_before_anything_is_written(
+def test_shared_memory_that_is_too_small_is_refused_before_anything_is_written(
     tmp_path: Path, saver: MemorySaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Small:
@@ -303,9 +303,9 @@ def test_a_limit_on_files_leaves_what_there_is(tmp_path: Path) -> None:
         [sys.executable, "-c", FILE_LIMIT, str(tmp_path)],
         capture_output=True, text=True, timeout=60 * PATIENCE, check=True,
     )  # fmt: skip
-    said, left = done.stdout.splitlines()
-    assert "bytes are needed" in said
-    assert "File too large" in said
+    refusal, left = done.stdout.splitlines()
+    assert "bytes are needed" in refusal
+    assert "File too large" in refusal
     assert left == "1000.0 ['rank-1.slots']"
 
 
@@ -315,7 +315,7 @@ def test_of_two_savers_of_one_rank_the_second_is_refused(
     tmp_path.chmod(0o700)
     monkeypatch.setenv(slot_folder.FOLDER_VARIABLE, str(tmp_path))
     left = tmp_path / "rank-0.new"
-    left.touch()  # by a process that was killed in its first save
+    left.touch()  # by a process that was killed during its first save
     first, second = RankMemory(0, 1, 1), RankMemory(0, 1, 1)
     first.save(1, {}).wait()
     assert not left.exists()
@@ -373,10 +373,10 @@ def test_a_launcher_without_shared_memory_says_so_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path / "none")
-    said: list[str] = []
-    host = SlotHost(said.append)
+    lines: list[str] = []
+    host = SlotHost(lines.append)
     assert host.begin("job", (0,)) == {}
     assert host.begin("job", (0,)) == {}
-    assert len(said) == 1
-    assert "no folder for checkpoints in memory" in said[0]
+    assert len(lines) == 1
+    assert "no folder for checkpoints in memory" in lines[0]
     host.close()

@@ -1,4 +1,4 @@
-"""What a file of slots may be: the state that was saved comes out of it, or a named fault."""
+"""A file of slots yields the state that was saved, or is refused with the kind of fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relkit.flash_checkpoint.slot_file import SlotFile
 from relkit.flash_checkpoint.slot_format import Owner, job_mark
 from tests.flash_checkpoint.states import OWNER, loaded, rich_state, same, saver_in
 
-# The folder is of one test, and each example writes its file anew.
+# Hypothesis asks for a fresh folder in each example; here each example rewrites the file.
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -116,7 +116,7 @@ def test_a_changed_bit_is_never_a_state(saved: Path, data: st.DataObject) -> Non
     file = SlotFile.open(saved, OWNER)
     slot = file.whole()[0]
     where = form.places(slot.header.layout_bytes, slot.header.payload_bytes)
-    # The bytes that count; what is behind a header on its page, and behind the payload, is free.
+    # The bytes that matter; the rest of a header's page, and of the last page, is not used.
     spans = [
         (0, form.FILE_HEADER_BYTES),
         (file.base(slot.index), form.SLOT_HEADER_BYTES),

@@ -1,1 +1,1 @@
-"""The launcher's part in flash checkpoints: the slots are its own, and outlive workers."""
+"""The launcher's part in flash checkpoints: it owns the slots, which therefore outlive workers."""

@@ -1,4 +1,4 @@
-"""Keeps the slots of this node's ranks for as long as the launcher lives, over all restarts."""
+"""Owns the slots of this node's ranks, over all restarts, until the launcher ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relkit.launch.job.settings import Log
 
 
 class SlotHost:
-    """The folder of slots of one launcher; a job that saves nothing in memory has an empty one.
+    """The folder of slots of one launcher; it stays empty if the job saves nothing in memory.
 
     Args:
         log: writes one line to the terminal.
@@ -22,15 +22,16 @@ class SlotHost:
         self._tried = False
 
     def begin(self, job_id: str, ranks: Collection[int]) -> dict[str, str]:
-        """What to add to the environment of the workers of an attempt.
+        """Begin an attempt of the job.
 
         Args:
-            job_id: as the launcher knows it.
-            ranks: that this node has now. What others have left here is removed: were one of them
-                to come back, it would find a state that the job has long gone past.
+            job_id: of the launcher.
+            ranks: that this node has in this attempt. Slots of other ranks are removed: if such a
+                rank came back to this node later, it would find an outdated state.
 
         Returns:
-            nothing where shared memory is closed: workers then save to disk only.
+            what to add to the workers' environment; nothing if shared memory cannot be written:
+            workers then save to disk only.
         """
         if not self._tried:
             self._tried = True
@@ -44,7 +45,7 @@ class SlotHost:
         return {slot_folder.FOLDER_VARIABLE: str(self._folder.path)}
 
     def close(self) -> None:
-        """The job is over: shared memory is memory."""
+        """The job has ended: remove the slots."""
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
