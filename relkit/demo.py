@@ -135,6 +135,8 @@ def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) ->
     """
     check(demo)
     before, began = _identity(demo.timeline), time.monotonic()
+    # Set, so that torch does not explain at length that it sets the same.
+    environ = {"OMP_NUM_THREADS": "1", **environ}
     exit_code = _run(command_line(demo), environ, output, demo.limit_s)
     duration_s = time.monotonic() - began
     files = tuple(sorted(path for path in demo.timeline.glob("*") if path.is_file()))

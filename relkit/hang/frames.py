@@ -1,16 +1,12 @@
-"""Which frame of a stack to show a person: the innermost one of the user's own code."""
+"""Which frame of a stack to show a person: the innermost one of the job's own code."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from relkit.hang.infrastructure import is_infrastructure
 from relkit.stacks.model import Frame
-
-_LIBRARY = re.compile(
-    r"/(site|dist)-packages/|/lib(64)?/python3[.\d]*/|/torch/(distributed|nn|utils|autograd)/|^<"
-)
 
 
 def split_source(source: str) -> tuple[str, int]:
@@ -25,9 +21,9 @@ def printable(text: str) -> str:
 
 
 def is_user_code(frame: Frame) -> bool:
-    """Neither the interpreter nor an installed package."""
+    """Neither the interpreter's nor a well-known library's."""
     path, _ = split_source(frame.source)
-    return bool(path) and not _LIBRARY.search(path)
+    return bool(path) and not is_infrastructure(path)
 
 
 def place(frame: Frame) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.eager import eager
 from tests.native.simulated import CLIENTS, DOUBLES, SIM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,3 +91,43 @@ def test_an_installed_wheel_finds_its_hook_and_leaks_no_generic_package(
     library, leak = child.stdout.splitlines()
     assert Path(library) == target / "relkit/_lib/librelkit_hook.so"
     assert leak == "no commands"
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_of_an_installed_wheel_names_file_and_line(wheel: Path, tmp_path: Path) -> None:
+    # Its trainer lies in site-packages there, as the trainer of many a site does.
+    home = tmp_path / "venv"
+    venv.create(home)
+    (site,) = home.glob("lib/python3*/site-packages")
+    # What relkit needs comes from here. The .pth files in that folder are not followed: one of them
+    # is of the checkout's editable install.
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    (home / "bin" / "py-spy").symlink_to(Path(sysconfig.get_path("scripts")) / "py-spy")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile"),
+            *("--target", str(site), str(wheel)),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    child = subprocess.run(
+        [
+            *(str(home / "bin" / "python"), "-m", "relkit", "demo", "--nproc", "2", "--json"),
+            *("--hang-timeout", "6", "--timeline-path", str(tmp_path / "timeline")),
+        ],
+        cwd=tmp_path,
+        env=eager(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    assert json.loads(child.stdout)["findings"][0]["status"] == "ok"
+    report = json.loads((tmp_path / "timeline" / "report.json").read_text(encoding="utf-8"))
+    (verdict,) = [f for f in report["findings"] if f["status"] == "fail"]
+    assert "_examples/train.py:" in verdict["title"]
+    assert "Loader.next_batch" in verdict["title"]
+    assert str(site) in child.stderr

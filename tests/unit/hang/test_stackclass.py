@@ -188,9 +188,12 @@ def test_at_most_three_other_threads_are_listed() -> None:
     assert [text.split()[0] for text in others] == ["t0", "t1", "t2"]
 
 
-def test_a_fault_in_an_installed_package_is_shown_where_the_script_calls_it() -> None:
-    installed = frames(("spin", f"{SITE}/relkit/faults.py:250"), USER)
-    assert classify(ranked(installed, state="R")).place == "proj/train.py:10 train"
+def test_the_innermost_line_of_somebodys_own_code_is_shown_also_where_it_is_installed() -> None:
+    own = ("next_batch", f"{SITE}/acme_trainer/loader.py:250")
+    library = ("as_strided", f"{SITE}/numpy/lib/stride_tricks.py:40")
+    assert classify(ranked(frames(library, USER), state="R")).place == "proj/train.py:10 train"
+    installed = classify(ranked(frames(library, own, USER), state="R"))
+    assert installed.place == "acme_trainer/loader.py:250 next_batch"
 
 
 @pytest.mark.parametrize("function", ["all_reduce", "new_group"])
@@ -227,6 +230,17 @@ def test_no_file_of_the_diagnosis_names_the_injector() -> None:
         ("<string>:1", False),
         ("", False),
         ("/src/pytorch/torch/distributed/distributed_c10d.py:5", False),
+        ("/opt/venv/lib/python3.11/site-packages/acme_trainer/loop.py:70", True),
+        ("/opt/venv/lib/python3.11/site-packages/torchtitan/train.py:400", True),
+        ("/opt/venv/lib/python3.11/site-packages/transformers/trainer.py:2500", True),
+        ("/opt/venv/lib/python3.11/site-packages/our_tools.py:5", True),
+        ("/opt/venv/lib/python3.11/site-packages/typing_extensions.py:5", False),
+        ("/opt/venv/lib/python3.11/site-packages/torch_npu/npu/utils.py:5", False),
+        ("/opt/venv/lib/python3.11/site-packages/torchvision/io/image.py:5", False),
+        ("/usr/lib/python3/dist-packages/yaml/reader.py:5", False),
+        ("/opt/venv/lib/python3.11/site-packages/relkit/ttp/order_queue.py:43", False),
+        ("/opt/venv/lib/python3.11/site-packages/relkit/_examples/train.py:86", True),
+        ("/a/dist-packages/acme/vendor/site-packages/numpy/core.py:1", False),
     ],
 )
 def test_which_frames_are_the_users(source: str, user: bool) -> None:
