@@ -45,7 +45,7 @@ from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
 from relkit.launch.job.sealed_mailbox import SealedMailbox
-from relkit.launch.job.sealed_rendezvous import seal
+from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
@@ -125,11 +125,12 @@ class MonitoredAgent(LocalElasticAgent):
     _started = False
     _end_notes: Mailbox = MemoryMailbox()
     _rendezvous_calls: BoundedCalls
+    _sealed: SealedBackend | None = None
 
     def run(self, role: str = "default") -> RunResult:
         """Run the job to its end; torch calls this once."""
         handler, log = self._worker_group.spec.rdzv_handler, self.services.log
-        seal(handler, self._job_key(), log, node_name())
+        self._sealed = seal(handler, self._job_key(), log, node_name())
         self._rendezvous_calls = BoundedCalls("relkit-rendezvous")
         limit_waits(handler, self._rendezvous_calls, log)
         try:
@@ -183,6 +184,8 @@ class MonitoredAgent(LocalElasticAgent):
         self._rendezvous_calls.call(super()._rendezvous, worker_group, timeout_s=math.inf)
         self._connect_exit_barrier(worker_group)
         self._session = self._agree(worker_group)
+        if self._sealed is not None:
+            self._sealed.hold()
         if self.services.network is not None and not self._passed(
             self.services.network, worker_group
         ):

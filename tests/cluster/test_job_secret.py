@@ -17,6 +17,7 @@ from tests.cluster.conftest import Start, Started, listens, until
 
 pytestmark = pytest.mark.job
 
+STATE = "torch.rendezvous.guarded"
 WORDS = "the words that only the operator knows"
 # Says where the store is, and what it has been given; ends when it is told to.
 _RANK = """
@@ -61,6 +62,16 @@ def store_of(port: int) -> TCPStore:
 
 def mailbox_of(port: int) -> StoreMailbox:
     return StoreMailbox(PrefixStore("torch.rendezvous.guarded.0", store_of(port)), 0, 2, "round")
+
+
+class Evil:
+    """What runs a program where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, int]]:
+        return os.mkdir, (str(self.path), 0o700)
 
 
 def forge_verdict(port: int) -> None:
@@ -112,6 +123,13 @@ def test_with_the_secret_an_intruder_on_the_store_is_not_believed(
     forge_failure(free_port)
     # Node 0 reads of failures, node 1 of verdicts.
     until(lambda: all("somebody else can write to the store" in job.text for job in jobs), *jobs)
+    evil = b64encode(pickle.dumps(Evil(tmp_path / "opened")))
+    store.set(STATE, evil.decode())
+    until(lambda: any("and is put back" in job.text for job in jobs), *jobs)
+    assert store.get(STATE) != evil
+    store.delete_key(STATE)
+    until(lambda: store.check([STATE]), *jobs)
+    assert not (tmp_path / "opened").exists()
     (tmp_path / "go").touch()
     for job in jobs:
         done = job.wait()
@@ -136,16 +154,6 @@ def test_without_one_the_same_notes_end_a_launcher(
         job.wait()
 
 
-class Evil:
-    """What runs a program where it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str, int]]:
-        return os.mkdir, (str(self.path), 0o700)
-
-
 def test_a_pickle_in_the_store_is_not_opened(
     start: Start, tmp_path: Path, free_port: int, rank_script: Path
 ) -> None:
@@ -154,10 +162,8 @@ def test_a_pickle_in_the_store_is_not_opened(
     waiting.wait_for("hang timeout")
     until(lambda: listens(free_port), waiting)
     store = store_of(free_port)
-    until(lambda: "torch.rendezvous.guarded" in store.list_keys(), waiting)
-    store.set(
-        "torch.rendezvous.guarded", b64encode(pickle.dumps(Evil(tmp_path / "opened"))).decode()
-    )
+    until(lambda: STATE in store.list_keys(), waiting)
+    store.set(STATE, b64encode(pickle.dumps(Evil(tmp_path / "opened"))).decode())
     done = waiting.wait()
     assert not (tmp_path / "opened").exists()
     assert done.code == 2, done.err
@@ -180,7 +186,7 @@ def test_a_node_with_another_secret_and_the_one_that_waits_for_it_say_so(
     host = start(*first, RELKIT_NODE_NAME="h1")
     # The first one opens the rendezvous, and finds nothing wrong in it.
     until(lambda: listens(free_port), host)
-    until(lambda: b"cmVsa2l0" in store_of(free_port).get("torch.rendezvous.guarded"), host)
+    until(lambda: b"cmVsa2l0" in store_of(free_port).get(STATE), host)
     done = start(*second, RELKIT_NODE_NAME="h2").wait()
     assert done.code == 2, done.err
     host.wait_for("node h2 could not join the job: it has another secret than this node (h1).")

@@ -2,39 +2,56 @@
 
 torch keeps it in the rendezvous store as a pickle, and unpickles what is there: whoever can write
 to the store could run programs as the job's user. With a secret only what a launcher of this job
-has written is handed to torch.
+has written is handed to torch. Once the nodes have met, what somebody else does to the state is
+undone: none of it ends a job that runs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
-import time
+import secrets
+import struct
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousStateError
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token
 
-from relkit.launch.job.node_name import is_node_name
-from relkit.launch.job.session_key import SecretMismatch
+from relkit.launch.job.mismatch_notes import HAS, MismatchNotes
 from relkit.launch.job.settings import Log
 from relkit.operator_secret import derive
 
-_MAGIC = b"relkit sealed state 1\n"
-# torch asks for the state ten times a second; the store has other things to do.
-_LOOK_S = 2.0
-_MAX_LINES = 8
-# Which secret a node has that cannot join, as the waiting nodes put it; and which they have, as it
-# puts it.
-_HAS = {"another": "another secret than", "none": "no secret, unlike", "one": "a secret, unlike"}
-_PEER_HAS = {**_HAS, "none": _HAS["one"], "one": _HAS["none"]}
-_DOUBT = {"another": "", "none": "", "one": ", or somebody else writes to the rendezvous"}
+_MAGIC = b"relkit sealed state 2\n"
 _MAC_BYTES = hashlib.sha256().digest_size
+# Which secret the waiting nodes have, as a node that cannot join puts it.
+_PEER_HAS = {**HAS, "none": HAS["one"], "one": HAS["none"]}
+_DOUBT = {"another": "", "none": "", "one": ", or somebody else writes to the rendezvous"}
+# Of the series that a state belongs to, and its number there.
+_PLACE = struct.Struct("!16sQ")
+# How often a state is put back at once, against somebody who goes on overwriting it.
+_ATTEMPTS = 3
 
 
 class ForeignState(RendezvousStateError):
     """The rendezvous is not one of launchers that have this one's secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A state with a good proof.
+
+    Args:
+        body: torch's; sealed: as it is in the store.
+        series: made at random by who wrote the first one; number: of this one, counted from 1.
+    """
+
+    body: bytes = field(repr=False)
+    sealed: bytes = field(repr=False)
+    series: bytes
+    number: int
 
 
 class SealedBackend(RendezvousBackend):
@@ -44,46 +61,146 @@ class SealedBackend(RendezvousBackend):
         inner: torch's.
         key: of the job; b"" where this node has no secret: then it refuses states with a proof.
         mismatch: what this node and others learn of each other where their secrets differ.
+        log: gets one line, once, where somebody else has changed the state.
     """
 
-    def __init__(self, inner: RendezvousBackend, key: bytes, mismatch: _MismatchNotes) -> None:
-        self._inner, self._mismatch = inner, mismatch
+    def __init__(
+        self, inner: RendezvousBackend, key: bytes, mismatch: MismatchNotes, log: Log
+    ) -> None:
+        self._inner, self._mismatch, self._log = inner, mismatch, log
         self._key = derive(key, "rendezvous") if key else b""
+        # What was last read or written.
+        self._newest: _State | None = None
+        self._held: _State | None = None
+        self._complained = False
 
     @property
     def name(self) -> str:
         """See RendezvousBackend."""
         return self._inner.name
 
+    def hold(self) -> None:
+        """The nodes have met: from now on only a newer state of theirs counts.
+
+        Anything else, such as one of an earlier run or an older one of this, is replaced by what
+        this node knows. Nothing is held without a secret.
+        """
+        self._held = self._newest
+
     def get_state(self) -> tuple[bytes, Token] | None:
         """See RendezvousBackend."""
         self._mismatch.look()
+        if self._held is not None:
+            return self._defended()
         current = self._inner.get_state()
-        return None if current is None else (self._open(current[0]), current[1])
+        if current is None:
+            self._newest = None
+            return None
+        return self._open(current[0]), current[1]
 
     def set_state(
         self, state: bytes, token: Token | None = None
     ) -> tuple[bytes, Token, bool] | None:
         """See RendezvousBackend."""
-        sealed = _MAGIC + self._mac(state) + state if self._key else state
-        current = self._inner.set_state(sealed, token)
+        if self._held is not None:
+            return self._set_defended(state, token)
+        current = self._inner.set_state(self._seal(state), token)
         if current is None:
             return None
         if current[2]:
             self._mismatch.sign()
         return self._open(current[0]), current[1], current[2]
 
+    def _set_defended(self, state: bytes, token: Token) -> tuple[bytes, Token, bool]:
+        body, current_token = self._defended()
+        if current_token != token:
+            return body, current_token, False
+        sealed = self._seal(state)
+        found, token = self._swap(token, sealed)
+        if found is None or not self._is_newer(found):
+            return *self._defended(), False
+        return self._open(found), token, found == sealed
+
+    def _defended(self) -> tuple[bytes, Token]:
+        """The state in the store, after this node has put back what somebody else took away."""
+        assert self._held is not None
+        token: Token = None
+        for _ in range(_ATTEMPTS):
+            found, token = self._read(self._held.sealed)
+            if found is not None and self._is_newer(found):
+                return self._open(found), token
+            self._complain()
+            self._swap(token, self._held.sealed)
+        return self._held.body, token
+
+    def _is_newer(self, sealed: bytes) -> bool:
+        """Whether a launcher of this job has written it, after what is held or as that."""
+        if self._why_foreign(sealed):
+            return False
+        state, held = self._parse(sealed), self._held
+        return held is not None and state.series == held.series and state.number >= held.number
+
+    def _read(self, held: bytes) -> tuple[bytes | None, Token]:
+        """What the store has, None for what torch cannot decode, and the token to replace it."""
+        inner = self._inner
+        if not isinstance(inner, C10dRendezvousBackend):
+            current = inner.get_state()
+            return (None, None) if current is None else current
+        if not inner._call_store("check", [inner._key]):
+            return None, b""
+        # Unlike get(), this does not wait where the key is removed at this moment.
+        return self._swap(b64encode(held), held)
+
+    def _swap(self, token: Token, sealed: bytes) -> tuple[bytes | None, Token]:
+        """Write a state where the token is still that of what is there; as `_read`."""
+        inner = self._inner
+        if not isinstance(inner, C10dRendezvousBackend):
+            current = inner.set_state(sealed, token)
+            return (None, None) if current is None else current[:2]
+        raw: bytes = inner._call_store("compare_set", inner._key, token, b64encode(sealed))
+        try:
+            return b64decode(raw, validate=True), raw
+        except ValueError:
+            return None, raw
+
+    def _seal(self, body: bytes) -> bytes:
+        if not self._key:
+            return body
+        newest = self._newest
+        series, number = (newest.series, newest.number) if newest else (secrets.token_bytes(16), 0)
+        content = _PLACE.pack(series, number + 1) + body
+        return _MAGIC + self._mac(content) + content
+
     def _open(self, sealed: bytes) -> bytes:
-        has_proof = sealed.startswith(_MAGIC)
-        if not self._key and not has_proof:
+        """torch's part of a state.
+
+        Raises:
+            ForeignState: no launcher of this job has written it.
+        """
+        why = self._why_foreign(sealed)
+        if why:
+            raise self._foreign(why)
+        if not self._key:
             return sealed
+        self._newest = self._parse(sealed)
+        if self._held is not None:
+            self._held = self._newest
+        return self._newest.body
+
+    def _why_foreign(self, sealed: bytes) -> str:
+        """Which secret whoever wrote it has, one of HAS; "" for this node's."""
+        has_proof = sealed.startswith(_MAGIC)
         if has_proof != bool(self._key):
-            raise self._foreign("none" if has_proof else "one")
-        start = len(_MAGIC) + _MAC_BYTES
-        mac, state = sealed[len(_MAGIC) : start], sealed[start:]
-        if not hmac.compare_digest(mac, self._mac(state)):
-            raise self._foreign("another")
-        return state
+            return "none" if has_proof else "one"
+        mac, content = sealed[len(_MAGIC) :][:_MAC_BYTES], sealed[len(_MAGIC) + _MAC_BYTES :]
+        if has_proof and not hmac.compare_digest(mac, self._mac(content)):
+            return "another"
+        return ""
+
+    def _parse(self, sealed: bytes) -> _State:
+        content = sealed[len(_MAGIC) + _MAC_BYTES :]
+        series, number = _PLACE.unpack_from(content)
+        return _State(content[_PLACE.size :], sealed, series, number)
 
     def _foreign(self, has: str) -> ForeignState:
         self._mismatch.leave(has)
@@ -94,11 +211,19 @@ class SealedBackend(RendezvousBackend):
             f"{who} has {_PEER_HAS[has]} this node ({self._mismatch.node}){_DOUBT[has]}"
         )
 
-    def _mac(self, state: bytes) -> bytes:
-        return hmac.new(self._key, state, hashlib.sha256).digest()
+    def _mac(self, content: bytes) -> bytes:
+        return hmac.new(self._key, content, hashlib.sha256).digest()
+
+    def _complain(self) -> None:
+        if not self._complained:
+            self._complained = True
+            self._log(
+                "the rendezvous state was overwritten or removed by somebody else, and is put"
+                " back: keep the port of the rendezvous store from others"
+            )
 
 
-def seal(handler: RendezvousHandler, key: bytes, log: Log, node: str) -> None:
+def seal(handler: RendezvousHandler, key: bytes, log: Log, node: str) -> SealedBackend | None:
     """Have a rendezvous handler of torch's believe only what this job's launchers wrote.
 
     Args:
@@ -106,92 +231,17 @@ def seal(handler: RendezvousHandler, key: bytes, log: Log, node: str) -> None:
         key: of the job; b"" where this node has no secret.
         log: writes one line to the terminal.
         node: this node's name.
+
+    Returns:
+        what the handler's state goes through from now on; None where it has none.
     """
     holder: Any = getattr(handler, "_state_holder", None)
     inner: Any = getattr(holder, "_backend", None)
     if inner is None:
         if key and handler.get_backend() != "static":
             log("this torch's rendezvous state cannot be sealed: keep its store from others")
-        return
-    mismatch = _MismatchNotes(getattr(inner, "_store", None), handler.get_run_id(), log, node)
-    holder._backend = SealedBackend(inner, key, mismatch)
-
-
-class _MismatchNotes:
-    """Notes by which the nodes of a rendezvous and those that cannot join it learn of each other.
-
-    Anybody can write them, so nothing is done about them but to log them.
-
-        <prefix>/holder       the node that wrote the state, with which the others have to agree
-        <prefix>/count        how many nodes could not join
-        <prefix>/<n>          the n-th of them, and which secret it has
-
-    Args:
-        store: of the rendezvous; run_id: of the job; log: writes one line to the terminal.
-        node: this node's name.
-    """
-
-    def __init__(self, store: Any, run_id: str, log: Log, node: str) -> None:  # noqa: ANN401
-        self.node = node
-        self._store, self._prefix, self._log = store, f"relkit/secret-mismatch/{run_id}", log
-        self._next: int | None = None
-        self._lines_left = _MAX_LINES
-        self._over = store is None
-        self._has_signed = store is None
-        self._next_look_s = 0.0
-
-    def sign(self) -> None:
-        """This node has written the state."""
-        if not self._has_signed:
-            self._has_signed = True
-            with contextlib.suppress(RuntimeError, OSError):
-                self._store.set(f"{self._prefix}/holder", self.node)
-
-    def holder(self) -> str:
-        """The node that wrote the state; "" where that is not known."""
-        with contextlib.suppress(RuntimeError, OSError):
-            if self._store is not None and self._store.check([f"{self._prefix}/holder"]):
-                return _named(self._store.get(f"{self._prefix}/holder"))
-        return ""
-
-    def leave(self, has: str) -> None:
-        """This node cannot join; only the first call leaves a note, as torch tries several times.
-
-        Args:
-            has: which secret it has, one of _HAS.
-        """
-        if not self._over:
-            self._over = True
-            with contextlib.suppress(RuntimeError, OSError):
-                number = self._store.add(f"{self._prefix}/count", 1)
-                self._store.set(f"{self._prefix}/{number}", f"{has} {self.node}")
-
-    def look(self) -> None:
-        """Log which nodes could not join since this one came."""
-        now_s = time.monotonic()
-        if self._over or now_s < self._next_look_s:
-            return
-        self._next_look_s = now_s + _LOOK_S
-        with contextlib.suppress(RuntimeError, OSError):
-            if self._next is None:
-                # Earlier notes do not concern this node; its own failed attempt may be among them.
-                self._next = self._store.add(f"{self._prefix}/count", 0) + 1
-            while self._lines_left and self._store.check([f"{self._prefix}/{self._next}"]):
-                self._report(self._store.get(f"{self._prefix}/{self._next}"))
-                self._next += 1
-
-    def _report(self, note: bytes) -> None:
-        has, _, name = note.partition(b" ")
-        what = _HAS.get(has.decode("ascii", "replace"))
-        if what is not None:
-            self._lines_left -= 1
-            self._log(
-                f"node {_named(name) or '?'} could not join the job: it has {what} this node"
-                f" ({self.node}). {SecretMismatch.next_step}"
-            )
-
-
-def _named(note: bytes) -> str:
-    """The node's name in a note; "" where it holds something else, which is not to be shown."""
-    name = note.decode("ascii", "replace")
-    return name if is_node_name(name) else ""
+        return None
+    mismatch = MismatchNotes(getattr(inner, "_store", None), handler.get_run_id(), log, node)
+    holder._backend = SealedBackend(inner, key, mismatch, log)
+    backend: SealedBackend = holder._backend
+    return backend

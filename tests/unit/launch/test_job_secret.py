@@ -269,7 +269,7 @@ def test_both_sides_learn_once_which_node_differs(
     monkeypatch: pytest.MonkeyPatch, holder_key: bytes, joining_key: bytes, joining: str,
     waiting: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("relkit.launch.job.sealed_rendezvous._LOOK_S", 0.0)
+    monkeypatch.setattr("relkit.launch.job.mismatch_notes._LOOK_S", 0.0)
     backend, log = Backend(HashStore()), list[str]()
 
     def at(node: str, key: bytes) -> RendezvousBackend:
@@ -303,7 +303,7 @@ def test_both_sides_learn_once_which_node_differs(
 def test_notes_that_somebody_else_left_make_no_line_that_is_not_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relkit.launch.job.sealed_rendezvous._LOOK_S", 0.0)
+    monkeypatch.setattr("relkit.launch.job.mismatch_notes._LOOK_S", 0.0)
     store, log = HashStore(), list[str]()
     holder = sealed(Backend(store), KEY, log.append)
     holder.get_state()

@@ -6,6 +6,7 @@ from tools.mutants.model import Break
 
 _AGENT = ("tests/unit/launch/test_agent.py",)
 _CALLS = ("tests/unit/launch/test_bounded_calls.py",)
+_DEFENDED = ("tests/unit/launch/test_defended_rendezvous.py",)
 _FOLDER = ("tests/unit/launch/test_job_folder.py",)
 _NOTES = ("tests/unit/launch/test_store_notes.py",)
 _OBSERVE = ("tests/unit/launch/test_observe.py",)
@@ -240,31 +241,31 @@ BREAKS = (
     Break("relkit/launch/job/session_key.py", "if key and missing:", "if False:", _SECRET),
     Break(
         "relkit/launch/job/sealed_rendezvous.py",
-        "if not hmac.compare_digest(mac, self._mac(state)):",
+        "if has_proof and not hmac.compare_digest(mac, self._mac(content)):",
         "if False:",
         _SECRET,
     ),
     # Each side is told once, of what concerns it.
-    Break("relkit/launch/job/sealed_rendezvous.py", "if not self._over:", "if True:", _SECRET),
+    Break("relkit/launch/job/mismatch_notes.py", "if not self._over:", "if True:", _SECRET),
     Break(
-        "relkit/launch/job/sealed_rendezvous.py",
+        "relkit/launch/job/mismatch_notes.py",
         "                self._next += 1",
         "                break",
         _SECRET,
     ),
     Break(
-        "relkit/launch/job/sealed_rendezvous.py",
-        'self._store.add(f"{self._prefix}/count", 0) + 1',
-        "1",
+        "relkit/launch/job/mismatch_notes.py",
+        "self._next = self._count() + 1",
+        "self._next = 1",
         _SECRET,
     ),
     Break(
-        "relkit/launch/job/sealed_rendezvous.py",
+        "relkit/launch/job/mismatch_notes.py",
         'return name if is_node_name(name) else ""',
         "return name",
         _SECRET,
     ),
-    Break("relkit/launch/job/sealed_rendezvous.py", "while self._lines_left and", "while", _SECRET),
+    Break("relkit/launch/job/mismatch_notes.py", "range(self._lines_left)", "range(99)", _SECRET),
     Break(
         "relkit/launch/job/sealed_rendezvous.py",
         'if holder not in ("", self._mismatch.node)',
@@ -276,6 +277,55 @@ BREAKS = (
         "        if current[2]:",
         "        if False:",
         _SECRET,
+    ),
+    # What somebody else does to the rendezvous of a job that runs.
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "        self._held = self._newest\n\n    def get",
+        "\n    def get",
+        _DEFENDED,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py", "state.series == held.series and ", "", _DEFENDED
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py", " and state.number >= held.number", "", _DEFENDED
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        'if not inner._call_store("check", [inner._key]):',
+        "if False:",
+        _DEFENDED,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "            self._swap(token, self._held.sealed)\n",
+        "",
+        _DEFENDED,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "if found is None or not self._is_newer(found):",
+        "if found is None:",
+        _DEFENDED,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "        if current_token != token:",
+        "        if False:",
+        _DEFENDED,
+    ),
+    Break(
+        "relkit/launch/job/sealed_rendezvous.py",
+        "        if self._held is not None:\n            self._held = self._newest",
+        "",
+        _DEFENDED,
+    ),
+    Break(
+        "relkit/launch/job/mismatch_notes.py",
+        'return int(self._store.get(f"{self._prefix}/count")[:_MAX_DIGITS])',
+        'return int(self._store.add(f"{self._prefix}/count", 0))',
+        _DEFENDED,
     ),
     Break(
         "relkit/launch/job/bounded_calls.py", "if self.stuck_s() > timeout_s:", "if False:", _CALLS
