@@ -40,7 +40,7 @@ from relkit.launch.job.exchange import (
     wait_for_notes,
     wait_for_thread,
 )
-from relkit.launch.job.exit_barrier import ended_key, wait_for_others
+from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_others
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
@@ -164,7 +164,15 @@ class MonitoredAgent(LocalElasticAgent):
             return
 
     def _exit_barrier(self) -> None:
-        wait_for_others(super()._exit_barrier, self._end_notes)
+        if not self._session or self._end_notes.nodes == 1:
+            wait_for_others(super()._exit_barrier, self._end_notes)
+            return
+        # Read by torch's health check.
+        self._in_exit_barrier = True
+        try:
+            wait_by_notes(self._end_notes, self._exit_barrier_timeout)
+        finally:
+            self._in_exit_barrier = False
 
     @property
     def started(self) -> bool:

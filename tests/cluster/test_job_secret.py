@@ -98,6 +98,31 @@ def run_two(
     return jobs
 
 
+def test_a_node_that_is_done_first_stays_although_somebody_says_that_all_are(
+    start: Start, tmp_path: Path, free_port: int, rank_script: Path
+) -> None:
+    file = ("--secret-file", secret_file(tmp_path / "secret"))
+    lines = [
+        with_options(node(tmp_path, free_port, number, rank_script), file) for number in (0, 1)
+    ]
+    # The first one hosts the store.
+    host = start(*lines[0])
+    until(lambda: listens(free_port), host)
+    other = start(*lines[1][:-1], tmp_path / "other")
+    for job in (host, other):
+        job.wait_for(" leaked ")
+    store = store_of(free_port)
+    # torch's exit barrier is passed where this is there.
+    store.set(f"{STATE}.0/torchelastic/agent/terminal_state/last_member", "1")
+    (tmp_path / "go").touch()
+    until(lambda: any("end-round/done/" in key for key in store.list_keys()), host, other)
+    assert host.process.poll() is None
+    (tmp_path / "other").touch()
+    for job in (host, other):
+        done = job.wait()
+        assert done.code == 0, done.err
+
+
 def with_options(
     line: tuple[str | Path, ...], options: tuple[str | Path, ...]
 ) -> tuple[str | Path, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.process_exit import inside_cpp
 
 _LOOK_S = 0.2
+_ALL_DONE = "done/all"
 
 
 def ended_key(node: int) -> str:
@@ -40,6 +42,31 @@ def wait_for_others(barrier: Callable[[], None], notes: Mailbox) -> None:
     looking.start()
     while waiting.is_alive() and not has_failed.is_set():
         waiting.join(_LOOK_S)
+
+
+def wait_by_notes(notes: Mailbox, timeout_s: float) -> None:
+    """As `wait_for_others`, by notes alone: torch's barrier is passed by whoever sets its keys.
+
+    Args:
+        notes: sealed; not used by anybody else meanwhile.
+        timeout_s: the longest to wait, s.
+    """
+    others = [node for node in range(notes.nodes) if node != notes.node]
+    end_s = time.monotonic() + timeout_s
+    try:
+        while time.monotonic() < end_s:
+            # Each time, as somebody may remove it.
+            notes.put(f"done/{notes.node}", b"1")
+            if notes.node and notes.get(_ALL_DONE) is not None:
+                return
+            if not notes.node and all(notes.get(f"done/{node}") is not None for node in others):
+                notes.put(_ALL_DONE, b"1")
+                return
+            if any(notes.get(ended_key(node)) is not None for node in others):
+                return
+            time.sleep(_LOOK_S)
+    except ExchangeBroken:
+        return
 
 
 def _look(notes: Mailbox, waiting: threading.Thread, has_failed: threading.Event) -> None:

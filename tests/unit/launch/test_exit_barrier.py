@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 
 from relkit import process_exit
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
-from relkit.launch.job.exit_barrier import ended_key, wait_for_others
+from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_others
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -65,6 +67,35 @@ def test_a_nodes_own_failure_does_not_end_its_wait() -> None:
     notes = two_nodes()
     notes.put(ended_key(0), b"1")
     assert waits_until_all_have_come(notes)
+
+
+def test_by_notes_nodes_wait_for_each_other_although_somebody_removes_notes() -> None:
+    notes: dict[str, bytes] = {}
+    host = threading.Thread(target=wait_by_notes, args=(MemoryMailbox(0, 3, notes), 60.0))
+    others = [
+        threading.Thread(target=wait_by_notes, args=(MemoryMailbox(node, 3, notes), 60.0))
+        for node in (1, 2)
+    ]
+    for thread in (host, others[0]):
+        thread.start()
+    for _ in range(2):
+        eventually(lambda: "done/0" in notes and "done/1" in notes, "no notes")
+        notes.clear()
+    assert host.is_alive()
+    assert others[0].is_alive()
+    others[1].start()
+    for thread in (host, *others):
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_by_notes_nobody_waits_for_a_node_that_failed_or_a_store_that_went(node: int) -> None:
+    began_s = time.monotonic()
+    wait_by_notes(MemoryMailbox(node, 3, {ended_key(2): b"1"}), 60.0)
+    wait_by_notes(BrokenNotes(node, 3), 60.0)
+    wait_by_notes(MemoryMailbox(node, 3, {ended_key(node): b"1"}), 0.3)
+    assert 0.3 <= time.monotonic() - began_s < 30
 
 
 def test_a_signal_ends_it() -> None:
