@@ -112,9 +112,8 @@ class SealedBackend(RendezvousBackend):
         return self._open(current[0]), current[1], current[2]
 
     def _set_defended(self, state: bytes, token: Token) -> tuple[bytes, Token, bool]:
-        body, current_token = self._defended()
-        if current_token != token:
-            return body, current_token, False
+        # First, as nothing can be written in the place of a state that is gone.
+        self._defended()
         sealed = self._seal(state)
         found, token = self._swap(token, sealed)
         if found is None or not self._is_newer(found):

@@ -311,8 +311,8 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/job/sealed_rendezvous.py",
-        "        if current_token != token:",
-        "        if False:",
+        "        self._defended()\n        sealed",
+        "        sealed",
         _DEFENDED,
     ),
     Break(
@@ -387,8 +387,20 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/job/exit_barrier.py",
-        " if node != notes.node]",
-        "]",
+        "[ended_key(node) for node in range(notes.nodes) if node != notes.node]",
+        "[ended_key(node) for node in range(notes.nodes)]",
+        ("tests/unit/launch/test_exit_barrier.py",),
+    ),
+    Break(
+        "relkit/launch/job/exit_barrier.py",
+        'all(notes.get(f"done/{node}") is not None for node in others)',
+        "True",
+        ("tests/unit/launch/test_exit_barrier.py",),
+    ),
+    Break(
+        "relkit/launch/job/exit_barrier.py",
+        "if notes.node and notes.get(_ALL_DONE) is not None:",
+        "if notes.node:",
         ("tests/unit/launch/test_exit_barrier.py",),
     ),
     Break(
