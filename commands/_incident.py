@@ -15,7 +15,7 @@ from relkit.hang.model import HangVerdict, JobView
 from relkit.launch.hang import timeline
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.settings import MonitorSettings
-from relkit.output import as_text, use_colour
+from relkit.output import as_text, shown, use_colour
 from relkit.reports import timeline_folder
 from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import RankDump
@@ -23,7 +23,7 @@ from relkit.stacks.model import RankDump
 
 def log(line: str) -> None:
     """One line to the person at the terminal, apart from the job's own output."""
-    click.echo(f"relkit: {line}", err=True)
+    click.echo(f"relkit: {shown(line)}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import click
 
 from relkit.command_group import CommandGroup
 from relkit.commands._options import finish, report_options
-from relkit.output import as_text, table, use_colour
+from relkit.output import as_text, shown, table, use_colour
 
 
 @click.group(cls=CommandGroup)
@@ -57,7 +57,7 @@ def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, for
         return finish(report, fmt or "json", output, force)
     click.echo(table(rows_of(found), HEADER))
     for row in found if tensors else ():
-        click.echo(f"\n{row['folder']}")
+        click.echo("\n" + shown(row["folder"]))
         cells = [[t["file"], t["name"], t["dtype"], t["shape"]] for t in row["tensors"]]
         click.echo(table(cells, ("file", "tensor", "type", "shape")))
     click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)

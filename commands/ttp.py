@@ -16,7 +16,7 @@ from relkit.command_group import CommandGroup
 from relkit.commands._finite import FiniteRange
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
-from relkit.output import table
+from relkit.output import shown, table
 from relkit.ttp.save_outcome import EXIT_SAVED
 
 _POLL_S = 0.05
@@ -57,17 +57,18 @@ def status(job: str, as_json: bool) -> int:
             click.echo(json.dumps({"schema": "relkit.ttp.status/1", **found}))
             continue
         led = found.get("engaged") or found.get("ranks")
-        click.echo(
+        where = (
             f"job {found['job_id']}, node {found['node']}: {found.get('phase', 'led elsewhere')},"
             f" controller {found['role']}, attempt {found['attempt']},"
-            f" {found['world_size']} ranks" + ("" if led else "; no rank is under try-to-persist")
+            f" {found['world_size']} ranks"
         )
+        click.echo(shown(where) + ("" if led else "; no rank is under try-to-persist"))
         ranks = found.get("ranks", [])
         if ranks:
             rows = [[str(r["rank"]), str(r["step"]), r["phase"]] for r in ranks]
             click.echo(table(rows, ["rank", "step", "phase"]))
         if found.get("dead"):
-            click.echo("lost: " + ", ".join(map(str, found["dead"])))
+            click.echo("lost: " + shown(", ".join(map(str, found["dead"]))))
     return 0
 
 
@@ -99,9 +100,9 @@ def save(job: str, timeout: float) -> int:
             next_step="See `relkit ttp status`; a plain script has to be adapted (docs/ttp.md).",
         )
     outcome = _ask(folder, int(found["pid"]), int(found["start_ticks"]), timeout)
-    click.echo(outcome["sentence"])
+    click.echo(shown(outcome["sentence"]))
     if outcome["folder"]:
-        click.echo(f"  {outcome['folder']}")
+        click.echo("  " + shown(outcome["folder"]))
     return 0 if outcome["code"] == EXIT_SAVED else EXIT_PROBLEM
 
 

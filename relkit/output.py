@@ -13,7 +13,7 @@ from typing import IO
 
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Finding, Report, Status, docs_of
-from relkit.printable import printable, printable_json
+from relkit.printable import printable, printable_json, printable_line
 
 _COLOURS = {
     Status.OK: "32",
@@ -35,7 +35,10 @@ def use_colour(stream: IO[str]) -> bool:
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
     """Plain aligned columns: no boxes, no truncation, upper-case header; the last is ragged."""
-    cells = [[name.upper() for name in header], *[list(row) for row in rows]]
+    cells = [
+        [name.upper() for name in header],
+        *[[printable_line(text) for text in row] for row in rows],
+    ]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     lines = []
     for row in cells:
@@ -48,15 +51,15 @@ def _finding_text(finding: Finding, colour: bool) -> list[str]:
     label = finding.status.value.upper()
     if colour:
         label = f"\x1b[{_COLOURS[finding.status]}m{label}\x1b[0m"
-    lines = [f"{label}  {_shown(finding.id)}  {_shown(finding.title)}"]
-    lines += [f"    because {_shown(reason)}" for reason in finding.reasons]
+    lines = [f"{label}  {shown(finding.id)}  {shown(finding.title)}"]
+    lines += [f"    because {shown(reason)}" for reason in finding.reasons]
     for item in finding.evidence:
         unit = f" {item.unit}" if item.unit else ""
         bound = "" if item.threshold is None else f" (threshold {item.threshold}{unit})"
         how = f"  [{item.how}]" if item.how else ""
-        lines.append(f"    {_shown(f'{item.name}: {item.value}{unit}{bound}{how}')}")
+        lines.append(f"    {shown(f'{item.name}: {item.value}{unit}{bound}{how}')}")
     if finding.advice:
-        lines.append(f"    do: {_shown(finding.advice)}")
+        lines.append(f"    do: {shown(finding.advice)}")
     link = docs_of(finding.id)
     # A file of relkit's repository is no help at a terminal; a site that somebody serves is.
     if "://" in link and finding.status is not Status.OK:
@@ -64,7 +67,7 @@ def _finding_text(finding: Finding, colour: bool) -> list[str]:
     return lines
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Text that may come from elsewhere; further lines are indented: none can pass for ours."""
     return printable(text).replace("\n", "\n      ")
 

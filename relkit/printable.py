@@ -24,6 +24,11 @@ def printable(text: str) -> str:
     return _UNSAFE_IN_TEXT.sub(stand_in, text)
 
 
+def printable_line(text: str) -> str:
+    """The text in one line, with a visible stand-in for each unsafe character."""
+    return UNSAFE.sub(stand_in, text)
+
+
 def printable_json(text: str) -> str:
     """JSON text with unsafe characters escaped; it means the same.
 

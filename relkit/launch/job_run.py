@@ -34,6 +34,7 @@ from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.operator_secret import OperatorSecret
+from relkit.printable import printable
 
 if TYPE_CHECKING:
     from relkit.launch.netcheck.network_check import NetworkCheck
@@ -147,7 +148,7 @@ def run_job(
         with _agent_class(JobAgent), _interruptible_connect():
             record(torchrun)(options)
     except ChildFailedError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return _saved(made, persist) or EXIT_PROBLEM
     except LeavesJob as left:
         raise left.why from None

@@ -13,6 +13,7 @@ from relkit.ttp.plan import GroupPlan, SavePlan, Survivor
 from relkit.ttp.replicas import ReplicaMap
 
 LONGEST_LINE_BYTES = 4 << 20
+_LONGEST_S = 1e9
 
 
 class BadMessage(RelkitError):
@@ -263,8 +264,12 @@ def _build(kind: type[T], body: dict[str, object]) -> T:
 
 
 def _scalar(value: object, hint: object) -> object:
-    fits = type(value) is hint or (hint is float and type(value) is int)
-    if not fits:
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        # Every one is a duration. No comparison holds for NaN, which JSON of Python's has.
+        if 0 <= value <= _LONGEST_S:
+            return value
+        raise ValueError(f"{value!r} is no duration")
+    if type(value) is not hint:
         raise TypeError(f"{hint} expected, not {type(value).__name__}")
     return value
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from relkit.checkpoint import iteration_folder as files
 from relkit.cli import cli, run
+from relkit.printable import UNSAFE
 
 FACTS = {
     "tensor_model_parallel_size": 2,
@@ -55,6 +56,19 @@ def test_inspect_lists_tensors_of_one_iteration(root: Path) -> None:
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["mp_rank_00/model_optim_rng.pt", "model/a", "float32", "2x3"] in rows
     assert ["mp_rank_00/model_optim_rng.pt", "flat/float32,float32", "float32", "4"] in rows
+
+
+def test_inspect_shows_names_from_elsewhere_harmlessly(tmp_path: Path) -> None:
+    hostile = "\x1b[2J\x1b]0;owned\x07\n5"
+    folder = files.begin(tmp_path, 5)
+    record = files.write_file(
+        folder, "mp_rank_00/model_optim_rng.pt",
+        lambda out: torch.save({"model": {hostile: torch.zeros(2)}}, out),
+    )  # fmt: skip
+    files.commit(folder, 5, [record], {**FACTS, "optimizer": hostile})
+    result = invoke("inspect", str(tmp_path), "--tensors")
+    assert "owned" in result.stdout.split("\n")[1]
+    assert not UNSAFE.search(result.stdout.replace("\n", ""))
 
 
 def test_inspect_as_json(root: Path) -> None:

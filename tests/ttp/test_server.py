@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
@@ -309,11 +310,12 @@ def test_silent_connections_do_not_keep_ranks_out(served: tuple[Server, list[str
         b"{}\n",
         b"not json\n",
         b"\x00" * 10 + b"\n",
+        encode(Heartbeat(0, 9, step_s=math.nan)),
         encode(Heartbeat(1, 9)),
         encode(Hello(1, 2, 1, "h", 0, MAPS)),
         encode(Exit(0, "go away")),
     ],
-    ids=["empty", "words", "zeros", "another's", "second-hello", "order"],
+    ids=["empty", "words", "zeros", "no-number", "another's", "second-hello", "order"],
 )
 def test_a_rank_that_lies_is_dropped(served: tuple[Server, list[str]], lines: bytes) -> None:
     server, said = served

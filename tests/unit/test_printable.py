@@ -7,7 +7,7 @@ import json
 import pytest
 
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.output import as_json, as_jsonl, as_text
+from relkit.output import as_json, as_jsonl, as_text, table
 from relkit.printable import UNSAFE, printable, printable_json
 
 HOSTILE = "a\x1b]0;owned\x07b\x9b2J\u202ec\ud800d\r\x00\u2028\ne\tf"
@@ -45,6 +45,13 @@ def test_json_means_the_same_without_unsafe_characters(make: object) -> None:
     plain = json.loads(text)
     assert plain.get("more", HOSTILE) == HOSTILE
     assert plain.get("findings", [plain])[0]["title"] == HOSTILE
+
+
+def test_a_table_has_one_line_a_row() -> None:
+    text = table([[HOSTILE, HOSTILE], ["a", "b"]], ("one", "two"))
+    lines = text.split("\n")
+    assert len(lines) == 3
+    assert not any(UNSAFE.search(line) for line in lines)
 
 
 def test_stand_ins_are_visible() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from relkit import procfs
 from relkit.findings import Evidence, Finding, Report, Status
+from relkit.printable import printable_line
 from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump, ThreadStack
 
@@ -88,4 +89,4 @@ def stacks_text(dumps: Sequence[RankDump]) -> str:
         for view, threads in (("python", dump.python), ("native", dump.native)):
             for thread in threads:
                 lines += _thread_text(thread, view)
-    return "\n".join(lines) + "\n"
+    return "".join(f"{printable_line(line)}\n" for line in lines)
