@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from relkit.hook.capture import NativeCapture, capture_native
-from relkit.hook.interruptible import WAITS_FOR_SIGNALS
+from relkit.hook.interruptible import WAITS_FOR_SIGNALS, Interruptible, current_call
+from relkit.stacks.dump.capture import capture_ranks
+from relkit.stacks.engines.base import Target
 from tests.native.recording import NATIVE, Recording, compile_c, process
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.native
 
@@ -72,3 +78,55 @@ def test_a_small_stack_for_handlers_is_enough(recording: Recording, program: Pat
     with captured(program, recording, "narrow_handlers") as capture:
         assert capture.missed == ()
         assert len(capture.threads) == 2
+
+
+# The kernel's number of read().
+_READ = {"x86_64": 0, "aarch64": 63}.get(platform.machine(), -1)
+
+
+def test_a_call_that_can_be_restarted_does_not_end_early(recording: Recording) -> None:
+    """Past Python, which would call again by itself."""
+    code = """
+load().fake_gemms(1)
+libc, room = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(1)
+tell("up")
+tell(libc.read(0, room, 1), ctypes.get_errno())
+"""
+    with recording.running(code) as victim:
+        assert victim.stdin is not None
+        assert victim.stdout is not None
+        path, state = recording.path(victim.pid), recording.state(victim.pid)
+        for _ in range(3):
+            eventually(
+                lambda: (call := current_call(victim.pid, victim.pid)) and call.number == _READ,
+                "it does not read",
+            )
+            capture = capture_native(path, state, 10.0)
+            assert len(capture.threads) == 1
+        victim.stdin.write("x")
+        victim.stdin.flush()
+        assert victim.stdout.readline() == "1 0\n"
+
+
+def test_a_thread_that_is_not_asked_has_its_python_stack(recording: Recording) -> None:
+    code = """
+import signal
+load().fake_gemms(1)
+def wait_for_a_signal():
+    tell("up")
+    signal.sigwaitinfo({signal.SIGUSR1})
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+wait_for_a_signal()
+tell("went on")
+"""
+    with recording.running(code) as victim:
+        assert victim.stdout is not None
+        path = recording.path(victim.pid)
+        eventually(lambda: Interruptible(victim.pid).why_not(victim.pid), "it does not wait")
+        (dump,) = capture_ranks([Target(victim.pid, 0, 1, "here", "job", path)], deadline_s=20)
+        os.kill(victim.pid, signal.SIGUSR1)
+        assert victim.stdout.readline() == "went on\n"
+    reason = f"hook: no native stack of thread {victim.pid}: {WAITS_FOR_SIGNALS}"
+    assert reason in dump.notes
+    (main,) = dump.python
+    assert "wait_for_a_signal" in [frame.func for frame in main.frames]

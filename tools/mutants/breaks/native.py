@@ -145,4 +145,13 @@ BREAKS = (
         "",
         _EDGES,
     ),
+    Break(
+        "native/src/requests/capture.c",
+        "SA_SIGINFO | SA_RESTART | SA_ONSTACK",
+        "SA_SIGINFO | SA_ONSTACK",
+        (
+            "tests/native/hook/test_capture_harm.py"
+            "::test_a_call_that_can_be_restarted_does_not_end_early",
+        ),
+    ),
 )
