@@ -53,6 +53,8 @@ def test_a_sample_that_the_kernel_had_not_brought_up_to_date_is_seen_by_the_next
     # It ran from 100 on; at 104 the kernel still said what was so at 101.
     samples = ms((100, 50, 0), (104, 51, 0), (108, 58, 0), (112, 58, 0))
     assert at(samples, 104, 106, 108) == [(54, 0), (56, 0), (58, 0)]
+    # Between two samples of which the second is that old, the third one tells.
+    assert at(samples, 102) == [(52, 0)]
 
 
 def test_running_and_waiting_are_divided_evenly_and_never_go_back() -> None:
