@@ -129,7 +129,7 @@ def write_sealed(job: Job, key: bytes, state: _RendezvousState) -> None:
         assert written is not None
         assert written[2]
         token = written[1]
-    job.intruder.set(STATE, store.get(STATE))
+    job.intruder.set(STATE, store.get(STATE).decode())
 
 
 WAYS: list[tuple[str, Callable[[Job], object]]] = [
