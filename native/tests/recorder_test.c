@@ -234,37 +234,63 @@ static void test_a_reader_sees_only_whole_operations(void)
 
 static struct rk_slot *shown_in;
 static void *op_page;
-static volatile uint64_t seq_while_written;
+static volatile uint64_t seq_while_written, finished_while_written;
 
 /* The recorder has begun to copy an operation that it may not read yet. */
-static void look_at_the_flight(int number)
+static void look(int number)
 {
     (void)number;
     seq_while_written = atomic_load(&shown_in->flight_seq);
+    finished_while_written = atomic_load(&shown_in->finished);
     if (mprotect(op_page, (size_t)sysconf(_SC_PAGESIZE), PROT_READ) != 0)
         abort();
+}
+
+/* Makes an operation at whose first word the slot is looked at. */
+static void watch(struct rk_slot *slot, struct sigaction *before)
+{
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    shown_in = slot;
+    op_page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(op_page != MAP_FAILED);
+    *(struct rk_op *)op_page = (struct rk_op){.start_ns = 7, .end_ns = 8, .seq = 9};
+    CHECK(mprotect(op_page, size, PROT_NONE) == 0);
+    struct sigaction action = {.sa_handler = look};
+    CHECK(sigaction(SIGSEGV, &action, before) == 0);
+}
+
+static void end_watch(const struct sigaction *before)
+{
+    CHECK(sigaction(SIGSEGV, before, NULL) == 0);
+    munmap(op_page, (size_t)sysconf(_SC_PAGESIZE));
 }
 
 static void test_a_flight_is_marked_before_a_word_of_it_is_written(void)
 {
     start();
-    size_t size = (size_t)sysconf(_SC_PAGESIZE);
-    op_page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(op_page != MAP_FAILED);
-    *(struct rk_op *)op_page = (struct rk_op){.start_ns = 7, .seq = 9};
-    CHECK(mprotect(op_page, size, PROT_NONE) == 0);
-    struct sigaction look = {.sa_handler = look_at_the_flight}, before;
-    CHECK(sigaction(SIGSEGV, &look, &before) == 0);
-    shown_in = rk_device_slot();
+    struct sigaction before;
+    watch(rk_device_slot(), &before);
     CHECK(shown_in != NULL && shown_in->flight_seq % 2 == 0);
     uint64_t seq = shown_in->flight_seq;
     rk_device_show(shown_in, op_page);
-    CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
     CHECK(seq_while_written == seq + 1 && shown_in->flight_seq == seq + 2);
     CHECK(copy_of(&shown_in->flight).seq == 9);
     rk_device_hide(shown_in);
     CHECK(shown_in->flight_seq == seq + 4 && copy_of(&shown_in->flight).start_ns == 0);
-    munmap(op_page, size);
+    end_watch(&before);
+    rk_recorder_forget();
+}
+
+static void test_an_operation_counts_as_finished_when_all_of_it_is_written(void)
+{
+    struct rk_header *header = start();
+    record(5, false);
+    struct sigaction before;
+    watch(&rk_slots(header)[0], &before);
+    rk_record(header, shown_in, op_page, 1);
+    CHECK(finished_while_written == 1 && shown_in->finished == 2);
+    CHECK(copy_of(&shown_in->ring[1]).seq == 9);
+    end_watch(&before);
     rk_recorder_forget();
 }
 
@@ -335,6 +361,7 @@ int main(int count, char **arguments)
     test_threads_that_add_the_same_communicator();
     test_a_reader_sees_only_whole_operations();
     test_a_flight_is_marked_before_a_word_of_it_is_written();
+    test_an_operation_counts_as_finished_when_all_of_it_is_written();
     test_after_forgetting_nothing_is_recorded();
     test_what_the_kernel_says_of_a_process();
     test_a_file_that_cannot_be_made();
