@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relkit.output import table, use_colour
+from relkit.printable import printable_json
 from relkit.reports.markup import middle_cut, shown
 from relkit.straggler.present.metrics import breakdown, main_part
 from relkit.straggler.present.report import straggler_report, what, who
@@ -70,7 +71,8 @@ class JsonLines(_Plain):
 
     def show(self, history: History) -> None:
         """One line."""
-        sys.stdout.write(json.dumps(plain_summary(history), ensure_ascii=False) + "\n")
+        line = json.dumps(plain_summary(history), ensure_ascii=False)
+        sys.stdout.write(printable_json(line) + "\n")
         sys.stdout.flush()
 
 

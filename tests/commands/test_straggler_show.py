@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from relkit.hook.environment import prepare_job_dir
+from relkit.printable import UNSAFE
 from relkit.straggler.transport.history import History, save
 from tests.reports.straggler_jobs import job
 
@@ -100,6 +101,18 @@ def test_watch_once_shows_the_table(running: tuple[str, Path]) -> None:
     document = json.loads(relkit("watch", name, "--once", "--json").stdout)
     assert document["schema"] == "relkit.straggler.watch/1"
     assert len(document["ranks"]) == 15
+
+
+def test_names_from_elsewhere_do_not_steer_the_terminal(running: tuple[str, Path]) -> None:
+    name, path = running
+    hostile = "\x1b[2J\x9b\u202e owned"
+    history = named(job(8, 100), name)
+    save(replace(history, hosts=(hostile,) * len(history.hosts)), path)
+    for line in (("report", name), ("report", name, "--json"), ("watch", name, "--once"),
+                 ("watch", name, "--once", "--json")):  # fmt: skip
+        done = relkit(*line, PYTHONUTF8="1")
+        assert "owned" in done.stdout, done.stderr
+        assert not UNSAFE.search(done.stdout.replace("\n", "")), line
 
 
 def test_watch_without_a_job_or_a_step() -> None:
