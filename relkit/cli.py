@@ -39,6 +39,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.doctor:doctor",
         "Check what works on this host, and how to fix what does not.",
     ),
+    "hang": (
+        "relkit.commands.hang:hang",
+        "Name the rank that made a job hang, from files that the job left.",
+    ),
     "launch": (
         "relkit.commands.launch:launch",
         "Run a training job like torchrun, with hang detection and a verdict.",

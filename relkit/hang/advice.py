@@ -89,15 +89,33 @@ NO_STACK = Entry(
 )
 
 
-def advice_for(category: Category, exit_code: int | None, pid: int) -> str:
+# Where there are only the files that a job left.
+_WITHOUT_STACKS = {
+    Category.ABSENT: "Find its file, and judge them again. If it wrote none: a rank that was "
+    "ending itself, or whose host was gone, leaves none. Read that rank's log.",
+    Category.BLOCKED: "What it did after its last operation was not recorded: read that rank's "
+    "log. To see its stack the next time, run the job under `relkit launch`, or run `relkit stacks "
+    "dump` while it hangs.",
+    Category.INCONCLUSIVE: "Capture the stacks of all ranks while it hangs (`relkit stacks dump`, "
+    "or run the job under `relkit launch`), and check the network between the hosts "
+    "(`relkit netcheck`).",
+}
+
+
+def advice_for(
+    category: Category, exit_code: int | None = None, pid: int = 0, *, has_stacks: bool = True
+) -> str:
     """What to do next.
 
     Args:
         category: the fault.
         exit_code: of a dead rank, negative for a signal; None where it is not known.
         pid: the process, for commands that name it; 0 where it is not known.
+        has_stacks: False where no stack was asked for.
     """
     text = ENTRIES[category].advice
+    if not has_stacks:
+        text = _WITHOUT_STACKS.get(category, text)
     if category is Category.DEAD and exit_code is not None:
         text = _AFTER_DEATH.get(exit_code, _AFTER_SIGNAL if exit_code < 0 else _AFTER_ERROR)
     return text.replace("PID", str(pid)) if pid else text

@@ -189,7 +189,9 @@ class FindingBuilder:
                 details.append(f"its innermost frame is {activity.leaf}")
             if activity.kernel:
                 details.append(f"it sleeps in the kernel function {activity.kernel}")
-        if view.alive and view.dump is None:
+        if view.called_from:
+            details.append(f"its newest operation was called in {printable(view.called_from)}")
+        elif view.alive and view.dump is None:
             details.append("its stack could not be read")
         return tuple(details)
 

@@ -26,6 +26,8 @@ class RankView:
         failed_unix_s: when a dead rank failed, Unix time, 0 where not known.
         error: the first line of the error that a dead rank reported ("RuntimeError: ..."), or "".
         absent_reason: why nothing is known ("host n3 did not answer"), "" otherwise.
+        called_from: where its newest operation was called ("train.py:88 step"), where a recorder
+            knows that, else "".
     """
 
     rank: int
@@ -41,6 +43,7 @@ class RankView:
     failed_unix_s: float = 0.0
     error: str = ""
     absent_reason: str = ""
+    called_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class JobView:
         ranks: sorted by rank; a rank missing here is absent.
         hang_timeout_s: the user's limit.
         trigger: why this is being looked at, in one sentence.
+        has_stacks: stacks were asked for; False where recorders' files are all there is.
     """
 
     job_id: str
@@ -59,6 +63,7 @@ class JobView:
     ranks: tuple[RankView, ...]
     hang_timeout_s: float
     trigger: str = ""
+    has_stacks: bool = True
 
 
 class Category(str, Enum):

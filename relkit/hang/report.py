@@ -120,7 +120,12 @@ def _finding(
         nodes=fold_hosts(c.host for c in group),
         reasons=first.reasons,
         evidence=(*_evidence_of(view), *_longest_wait(job, verdict)),
-        advice=advice_for(first.category, view.exit_code if view else None, first.pid),
+        advice=advice_for(
+            first.category,
+            view.exit_code if view else None,
+            first.pid,
+            has_stacks=job.has_stacks,
+        ),
     )
 
 
@@ -153,7 +158,8 @@ def _longest_wait(job: JobView, verdict: HangVerdict) -> tuple[Evidence, ...]:
         if flight and view.alive and view.hook and view.rank not in culprits:
             candidate = (flight[1], f"rank {view.rank}: {operation(flight[0], view.hook)}")
             longest = max(longest or candidate, candidate)
-    if longest is None:
+    # Where the recorder has no later time than the operation's own, nothing is known.
+    if longest is None or not round(longest[0], 1):
         return ()
     return (
         Evidence(
@@ -175,12 +181,14 @@ def _inconclusive(job: JobView, verdict: HangVerdict) -> Finding:
         ranks="",
         nodes=fold_hosts(view.host for view in job.ranks),
         evidence=_longest_wait(job, verdict),
-        advice=entry.advice,
+        advice=advice_for(Category.INCONCLUSIVE, has_stacks=job.has_stacks),
     )
 
 
 def _unread(job: JobView) -> list[Finding]:
     """Live ranks whose stacks could not be read: missing data must never look healthy."""
+    if not job.has_stacks:
+        return []
     unread = [
         view
         for view in job.ranks

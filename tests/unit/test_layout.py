@@ -22,9 +22,10 @@ MAX_CORE_LINES = 3000
 # "entry" are those of them that stand above the library: the package's API and the command line.
 ALLOWED: Mapping[str, str] = {
     "commands": (
-        "ground relkit.checkpoint relkit.data relkit.doctor relkit.fleet relkit.hang "
-        "relkit.launch relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.job "
-        "relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler relkit.linkcheck "
+        "ground relkit.checkpoint relkit.data relkit.doctor relkit.fleet relkit.flight_recorder "
+        "relkit.hang relkit.launch relkit.launch.flash_checkpoint relkit.launch.hang "
+        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler "
+        "relkit.linkcheck "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.stacks.dump "
         "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport "
@@ -36,6 +37,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
     "relkit.flash_checkpoint": "ground relkit.checkpoint",
     "relkit.fleet": "ground",
+    "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
     "relkit.hang": "ground relkit.hook relkit.stacks",
     "relkit.hook": "ground",
     "relkit.launch": (

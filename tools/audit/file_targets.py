@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
 from relkit import hosts, topology
 from relkit.errors import BadDump, BadInputFile
+from relkit.flight_recorder import analyze as flight_analyze
 from relkit.hook.events import EventReader
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state
@@ -25,6 +27,7 @@ from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport import control, history
 from tests.reports.straggler_jobs import job
+from tests.unit.flight_recorder.flight_builders import document, entry, steps
 from tests.unit.hook.test_reader import blank, put, slot
 from tests.unit.netcheck.test_report import result as check_result
 from tools.audit.target import Run, Target, reads_file, writer
@@ -171,6 +174,34 @@ def _read_json(folder: Path) -> Run:
     return run
 
 
+def _flight_pickles(_: Path) -> list[bytes]:
+    return [pickle.dumps(plain, protocol=2) for plain in _flight_documents()]
+
+
+def _flight_jsons(_: Path) -> list[bytes]:
+    return [json.dumps(plain).encode() for plain in _flight_documents()]
+
+
+def _flight_documents() -> list[dict[str, object]]:
+    groups = {"0": range(4), "7": (1, 3)}
+    own = entry(1, "all_gather", "started", group=("7", "tp"))
+    sent = entry(0, profiling_name="nccl:send 0->1", is_p2p=True, p2p_seq_id=1)
+    return [document([*steps(3), own, sent], groups), document(steps(2), groups)]
+
+
+def _read_flight(folder: Path) -> Run:
+    # The other rank's is as it should be.
+    (folder / "dump_1").write_bytes(_flight_pickles(folder)[1])
+    path = folder / "dump_3"
+    write = writer(path)
+
+    def run(data: bytes) -> None:
+        write(data)
+        flight_analyze.analyze(flight_analyze.find_dumps([folder]))
+
+    return run
+
+
 _RECORDER = reads_file("123.rkhook", _read_recorder)
 _HISTORY = reads_file("history.npz", _read_history)
 TARGETS = (
@@ -181,4 +212,6 @@ TARGETS = (
     Target("history", "straggler histories, their pages", _histories, _HISTORY, "zip"),
     Target("bundles", "saved network checks", _bundles, _read_bundle, "json"),
     Target("reports", "reports, recordings, settings", _jsons, _read_json, "json"),
+    Target("flight", "flight-recorder dumps (pickles)", _flight_pickles, _read_flight),
+    Target("flight-json", "flight-recorder dumps (JSON)", _flight_jsons, _read_flight, "json"),
 )

@@ -10,6 +10,7 @@ _DETECT = ("tests/unit/hang/test_detect.py",)
 _DEVICE = ("tests/unit/hang/test_device_stalled.py",)
 _REPORT = ("tests/unit/hang/test_report.py", "tests/unit/hang/test_lateness.py")
 _SEQUENCE = ("tests/unit/hang/test_sequence.py",)
+_FLIGHT = ("tests/unit/flight_recorder",)
 _STACKCLASS = ("tests/unit/hang/test_stackclass.py",)
 
 BREAKS = (
@@ -115,10 +116,52 @@ BREAKS = (
         _STACKCLASS,
     ),
     Break(
-        "relkit/hang/frames.py",
-        "(site|dist)-packages",
+        "relkit/hang/infrastructure.py",
+        "(?:site|dist)-packages",
         "site-packages",
         _STACKCLASS,
+    ),
+    Break(
+        "relkit/hang/infrastructure.py",
+        "return package in _PACKAGES or",
+        "return True or",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/flight_recorder/plain_data.py",
+        "raise pickle.UnpicklingError(f\"it asks for {module}",
+        "return super().find_class(module, name)\n        raise pickle.UnpicklingError(f\"it asks for {module}",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/model.py",
+        'self.state != "completed" and not self.retired',
+        'self.state != "completed"',
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/job_view.py",
+        "sum(part.size_bytes for part in parts)",
+        "last.size_bytes",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/job_view.py",
+        "job.group(dump, entry.group), entry.seq",
+        "job.group(dump, entry.group), entry.record_id",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/analyze.py",
+        "return replace(verdict, culprits=others) if others else verdict",
+        "return verdict",
+        ("tests/commands/test_hang.py",),
+    ),
+    Break(
+        "relkit/flight_recorder/analyze.py",
+        "written_ns > newest[found.rank][0]",
+        "written_ns < newest[found.rank][0]",
+        _FLIGHT,
     ),
     Break(
         "relkit/hang/frames.py",

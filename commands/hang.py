@@ -1,0 +1,58 @@
+"""relkit hang: who made a job hang, from what was saved of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from relkit.command_group import CommandGroup
+from relkit.commands._options import finish, report_options
+
+
+@click.group(cls=CommandGroup)
+def hang() -> None:
+    """Name the rank that made a job hang, from files that the job left.
+
+    \b
+    Example:
+      relkit hang analyze /tmp/nccl_traces
+    """
+
+
+@hang.command()
+@click.argument(
+    "paths", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="PATH..."
+)
+@report_options
+def analyze(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force: bool) -> int:
+    """Judge the dumps of PyTorch's flight recorder.
+
+    PATH is a folder, or files whose names end with their rank. Pickles and JSON are read, of NCCL,
+    RCCL, XCCL, gloo and others, whoever launched the job; nothing in them is run. Of two files of
+    one rank the newer one counts.
+
+    \b
+    Exit codes: 1 a rank is at fault, 3 no rank stands out.
+
+    \b
+    Examples:
+      relkit hang analyze /tmp/nccl_traces
+      relkit hang analyze run7/nccl_trace_rank_* --json
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from relkit.flight_recorder.analyze import analyze as judge
+    from relkit.flight_recorder.analyze import find_dumps
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading dumps", total=None)
+        report = judge(
+            find_dumps(paths),
+            argv=tuple(sys.argv),
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    return finish(report, fmt, output, force)

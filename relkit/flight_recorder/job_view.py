@@ -1,0 +1,245 @@
+"""Dumps of all ranks -> the view of the job that a hang is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relkit.errors import UsageProblem
+from relkit.flight_recorder.model import FlightDump, FlightEntry, FlightFrame
+from relkit.hang.frames import is_user_code, place
+from relkit.hang.model import JobView, RankView
+from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.stacks.model import Frame
+
+MAX_WORLD = 1 << 16
+# The flight recorder has torch's internal names; equal ones here belong to one call of torch's.
+_NAMES = {
+    "all_reduce": "allreduce",
+    "allreduce_coalesced": "allreduce",
+    "all_reduce_barrier": "barrier",
+    "all_gather": "allgather",
+    "all_gather_single": "allgather",
+    "_all_gather_base": "allgather",
+    "all_gather_into_tensor_coalesced": "allgather",
+    "ALLGATHER_coalesced": "allgather",
+    "all_gather_v": "allgatherv",
+    "reduce_scatter": "reducescatter",
+    "reduce_scatter_single": "reducescatter",
+    "_reduce_scatter_base": "reducescatter",
+    "reduce_scatter_tensor_coalesced": "reducescatter",
+    "REDUCE_SCATTER_coalesced": "reducescatter",
+    "all_to_all": "alltoallv",
+    "all_to_all_v_single": "alltoallv",
+    "all_to_all_single": "alltoall",
+    "_broadcast_oop": "broadcast",
+    "_reduce_oop": "reduce",
+}
+# Uneven parts: the sizes of ranks need not be equal.
+_ANY_SIZE = frozenset({"reduce_scatter_v", "barrier", "all_reduce_barrier", "split", "new_window"})
+
+# The end of an operation that has ended, nobody recorded when.
+_ENDED = 1
+
+# One group of the job: its name and its ranks.
+GroupId = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What has to be known of all dumps to read one.
+
+    Args:
+        world_size: ranks of the job.
+        now_ns: the newest time in any dump, Unix time, ns.
+        used_by: of groups whose ranks no dump lists: the ranks that used them.
+        disputed: collectives to which members gave tensors of different types.
+    """
+
+    world_size: int
+    now_ns: int
+    used_by: Mapping[str, tuple[int, ...]]
+    disputed: frozenset[tuple[GroupId, int]] = frozenset()
+
+    def group(self, dump: FlightDump, name: str) -> GroupId:
+        """The group that the rank calls by this name."""
+        return name, dump.groups.get(name) or self.used_by.get(name, ())
+
+
+def job_view(dumps: Sequence[FlightDump], source: str) -> JobView:
+    """What the dumps show of the job.
+
+    Args:
+        dumps: one a rank.
+        source: where they lie, for what is said of a rank that has none.
+
+    Raises:
+        UsageProblem: a rank is too large to be one.
+    """
+    world_size = _world_size(dumps)
+    if world_size > MAX_WORLD:
+        raise UsageProblem(
+            f"the dumps are of a job of {world_size} ranks",
+            next_step="A dump's name ends with its rank, as in nccl_trace_rank_3: check the names.",
+        )
+    job = _Job(
+        world_size=world_size,
+        now_ns=max((time for dump in dumps for time in _times(dump)), default=0),
+        used_by=_used_by(dumps, world_size),
+    )
+    job = replace(job, disputed=_disputed(dumps, job))
+    views = {
+        dump.rank: RankView(
+            rank=dump.rank,
+            host="",
+            pid=0,
+            alive=True,
+            hook=_state(dump, job),
+            called_from=_call_site(dump),
+        )
+        for dump in dumps
+    }
+    absent = f"no dump of it in {source}"
+    return JobView(
+        job_id="",
+        world_size=world_size,
+        ranks=tuple(
+            views.get(rank) or RankView(rank, "", 0, alive=False, absent_reason=absent)
+            for rank in range(world_size)
+        ),
+        hang_timeout_s=max((e.timeout_s for d in dumps for e in d.entries[-1:]), default=0.0),
+        has_stacks=False,
+    )
+
+
+def _world_size(dumps: Sequence[FlightDump]) -> int:
+    named = [max(ranks) + 1 for dump in dumps for ranks in dump.groups.values()]
+    return max([dump.rank + 1 for dump in dumps] + named, default=0)
+
+
+def _times(dump: FlightDump) -> Iterable[int]:
+    for entry in dump.entries:
+        yield from (entry.created_ns, entry.started_ns, entry.completed_ns)
+
+
+def _used_by(dumps: Sequence[FlightDump], world_size: int) -> dict[str, tuple[int, ...]]:
+    """gloo's dumps do not list the ranks of groups: those that used one were in it."""
+    users: dict[str, list[int]] = {}
+    for dump in sorted(dumps, key=lambda dump: dump.rank):
+        for name in {entry.group for entry in dump.entries}:
+            users.setdefault(name, []).append(dump.rank)
+    return {**{name: tuple(ranks) for name, ranks in users.items()}, "0": tuple(range(world_size))}
+
+
+def _disputed(dumps: Sequence[FlightDump], job: _Job) -> frozenset[tuple[GroupId, int]]:
+    seen: dict[tuple[GroupId, int], tuple[str, ...]] = {}
+    disputed = set()
+    for dump in dumps:
+        for entry in dump.entries:
+            # The root of a gather or scatter has both sides, the others one.
+            if entry.is_p2p or not entry.dtypes or entry.name in ("gather", "scatter"):
+                continue
+            key = job.group(dump, entry.group), entry.seq
+            if seen.setdefault(key, entry.dtypes) != entry.dtypes:
+                disputed.add(key)
+    return frozenset(disputed)
+
+
+def _state(dump: FlightDump, job: _Job) -> HookState:
+    communicators = _communicators(dump, job)
+    indices = {name: c.index for name, c in communicators.items()}
+    ops = [
+        _op(entries, dump, indices[entries[-1].group], job)
+        for entries in _calls(dump.entries)
+        if entries[-1].group in indices
+    ]
+    done = [op for op in ops if op.end_ns]
+    return HookState(
+        pid=0,
+        start_ticks=0,
+        rank=dump.rank,
+        local_rank=-1,
+        world_size=job.world_size,
+        now_ns=job.now_ns,
+        boot_to_unix_ns=0,
+        started=len(ops),
+        finished=len(done),
+        last_finish_ns=max((op.end_ns for op in done if op.end_ns != _ENDED), default=0),
+        in_flight=tuple(sorted((op for op in ops if not op.end_ns), key=lambda op: op.start_ns)),
+        recent=tuple(done),
+        communicators=tuple(communicators.values()),
+    )
+
+
+def _communicators(dump: FlightDump, job: _Job) -> dict[str, Communicator]:
+    """This rank's groups by their names in the dump."""
+    newest: dict[str, int] = {}
+    for entry in dump.entries:
+        if not entry.is_p2p:
+            newest[entry.group] = max(newest.get(entry.group, -1), entry.seq)
+    names = {*dump.groups, *(entry.group for entry in dump.entries), "0"}
+    communicators = {}
+    for index, name in enumerate(sorted(names)):
+        _, ranks = job.group(dump, name)
+        if dump.rank in ranks:
+            place_in = ranks.index(dump.rank)
+            seq = newest.get(name, -1)
+            title = _title(dump, name)
+            communicators[name] = Communicator(index, place_in, len(ranks), title, seq)
+    return communicators
+
+
+def _title(dump: FlightDump, name: str) -> str:
+    """The group's name, after what its maker called it."""
+    used = (e.description for e in dump.entries if e.group == name)
+    description = dump.descriptions.get(name) or next(used, "")
+    return name if description in ("", "undefined", "default_pg") else f"{description} {name}"
+
+
+def _calls(entries: Sequence[FlightEntry]) -> Iterable[list[FlightEntry]]:
+    """Entries of one call: the parts of a coalesced collective share their number."""
+    calls: dict[tuple[str, bool, int], list[FlightEntry]] = {}
+    for entry in entries:
+        number = entry.record_id if entry.is_p2p else entry.seq
+        calls.setdefault((entry.group, entry.is_p2p, number), []).append(entry)
+    return calls.values()
+
+
+def _op(
+    parts: Sequence[FlightEntry],
+    dump: FlightDump,
+    communicator: int,
+    job: _Job,
+) -> Op:
+    last = parts[-1]
+    name = _NAMES.get(last.name, last.name)
+    if not last.is_p2p and (job.group(dump, last.group), last.seq) in job.disputed:
+        types = sorted({dtype for part in parts for dtype in part.dtypes})
+        name = f"{last.name} of {'/'.join(types)}"
+    peer = last.destination if last.name == "send" else last.source
+    begun = next((part.started_ns for part in parts if part.started_ns), 0)
+    on_device = last.backend != "gloo"
+    end_ns = 0 if any(part.in_flight for part in parts) else last.completed_ns or _ENDED
+    return Op(
+        name=name,
+        kind=OpKind.P2P if last.is_p2p else OpKind.COLLECTIVE,
+        seq=-1 if last.is_p2p else last.seq,
+        communicator=communicator,
+        size_bytes=0 if last.name in _ANY_SIZE else sum(part.size_bytes for part in parts),
+        os_thread_id=0,
+        start_ns=begun or parts[0].created_ns,
+        end_ns=end_ns,
+        peer=peer,
+        enqueue_ns=parts[0].created_ns if on_device else 0,
+        queued=on_device and last.state == "scheduled" and not end_ns,
+    )
+
+
+def _call_site(dump: FlightDump) -> str:
+    """Where its newest operation was called."""
+    frames = [_frame(frame) for frame in dump.entries[-1].frames] if dump.entries else []
+    return next((place(frame) for frame in frames if is_user_code(frame)), "")
+
+
+def _frame(frame: FlightFrame) -> Frame:
+    return Frame(frame.function, f"{frame.file}:{frame.line}" if frame.line else frame.file)
