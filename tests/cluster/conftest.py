@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests import ports
 from tests.eager import eager
 from tests.patience import PATIENCE
 from tests.waiting import eventually
@@ -119,10 +120,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def free_port() -> int:
-    """A TCP port of the loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of the loopback for a store that the test starts."""
+    return ports.free_port()
 
 
 def listens(port: int) -> bool:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +18,7 @@ from relkit.launch.job.settings import LocalRank
 from relkit.straggler.collect.node_collector import NodeCollector
 from relkit.straggler.step_record import StepRecord
 from tests.eager import eager
+from tests.ports import free_port
 
 LIMIT_S = 90.0
 
@@ -41,13 +40,6 @@ class Collected:
         # How long it ran is known from the first look at it on.
         assert np.isfinite(values).mean() > 0.5
         return float(np.nanmedian(values))
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def run_job(command: Sequence[str], ranks: int, *, wrapped: bool = False) -> Collected:

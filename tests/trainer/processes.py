@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from tests.eager import eager
 
 # Longer than any deadline: a rank that is not in the first worlds waits for those that are.
 WORLD_TIMEOUT = timedelta(minutes=10)
+# How long the others may take to fail as well, before they are ended.
+_GRACE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,22 @@ def run_ranks(job: Job, processes: int, folder: Path, *, deadline_s: float) -> N
 
 def _rank(rank: int, job: Job, port: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    job(Place(rank, port, folder))
+    try:
+        job(Place(rank, port, folder))
+    except BaseException:
+        # Of several that fail, torch reports the one that it notices first, which may be a victim.
+        print(f"rank {rank}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        raise
 
 
 def _main(module: str, name: str, processes: str, port: str, folder: str) -> None:
     job = getattr(importlib.import_module(module), name)
-    start_processes(  # type: ignore[no-untyped-call]
-        _rank, (job, int(port), Path(folder)), nprocs=int(processes), start_method="fork"
-    )
+    context = start_processes(  # type: ignore[no-untyped-call]
+        _rank, (job, int(port), Path(folder)), nprocs=int(processes), join=False,
+        start_method="fork",
+    )  # fmt: skip
+    while not context.join(grace_period=_GRACE_S):
+        pass
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from relkit.hook.model import HookState, Op, OpKind
 from relkit.hook.reader import RECENT_EACH
 from relkit.hook.release import release
 from tests.native.recording import Recording, process
+from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.native, pytest.mark.job, pytest.mark.timeout(120)]
@@ -119,9 +119,7 @@ class Job:
 
 @contextmanager
 def running_job(recording: Recording, code: str, size: int) -> Iterator[Job]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with ExitStack() as stack:
         ranks = []
         for rank in range(size):

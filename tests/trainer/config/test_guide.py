@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 STEPS = 12
@@ -139,12 +140,6 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": path, "RELKIT_LAUNCH_TIMELINE_PATH": "timeline"}
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def steps_of(text: str) -> dict[int, tuple[str, ...]]:
     """Step -> loss, finiteness, scale and rates, as printed."""
     return {int(found[0]): found[1:6] for found in LINE.findall(text)}
@@ -154,7 +149,7 @@ def test_the_guide_from_data_to_going_on(workspace: Path) -> None:
     sizes = {"TRAIN_ITERS": str(STEPS), "SAVE_INTERVAL": str(SAVED), "LOG_INTERVAL": "1"}
     sizes |= {"SEQ_LENGTH": "32", "HIDDEN_SIZE": "32", "MICRO_BATCH_SIZE": "8", "LR": "0.01"}
     script = ["bash", str(EXAMPLES / "pretrain_single.sh")]
-    text = run(workspace, script, sizes | {"MASTER_PORT": free_port()})
+    text = run(workspace, script, sizes | {"MASTER_PORT": str(free_port())})
     whole = steps_of(text)
     assert sorted(whole) == list(range(1, STEPS + 1)), text
     assert all(line[1] == "True" for line in whole.values()), text
@@ -170,7 +165,7 @@ def test_the_guide_from_data_to_going_on(workspace: Path) -> None:
 
     # A user who goes back to an older save: the same steps come again, to the last digit.
     tracker.write_text(str(SAVED), encoding="utf-8")
-    port = {"MASTER_PORT": free_port()}
+    port = {"MASTER_PORT": str(free_port())}
     text = run(workspace, [*script, "--load", "./ckpt"], sizes | port)
     again = steps_of(text)
     assert again == {step: whole[step] for step in range(SAVED + 1, STEPS + 1)}, text
@@ -181,7 +176,7 @@ def test_the_guides_own_script_with_its_slips(workspace: Path) -> None:
     script.parent.mkdir()
     for name in ("gpt-tokenizer", "gpt_pretrain_data"):
         (script.parent / name).symlink_to(workspace / name)
-    text = EDITED.replace("@PORT@", free_port()).replace("@\n", "\n")
+    text = EDITED.replace("@PORT@", str(free_port())).replace("@\n", "\n")
     script.write_text(text.replace("@SCRIPT@", str(EXAMPLES / "pretrain_gpt.py")), encoding="utf-8")
     assert "\\ \n" in script.read_text(encoding="utf-8")
     said = run(script.parent, ["bash", script.name])

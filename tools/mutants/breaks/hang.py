@@ -129,8 +129,9 @@ BREAKS = (
     ),
     Break(
         "relkit/flight_recorder/plain_data.py",
-        "raise pickle.UnpicklingError(f\"it asks for {module}",
-        "return super().find_class(module, name)\n        raise pickle.UnpicklingError(f\"it asks for {module}",
+        'raise pickle.UnpicklingError(f"it asks for {module}',
+        "return super().find_class(module, name)\n"
+        '        raise pickle.UnpicklingError(f"it asks for {module}',
         _FLIGHT,
     ),
     Break(
