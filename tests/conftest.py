@@ -39,13 +39,21 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
+def _is_of(before: set[int], process: psutil.Process) -> bool:
+    """One of these processes, or started by one: a browser for many tests has children at will."""
+    try:
+        return any(each.pid in before for each in (process, *process.parents()))
+    except psutil.NoSuchProcess:
+        return True
+
+
 @pytest.fixture(autouse=True)
 def no_process_left() -> Iterator[None]:
     """Every process that a test starts is gone when it ends, else the test has failed."""
     me = psutil.Process()
     before = {child.pid for child in me.children(recursive=True)}
     yield
-    left = [c for c in me.children(recursive=True) if c.pid not in before]
+    left = [c for c in me.children(recursive=True) if not _is_of(before, c)]
     # A child that has just been killed may need a moment to be reaped.
     _, alive = psutil.wait_procs(left, timeout=5)
     names = []
