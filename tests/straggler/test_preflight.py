@@ -30,29 +30,13 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A CPU cgroup that goes far before whatever else this machine does."""
-    v1, v2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-    folder = (v1 if v1.is_dir() else v2) / f"relkit-test-{os.getpid()}"
-    folder.mkdir()
-    if v1.is_dir():
-        (folder / "cpu.shares").write_text("16384")
-    else:
-        (v2 / "cgroup.subtree_control").write_text("+cpu")
-        (folder / "cpu.weight").write_text("1600")
-    yield folder
-    folder.rmdir()
-
-
-@pytest.fixture
-def on_cores(tmp_path: Path, cgroup: Path) -> Iterator[str]:
+def on_cores(tmp_path: Path) -> Iterator[str]:
     """A prefix that gives node b a core on which something else runs, and the others another."""
     busy_core, free_core = sorted(os.sched_getaffinity(0))[:2]
     script = tmp_path / "on_core"
     script.write_text(
         "#!/bin/sh\n"
         f'core={free_core}; case "$1" in b|neighbour) core={busy_core};; esac\n'
-        f"echo $$ > {cgroup}/cgroup.procs\n"
         'shift; exec taskset -c "$core" "$@"\n'
     )
     script.chmod(0o700)
