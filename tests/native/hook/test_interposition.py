@@ -189,9 +189,9 @@ def both_ways(recording: Recording, program: Path, *arguments: str, **more: str)
     return outputs[0], outputs[1]
 
 
-def user_of(folder: Path, number: int, *flags: str) -> Path:
+def user_of(folder: Path, number: int, *flags: str, more: str = "") -> Path:
     """A library that multiplies with a BLAS of its own; products are the number."""
-    blas = library(folder, f"blas{number}", BLAS.replace("NAME", str(number)))
+    blas = library(folder, f"blas{number}", BLAS.replace("NAME", str(number)) + more)
     search = ("-Wl,--no-as-needed", str(blas), f"-Wl,-rpath,{folder}")
     return library(folder, f"user{number}", USER, *search, *flags)
 
@@ -285,6 +285,19 @@ def test_what_is_closed_is_forgotten_and_its_address_may_come_again(
     rounds = [name for user in (*users, *users) for name in (user, "-")]
     bare, hooked = both_ways(recording, program, *rounds)
     assert bare == hooked == "1 1 1 2 2 2 3 3 3 " * 2
+    (path,) = state_files(recording.folder)
+    assert recording.state(int(path.stem)).finished == 6 * 3
+
+
+def test_after_what_is_closed_others_are_seen_that_lie_elsewhere(
+    recording: Recording, tmp_path: Path
+) -> None:
+    numbers = range(1, 7)
+    # Each is larger than the one before, so that it does not fit into its place.
+    users = [user_of(tmp_path, n, more=f"char large[{n} << 20];\n") for n in numbers]
+    program = build(tmp_path, "opener", OPENER, "-DMODE=RTLD_NOW")
+    bare, hooked = both_ways(recording, program, *(x for user in users for x in (str(user), "-")))
+    assert bare == hooked == "".join(f"{number} " * 3 for number in numbers)
     (path,) = state_files(recording.folder)
     assert recording.state(int(path.stem)).finished == 6 * 3
 
