@@ -293,8 +293,9 @@ def test_after_what_is_closed_others_are_seen_that_lie_elsewhere(
     recording: Recording, tmp_path: Path
 ) -> None:
     numbers = range(1, 7)
-    # Each is larger than the one before, so that it does not fit into its place.
-    users = [user_of(tmp_path, n, more=f"char large[{n} << 20];\n") for n in numbers]
+    # Each is larger than the one before, by more than huge pages are rounded: it does not fit into
+    # the place of that.
+    users = [user_of(tmp_path, n, more=f"char large[{n} << 22];\n") for n in numbers]
     program = build(tmp_path, "opener", OPENER, "-DMODE=RTLD_NOW")
     bare, hooked = both_ways(recording, program, *(x for user in users for x in (str(user), "-")))
     assert bare == hooked == "".join(f"{number} " * 3 for number in numbers)
