@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 3
+VERSION = 4
 MAGIC = b"RELKHOOK"
 ENDIAN = 0x01020304
 
@@ -65,6 +65,10 @@ HEADER = np.dtype(
         ("event_count", "<u4"),
         ("events_begun", "<u8"),
         ("busy_ns", "<u8"),
+        ("peers_at", "<u8"),
+        ("peer_bytes", "<u4"),
+        ("peer_count", "<u4"),
+        ("peers_dropped", "<u8"),
     ]
 )
 
@@ -79,7 +83,7 @@ OP = np.dtype(
         ("communicator", "<i2"),
         ("flags", "<u4"),
         ("peer", "<i4"),
-        ("flops", "<u8"),
+        ("flops", "<u8"),  # of a transfer: its tag
         ("enqueue_ns", "<u8"),
     ]
 )
@@ -87,10 +91,28 @@ OP = np.dtype(
 OP_FAILED = 1
 OP_DEVICE = 2
 OP_QUEUED = 4
+OP_RECEIVES = 8
 
 # A finished collective, send, receive or mark; `op` of the C structure is spread out.
 EVENT = np.dtype([("ticket", "<u8"), *OP.descr, ("busy_ns", "<u8")])
 EVENT_COUNT = 4096
+
+PEER_SIZES = 4
+
+PEER = np.dtype(
+    [
+        ("key", "<u8"),
+        ("posted", "<u8"),
+        ("done", "<u8"),
+        ("reserved", "<u8"),
+        ("size_bytes", "<u8", (PEER_SIZES,)),
+    ]
+)
+
+# Bits of `key` in PEER: 63 in use, 62 receives, then communicator, peer and tag.
+PEER_TAG_BITS = 32
+PEER_RANK_BITS = 20
+PEER_COMMUNICATOR_BITS = 10
 
 # Bits of `platforms` and of `hook_notes`.
 PLATFORMS = ("cpu", "cuda", "maca", "hip", "ascend")
@@ -176,6 +198,7 @@ NUMPY_SIZES: dict[str, Any] = {
     "op_bytes": OP.itemsize,
     "capture_bytes": CAPTURE.itemsize,
     "event_bytes": EVENT.itemsize,
+    "peer_bytes": PEER.itemsize,
     "ring_length": RING_LENGTH,
     "capture_depth": CAPTURE_DEPTH,
 }

@@ -39,6 +39,36 @@ class Communicator:
 
 
 @dataclass(frozen=True, slots=True)
+class TransferCount:
+    """The sends to one peer, or the receives from one, in one group and with one tag.
+
+    Both ends count alike: the n-th send of one is the n-th receive of the other.
+
+    Args:
+        communicator: Communicator.index.
+        receives: the direction.
+        peer: rank in the group.
+        tag: 0 also where the library has none.
+        posted: how many the program has called, waited for or not.
+        done: how many of those have ended; where the host waits for them, been waited for.
+        sizes: of the newest ones called, bytes, oldest first, at most four.
+    """
+
+    communicator: int
+    receives: bool
+    peer: int
+    tag: int
+    posted: int
+    done: int
+    sizes: tuple[int, ...] = ()
+
+    def size_bytes(self, number: int) -> int | None:
+        """Of the call with this number, counted from 0; None where it is not kept."""
+        place = number - (self.posted - len(self.sizes))
+        return self.sizes[place] if 0 <= place < len(self.sizes) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """One hooked call, finished or in flight; the outermost where hooked calls nest.
 
@@ -46,7 +76,7 @@ class Op:
         name: short name, e.g. "allreduce", "barrier", "recv", "sgemm".
         kind: what sort it is.
         seq: for a collective its sequence number on the communicator, the same on every rank
-            of a correct program; else -1.
+            of a correct program; for a send or receive its number in its TransferCount; else -1.
         communicator: Communicator.index, -1 where there is none.
         size_bytes: payload in bytes; 0 where the call does not say.
         os_thread_id: the thread that made the call.
@@ -58,6 +88,7 @@ class Op:
         flops: of a matrix product, multiply and add counted as two; 0 where not known.
         enqueue_ns: of a device operation, when the host enqueued it; 0 = it ran on the host.
         queued: the device has not begun it, and start_ns is enqueue_ns.
+        tag: of a send or receive; 0 also where the library has none.
     """
 
     name: str
@@ -73,6 +104,7 @@ class Op:
     flops: int = 0
     enqueue_ns: int = 0
     queued: bool = False
+    tag: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +122,11 @@ class HookState:
         last_finish_ns: CLOCK_MONOTONIC of the newest finished operation, 0 for none.
         in_flight: operations that have not returned, oldest first.
         recent: the newest finished operations of all threads, oldest first.
+        transfers: how many sends and receives there were with each peer; not in brief looks.
         communicators: all groups, by index.
         missing: hooked symbols whose original could not be found.
-        dropped: operations not recorded because a fixed budget was used up.
+        dropped: operations not recorded because a fixed budget was used up; uncounted: sends
+            and receives that are in no TransferCount for the same reason.
         counted: how many of the finished ones were too small to be timed: they are in neither
             in_flight nor recent, and do not move last_finish_ns.
         platforms: those of which a library was seen in the process; notes: what the hook could
@@ -119,6 +153,8 @@ class HookState:
     counted: int = 0
     platforms: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    transfers: tuple[TransferCount, ...] = ()
+    uncounted: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, for the store between nodes and for the dump file."""
@@ -135,6 +171,10 @@ class HookState:
         for name in ("in_flight", "recent"):
             fields[name] = tuple(Op(**{**op, "kind": OpKind(op["kind"])}) for op in fields[name])
         fields["communicators"] = tuple(Communicator(**c) for c in fields["communicators"])
+        fields["transfers"] = tuple(
+            TransferCount(**{**count, "sizes": tuple(count["sizes"])})
+            for count in fields.get("transfers", ())
+        )
         for name in ("missing", "platforms", "notes"):
             fields[name] = tuple(fields.get(name, ()))
         return cls(**fields)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from relkit.hook import layout
-from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
 from relkit.hook.state_file import Rows, StateFile, open_state_file
 
 _FILE_NAME = re.compile(r"[1-9][0-9]*\.rkhook")
@@ -27,6 +27,12 @@ _TRIES = 16
 # not push out what another group did last.
 RECENT_EACH = 32
 
+# So many of the newest collectives, sends and receives are read from the events as well: matrix
+# products, which are none, leave little room for them in a thread's own ring.
+HISTORY = 256
+_HISTORY_ROWS = 2 * HISTORY
+_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
+
 
 def state_files(job_dir: Path) -> list[Path]:
     """The recorder files in a job's folder, by pid; empty where there is no such folder."""
@@ -37,7 +43,7 @@ def state_files(job_dir: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem))
 
 
-def read_state(path: Path, *, recent: bool = True) -> HookState:
+def read_state(path: Path, *, recent: bool = True, history: bool = True) -> HookState:
     """A consistent copy of one process's recorder.
 
     Works on a live process without stopping it, and on the file that a dead one has left.
@@ -45,6 +51,7 @@ def read_state(path: Path, *, recent: bool = True) -> HookState:
     Args:
         path: a file that state_files found.
         recent: with the operations that finished last, which take most of the time to read.
+        history: and with more of the collectives, sends and receives, and all counts of these.
 
     Raises:
         BadDump: the file is no recorder file, truncated, or of another version.
@@ -58,6 +65,8 @@ def read_state(path: Path, *, recent: bool = True) -> HookState:
         )
         slots = [_slot(file, index) for index in range(used)]
         newest = file.rows(0, layout.HEADER, 1)[0]
+        events = _newest_events(file) if recent and history else []
+        transfers = _transfers(file, len(communicators)) if recent and history else ()
     decode = _Decoder(names, kinds, len(communicators))
     flights: list[Any] = [flight.item() for _, flight, _ in slots if flight is not None]
     in_flight = decode.ops(flights)
@@ -84,7 +93,7 @@ def read_state(path: Path, *, recent: bool = True) -> HookState:
         last_finish_ns=max((int(slot["last_finish_ns"]) for slot, _, _ in slots), default=0),
         # Between its entry in the ring and the end of its flight an operation is in both.
         in_flight=tuple(op for op in in_flight if (op.os_thread_id, op.start_ns) not in landed),
-        recent=_newest(decode.ops(rings)),
+        recent=_joined(_newest(decode.ops(rings)), decode.ops(events)),
         communicators=communicators,
         missing=tuple(name for bit, name in enumerate(names) if missing >> bit & 1),
         dropped=int(newest["dropped"]),
@@ -96,6 +105,8 @@ def read_state(path: Path, *, recent: bool = True) -> HookState:
         notes=tuple(
             text for bit, text in layout.HOOK_NOTES.items() if int(newest["hook_notes"]) & bit
         ),
+        transfers=transfers,
+        uncounted=int(newest["peers_dropped"]),
     )
 
 
@@ -173,6 +184,62 @@ def _steady_ring(slot: np.void, finished_after: int) -> Rows:
     return ring
 
 
+def _newest_events(file: StateFile) -> list[Any]:
+    """Operations of the newest events, without those that are being written or overwritten."""
+    begun_at = layout.offset_of(layout.HEADER, "events_begun")
+    begun, count = file.word(begun_at), int(file.header["event_count"])
+    first = max(0, begun - min(_HISTORY_ROWS, count))
+    if begun <= first:
+        return []
+    events_at, place = int(file.header["events_at"]), first % count
+    head = min(begun - first, count - place)
+    size = layout.EVENT.itemsize
+    rows = np.concatenate(
+        [
+            file.rows(events_at + place * size, layout.EVENT, head),
+            file.rows(events_at, layout.EVENT, begun - first - head),
+        ]
+    )
+    wanted = np.arange(first, begun, dtype=np.uint64) + np.uint64(1)
+    safe = max(first, file.word(begun_at) - count)
+    whole = (rows["ticket"] == wanted) & (wanted > np.uint64(safe))
+    kept: list[Any] = rows[whole][list(layout.OP.names or ())].tolist()
+    return kept
+
+
+def _joined(recent: Sequence[Op], events: Sequence[Op]) -> tuple[Op, ...]:
+    """What the rings of the threads hold, with the newest communication of the events."""
+    known = {(op.os_thread_id, op.start_ns, op.name) for op in recent}
+    more = [op for op in events if op.kind in _COMMUNICATION][-HISTORY:]
+    more = [op for op in more if (op.os_thread_id, op.start_ns, op.name) not in known]
+    return tuple(sorted([*recent, *more], key=attrgetter("end_ns")))
+
+
+def _transfers(file: StateFile, communicators: int) -> tuple[TransferCount, ...]:
+    header = file.header
+    rows = file.rows(int(header["peers_at"]), layout.PEER, int(header["peer_count"]))
+    counts = [_transfer(*row) for row in rows[rows["key"] != 0].tolist()]
+    ours = [count for count in counts if count.communicator < communicators]
+    return tuple(sorted(ours, key=attrgetter("communicator", "receives", "peer", "tag")))
+
+
+def _transfer(
+    key: int, posted: int, done: int, _reserved: int, size_bytes: Sequence[int]
+) -> TransferCount:
+    rank_at = layout.PEER_TAG_BITS
+    communicator_at = rank_at + layout.PEER_RANK_BITS
+    kept = range(max(0, posted - layout.PEER_SIZES), posted)
+    return TransferCount(
+        communicator=key >> communicator_at & ((1 << layout.PEER_COMMUNICATOR_BITS) - 1),
+        receives=bool(key >> 62 & 1),
+        peer=key >> rank_at & ((1 << layout.PEER_RANK_BITS) - 1),
+        tag=key & ((1 << layout.PEER_TAG_BITS) - 1),
+        posted=posted,
+        done=done,
+        sizes=tuple(int(size_bytes[number % layout.PEER_SIZES]) for number in kept),
+    )
+
+
 def _newest(ops: Sequence[Op]) -> tuple[Op, ...]:
     kept: list[Op] = []
     room: dict[tuple[OpKind, int], int] = {}
@@ -214,7 +281,8 @@ class _Decoder:
             end_ns=end_ns,
             failed=bool(flags & layout.OP_FAILED),
             peer=peer,
-            flops=flops,
+            flops=0 if kind is OpKind.P2P else flops,
+            tag=flops if kind is OpKind.P2P else 0,
             enqueue_ns=enqueue_ns,
             queued=bool(flags & layout.OP_QUEUED),
         )

@@ -89,6 +89,7 @@ def check(header: np.void, file_bytes: int, name: str) -> None:
         ("slots_at", "slot_count", layout.SLOT.itemsize),
         ("captures_at", "capture_count", layout.CAPTURE.itemsize),
         ("events_at", "event_count", layout.EVENT.itemsize),
+        ("peers_at", "peer_count", layout.PEER.itemsize),
     )
     if int(header["file_bytes"]) > min(file_bytes, layout.MAX_FILE_BYTES):
         raise BadDump(f"{name}: recorder file is truncated at {file_bytes} bytes")

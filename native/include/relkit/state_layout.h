@@ -1,4 +1,4 @@
-/* Layout of the shared-memory file <pid>.rkhook, version 3. docs/log-format.md explains it and
+/* Layout of the shared-memory file <pid>.rkhook, version 4. docs/log-format.md explains it and
  * relkit/hook/layout.py reads it; a test compares that file with this one field by field.
  *
  * The process writes, other processes only read. Words that change while others look are atomic
@@ -12,7 +12,7 @@
 #define RK_MAGIC "RELKHOOK"
 #define RK_STATE_SUFFIX ".rkhook"
 #define RK_ENDIAN 0x01020304u
-#define RK_VERSION 3u
+#define RK_VERSION 4u
 
 enum {
     RK_MAX_HOOKS = 256,
@@ -24,6 +24,8 @@ enum {
     RK_CAPTURE_DEPTH = 128,
     RK_OP_WORDS = 8,
     RK_EVENT_COUNT = 4096,
+    RK_MAX_PEERS = 1024,
+    RK_PEER_SIZES = 4,
 };
 
 /* Same numbers as relkit.hook.model.OpKind; INTERNAL rows are hooked but are no operations. */
@@ -40,8 +42,9 @@ enum rk_kind {
 
 enum rk_op_flags {
     RK_OP_FAILED = 1u,
-    RK_OP_DEVICE = 2u, /* start and end are the device's */
-    RK_OP_QUEUED = 4u, /* in flight: the device has not begun it; start_ns is enqueue_ns */
+    RK_OP_DEVICE = 2u,   /* start and end are the device's */
+    RK_OP_QUEUED = 4u,   /* in flight: the device has not begun it; start_ns is enqueue_ns */
+    RK_OP_RECEIVES = 8u, /* of a transfer that has a number: it receives, else it sends */
 };
 
 /* Bits of `platforms`: a library of it was seen in the process. */
@@ -71,14 +74,15 @@ enum rk_capture_note {
 struct rk_op {
     uint64_t start_ns; /* CLOCK_MONOTONIC; 0 = no operation */
     uint64_t end_ns;   /* 0 while in flight */
-    int64_t seq;       /* -1 where there is none */
+    int64_t seq;       /* of a transfer, among those of its rk_peer; -1 where there is none */
     uint64_t size_bytes;
     uint32_t tid;
     uint16_t hook;        /* index into the hook table */
     int16_t communicator; /* index into the communicator table, -1 for none */
     uint32_t flags;       /* rk_op_flags */
     int32_t peer;         /* rank in the group: root of a rooted collective, -1 for none */
-    uint64_t flops;       /* multiply and add count two; 0 where the call does not say */
+    uint64_t
+        flops; /* multiply and add count two, 0 where the call does not say; of a transfer: its tag */
     uint64_t enqueue_ns; /* of a device operation: when the host enqueued it; 0 = ran on the host */
 };
 
@@ -105,6 +109,23 @@ struct rk_communicator {
     _Atomic uint32_t ready;   /* rank and size may be read */
     _Atomic uint32_t named;   /* length of name, stored after the name */
     char name[88];
+};
+
+/* The sends to one peer, or the receives from one, in one group and with one tag: how many the program
+ * has called. Both ends count alike, so the n-th send of one is the n-th receive of the other. */
+struct rk_peer {
+    _Atomic uint64_t key;    /* rk_peer_key; 0 = free */
+    _Atomic uint64_t posted; /* calls */
+    _Atomic uint64_t done;   /* of those: ended well; where the host waits for them, waited for */
+    uint64_t reserved;
+    _Atomic uint64_t size_bytes[RK_PEER_SIZES]; /* of call i at i % RK_PEER_SIZES */
+};
+
+/* Bits of `key`: 63 in use, 62 receives, 52-61 communicator, 32-51 peer (rank in the group), 0-31 tag. */
+enum rk_peer_key {
+    RK_PEER_TAG_BITS = 32,
+    RK_PEER_RANK_BITS = 20,
+    RK_PEER_COMMUNICATOR_BITS = 10,
 };
 
 /* One per thread that is inside, or has been inside, a hooked call.
@@ -178,6 +199,9 @@ struct rk_header {
     uint32_t event_bytes, event_count;
     _Atomic uint64_t events_begun;
     _Atomic uint64_t busy_ns; /* spent in timed matrix products and kernels, all threads */
+    uint64_t peers_at;
+    uint32_t peer_bytes, peer_count;
+    _Atomic uint64_t peers_dropped; /* transfers that found no rk_peer, and have no number */
 };
 
 /* What a request carries in the signal's value: kind and magic above the generation, so that a
@@ -190,6 +214,8 @@ _Static_assert(sizeof(struct rk_hook) == 256, "hook rows");
 _Static_assert(sizeof(struct rk_communicator) == 128, "communicator rows");
 _Static_assert(sizeof(struct rk_slot) == 128 + 64 * RK_RING_LENGTH, "slots");
 _Static_assert(sizeof(struct rk_event) == 80, "events");
+_Static_assert(sizeof(struct rk_peer) == 64, "peers");
+_Static_assert(RK_MAX_COMMUNICATORS <= 1 << RK_PEER_COMMUNICATOR_BITS, "peers name communicators");
 _Static_assert(sizeof(struct rk_capture) == 64 + 8 * RK_CAPTURE_DEPTH, "captures");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "readers in other processes share no lock");
 

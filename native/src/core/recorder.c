@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "peers.h"
 
 enum { SEARCH_AGAIN_NS = 1000000000, LINE = 64 };
 
@@ -189,12 +190,23 @@ void rk_append_event(struct rk_header *header, const struct rk_op *op)
     atomic_store_explicit(&event->ticket, place + 1, memory_order_release);
 }
 
+/* Apart, so that collectives and products do not pay for its registers. */
+static __attribute__((noinline)) void account_transfer(struct rk_header *header,
+                                                       const struct rk_op *op)
+{
+    rk_append_event(header, op);
+    if (op->seq >= 0 && (op->flags & RK_OP_FAILED) == 0)
+        rk_peer_done(header, op);
+}
+
 /* What its row's kind has beside the ring: work adds to busy_ns, communication is an event. */
 static void account(struct rk_header *header, const struct rk_op *op, uint32_t weight)
 {
     const struct rk_hook *row = &rk_hooks(header)[op->hook];
-    if (row->kind == RK_COLLECTIVE || row->kind == RK_P2P)
+    if (row->kind == RK_COLLECTIVE)
         rk_append_event(header, op);
+    else if (row->kind == RK_P2P)
+        account_transfer(header, op);
     else if (row->kind == RK_GEMM || row->kind == RK_KERNEL)
         atomic_fetch_add_explicit(&header->busy_ns, (op->end_ns - op->start_ns) * weight,
                                   memory_order_relaxed);

@@ -109,9 +109,14 @@ struct rk_thread_notes {
     uint64_t context; /* last context looked up, and what was found */
     uint32_t context_epoch;
     int32_t context_index;
+    /* For hooks/gloo_posts.c: the same of gloo's transport contexts. */
+    uint64_t transport;
+    uint32_t transport_epoch;
+    int32_t transport_index;
     /* For hooks/gloo_groups.c: groups under construction on this thread. */
     const void *group;  /* the ProcessGroupGloo that the next name is for */
     const void *helper; /* the one that checks it (TORCH_DISTRIBUTED_DEBUG=DETAIL) */
+    int32_t connecting; /* index + 1 of the communicator that is being connected */
     uint32_t unnamed_count;
     struct {
         const void *group;

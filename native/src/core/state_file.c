@@ -120,6 +120,9 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
     header->events_at = RK_EVENTS_AT;
     header->event_bytes = sizeof(struct rk_event);
     header->event_count = RK_EVENT_COUNT;
+    header->peers_at = RK_PEERS_AT;
+    header->peer_bytes = sizeof(struct rk_peer);
+    header->peer_count = RK_MAX_PEERS;
     header->file_bytes = RK_FILE_BYTES;
     header->pid = pid;
     header->start_ticks = rk_process_stat(pid, RK_STAT_START_TICKS);

@@ -19,7 +19,8 @@ enum rk_parts {
     RK_SLOTS_AT = RK_COMMUNICATORS_AT + RK_MAX_COMMUNICATORS * (int)sizeof(struct rk_communicator),
     RK_CAPTURES_AT = RK_SLOTS_AT + RK_MAX_SLOTS * (int)sizeof(struct rk_slot),
     RK_EVENTS_AT = RK_CAPTURES_AT + RK_MAX_CAPTURES * (int)sizeof(struct rk_capture),
-    RK_FILE_BYTES = RK_EVENTS_AT + RK_EVENT_COUNT * (int)sizeof(struct rk_event),
+    RK_PEERS_AT = RK_EVENTS_AT + RK_EVENT_COUNT * (int)sizeof(struct rk_event),
+    RK_FILE_BYTES = RK_PEERS_AT + RK_MAX_PEERS * (int)sizeof(struct rk_peer),
 };
 
 /* Where a process's file is in a folder; -1: the path is too long. `path` has RK_PATH_MAX bytes. */
@@ -58,6 +59,11 @@ static inline struct rk_slot *rk_slots(struct rk_header *header)
 static inline struct rk_event *rk_events(struct rk_header *header)
 {
     return (struct rk_event *)((char *)header + RK_EVENTS_AT);
+}
+
+static inline struct rk_peer *rk_peers(struct rk_header *header)
+{
+    return (struct rk_peer *)((char *)header + RK_PEERS_AT);
 }
 
 static inline struct rk_capture *rk_captures(struct rk_header *header)

@@ -1,33 +1,109 @@
 #include "gloo_posts.h"
 
-#include <stdatomic.h>
-#include <stdint.h>
+#include <string.h>
 
-enum { POSTS = 256 };
+#include "core/peers.h"
+#include "gloo_options.h"
 
-/* Peer by buffer, for buffers posted outside collectives. A collision forgets the older one. */
+enum { POSTS = 512, POST_BITS = 9, TRANSPORT_AT = 24 };
+
+_Static_assert(POSTS == 1 << POST_BITS, "the hash covers the table");
+
+/* By buffer, for buffers posted outside collectives. A collision forgets the older one. */
 static struct {
     _Atomic uint64_t buffer;
     _Atomic int32_t peer;
+    _Atomic int32_t communicator;
+    _Atomic uint32_t flags;
+    _Atomic int64_t seq;
+    _Atomic uint64_t tag, size_bytes;
 } posts[POSTS];
+
+/* gloo's transport context of each communicator, which its buffers hold on to. */
+static _Atomic uint64_t transports[RK_MAX_COMMUNICATORS];
+static _Atomic uint32_t transport_epoch = 1;
+
+void rk_gloo_note_transport(const void *transport)
+{
+    struct rk_thread_notes *notes = rk_thread_notes();
+    int index = notes->connecting - 1;
+    if (index < 0)
+        return;
+    /* An address that comes round again is another group's. */
+    for (int i = 0; i < RK_MAX_COMMUNICATORS; i++)
+        if (atomic_load_explicit(&transports[i], memory_order_relaxed) == (uintptr_t)transport)
+            atomic_store_explicit(&transports[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&transports[index], (uintptr_t)transport, memory_order_release);
+    atomic_fetch_add(&transport_epoch, 1);
+}
+
+/* The group of a buffer: its transport context is the first thing that tcp::UnboundBuffer adds. */
+static int communicator_of(const void *buffer)
+{
+    uint64_t transport;
+    memcpy(&transport, (const char *)buffer + TRANSPORT_AT, sizeof transport);
+    struct rk_thread_notes *notes = rk_thread_notes();
+    uint32_t epoch = atomic_load_explicit(&transport_epoch, memory_order_acquire);
+    if (notes->transport == transport && notes->transport_epoch == epoch)
+        return notes->transport_index;
+    notes->transport = transport;
+    notes->transport_epoch = epoch;
+    notes->transport_index = -1;
+    for (int i = 0; transport != 0 && i < RK_MAX_COMMUNICATORS; i++)
+        if (atomic_load_explicit(&transports[i], memory_order_acquire) == transport)
+            notes->transport_index = i;
+    return notes->transport_index;
+}
 
 static unsigned post_of(const void *buffer)
 {
-    return (unsigned)(((uintptr_t)buffer >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 56);
+    return (unsigned)(((uintptr_t)buffer >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - POST_BITS));
 }
 
-void rk_gloo_note_post(const void *buffer, int peer)
+void rk_gloo_note_post(const void *buffer, bool receives, int peer, uint64_t tag, uint64_t offset,
+                       uint64_t bytes)
 {
+    struct rk_header *header = atomic_load_explicit(&rk_state, memory_order_acquire);
+    if (header == NULL)
+        return;
+    uint64_t whole = rk_gloo_buffer_bytes(buffer);
+    if (bytes == RK_REST_OF_BUFFER)
+        bytes = whole > offset ? whole - offset : 0;
+    struct rk_transfer_key key = {communicator_of(buffer), receives, peer, tag};
+    struct rk_op op = {.seq = -1,
+                       .size_bytes = bytes,
+                       .communicator = (int16_t)key.communicator,
+                       .peer = peer,
+                       .flops = tag};
+    if (key.communicator >= 0 && peer >= 0)
+        rk_peer_post(header, key, &op);
     unsigned at = post_of(buffer);
     atomic_store_explicit(&posts[at].buffer, 0, memory_order_relaxed);
     atomic_store_explicit(&posts[at].peer, peer, memory_order_release);
-    atomic_store_explicit(&posts[at].buffer, (uint64_t)(uintptr_t)buffer, memory_order_release);
+    atomic_store_explicit(&posts[at].communicator, op.communicator, memory_order_release);
+    atomic_store_explicit(&posts[at].flags, op.flags, memory_order_release);
+    atomic_store_explicit(&posts[at].seq, op.seq, memory_order_release);
+    atomic_store_explicit(&posts[at].tag, tag, memory_order_release);
+    atomic_store_explicit(&posts[at].size_bytes, bytes, memory_order_release);
+    atomic_store_explicit(&posts[at].buffer, (uintptr_t)buffer, memory_order_release);
 }
 
-int rk_gloo_peer_of(const void *buffer)
+void rk_gloo_describe_wait(struct rk_op *op, const void *buffer)
 {
     unsigned at = post_of(buffer);
-    uint64_t known = atomic_load_explicit(&posts[at].buffer, memory_order_acquire);
-    int peer = atomic_load_explicit(&posts[at].peer, memory_order_relaxed);
-    return known == (uint64_t)(uintptr_t)buffer ? peer : -1;
+    if (atomic_load_explicit(&posts[at].buffer, memory_order_acquire) != (uintptr_t)buffer)
+        return;
+    op->peer = atomic_load_explicit(&posts[at].peer, memory_order_relaxed);
+    op->communicator = (int16_t)atomic_load_explicit(&posts[at].communicator, memory_order_relaxed);
+    op->seq = atomic_load_explicit(&posts[at].seq, memory_order_relaxed);
+    op->flops = atomic_load_explicit(&posts[at].tag, memory_order_relaxed);
+    op->flags |= atomic_load_explicit(&posts[at].flags, memory_order_relaxed);
+    op->size_bytes = atomic_load_explicit(&posts[at].size_bytes, memory_order_relaxed);
+}
+
+void rk_gloo_note_sender(struct rk_header *header, struct rk_op *op, int peer)
+{
+    op->peer = peer;
+    if (op->communicator >= 0)
+        rk_peer_post(header, (struct rk_transfer_key){op->communicator, true, peer, op->flops}, op);
 }

@@ -40,6 +40,10 @@
 #define RK_SYMBOL_GLOO_WAIT_SEND RK_TCP_BUFFER("8waitSend" RK_WAIT_ARGUMENTS)
 #define RK_SYMBOL_GLOO_POST_RECV RK_TCP_BUFFER("4recvEimmm")
 #define RK_SYMBOL_GLOO_POST_SEND RK_TCP_BUFFER("4sendEimmm")
+/* The same recv from any of several ranks, and gloo::transport::tcp::Context::Context(shared_ptr<Device>,
+ * int rank, int size) */
+#define RK_SYMBOL_GLOO_POST_RECV_ANY RK_TCP_BUFFER("4recvESt6vectorIiSaIiEEmmm")
+#define RK_SYMBOL_GLOO_TRANSPORT RK_GLOO("9transport3tcp7ContextC1ESt10shared_ptrINS1_6DeviceEEii")
 
 /* gloo::transport::tcp::Socket::Socket(int fd) */
 #define RK_SYMBOL_GLOO_SOCKET RK_GLOO("9transport3tcp6SocketC1Ei")
@@ -87,6 +91,8 @@
     X(GLOO_WAIT_SEND, cpu, P2P, "send", 1)                                                         \
     X(GLOO_POST_RECV, cpu, INTERNAL, "post_recv", 0)                                               \
     X(GLOO_POST_SEND, cpu, INTERNAL, "post_send", 0)                                               \
+    X(GLOO_POST_RECV_ANY, cpu, INTERNAL, "post_recv_any", 0)                                       \
+    X(GLOO_TRANSPORT, cpu, INTERNAL, "transport", 0)                                               \
     X(GLOO_SOCKET, cpu, INTERNAL, "socket", 0)                                                     \
     X(C10D_GLOO_GROUP, cpu, INTERNAL, "group", 0)                                                  \
     X(C10D_CHECKED_GROUP, cpu, INTERNAL, "checked_group", 0)                                       \

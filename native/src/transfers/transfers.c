@@ -3,11 +3,20 @@
 #include <stddef.h>
 
 #include "core/communicators.h"
+#include "core/peers.h"
 #include "transfer_groups.h"
 
 static void add_dropped(struct rk_header *header)
 {
     atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
+}
+
+/* NCCL and its like match sends and receives by their order alone: they have no tags. */
+static void post(struct rk_header *header, int communicator, const struct rk_transfer_call *call,
+                 struct rk_op *op)
+{
+    bool receives = call->kind == RK_TRANSFER_RECV;
+    rk_peer_post(header, (struct rk_transfer_key){communicator, receives, call->peer, 0}, op);
 }
 
 void rk_transfer_begin(struct rk_transfer *transfer, const struct rk_transfer_call *call)
@@ -31,6 +40,8 @@ void rk_transfer_begin(struct rk_transfer *transfer, const struct rk_transfer_ca
         op->size_bytes *= (uint64_t)rk_communicators(scope->header)[index].size;
     if (index >= 0 && call->kind == RK_TRANSFER_COLLECTIVE)
         op->seq = rk_communicator_advance(scope->header, index, -1);
+    else if (index >= 0)
+        post(scope->header, index, call, op);
     if (rk_group_open()) {
         transfer->grouped = true;
         if (!rk_group_add(op, call->vendor, call->stream))

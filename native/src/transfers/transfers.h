@@ -8,7 +8,7 @@
 #include "table/table.h"
 #include "transfer_communicators.h"
 
-enum rk_transfer_kind { RK_TRANSFER_COLLECTIVE, RK_TRANSFER_P2P };
+enum rk_transfer_kind { RK_TRANSFER_COLLECTIVE, RK_TRANSFER_SEND, RK_TRANSFER_RECV };
 
 struct rk_transfer {
     struct rk_scope scope;

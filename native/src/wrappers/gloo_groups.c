@@ -52,10 +52,12 @@ HOOK(GLOO_CONNECT, void, hook_connect,
     if (scope.slot != NULL) {
         scope.op.hook = RK_HOOK_GLOO_CONNECT;
         scope.op.communicator = (int16_t)new_communicator(scope.header, context);
+        rk_thread_notes()->connecting = scope.op.communicator + 1;
         rk_begin(&scope);
     }
     original(context, store, device);
     scope.returned = true;
+    rk_thread_notes()->connecting = 0;
 }
 
 typedef void (*group_constructor)(void *, void *, int, int, void *);

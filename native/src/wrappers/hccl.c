@@ -76,14 +76,49 @@ TRANSFER(ALLTOALLV, RK_TRANSFER_COLLECTIVE,
          0, type, -1, false)
 TRANSFER(BARRIER, RK_TRANSFER_COLLECTIVE, (void *communicator, void *stream),
          (communicator, stream), 0, 0, -1, false)
-TRANSFER(SEND, RK_TRANSFER_P2P,
+TRANSFER(SEND, RK_TRANSFER_SEND,
          (void *buffer, uint64_t count, int type, uint32_t peer, void *communicator, void *stream),
          (buffer, count, type, peer, communicator, stream), count, type, (int32_t)peer, false)
-TRANSFER(RECV, RK_TRANSFER_P2P,
+TRANSFER(RECV, RK_TRANSFER_RECV,
          (void *buffer, uint64_t count, int type, uint32_t peer, void *communicator, void *stream),
          (buffer, count, type, peer, communicator, stream), count, type, (int32_t)peer, false)
-TRANSFER(BATCH, RK_TRANSFER_P2P, (void *items, uint32_t count, void *communicator, void *stream),
-         (items, count, communicator, stream), 0, 0, -1, false)
+/* HcclSendRecvItem */
+struct send_recv {
+    int receives;
+    void *buffer;
+    uint64_t count;
+    int type;
+    uint32_t peer;
+};
+
+/* Its parts begin and end together, as those between NCCL's GroupStart and GroupEnd do. */
+WRAP(BATCH, (const struct send_recv *items, uint32_t count, void *communicator, void *stream))
+{
+    FIND_ORIGINAL(BATCH);
+    if (!rk_platform_wanted(VENDOR))
+        return original(items, count, communicator, stream);
+    rk_group_start();
+    for (uint32_t i = 0; items != NULL && i < count; i++) {
+        struct rk_transfer part;
+        bool receives = items[i].receives != 0;
+        rk_transfer_begin(&part, &(struct rk_transfer_call){
+                                     .library = &hccl,
+                                     .hook = receives ? RK_HOOK_HCCL_RECV : RK_HOOK_HCCL_SEND,
+                                     .kind = receives ? RK_TRANSFER_RECV : RK_TRANSFER_SEND,
+                                     .vendor = VENDOR,
+                                     .communicator = communicator,
+                                     .stream = stream,
+                                     .original = (uintptr_t)original,
+                                     .size_bytes = items[i].count * type_bytes(items[i].type),
+                                     .peer = (int32_t)items[i].peer});
+        rk_transfer_end(&part, &hccl, 0);
+    }
+    struct rk_group_end end;
+    rk_group_end_begin(&end);
+    int result = original(items, count, communicator, stream);
+    rk_group_end_finish(&end, &hccl, result);
+    return result;
+}
 
 /* A call that all ranks of a group make together, timed by the host, with what comes after it. */
 #define ON_ALL_RANKS(row, parameters, arguments, after)                                            \

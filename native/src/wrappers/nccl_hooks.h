@@ -72,10 +72,10 @@ TRANSFER(SCATTER, RK_TRANSFER_COLLECTIVE,
          (const void *in, void *out, size_t count, int type, int root, void *communicator,
           void *stream),
          (in, out, count, type, root, communicator, stream), count, type, root, RANKS_TIMES)
-TRANSFER(SEND, RK_TRANSFER_P2P,
+TRANSFER(SEND, RK_TRANSFER_SEND,
          (const void *buffer, size_t count, int type, int peer, void *communicator, void *stream),
          (buffer, count, type, peer, communicator, stream), count, type, peer, AS_IT_IS)
-TRANSFER(RECV, RK_TRANSFER_P2P,
+TRANSFER(RECV, RK_TRANSFER_RECV,
          (void *buffer, size_t count, int type, int peer, void *communicator, void *stream),
          (buffer, count, type, peer, communicator, stream), count, type, peer, AS_IT_IS)
 

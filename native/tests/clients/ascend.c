@@ -140,12 +140,13 @@ static void pairs(void *comm, void *stream)
     uint32_t peer = 1 - (uint32_t)rank_number();
     struct hccl_send_recv both[] = {{0, NULL, 64, HCCL_FP16, peer}, {1, NULL, 64, HCCL_FP16, peer}};
     OK(HcclBatchSendRecv(both, 2, comm, stream));
-    expect_transfer("send_recv", "", -1, 0, -1);
+    expect_transfer("send", "world", 0, 128, (int)peer);
+    expect_transfer("recv", "world", 0, 128, (int)peer);
     if (rank_number() == 0)
         OK(HcclSend(NULL, 5, HCCL_FP32, peer, comm, stream));
     else
         OK(HcclRecv(NULL, 5, HCCL_FP32, peer, comm, stream));
-    expect_transfer(rank_number() == 0 ? "send" : "recv", "", -1, 20, (int)peer);
+    expect_transfer(rank_number() == 0 ? "send" : "recv", "world", 1, 20, (int)peer);
 }
 
 static void in_a_child(void *comm, void *stream)

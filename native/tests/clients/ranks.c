@@ -53,13 +53,13 @@ static void pairs(void *comm, void *stream)
     OK(CCL(Send)(NULL, 64, CCL_HALF, peer, comm, stream));
     OK(CCL(Recv)(NULL, 32, CCL_DOUBLE, peer, comm, stream));
     OK(CCL(GroupEnd)());
-    expect_transfer("send", "", -1, 128, peer);
-    expect_transfer("recv", "", -1, 256, peer);
+    expect_transfer("send", "world", 0, 128, peer);
+    expect_transfer("recv", "world", 0, 256, peer);
     if (rank_number() == 0)
         OK(CCL(Send)(NULL, 5, CCL_FLOAT, peer, comm, stream));
     else
         OK(CCL(Recv)(NULL, 5, CCL_FLOAT, peer, comm, stream));
-    expect_transfer(rank_number() == 0 ? "send" : "recv", "", -1, 20, peer);
+    expect_transfer(rank_number() == 0 ? "send" : "recv", "world", 1, 20, peer);
 }
 
 static void coalesced(void *comm, void *stream, long seq)

@@ -23,7 +23,11 @@ from relkit.stacks.model import RankDump
 LIMIT_BYTES = 128 << 20
 # Python's objects take twenty times the room of the shortest JSON: their number is bounded, too.
 MAX_VALUES = 2_000_000
-RECENT_OPS = 16
+# Finished operations that travel with a view: enough for a step or two of a pipeline in most jobs,
+# and not much in all, so that a large job's verdict has room.
+MAX_RECENT_OPS = 128
+MIN_RECENT_OPS = 16
+ALL_RECENT_OPS = 1 << 17
 
 Plain = Mapping[str, Any]
 
@@ -57,8 +61,14 @@ def unpack(data: bytes, *, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any]:
 def _view_to_plain(view: RankView) -> dict[str, Any]:
     plain = {name: value for name, value in _shallow(view).items() if name not in ("hook", "dump")}
     if view.hook is not None:
-        plain["hook"] = replace(view.hook, recent=view.hook.recent[-RECENT_OPS:]).to_json()
+        plain["hook"] = replace(
+            view.hook, recent=view.hook.recent[-_recent_ops(view.hook.world_size) :]
+        ).to_json()
     return plain
+
+
+def _recent_ops(world_size: int) -> int:
+    return max(MIN_RECENT_OPS, min(MAX_RECENT_OPS, ALL_RECENT_OPS // max(1, world_size)))
 
 
 def _shallow(view: RankView) -> dict[str, Any]:

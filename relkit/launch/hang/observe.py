@@ -64,7 +64,7 @@ class Observer:
         files = state_files(self._job_dir) if self._job_dir else []
         for path in files:
             try:
-                state = read_state(path, recent=len(files) > brief_up_to)
+                state = read_state(path, recent=len(files) > brief_up_to, history=not brief_up_to)
                 _check_plausible(state)
             except _DAMAGED as error:
                 looks, _ = self._unreadable.get(path, (0, ""))

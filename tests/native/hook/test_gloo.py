@@ -208,6 +208,68 @@ def test_all_collectives_have_their_names_and_sizes(recording: Recording) -> Non
     assert product.size_bytes == 4 * (512 * 256 + 256 * 128 + 512 * 128)
 
 
+TRANSFERS = """
+pair = dist.new_group([1, 2])
+one, two = torch.ones(100), torch.ones(50)
+if rank == 0:
+    dist.send(one, 1)
+    dist.send(one, 1, tag=7)
+    dist.send(two, 2, tag=9)
+    dist.send(two, 2, tag=9)
+    dropped = dist.isend(two, 1, tag=8)
+elif rank == 1:
+    dist.recv(one, 0)
+    dist.recv(one, 0, tag=7)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, one, 2), dist.P2POp(dist.irecv, two, 2)])
+    [work.wait() for work in works]
+    dist.send(two, 2, group=pair)
+else:
+    dist.recv(two, 0, tag=9)
+    dist.recv(two, tag=9)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, two, 1), dist.P2POp(dist.irecv, one, 1)])
+    [work.wait() for work in works]
+    dist.recv(two, 1, group=pair)
+dist.barrier()
+tell("up")
+if rank == 2:
+    dist.recv(one, 1, tag=3)
+sys.stdin.readline()
+os._exit(0)
+"""
+
+# (group, receives, peer in the group, tag, called, ended, sizes)
+TRANSFER_COUNTS = [
+    {("0", False, 1, 0, 1, 1, (400,)), ("0", False, 1, 7, 1, 1, (400,)),
+     ("0", False, 1, 8, 1, 0, (200,)), ("0", False, 2, 9, 2, 2, (200, 200))},
+    {("0", True, 0, 0, 1, 1, (400,)), ("0", True, 0, 7, 1, 1, (400,)),
+     ("0", False, 2, 0, 1, 1, (400,)), ("0", True, 2, 0, 1, 1, (200,)),
+     ("1", False, 1, 0, 1, 1, (200,))},
+    # The one that was received from anybody is counted as its sender's.
+    {("0", True, 0, 9, 2, 2, (200, 200)), ("0", False, 1, 0, 1, 1, (200,)),
+     ("0", True, 1, 0, 1, 1, (400,)), ("0", True, 1, 3, 1, 0, (400,)),
+     ("1", True, 0, 0, 1, 1, (200,))},
+]  # fmt: skip
+
+
+def test_both_ends_of_a_transfer_count_alike(recording: Recording) -> None:
+    with running_job(recording, TRANSFERS, size=3) as job:
+        (op,) = eventually(lambda: job.state(2).in_flight, "rank 2 is in its last recv")
+        assert (op.name, op.seq, op.peer, op.tag, op.size_bytes) == ("recv", 0, 1, 3, 400)
+        for rank, expected in enumerate(TRANSFER_COUNTS):
+            state = job.state(rank)
+            names = [group.name for group in state.communicators]
+            found = {
+                (names[c.communicator], c.receives, c.peer, c.tag, c.posted, c.done, c.sizes)
+                for c in state.transfers
+            }
+            assert found == expected
+            assert (state.uncounted, state.missing) == (0, ())
+            for each in state.recent:
+                if each.kind is OpKind.P2P:
+                    assert names[each.communicator] in ("0", "1")
+                    assert each.seq in (0, 1)
+
+
 NAMES = """
 store = dist.distributed_c10d._get_default_store()
 by_hand = dist.ProcessGroupGloo(dist.PrefixStore("by hand", store), rank, size)

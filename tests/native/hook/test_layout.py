@@ -22,6 +22,7 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rk_communicator": layout.COMMUNICATOR,
     "rk_slot": layout.SLOT,
     "rk_capture": layout.CAPTURE,
+    "rk_peer": layout.PEER,
 }
 
 CONSTANTS = {
@@ -34,6 +35,11 @@ CONSTANTS = {
     "RK_OP_FAILED": layout.OP_FAILED,
     "RK_OP_DEVICE": layout.OP_DEVICE,
     "RK_OP_QUEUED": layout.OP_QUEUED,
+    "RK_OP_RECEIVES": layout.OP_RECEIVES,
+    "RK_PEER_SIZES": layout.PEER_SIZES,
+    "RK_PEER_TAG_BITS": layout.PEER_TAG_BITS,
+    "RK_PEER_RANK_BITS": layout.PEER_RANK_BITS,
+    "RK_PEER_COMMUNICATOR_BITS": layout.PEER_COMMUNICATOR_BITS,
     "RK_REQUEST_MAGIC": layout.REQUEST_MAGIC,
     "RK_REQUEST_CAPTURE": layout.REQUEST_CAPTURE,
     "RK_REQUEST_RELEASE": layout.REQUEST_RELEASE,

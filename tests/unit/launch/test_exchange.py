@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from relkit.errors import BadDump
 from relkit.hang.model import RankView
-from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
 from relkit.launch.hang import codec
 from relkit.launch.job import exchange
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox, StoreMailbox
@@ -181,9 +181,10 @@ def _state(rank: int) -> HookState:
         finished=39,
         last_finish_ns=4,
         in_flight=(op,),
-        recent=(op,) * codec.RECENT_OPS,
+        recent=(op,) * codec.MAX_RECENT_OPS,
         communicators=(Communicator(0, rank, 4, "0", 41),),
         missing=("x",),
+        transfers=(TransferCount(0, True, 1, 7, 5, 4, (8, 8)),),
     )
 
 
