@@ -50,6 +50,9 @@ _OWN = (
     OwnOption(("--straggler-slowdown", "--straggler_slowdown"), hidden=True),
     OwnOption(("--ttp-timeout", "--ttp_timeout")),
     OwnOption(("--ttp-heartbeat", "--ttp_heartbeat")),
+    OwnOption(("--flash-keep", "--flash_keep")),
+    OwnOption(("--flash-max-mb-per-s", "--flash_max_mb_per_s")),
+    OwnOption(("--flash-timeout", "--flash_timeout")),
     *NETWORK_OPTIONS,
 )
 _PARSED = "relkit.launch.torchrun"
@@ -161,6 +164,34 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     metavar="SECONDS",
     help="Between two heartbeats of a rank under try-to-persist; three missed ones are a fault.",
 )
+@click.option(
+    "--flash-keep",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    metavar="N",
+    envvar="RELKIT_LAUNCH_FLASH_KEEP",
+    help="When a rank dies, the job hangs or the launcher is ended, write the newest checkpoint "
+    "that all ranks have in memory to disk, and keep the newest N of these. 0: do not write it.",
+)
+@click.option(
+    "--flash-max-mb-per-s",
+    type=FiniteRange(min=0.0),
+    default=0.0,
+    show_default=True,
+    metavar="MB/S",
+    envvar="RELKIT_LAUNCH_FLASH_MAX_MB_PER_S",
+    help="Write it no faster than this on each node; 0: as fast as the disk is.",
+)
+@click.option(
+    "--flash-timeout",
+    type=FiniteRange(min=1.0),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    envvar="RELKIT_LAUNCH_FLASH_TIMEOUT",
+    help="How long writing it may take; after that, the checkpoint before stays the newest.",
+)
 @network_options
 @click.pass_context
 def launch(
@@ -175,6 +206,9 @@ def launch(
     straggler_min_slowdown: float,
     ttp_timeout: float,
     ttp_heartbeat: float,
+    flash_keep: int,
+    flash_max_mb_per_s: float,
+    flash_timeout: float,
 ) -> int:
     """Run a training job like torchrun, with hang detection and a verdict.
 
@@ -205,9 +239,10 @@ def launch(
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
+    from relkit.commands._flash_checkpoint import slot_host
     from relkit.commands._incident import choose_timeline, log, monitor_into
     from relkit.commands._persist import persist_host
-    from relkit.launch.flash_checkpoint.slot_host import SlotHost
+    from relkit.launch.flash_checkpoint.persist_round import PersistSettings
     from relkit.launch.job.folder import JobFolder
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
@@ -228,7 +263,7 @@ def launch(
         )
         return run_job(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret,
-            SlotHost(log),
+            slot_host(PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder),
         )  # fmt: skip
     finally:
         recorders.remove()

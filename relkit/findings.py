@@ -34,6 +34,7 @@ DOCS_PAGES = {
     "DATA": "data",
     "DEMO": "doctor",
     "DOC": "doctor",
+    "FLASH": "flash",
     "HANG": "hang",
     "LNK": "linkcheck",
     "NET": "netcheck",

@@ -19,7 +19,8 @@ from typing import Any
 
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, RelkitError
-from relkit.flash_checkpoint import disk
+from relkit.flash_checkpoint import disk, saved_on_disk
+from relkit.flash_checkpoint.persisted import Persisted
 from relkit.flash_checkpoint.rank_group import group_of_job
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
@@ -48,7 +49,7 @@ class DdpCheckpointer:
     def __init__(self, checkpoint_dir: str | os.PathLike[str], threads: int | None = None) -> None:
         self._root = Path(checkpoint_dir)
         self._ranks = group_of_job()
-        self._memory = RankMemory(self._ranks.rank, self._ranks.world_size, threads)
+        self._memory = RankMemory(self._ranks.rank, self._ranks.world_size, threads, self._root)
         self._memory_save = SaveHandle.ended(-1)
         self._disk_save = SaveHandle.ended(-1)
         self._reported: set[str] = set()
@@ -116,18 +117,17 @@ class DdpCheckpointer:
             the state; {} where nothing was saved.
 
         Raises:
-            BadInputFile: the file on disk is damaged, or holds more than plain data.
-            RelkitError: the ranks do not answer each other, or do not see the same folder.
+            BadInputFile: the file on disk is damaged, holds more than plain data, or is not seen by
+                all ranks.
+            RelkitError: the ranks do not answer each other.
         """
         if resume_path:
             self._memory.adopt(None)
             return _as_dict(read_plain(Path(resume_path), arrays=True))
-        on_disk, unreadable = self._on_disk() if self._ranks.rank == 0 else (-1, "")
+        on_disk = self._on_disk() if self._ranks.rank == 0 else {"disk": -1}
         slots, reasons = self._memory.slots()
         while True:
-            offers = self._ranks.all_gather(
-                {"steps": sorted(slots), "disk": on_disk, "unreadable": unreadable}
-            )
+            offers = self._ranks.all_gather({"steps": sorted(slots), **on_disk})
             common = set.intersection(*(set(offer["steps"]) for offer in offers))
             step = max(common, default=-1)
             if step < 0 or step < offers[0]["disk"]:
@@ -142,13 +142,16 @@ class DdpCheckpointer:
             del slots[step]
         return self._from_disk(offers, reasons)
 
-    def _on_disk(self) -> tuple[int, str]:
-        """The step that the tracker names, -1 for none; and why the tracker cannot be read."""
+    def _on_disk(self) -> dict[str, Any]:
+        """The newest step on disk, -1 for none; its kind; and why it cannot be read."""
         try:
-            named = disk.latest(self._root)
+            saved = saved_on_disk.newest(self._root)
         except BadInputFile as error:
-            return -1, str(error)
-        return (-1 if named is None else named.step), ""
+            return {"disk": -1, "is_persisted": False, "unreadable": str(error)}
+        step = -1 if saved is None else saved.step
+        return {
+            "disk": step, "is_persisted": isinstance(saved, Persisted), "unreadable": ""
+        }  # fmt: skip
 
     def _from_disk(self, offers: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
         if offers[0]["unreadable"]:
@@ -159,21 +162,17 @@ class DdpCheckpointer:
         if offers[0]["disk"] < 0:
             self._announce("nothing was saved: training begins" + _because(reasons))
             return {}
-        named = disk.latest(self._root)
-        if named is None or named.step != offers[0]["disk"]:
-            raise RelkitError(
-                f"rank {self._ranks.rank} does not see the checkpoint that rank 0 sees in"
-                f" {self._root}",
-                next_step="Save to a folder that all ranks share.",
-            )
-        state = disk.read(named)
+        saved = saved_on_disk.require(
+            self._root, offers[0]["disk"], is_persisted=offers[0]["is_persisted"]
+        )
+        state = saved_on_disk.read(saved, self._ranks.rank, self._ranks.world_size)
         newest = [max(offer["steps"], default=-1) for offer in offers]
-        if max(newest) > named.step:
+        if max(newest) > saved.step:
             reasons.append(
                 f"no step in memory is on all {len(offers)} ranks"
                 f" (newest on rank {newest.index(max(newest))}: {max(newest)})"
             )
-        self._announce(f"step {named.step} from {named.path}" + _because(reasons))
+        self._announce(f"step {saved.step} from {saved.path}" + _because(reasons))
         return _as_dict(state)
 
     def wait_latest_checkpoint(self, timeout: float = WAIT_S) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,12 +36,14 @@ class OnDisk:
     Args:
         step: of the training loop; path: of the file.
         size_bytes, sha256: of its content.
+        saved_unix_ns: when its state was saved, Unix time; 0 where not known.
     """
 
     step: int
     path: Path
     size_bytes: int
     sha256: str
+    saved_unix_ns: int = 0
 
 
 def write(
@@ -49,6 +52,7 @@ def write(
     step: int,
     root: Path,
     require_unchanged: Callable[[], None] = lambda: None,
+    saved_unix_ns: int | None = None,
 ) -> OnDisk:
     """Write a state durably: first under a temporary name, and the tracker last.
 
@@ -57,18 +61,20 @@ def write(
         root: folder of the tracker.
         require_unchanged: called when all is written and nothing is visible yet; it raises if the
             state has changed meanwhile.
+        saved_unix_ns: when the state was saved, Unix time; None: now.
 
     Raises:
         UnwritablePath: the disk is full, or a folder cannot be written. The previous checkpoint is
             intact, as it is where `require_unchanged` raises.
     """
+    saved_unix_ns = time.time_ns() if saved_unix_ns is None else saved_unix_ns
     temporary, record = _write_temporary(path, lambda out: torch.save(state, out))
     try:
         require_unchanged()
     except BaseException:
         _remove(temporary)
         raise
-    done = OnDisk(step, path, record.size_bytes, record.sha256)
+    done = OnDisk(step, path, record.size_bytes, record.sha256, saved_unix_ns)
     try:
         before = latest(root)
     except BadInputFile:
@@ -89,6 +95,7 @@ def _plain(done: OnDisk, root: Path) -> dict[str, Any]:
         "file": str(name),
         "size_bytes": done.size_bytes,
         "sha256": done.sha256,
+        "saved_unix_ns": done.saved_unix_ns,
     }
 
 
@@ -166,7 +173,11 @@ def latest(root: Path) -> OnDisk | None:
 
 def _on_disk(plain: dict[str, Any], root: Path) -> OnDisk:
     return OnDisk(
-        int(plain["step"]), root / plain["file"], int(plain["size_bytes"]), str(plain["sha256"])
+        int(plain["step"]),
+        root / plain["file"],
+        int(plain["size_bytes"]),
+        str(plain["sha256"]),
+        int(plain.get("saved_unix_ns", 0)),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from relkit.errors import RelkitError, UnwritablePath
-from relkit.flash_checkpoint import memory_loader, slot_folder
+from relkit.flash_checkpoint import destination, memory_loader, slot_folder
 from relkit.flash_checkpoint.errors import BadSlot, NoRoom, SlotFault
 from relkit.flash_checkpoint.memory_saver import NEW_SUFFIX, MemorySaver
 from relkit.flash_checkpoint.native_copy import CopyPool
@@ -21,9 +22,13 @@ class RankMemory:
     Args:
         rank, world_size: of this process.
         threads: number of threads that copy; None: half of this rank's share of the processors.
+        root: where the job keeps its checkpoints on disk; the launcher persists slots there.
     """
 
-    def __init__(self, rank: int, world_size: int, threads: int | None) -> None:
+    def __init__(
+        self, rank: int, world_size: int, threads: int | None, root: Path | None = None
+    ) -> None:
+        self._rank, self._root = rank, root
         self._threads = threads or default_threads()
         self._own: slot_folder.OwnFolder | None = None
         self._saver: MemorySaver | None = None
@@ -60,6 +65,8 @@ class RankMemory:
                 self._lock = slot_folder.RankLock(self._path)
                 # Left by a process that was killed while it saved its first state into a new file.
                 self._path.with_suffix(NEW_SUFFIX).unlink(missing_ok=True)
+                if self._root is not None:
+                    destination.leave(self._path.parent, self._rank, self._root)
             return self._saver.save(step, state, when_whole)
         except (UnwritablePath, NoRoom) as error:
             return SaveHandle.ended(step, error)

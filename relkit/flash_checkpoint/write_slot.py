@@ -104,6 +104,7 @@ def main() -> int:
             slot.header.step,
             Path(request["root"]),
             lambda: memory_loader.verify(file, slot, pool),
+            slot.header.saved_unix_ns,
         )
     except RelkitError as error:
         print(error, file=sys.stderr)

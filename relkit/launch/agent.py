@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,8 @@ from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
 from relkit.input_file import read_input_text
-from relkit.launch.flash_checkpoint.slot_host import SlotHost
+from relkit.launch.flash_checkpoint.persist_plan import SavedStep
+from relkit.launch.flash_checkpoint.slot_host import SlotAttempt, SlotHost
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
@@ -84,7 +86,8 @@ class AgentServices:
             None where that is off.
         stragglers: looks for slow ranks; None where that is off.
         secret: the operator's; None where there is none.
-        slots: keeps what workers save in memory over their restarts; None where that is off.
+        slots: keeps what workers save in memory over their restarts, and persists it when the job
+            breaks off.
     """
 
     monitor: Monitor
@@ -120,6 +123,7 @@ class MonitoredAgent(LocalElasticAgent):
     _exit_statuses: Mapping[int, ExitStatus] = MappingProxyType({})
     _seen_alive_unix_s: dict[int, float]
     _hung = False
+    _hang_persisted = False
     _recovery: FaultRecovery | None = None
     _session = b""
     _started = False
@@ -257,12 +261,12 @@ class MonitoredAgent(LocalElasticAgent):
             job_id = f"none-{os.getpid()}"
         job_dir, extra = self.services.prepare(job_id, spec.local_world_size)
         self._exit_statuses, self._seen_alive_unix_s, self._hung = {}, {}, False
+        self._hang_persisted = False
         persist = self.services.persist
         if persist is not None:
             extra = {**extra, **persist.begin(self._persist_attempt(worker_group, job_id))}
         if self.services.slots is not None:
-            local = [worker.global_rank for worker in worker_group.workers]
-            extra = {**extra, **self.services.slots.begin(job_id, local)}
+            extra = {**extra, **self.services.slots.begin(self._slots(worker_group, job_id))}
         stragglers = self.services.stragglers
         if stragglers is not None and job_dir is not None:
             extra = {
@@ -352,6 +356,26 @@ class MonitoredAgent(LocalElasticAgent):
         restarts = spec.max_restarts - self._remaining_restarts
         return PersistAttempt(mailbox, world_size, restarts, address, job_id, self._session)
 
+    def _slots(self, worker_group: WorkerGroup, job_id: str) -> SlotAttempt:
+        mailbox = self._mailbox(worker_group, "flash-")
+        return SlotAttempt(
+            job_id,
+            [worker.global_rank for worker in worker_group.workers],
+            worker_group.workers[0].world_size,
+            mailbox,
+            holds_store=mailbox.nodes > 1 and holds_store(worker_group.store),
+        )
+
+    def _persist_slots(self, trigger: str) -> None:
+        """The job breaks off: have the newest step in memory persisted, in the background."""
+        if self.services.slots is None:
+            return
+        outcome = self.services.persist.outcome if self.services.persist is not None else None
+        by_ttp = None
+        if outcome is not None and outcome.step >= 0:
+            by_ttp = SavedStep(outcome.step, outcome.folder)
+        self.services.slots.persist(trigger, by_ttp)
+
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._poll_exits(worker_group)
         lead = self._recovery
@@ -362,6 +386,7 @@ class MonitoredAgent(LocalElasticAgent):
             time.sleep(min(worker_group.spec.monitor_interval, 0.1))
             self._poll_exits(worker_group)
         if lead is not None and lead.began:
+            self._persist_slots(failure or "a fault that try-to-persist has handled")
             if self.services.monitor.action() is OnHang.ABORT:
                 raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
             recovered: RunResult = super()._monitor_workers(worker_group)
@@ -372,6 +397,9 @@ class MonitoredAgent(LocalElasticAgent):
             raise self._leaving(worker_group, Excluded(f"this node leaves the job: {why}"))
         if failure:  # here, before torch sees it: it stops the other workers in the same call
             self._failed(failure)
+        if self.services.monitor.hung and not self._hang_persisted:
+            self._hang_persisted = True
+            self._persist_slots("the job hangs")
         action = self.services.monitor.action()
         if action is OnHang.SAVE:
             action = None  # not under try-to-persist: there is nothing that could save it
@@ -399,6 +427,7 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _failed(self, sentence: str) -> None:
         """A worker failed: capture its peers before they are stopped, unless a node is leaving."""
+        self._persist_slots(sentence)
         stragglers = self.services.stragglers
         why = stragglers.other_leaves() if stragglers is not None else ""
         if why:
@@ -457,6 +486,12 @@ class MonitoredAgent(LocalElasticAgent):
                 signal_group(pid, death_sig)
                 signal_group(pid, signal.SIGCONT)
         self._save_first(death_sig)
+        # torch shuts workers down in the handler of this exception where the launcher is to end.
+        ended_by = sys.exc_info()[1]
+        if isinstance(ended_by, LeavesJob):
+            self._persist_slots(f"{ended_by.why}")
+        elif isinstance(ended_by, SignalException):
+            self._persist_slots(f"the launcher got {signal.Signals(death_sig).name}")
         self._leave()
         if self._hung:
             timeout = min(timeout, HUNG_SHUTDOWN_S)

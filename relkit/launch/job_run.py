@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import torch.distributed.launcher.api as launcher_api
@@ -179,7 +179,8 @@ def run_job(
         if persist is not None:
             persist.close()
         if slots is not None:
-            slots.close()
+            with suppress(SignalException):  # asked again to end: the checkpoint before stays
+                slots.close()
     return 0
 
 

@@ -2,8 +2,12 @@
 
     ddp_job.py FOLDER STEPS EVERY_DISK [DEEDS]
 
-DEEDS: ATTEMPT:RANK:STEP, ... kills that rank in that attempt when it has made that step and begun
-to save it.
+DEEDS: ATTEMPT:RANK:STEP[:DEED], ... happens to that rank in that attempt when it has made that step
+and begun to save it. DEED: kill (the default); or, once all ranks have saved that step, for which
+each of them must have such a deed: kill-saved, stop-saved (it makes no more steps), go-saved.
+
+RELKIT_TEST_STATES names a folder in which each rank leaves the state of each step, as torch saves
+it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +26,28 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
+from relkit.flash_checkpoint.save_handle import SaveHandle
+
+STATES = os.environ.get("RELKIT_TEST_STATES", "")
+
+
+def do(deed: str = "kill", *, save: SaveHandle) -> None:
+    """What happens to a rank."""
+    if deed.endswith("-saved"):
+        save.wait()
+        dist.barrier()
+    if deed == "stop-saved":
+        os.write(1, b"stopped\n")
+        threading.Event().wait()
+    if not deed.startswith("kill"):
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     """Train, save at every step, resume from the newest save."""
     folder, steps, every = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    deeds = sys.argv[4].split(",") if len(sys.argv) > 4 else []
+    deeds = [deed.split(":") for deed in sys.argv[4].split(",")] if len(sys.argv) > 4 else []
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, attempt = dist.get_rank(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -70,9 +91,14 @@ def main() -> None:
             "python": random.getstate(),
         }
         ckpt_path = os.path.join(folder, f"checkpoint-{step}.pt")  # noqa: PTH118  the guide's own
-        checkpointer.save_checkpoint(step, state_dict, ckpt_path, storage_type=StorageType.MEMORY)
-        if f"{attempt}:{rank}:{step}" in deeds:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if STATES:
+            torch.save(state_dict, Path(STATES) / f"{rank}-{step}.pt")
+        save = checkpointer.save_checkpoint(
+            step, state_dict, ckpt_path, storage_type=StorageType.MEMORY
+        )
+        for deed in deeds:
+            if deed[:3] == [attempt, str(rank), str(step)]:
+                do(*deed[3:], save=save)
         if step % every == 0:
             checkpointer.save_checkpoint(step, state_dict, ckpt_path, storage_type=StorageType.DISK)
     checkpointer.wait_latest_checkpoint()

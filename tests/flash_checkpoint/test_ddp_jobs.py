@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,18 +14,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from relkit.flash_checkpoint import slot_folder
+from relkit.checkpoint import iteration_folder
+from relkit.flash_checkpoint import persisted, slot_folder
 from relkit.flash_checkpoint.disk import TRACKER, latest
-from tests.cluster.conftest import Done, Start, orphans_come_to_us, start
+from tests.cluster.conftest import Done, Start, free_port, orphans_come_to_us, start, until
 from tests.eager import eager
+from tests.flash_checkpoint.states import same
 from tests.patience import PATIENCE
 
-__all__ = ["orphans_come_to_us", "start"]
+__all__ = ["free_port", "orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
 
 JOB = Path(__file__).with_name("ddp_job.py")
 STEPS = 12
 NEVER = str(1000)
+STATES = "states"
 _LOSS = re.compile(r"^rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 
 
@@ -42,12 +47,12 @@ def starts(done: Done) -> list[str]:
     return re.findall(r"relkit: flash checkpoint: (.*)", done.err)
 
 
-def torchrun(folder: Path, *arguments: str) -> Done:
+def torchrun(folder: Path, *arguments: str, **environ: str) -> Done:
     """The job under torch's own launcher."""
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          str(JOB), str(folder), *arguments],
-        env=eager({**os.environ, "OMP_NUM_THREADS": "1"}),
+        env=eager({**os.environ, "OMP_NUM_THREADS": "1", **environ}),
         capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
     )  # fmt: skip
     return Done(done.returncode, done.stdout, done.stderr, 0.0)
@@ -59,7 +64,8 @@ def undisturbed(
 ) -> tuple[Path, dict[tuple[int, int], str]]:
     """The folder and the losses of a job that was not killed, with files of steps 6 and 12."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    done = torchrun(folder, str(STEPS), "6")
+    (folder / STATES).mkdir()
+    done = torchrun(folder, str(STEPS), "6", RELKIT_TEST_STATES=str(folder / STATES))
     assert done.code == 0, done.err
     return folder, losses(done)
 
@@ -83,6 +89,71 @@ def test_killed_workers_go_on_from_memory(
     assert all(made - 1 <= step <= made for step, made in zip(began, (4, 8), strict=True)), lines
     assert slot_folder.folders_of(job) == ()
     assert not (tmp_path / "ck" / TRACKER).exists()
+    # Meanwhile the launcher has written what was in memory when the workers were killed.
+    step = persisted_step(tmp_path / "ck", undisturbed[0])
+    assert step in (7, 8), done.err
+    assert done.err.count(f"flash checkpoint: step {step} is kept in ") == 1, done.err
+
+
+def persisted_step(ck: Path, undisturbed: Path) -> int:
+    """The step that launchers have persisted; each rank's file has the bits of a real step."""
+    found = persisted.latest(ck)
+    assert found is not None
+    for rank in range(2):
+        state = torch.load(found.path / f"rank-{rank}.pt", weights_only=False)
+        real = torch.load(undisturbed / STATES / f"{rank}-{found.step}.pt", weights_only=False)
+        assert same(state, real), f"rank {rank} differs from step {found.step}"
+    assert iteration_folder.problems(found.path) == ()
+    assert iteration_folder.half_written(ck / persisted.FOLDER) == ()
+    return found.step
+
+
+def test_two_launchers_persist_what_a_killed_job_had_in_memory(
+    start: Start,
+    tmp_path: Path,
+    free_port: int,
+    undisturbed: tuple[Path, dict[tuple[int, int], str]],
+) -> None:
+    deeds = "0:0:5:go-saved,0:1:5:kill-saved"
+    nodes = [
+        start("launch", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "two-launchers",
+              "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port}",
+              "--timeline-path", tmp_path / f"timeline{node}",
+              JOB, tmp_path / "ck", str(STEPS), NEVER, deeds)
+        for node in range(2)
+    ]  # fmt: skip
+    jobs = [node.wait(90) for node in nodes]
+    assert [job.code for job in jobs] == [1, 1], jobs
+    assert persisted_step(tmp_path / "ck", undisturbed[0]) == 5
+    lines = [line for job in jobs for line in starts(job) if "is kept in" in line]
+    assert lines, jobs
+    assert re.fullmatch(
+        r"step 5 is kept in \S+/ck/from-memory/iter_0000005: the newest that all 2 ranks have whole"
+        r" \(rank \d \(pid \d+\) .*\)",
+        lines[0],
+    )
+    (report,) = tmp_path.glob("timeline?/flash_checkpoint.json")
+    assert json.loads(report.read_text())["step"] == 5
+    # On one node, with the same number of ranks: each has its own state, random streams included.
+    again = torchrun(tmp_path / "ck", str(STEPS), NEVER)
+    assert starts(again) == [f"step 5 from {tmp_path}/ck/from-memory/iter_0000005"]
+    assert losses(again) == {at: x for at, x in undisturbed[1].items() if at[1] > 5}
+
+
+def test_a_launcher_that_is_ended_persists_what_is_in_memory(
+    start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
+) -> None:
+    deeds = "0:0:5:stop-saved,0:1:5:stop-saved"
+    job = start("launch", "--nproc-per-node", "2", "--timeline-path", tmp_path / "timeline",
+                JOB, tmp_path / "ck", str(STEPS), NEVER, deeds)  # fmt: skip
+    until(lambda: job.text.count("stopped\n") == 2, job)
+    job.process.send_signal(signal.SIGTERM)
+    done = job.wait(90)
+    assert done.code == 128 + signal.SIGTERM, done.err
+    assert persisted_step(tmp_path / "ck", undisturbed[0]) == 5
+    assert "(the launcher got SIGTERM)" in starts(done)[-1]
+    report = json.loads((tmp_path / "timeline" / "flash_checkpoint.json").read_text())
+    assert report["findings"][0]["id"] == "RK-FLASH-001"
 
 
 def test_from_disk_where_no_launcher_keeps_the_memory(

@@ -24,7 +24,8 @@ from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
-from relkit.launch.flash_checkpoint.slot_host import SlotHost
+from relkit.launch.flash_checkpoint.slot_host import SlotAttempt, SlotHost
+from relkit.launch.job.exchange import MemoryMailbox
 from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
 from tests.flash_checkpoint.test_slots import everything_in, one_thread
 from tests.patience import PATIENCE
@@ -355,15 +356,19 @@ def test_a_folder_that_another_owner_holds_is_not_waited_for_for_ever(
     slot_folder.make("job").remove()
 
 
+def attempt_of(*ranks: int) -> SlotAttempt:
+    return SlotAttempt("job", ranks, 3, MemoryMailbox())
+
+
 def test_a_rank_that_has_left_this_node_leaves_no_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path)
     host = SlotHost(lambda _line: None)
-    folder = Path(host.begin("job", (0, 1))[slot_folder.FOLDER_VARIABLE])
+    folder = Path(host.begin(attempt_of(0, 1))[slot_folder.FOLDER_VARIABLE])
     for rank in (0, 1):
         slot_folder.slots_path(folder, rank).touch()
-    assert host.begin("job", (1, 2)) == {slot_folder.FOLDER_VARIABLE: str(folder)}
+    assert host.begin(attempt_of(1, 2)) == {slot_folder.FOLDER_VARIABLE: str(folder)}
     assert sorted(path.name for path in folder.iterdir()) == ["owner.lock", "rank-1.slots"]
     host.close()
     assert not folder.exists()
@@ -375,8 +380,8 @@ def test_a_launcher_without_shared_memory_says_so_and_goes_on(
     monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", tmp_path / "none")
     lines: list[str] = []
     host = SlotHost(lines.append)
-    assert host.begin("job", (0,)) == {}
-    assert host.begin("job", (0,)) == {}
+    assert host.begin(attempt_of(0)) == {}
+    assert host.begin(attempt_of(0)) == {}
     assert len(lines) == 1
     assert "no folder for checkpoints in memory" in lines[0]
     host.close()

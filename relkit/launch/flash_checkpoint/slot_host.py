@@ -1,12 +1,43 @@
-"""Owns the slots of this node's ranks, over all restarts, until the launcher ends."""
+"""Owns the slots of this node's ranks, over all restarts, and has them persisted."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from relkit.errors import UnwritablePath
 from relkit.flash_checkpoint import slot_folder
+from relkit.launch.flash_checkpoint.node_slots import NodeSlots
+from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
+from relkit.launch.flash_checkpoint.persist_plan import SavedStep
+from relkit.launch.flash_checkpoint.persist_round import PersistSettings
+from relkit.launch.flash_checkpoint.persister import PersistedAttempt, Persister
+from relkit.launch.job.exchange import Mailbox
 from relkit.launch.job.settings import Log
+
+# Before workers start again, the slots that are to be persisted must be locked.
+_COLLECT_S = 5.0
+
+# Gets the outcome, with the job's id, on node 0.
+Publish = Callable[[PersistOutcome, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotAttempt:
+    """One attempt of the job, as this node sees it.
+
+    Args:
+        job_id: of the launcher; ranks: of this node; world_size: ranks of the job.
+        mailbox: to the other nodes, with a prefix of its own.
+        holds_store: this launcher hosts the store of the mailbox.
+    """
+
+    job_id: str
+    ranks: Collection[int]
+    world_size: int
+    mailbox: Mailbox
+    holds_store: bool = False
 
 
 class SlotHost:
@@ -14,38 +45,84 @@ class SlotHost:
 
     Args:
         log: writes one line to the terminal.
+        settings: how slots are persisted.
+        publish: see Publish.
     """
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(
+        self,
+        log: Log,
+        settings: PersistSettings = PersistSettings(),  # noqa: B008  it is frozen
+        publish: Publish = lambda _outcome, _job_id: None,
+    ) -> None:
+        self._log, self._settings, self._publish = log, settings, publish
         self._folder: slot_folder.OwnFolder | None = None
         self._tried = False
+        self._slots: NodeSlots | None = None
+        self._persister: Persister | None = None
+        self._earlier: list[Persister] = []
+        self._one_at_a_time = threading.Lock()
 
-    def begin(self, job_id: str, ranks: Collection[int]) -> dict[str, str]:
+    def begin(self, attempt: SlotAttempt) -> Mapping[str, str]:
         """Begin an attempt of the job.
 
-        Args:
-            job_id: of the launcher.
-            ranks: that this node has in this attempt. Slots of other ranks are removed: if such a
-                rank came back to this node later, it would find an outdated state.
+        Slots of ranks that this node does not have now are removed: if such a rank came back to
+        this node later, it would find an outdated state.
 
         Returns:
             what to add to the workers' environment; nothing if shared memory cannot be written:
             workers then save to disk only.
         """
+        self._end_attempt(is_restart=True)
         if not self._tried:
             self._tried = True
             try:
-                self._folder = slot_folder.make(job_id)
+                self._folder = slot_folder.make(attempt.job_id)
             except UnwritablePath as error:
                 self._log(f"{error}")
         if self._folder is None:
             return {}
-        slot_folder.keep_only(self._folder.path, ranks)
-        return {slot_folder.FOLDER_VARIABLE: str(self._folder.path)}
+        folder = self._folder.path
+        slot_folder.keep_only(folder, attempt.ranks)
+        self._slots = NodeSlots(folder, sorted(attempt.ranks), attempt.world_size)
+        if self._settings.keep:
+            seen = PersistedAttempt(
+                attempt.job_id,
+                attempt.world_size,
+                attempt.mailbox,
+                self._slots,
+                attempt.holds_store,
+            )
+            self._persister = Persister(
+                seen, self._settings, self._one_at_a_time, self._publish, self._log
+            )
+        return {slot_folder.FOLDER_VARIABLE: str(folder)}
+
+    def persist(self, trigger: str, by_ttp: SavedStep | None = None) -> None:
+        """Have the newest step that all ranks have persisted. Returns at once.
+
+        Args:
+            trigger: what happened to the job.
+            by_ttp: what try-to-persist has saved since.
+        """
+        if self._persister is not None and self._slots is not None and self._slots.has_any:
+            self._persister.ask(trigger, by_ttp)
 
     def close(self) -> None:
-        """The job has ended: remove the slots."""
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
+        """The job has ended: wait until its slots are persisted, where that was asked for, and
+        remove them."""
+        try:
+            self._end_attempt(is_restart=False)
+            for persister in self._earlier:
+                persister.wait_end()
+        finally:
+            if self._folder is not None:
+                self._folder.remove()
+                self._folder = None
+
+    def _end_attempt(self, *, is_restart: bool) -> None:
+        if self._persister is not None:
+            self._persister.wait_collected(_COLLECT_S)
+            self._persister.close(is_restart=is_restart)
+            self._earlier.append(self._persister)
+            self._persister = None

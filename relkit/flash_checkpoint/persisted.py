@@ -1,0 +1,91 @@
+"""Checkpoints that launchers have written from memory: one file per rank, and a manifest.
+
+They are iterations of `relkit.checkpoint.iteration_folder` in a folder of their own, so that
+`relkit ckpt verify` and retention work as for any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relkit.checkpoint import iteration_folder
+from relkit.checkpoint.manifest import read_manifest
+from relkit.checkpoint.torch_file import read_plain
+from relkit.errors import BadInputFile
+
+FOLDER = "from-memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """One such checkpoint.
+
+    Args:
+        step: of the training loop; path: of the folder with its files.
+        world_size: number of ranks that were saved.
+        saved_unix_ns: when rank 0 saved it into memory.
+    """
+
+    step: int
+    path: Path
+    world_size: int
+    saved_unix_ns: int
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What its manifest says beside the files."""
+        return {"world_size": self.world_size, "saved_unix_ns": self.saved_unix_ns}
+
+
+def file_name(rank: int) -> str:
+    """Name of a rank's file within the folder of a step."""
+    return f"rank-{rank}.pt"
+
+
+def temporary_folder(root: Path, step: int) -> Path:
+    """Where the files of a step are until all of them are whole."""
+    return root / FOLDER / (iteration_folder.iteration_name(step) + iteration_folder.TEMPORARY)
+
+
+def latest(root: Path) -> Persisted | None:
+    """The newest one under a folder of checkpoints; None if there is none.
+
+    Raises:
+        BadInputFile: its tracker or its manifest cannot be read.
+    """
+    step = iteration_folder.latest(root / FOLDER)
+    return None if step is None else at_step(root, step)
+
+
+def at_step(root: Path, step: int) -> Persisted:
+    """The one of a step.
+
+    Raises:
+        BadInputFile: there is none, or its manifest cannot be read.
+    """
+    folder = iteration_folder.existing(root / FOLDER, step)
+    facts = read_manifest(folder).facts
+    try:
+        return Persisted(step, folder, int(facts["world_size"]), int(facts["saved_unix_ns"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInputFile(f"{folder} was not written from memory: {error}") from error
+
+
+def read(persisted: Persisted, rank: int, world_size: int) -> Any:  # noqa: ANN401
+    """The state of a rank; its checksum is verified.
+
+    Args:
+        rank, world_size: of this job. If it has another number of ranks, each gets rank 0's state.
+
+    Raises:
+        BadInputFile: it is missing or damaged, or holds more than plain data.
+    """
+    name = file_name(rank if world_size == persisted.world_size else 0)
+    for _, problem in iteration_folder.problems(persisted.path, only=[name]):
+        raise BadInputFile(
+            f"{persisted.path / name} {problem}",
+            next_step="Load another file: load_checkpoint(path).",
+        )
+    return read_plain(persisted.path / name, arrays=True)

@@ -1,0 +1,370 @@
+"""Launchers that persist what their ranks have in memory: together, or not at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+import torch
+
+from relkit.checkpoint import iteration_folder
+from relkit.errors import BadInputFile
+from relkit.flash_checkpoint import destination, disk, persisted, slot_folder
+from relkit.flash_checkpoint.ddp import DdpCheckpointer
+from relkit.flash_checkpoint.limited_stream import LimitedStream
+from relkit.flash_checkpoint.memory_saver import MemorySaver
+from relkit.flash_checkpoint.persist_slots import Written
+from relkit.launch.flash_checkpoint.node_slots import NodeOffer, NodeSlots
+from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
+from relkit.launch.flash_checkpoint.persist_plan import SavedStep, Verdict
+from relkit.launch.flash_checkpoint.persist_round import PersistSettings
+from relkit.launch.flash_checkpoint.persister import PersistedAttempt, Persister
+from relkit.launch.job.exchange import MemoryMailbox
+from tests.flash_checkpoint.states import rich_state, same
+from tests.flash_checkpoint.test_slots import one_thread
+from tests.patience import PATIENCE
+from tests.waiting import eventually
+
+__all__ = ["one_thread"]
+FOLDER = persisted.FOLDER
+
+
+@dataclass
+class Ranks:
+    """The slots of a node, without processes; a SlotSource.
+
+    Args:
+        root: of the checkpoints on disk; steps: by rank, those that are whole.
+        broken: what writing a step comes to, instead of files.
+    """
+
+    root: Path
+    steps: dict[int, list[int]]
+    broken: dict[int, Written] = field(default_factory=dict)
+    locked: int = 0
+
+    def newest(self) -> int:
+        return max(set.intersection(*(set(steps) for steps in self.steps.values())), default=-1)
+
+    def collect(self) -> NodeOffer:
+        self.locked += 1
+        steps: Mapping[int, Mapping[int, int]] = {
+            rank: {step: 100 * step for step in steps} for rank, steps in self.steps.items()
+        }
+        return NodeOffer(steps, str(self.root))
+
+    def write(self, step: int, max_bytes_per_s: float, timeout_s: float) -> Written:
+        assert (max_bytes_per_s, timeout_s) == (5e6, 60.0)
+        if step in self.broken:
+            return self.broken[step]
+        folder = persisted.temporary_folder(self.root, step)
+        return Written(
+            tuple(
+                iteration_folder.write_file(
+                    folder,
+                    persisted.file_name(rank),
+                    lambda out, r=rank: torch.save([r, step], out),
+                )
+                for rank in self.steps
+            )
+        )
+
+    def release(self) -> None:
+        self.locked -= 1
+
+
+@dataclass
+class Job:
+    """Launchers in threads, with one store."""
+
+    root: Path
+    nodes: list[Persister] = field(default_factory=list)
+    slots: list[Ranks] = field(default_factory=list)
+    outcomes: list[PersistOutcome] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def begin(self, *ranks: dict[int, list[int]], silent: int = 0) -> None:
+        """Start the launchers, all but the last ones."""
+        notes: dict[str, bytes] = {}
+        world_size = sum(map(len, ranks))
+        settings = PersistSettings(2, 5.0, 60.0, answer_s=0.3 if silent else 20.0 * PATIENCE)
+        for node, steps in enumerate(ranks[: len(ranks) - silent]):
+            self.slots.append(Ranks(self.root, steps))
+            mailbox = MemoryMailbox(node, len(ranks), notes)
+            attempt = PersistedAttempt("job", world_size, mailbox, self.slots[-1])
+            publish = lambda outcome, _job: self.outcomes.append(outcome)  # noqa: E731
+            self.nodes.append(
+                Persister(attempt, settings, threading.Lock(), publish, self.lines.append)
+            )
+
+    def end(self) -> None:
+        for node in self.nodes:
+            node.close()
+        for node in self.nodes:
+            node.wait_end()
+        assert [ranks.locked for ranks in self.slots] == [0] * len(self.slots)
+
+    def outcome(self) -> PersistOutcome:
+        """What the only round has come to; nobody works any more."""
+        eventually(lambda: self.outcomes, lambda: str(self.lines), 60.0)
+        self.end()
+        (outcome,) = self.outcomes
+        return outcome
+
+    def steps(self) -> tuple[int, ...]:
+        """All that is on disk under a final name."""
+        assert iteration_folder.half_written(self.root / FOLDER) == ()
+        return iteration_folder.iterations(self.root / FOLDER)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    monkeypatch.setattr("relkit.launch.flash_checkpoint.persister.LOOK_S", 0.05)
+    job = Job(tmp_path / "ck")
+    yield job
+    job.end()
+
+
+def test_all_nodes_write_and_one_publishes(job: Job) -> None:
+    job.begin({0: [4, 5], 1: [5, 4]}, {2: [5, 6]})
+    job.nodes[1].ask("rank 2 died")
+    eventually(lambda: job.lines, lambda: str(job.outcomes))
+    outcome = job.outcome()
+    assert (outcome.verdict, outcome.step) == (Verdict.PERSIST, 5)
+    assert "(rank 2 died)" in outcome.line
+    assert job.lines == [outcome.line], "the node that asked says it too"
+    found = persisted.latest(job.root)
+    assert found is not None
+    assert (found.step, found.world_size, found.saved_unix_ns) == (5, 3, 500)
+    assert [persisted.read(found, rank, 3) for rank in range(3)] == [[r, 5] for r in range(3)]
+    assert persisted.read(found, 3, 4) == [0, 5], "a job of another size has rank 0's"
+    assert iteration_folder.problems(found.path) == ()
+
+
+def test_a_node_that_does_not_answer_publishes_nothing(job: Job) -> None:
+    disk.write({"step": 3}, job.root / "3.pt", 3, job.root, saved_unix_ns=300)
+    job.begin({0: [5]}, {1: [5]}, silent=1)
+    job.nodes[0].ask("rank 1 died")
+    outcome = job.outcome()
+    assert (outcome.verdict, outcome.step) == (Verdict.NOTHING, 3)
+    assert "node 1 has not answered; step 3 stays, in " in outcome.line
+    assert job.steps() == ()
+
+
+def test_a_node_without_node_0_does_not_wait_for_ever(job: Job) -> None:
+    job.begin({0: [5]}, {1: [5]}, silent=1)
+    mailbox = MemoryMailbox(1, 2)
+    attempt = PersistedAttempt("job", 2, mailbox, Ranks(job.root, {1: [5]}))
+    settings = PersistSettings(answer_s=0.1)
+    alone = Persister(attempt, settings, threading.Lock(), lambda *_: None, job.lines.append)
+    alone.ask("rank 1 died")
+    alone.close()
+    alone.wait_end()
+    assert job.lines == [
+        "flash checkpoint: node 0 does not answer; it is not known which step is kept"
+    ]
+
+
+def test_a_node_that_cannot_write_publishes_nothing(job: Job) -> None:
+    job.begin({0: [5]}, {1: [5]})
+    job.slots[1].broken[5] = Written(problem="cannot write x: No space", next_step="Free some.")
+    job.nodes[0].ask("rank 1 died")
+    outcome = job.outcome()
+    assert outcome.line == (
+        "flash checkpoint: nothing was persisted: step 5 could not be written: cannot write x:"
+        " No space; nothing is on disk. Free some."
+    )
+    assert job.steps() == ()
+
+
+def test_a_damaged_slot_has_the_step_before_persisted(job: Job) -> None:
+    job.begin({0: [4, 5]}, {1: [4, 5]})
+    job.slots[1].broken[5] = Written(problem="rank 1: damaged", is_damaged=True)
+    job.nodes[0].ask("rank 1 died")
+    outcome = job.outcome()
+    assert (outcome.step, job.steps()) == (4, (4,))
+    assert outcome.reason.endswith("step 5 is not used: rank 1: damaged")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, job: Job) -> None:
+    (tmp_path / "file").touch()
+    job.root = tmp_path / "file" / "ck"
+    job.begin({0: [5]})
+    job.nodes[0].ask("rank 0 died")
+    outcome = job.outcome()
+    assert outcome.verdict is Verdict.NOTHING
+    assert "cannot write" in outcome.line
+    assert "name another folder" in outcome.line
+
+
+def test_what_both_nodes_ask_for_is_persisted_once_and_what_is_newer_again(job: Job) -> None:
+    job.begin({0: [4]}, {1: [4]})
+    for turn, step in enumerate((5, 6, 7), 1):
+        for slots in job.slots:
+            for steps in slots.steps.values():
+                steps[:] = [step - 1, step]
+        job.nodes[1].ask(f"rank 1 at {step}")
+        eventually(lambda turn=turn: len(job.outcomes) == turn, lambda: str(job.lines))
+        eventually(lambda turn=turn: len(job.lines) == turn, lambda: str(job.lines))
+        job.nodes[0].ask("as a consequence")
+        job.nodes[1].ask("as a consequence")
+        for node in job.nodes:
+            node.wait_collected(20 * PATIENCE)
+    job.end()
+    assert [outcome.step for outcome in job.outcomes] == [5, 6, 7]
+    assert [outcome.line for outcome in job.outcomes] == job.lines
+    assert job.steps() == (6, 7), "two are kept"
+
+
+def test_what_try_to_persist_has_saved_is_not_written_again(job: Job) -> None:
+    job.begin({0: [5]}, {1: [5]})
+    job.nodes[1].ask("rank 0 died", SavedStep(6, "/ck/iter_0000006"))
+    for node in job.nodes:
+        node.close(is_restart=True)  # node 0 has not seen the note yet
+    outcome = job.outcome()
+    assert outcome.line == (
+        "flash checkpoint: step 6 is kept in /ck/iter_0000006: try-to-persist has saved it; the"
+        " newest in memory is step 5 (rank 0 died)"
+    )
+    assert job.steps() == ()
+
+
+def test_a_stream_with_a_limit_takes_its_time() -> None:
+    now_s = [0.0]
+    out = BytesIO()
+
+    def pause(seconds: float) -> None:
+        now_s[0] += seconds
+
+    stream = LimitedStream(out, 1e6, lambda: now_s[0], pause)
+    stream.write(bytes(5_000_000))
+    now_s[0] += 1.0  # what the disk takes counts
+    stream.write(bytes(5_000_000))
+    assert now_s[0] == pytest.approx(10.0)
+    assert len(out.getvalue()) == 10_000_000
+    assert LimitedStream(out, 0.0, lambda: 0.0, pytest.fail).write(b"x") == 1
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[tuple[Path, MemorySaver]]:
+    """A launcher's folder, and the saver of its only rank."""
+    folder = tmp_path / "slots"
+    folder.mkdir(mode=0o700)
+    saver = MemorySaver(slot_folder.slots_path(folder, 0), slot_folder.owner(folder, 0, 1), 1)
+    destination.leave(folder, 0, tmp_path / "ck")
+    yield folder, saver
+    saver.close()
+
+
+def persist(
+    folder: Path, settings: PersistSettings, when: Callable[[], None] = lambda: None
+) -> PersistOutcome:
+    """What comes of persisting the slots in a folder."""
+    outcomes: list[PersistOutcome] = []
+    attempt = PersistedAttempt("job", 1, MemoryMailbox(), NodeSlots(folder, [0], 1))
+    publish = lambda outcome, _job: outcomes.append(outcome)  # noqa: E731
+    persister = Persister(attempt, settings, threading.Lock(), publish, lambda _line: None)
+    persister.ask("the job hangs")
+    persister.wait_collected(20 * PATIENCE)
+    when()
+    persister.close()
+    persister.wait_end()
+    (outcome,) = outcomes
+    return outcome
+
+
+def test_slots_are_written_while_the_job_saves_on(
+    tmp_path: Path, node: tuple[Path, MemorySaver]
+) -> None:
+    folder, saver = node
+    wanted = {step: rich_state(step) for step in (1, 2)}
+    for step, state in wanted.items():
+        saver.save(step, state).wait()
+
+    def go_on() -> None:
+        for step in range(3, 8):
+            saver.save(step, {"step": step}).wait()
+
+    outcome = persist(folder, PersistSettings(), go_on)
+    found = persisted.latest(tmp_path / "ck")
+    assert found is not None, outcome
+    assert (outcome.step, found.step) == (2, 2)
+    # torch's own format, and read as plain data.
+    assert same(torch.load(found.path / "rank-0.pt", weights_only=False), wanted[2])
+    assert same(persisted.read(found, 0, 1), wanted[2])
+    assert outcome.size_bytes == (found.path / "rank-0.pt").stat().st_size
+    # A newer save to disk is taken first, an older one is not.
+    checkpointer = DdpCheckpointer(tmp_path / "ck")
+    assert checkpointer.load_checkpoint()["step"] == 2
+    disk.write({"step": 1}, tmp_path / "ck" / "1.pt", 1, tmp_path / "ck", saved_unix_ns=1)
+    assert checkpointer.load_checkpoint()["step"] == 2
+    disk.write({"step": 1}, tmp_path / "ck" / "1.pt", 1, tmp_path / "ck")
+    assert checkpointer.load_checkpoint()["step"] == 1
+    checkpointer.close()
+
+
+def test_a_slot_with_a_wrong_bit_is_never_published(
+    tmp_path: Path, node: tuple[Path, MemorySaver]
+) -> None:
+    folder, saver = node
+    for step in (1, 2):
+        saver.save(step, {"step": step, "x": torch.full((1000,), step)}).wait()
+    slots = folder / "rank-0.slots"
+    at = slots.read_bytes().index((2).to_bytes(8, "little") * 1000)
+    with slots.open("r+b") as stream:
+        stream.seek(at)
+        stream.write(b"\3")
+    outcome = persist(folder, PersistSettings())
+    assert outcome.step == 1
+    assert "step 2 is not used: rank 0: block 0 does not match its checksum" in outcome.reason
+    found = persisted.latest(tmp_path / "ck")
+    assert found is not None
+    assert persisted.read(found, 0, 1)["step"] == 1
+    with (found.path / "rank-0.pt").open("r+b") as stream:
+        stream.write(b"!")
+    with pytest.raises(BadInputFile, match="another content"):
+        persisted.read(found, 0, 1)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+import torch
+from relkit.flash_checkpoint import destination, slot_folder
+from relkit.flash_checkpoint.memory_saver import MemorySaver
+from relkit.launch.flash_checkpoint.persist_round import PersistSettings
+from tests.flash_checkpoint.test_persister import persist
+folder = Path(sys.argv[1]) / "slots"
+folder.mkdir(mode=0o700)
+saver = MemorySaver(slot_folder.slots_path(folder, 0), slot_folder.owner(folder, 0, 1), 1)
+destination.leave(folder, 0, Path(sys.argv[1]) / "ck")
+saver.save(1, {"x": torch.zeros(1 << 20)}).wait()
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+print(persist(folder, PersistSettings()).line)
+saver.close()
+"""
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)],
+        capture_output=True, text=True, timeout=60 * PATIENCE, check=True,
+    )  # fmt: skip
+    assert "nothing was persisted: step 1 could not be written: cannot write" in done.stdout
+    assert "File too large; nothing is on disk. Free some space" in done.stdout
+    assert list((tmp_path / "ck" / FOLDER).iterdir()) == []
+
+
+def test_a_rank_that_names_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "slots").mkdir(mode=0o700)
+    assert destination.read(tmp_path / "slots", 0) is None
+    (tmp_path / "slots" / "rank-0.destination").write_text("[]")
+    (tmp_path / "slots" / "rank-0.destination").chmod(0o600)
+    assert destination.read(tmp_path / "slots", 0) is None
+    assert NodeSlots(tmp_path / "slots", [0], 1).collect() == NodeOffer({0: {}})
