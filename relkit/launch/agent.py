@@ -10,8 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -32,6 +31,7 @@ from relkit.launch.flash_checkpoint.slot_host import SlotAttempt, SlotHost
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
+from relkit.launch.job.added_environment import added_environment
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.exchange import (
     ExchangeBroken,
@@ -278,7 +278,7 @@ class MonitoredAgent(LocalElasticAgent):
         self._end_notes = self._mailbox(worker_group, "end-")
         mailbox = self._mailbox(worker_group)
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
-        with _environment(extra):
+        with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True
         ranks = tuple(
@@ -509,22 +509,3 @@ class MonitoredAgent(LocalElasticAgent):
         self.services.monitor.pause()
         if self.services.stragglers is not None:
             self.services.stragglers.pause()
-
-
-@contextmanager
-def _environment(extra: Mapping[str, str]) -> Iterator[None]:
-    """Add variables to this process's environment for as long as the workers are started.
-
-    Workers copy it when they start, whichever start method is used; the agent itself and its
-    other helpers must not run under the hook.
-    """
-    before = {name: os.environ.get(name) for name in extra}
-    os.environ.update(extra)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -7,13 +7,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
 
 from relkit.checkpoint import iteration_folder
+from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import BadInputFile
 from relkit.flash_checkpoint import destination, disk, persisted, slot_folder
 from relkit.flash_checkpoint.ddp import DdpCheckpointer
@@ -64,16 +67,13 @@ class Ranks:
         if step in self.broken:
             return self.broken[step]
         folder = persisted.temporary_folder(self.root, step)
-        return Written(
-            tuple(
-                iteration_folder.write_file(
-                    folder,
-                    persisted.file_name(rank),
-                    lambda out, r=rank: torch.save([r, step], out),
-                )
-                for rank in self.steps
-            )
-        )
+        return Written(tuple(self._write_one(folder, rank, step) for rank in self.steps))
+
+    def _write_one(self, folder: Path, rank: int, step: int) -> FileRecord:
+        def save(out: BinaryIO) -> None:
+            torch.save([rank, step], out)
+
+        return iteration_folder.write_file(folder, persisted.file_name(rank), save)
 
     def release(self) -> None:
         self.locked -= 1
@@ -109,6 +109,10 @@ class Job:
         for node in self.nodes:
             node.wait_end()
         assert [ranks.locked for ranks in self.slots] == [0] * len(self.slots)
+
+    def has_rounds(self, count: int) -> bool:
+        """So many have ended, and the node that asked has said so too."""
+        return len(self.outcomes) == len(self.lines) == count
 
     def outcome(self) -> PersistOutcome:
         """What the only round has come to; nobody works any more."""
@@ -210,8 +214,7 @@ def test_what_both_nodes_ask_for_is_persisted_once_and_what_is_newer_again(job: 
             for steps in slots.steps.values():
                 steps[:] = [step - 1, step]
         job.nodes[1].ask(f"rank 1 at {step}")
-        eventually(lambda turn=turn: len(job.outcomes) == turn, lambda: str(job.lines))
-        eventually(lambda turn=turn: len(job.lines) == turn, lambda: str(job.lines))
+        eventually(partial(job.has_rounds, turn), lambda: str(job.lines))
         job.nodes[0].ask("as a consequence")
         job.nodes[1].ask("as a consequence")
         for node in job.nodes:
@@ -248,7 +251,7 @@ def test_a_stream_with_a_limit_takes_its_time() -> None:
     stream.write(bytes(5_000_000))
     assert now_s[0] == pytest.approx(10.0)
     assert len(out.getvalue()) == 10_000_000
-    assert LimitedStream(out, 0.0, lambda: 0.0, pytest.fail).write(b"x") == 1
+    assert LimitedStream(out, 0.0).write(b"x") == 1
 
 
 @pytest.fixture

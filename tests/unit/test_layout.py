@@ -44,7 +44,9 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.bootstrap relkit.launch.flash_checkpoint relkit.launch.hang "
         "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler"
     ),
-    "relkit.launch.flash_checkpoint": "ground relkit.flash_checkpoint relkit.launch.job",
+    "relkit.launch.flash_checkpoint": (
+        "ground relkit.checkpoint relkit.flash_checkpoint relkit.launch.job"
+    ),
     "relkit.launch.hang": (
         "ground relkit.hang relkit.hook relkit.launch.job relkit.stacks relkit.stacks.dump "
         "relkit.stacks.engines"

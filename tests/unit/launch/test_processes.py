@@ -13,8 +13,9 @@ import pytest
 
 from relkit import procfs
 from relkit.errors import UsageProblem
-from relkit.launch import agent, run_command
+from relkit.launch import run_command
 from relkit.launch.job import exit_status
+from relkit.launch.job.added_environment import added_environment
 from relkit.launch.run_command import Leadership
 
 
@@ -68,7 +69,7 @@ def test_the_first_line_of_an_error_file(plain: object, line: str) -> None:
 
 def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELKIT_TEST_OLD", "before")
-    with agent._environment({"RELKIT_TEST_OLD": "x", "RELKIT_TEST_NEW": "y"}):
+    with added_environment({"RELKIT_TEST_OLD": "x", "RELKIT_TEST_NEW": "y"}):
         assert os.environ["RELKIT_TEST_OLD"] == "x"
         assert os.environ["RELKIT_TEST_NEW"] == "y"
     assert os.environ["RELKIT_TEST_OLD"] == "before"
