@@ -225,6 +225,21 @@ def test_what_both_nodes_ask_for_is_persisted_once_and_what_is_newer_again(job: 
     assert job.steps() == (6, 7), "two are kept"
 
 
+def test_an_unexpected_error_is_said_once_and_not_tried_again(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: Ranks) -> NodeOffer:
+        raise ValueError("unexpected")
+
+    job.begin({0: [5]})
+    monkeypatch.setattr(Ranks, "collect", fail)
+    monkeypatch.setattr(Ranks, "release", lambda _self: None)
+    job.nodes[0].ask("rank 0 died")
+    job.end()
+    assert job.lines == ["flash checkpoint: nothing was persisted: ValueError: unexpected"]
+    assert job.outcomes == []
+
+
 def test_what_try_to_persist_has_saved_is_not_written_again(job: Job) -> None:
     job.begin({0: [5]}, {1: [5]})
     job.nodes[1].ask("rank 0 died", SavedStep(6, "/ck/iter_0000006"))

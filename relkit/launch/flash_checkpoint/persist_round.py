@@ -25,6 +25,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.errors import BadInputFile, RelkitError
 from relkit.flash_checkpoint import persist_slots, persisted, saved_on_disk
 from relkit.flash_checkpoint.persist_slots import Written
+from relkit.flash_checkpoint.slot_format import MAX_SLOTS
 from relkit.foreign_json import parse_json
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, SlotSource
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
@@ -125,18 +126,15 @@ class PersistRound:
         try:
             self._put(f"offer/{self._mailbox.node}", self._slots.collect().to_plain())
             collected()
-            attempt = 0
             # Node 0 may wait for the offers of others before it plans.
             wait_s = 2 * self._settings.answer_s
-            while True:
+            for attempt in range(MAX_SLOTS + 1):
                 name = self._first_of((f"plan/{attempt}", "result"), wait_s)
                 if name != f"plan/{attempt}":
                     break
-                note = self._get(name)
-                limit, timeout_s = float(note["max_bytes_per_s"]), float(note["timeout_s"])
-                written = self._slots.write(int(note["step"]), limit, timeout_s)
+                written = self._write_own(int(self._get(name)["step"]))
                 self._put(f"files/{attempt}/{self._mailbox.node}", persist_slots.to_plain(written))
-                attempt, wait_s = attempt + 1, timeout_s + self._settings.answer_s
+                wait_s = self._settings.timeout_s + self._settings.answer_s
             if name == "result":
                 self._put(f"seen/{self._mailbox.node}", {})
                 return str(self._get("result")["line"])
@@ -189,16 +187,18 @@ class PersistRound:
         Raises:
             RoundFailed: a node has not answered in time.
         """
-        limit, timeout_s = self._settings.max_mb_per_s * _MB, self._settings.timeout_s
-        order = {"step": step, "max_bytes_per_s": limit, "timeout_s": timeout_s}
-        self._put(f"plan/{attempt}", order)
-        end_s = time.monotonic() + timeout_s + self._settings.answer_s
-        own = self._slots.write(step, limit, timeout_s)
+        self._put(f"plan/{attempt}", {"step": step})
+        end_s = time.monotonic() + self._settings.timeout_s + self._settings.answer_s
+        own = self._write_own(step)
         others = self._gather(f"files/{attempt}", max(0.0, end_s - time.monotonic()))
         try:
             return [own, *map(persist_slots.from_plain, others)]
         except _UNREADABLE as error:
             raise RoundFailed(f"a node's answer cannot be read: {error}") from error
+
+    def _write_own(self, step: int) -> Written:
+        limit = self._settings.max_mb_per_s * _MB
+        return self._slots.write(step, limit, self._settings.timeout_s)
 
     def _publish(
         self, chosen: PersistPlan, folder: Path, all_written: Sequence[Written]

@@ -19,7 +19,7 @@ from relkit.launch.flash_checkpoint.node_slots import SlotSource
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.persist_round import PersistRound, PersistSettings, round_key
-from relkit.launch.job.exchange import Mailbox, wait_for_thread
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
 
 # How often a node looks for notes of others.
@@ -134,10 +134,12 @@ class Persister:
             else:
                 self._wake.wait(look_s if mailbox.nodes > 1 else None)
                 self._wake.clear()
+            is_pending = self._asked > self._answered
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001  whatever it is, the job goes on
-                if self._asked > self._answered and not complained:
+                # A store that does not answer matters only to a node that has asked for something.
+                if not complained and (is_pending or not isinstance(error, ExchangeBroken)):
                     complained = True
                     self._log(f"flash checkpoint: nothing was persisted: {_line(error)}")
         if self._attempt.holds_store and self._last is not None:
@@ -205,11 +207,13 @@ class Persister:
                 self._attempt.mailbox.put(_handled_key(node), str(request[0]).encode())
             self._note_handled(requests)
             return
-        with self._one_at_a_time:
-            outcome = self._next_round().lead(trigger, by_ttp, self._collected.set)
-        self._publish(outcome, self._attempt.job_id)
-        self._last_newest = newest
-        self._note_handled(requests)
+        try:
+            with self._one_at_a_time:
+                outcome = self._next_round().lead(trigger, by_ttp, self._collected.set)
+            self._publish(outcome, self._attempt.job_id)
+        finally:
+            self._last_newest = newest
+            self._note_handled(requests)
 
     def _note_handled(self, requests: dict[int, _Request]) -> None:
         self._handled = {node: request[0] for node, request in requests.items()}
