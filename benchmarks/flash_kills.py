@@ -1,10 +1,11 @@
-"""SIGKILLs at random moments of a copy into memory, and of writing to disk: nothing may be torn.
+"""SIGKILLs at random moments of saves into memory and to disk: nothing may be torn.
 
     python benchmarks/flash_kills.py --kills 1000
 
 A forked process saves one state after another until it is killed. Then the checkpoints are read:
 every whole slot, and every file under its final name, must hold exactly the state of its step, and
-the newest must not be older than the last one that the process has reported as saved.
+the newest must not be older than the last one that the process has reported as saved. The third
+kind is killed in memory, and then read from where the launcher has persisted it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import struct
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -25,11 +27,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from relkit.flash_checkpoint import disk, memory_loader
+from relkit.flash_checkpoint import destination, disk, memory_loader, persisted, slot_folder
 from relkit.flash_checkpoint.memory_saver import MemorySaver
 from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.slot_file import SlotFile
 from relkit.flash_checkpoint.slot_format import Owner, job_mark
+from relkit.launch.flash_checkpoint.node_slots import NodeSlots
+from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
+from relkit.launch.flash_checkpoint.persist_round import PersistSettings
+from relkit.launch.flash_checkpoint.persister import PersistedAttempt, Persister
+from relkit.launch.job.exchange import MemoryMailbox
 
 OWNER = Owner(0, 1, job_mark("flash_kills"))
 _TENSORS = 5
@@ -75,10 +82,12 @@ def is_state(state: object, elements: int) -> bool:
     )
 
 
-def save_for_ever(path: Path, elements: int, start: int, reported: int) -> None:
+def save_for_ever(
+    path: Path, elements: int, start: int, reported: int, owner: Owner = OWNER
+) -> None:
     """Save into slots, and report each step that is saved."""
-    saver = MemorySaver(path, OWNER, threads=2)
-    with_slots = SlotFile.open(path, OWNER).whole() if path.exists() else []
+    saver = MemorySaver(path, owner, threads=2)
+    with_slots = SlotFile.open(path, owner).whole() if path.exists() else []
     saver.adopt(with_slots[0].header.sequence if with_slots else None)
     step = start
     while True:
@@ -153,6 +162,54 @@ def kills_in_memory(folder: Path, kills: int, elements: int, draw: random.Random
     return tally
 
 
+def persist(folder: Path) -> int:
+    """Have a launcher persist the slots in a folder; the step that it has chosen."""
+    steps: list[int] = []
+
+    def publish(outcome: PersistOutcome, _job_id: str) -> None:
+        steps.append(outcome.step)
+
+    attempt = PersistedAttempt("job", 1, MemoryMailbox(), NodeSlots(folder, [0], 1))
+    persister = Persister(attempt, PersistSettings(), threading.Lock(), publish, print)
+    persister.ask("rank 0 was killed")
+    persister.close()
+    persister.wait_end()
+    return steps[-1]
+
+
+def kills_persisted(
+    folder: Path, root: Path, kills: int, elements: int, draw: random.Random
+) -> Tally:
+    """Kill processes that save into slots, and persist what they leave."""
+    path, owner = slot_folder.slots_path(folder, 0), slot_folder.owner(folder, 0, 1)
+    destination.leave(folder, 0, root)
+    tally, found = Tally(), -1
+    for _ in range(kills):
+        start = found + 1
+        reported = kill_in(
+            lambda pipe, start=start: save_for_ever(path, elements, start, pipe, owner),  # type: ignore[misc]
+            draw,
+        )
+        last = max([found, *reported])
+        tally.kills += 1
+        if not path.exists():
+            tally.nothing_yet += 1
+            continue
+        file = SlotFile.open(path, owner)
+        tally.in_copy += len(reported) >= file.count > len(file.whole())
+        file.close()
+        found = persist(folder)
+        named = persisted.latest(root)
+        if named is None:
+            tally.nothing_yet += 1
+            tally.wrong += last >= 0
+            continue
+        state = persisted.read(named, 0, 1)
+        tally.wrong += not is_state(state, elements) or named.step != found or found < last
+        tally.lost_steps = max(tally.lost_steps, last - found)
+    return tally
+
+
 def kills_on_disk(folder: Path, kills: int, elements: int, draw: random.Random) -> Tally:
     """Kill processes that save to disk."""
     tally, found = Tally(), -1
@@ -182,6 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 if anything was torn, wrong or lost, or if no kill hit a save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=500, help="for memory, and again for disk")
+    parser.add_argument("--persisted", type=int, default=20, help="kills, each then persisted")
     parser.add_argument("--elements", type=int, default=500_000, help="of each of 5 tensors")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
@@ -194,6 +252,14 @@ def main(arguments: list[str] | None = None) -> int:
         tallies["disk"] = kills_on_disk(
             Path(folder), options.kills, max(1, options.elements // 10), draw
         )
+    if options.persisted:
+        with (
+            tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
+            tempfile.TemporaryDirectory() as root,
+        ):
+            tallies["persisted"] = kills_persisted(
+                Path(folder), Path(root), options.persisted, options.elements, draw
+            )
     print(json.dumps({name: asdict(tally) for name, tally in tallies.items()}, indent=1))
     # Kills that hit no save would prove nothing.
     idle = any(

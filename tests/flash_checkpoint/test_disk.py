@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_kills_at_random_moments_tear_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.flash_kills", "--kills", "12", "--elements", "200000"],
+        [sys.executable, "-m", "benchmarks.flash_kills", "--kills", "12", "--persisted",
+         "0", "--elements", "200000"],
         cwd=ROOT, capture_output=True, text=True, timeout=100 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
