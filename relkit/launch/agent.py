@@ -44,6 +44,7 @@ from relkit.launch.job.exchange import (
 )
 from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_others
 from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
+from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
 from relkit.launch.job.sealed_mailbox import SealedMailbox
@@ -98,18 +99,6 @@ class AgentServices:
     stragglers: Stragglers | None = None
     secret: OperatorSecret | None = None
     slots: SlotHost | None = None
-
-
-class LeavesJob(SignalException):
-    """This node leaves the job: it failed the network check, or it slows the job down.
-
-    It looks like the end by a signal, because torch closes the rendezvous for all nodes when an
-    agent fails, and the others could not meet again.
-    """
-
-    def __init__(self, why: RelkitError) -> None:
-        super().__init__(str(why), signal.SIGTERM)
-        self.why = why
 
 
 class MonitoredAgent(LocalElasticAgent):

@@ -23,10 +23,11 @@ from torch.distributed.elastic.rendezvous.api import (
 from torch.distributed.run import run as torchrun
 
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
-from relkit.launch.agent import AgentServices, LeavesJob, MonitoredAgent, Prepare
+from relkit.launch.agent import AgentServices, MonitoredAgent, Prepare
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
+from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log

@@ -13,8 +13,9 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing import SignalException
 
 from relkit.errors import RelkitError
-from relkit.launch.agent import LeavesJob, MonitoredAgent
+from relkit.launch.agent import MonitoredAgent
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
+from relkit.launch.job.leaves_job import LeavesJob
 
 
 class Recovery:
