@@ -53,6 +53,22 @@ ENTRIES = {
         "A bug in the training script: on that rank a collective is not reached. Look for an "
         "early return, a `continue`, a caught exception or an empty batch ahead of the call.",
     ),
+    Category.SKIPPED_TRANSFER: Entry(
+        "RK-HANG-013",
+        "A bug in the training script: on that rank a send or receive is not reached. Look for a "
+        "condition on the stage or micro-batch ahead of the call, and compare the schedules of "
+        "the two stages.",
+    ),
+    Category.SWAPPED_TRANSFERS: Entry(
+        "RK-HANG-014",
+        "A bug in the training script: the two stages make their sends and receives in orders "
+        "that do not fit. Make one of them send first, or put both into one batch_isend_irecv.",
+    ),
+    Category.UNEQUAL_TRANSFER: Entry(
+        "RK-HANG-015",
+        "A bug in the training script: sender and receiver pass tensors of different shape or "
+        "type. Look at the last micro-batch, at sequence lengths and at dtypes on both stages.",
+    ),
     Category.SPINNING: Entry(
         "RK-HANG-007",
         "It computes endlessly, or far longer than the others: look at the loop in the frame "

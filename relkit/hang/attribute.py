@@ -18,14 +18,17 @@ from relkit.hang.finding_builder import (
     is_uninterruptible,
 )
 from relkit.hang.groups import Group, groups_of
+from relkit.hang.mismatched_transfers import holds_transfer, strayed, unequal
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.sequence import Disagreement, disagreements
 from relkit.hang.stackclass import classify
+from relkit.hang.transfers import transfers_of
 from relkit.hang.waiting_ranks import victims_of
 from relkit.hang.waits import Wait, sinks, waits_of
 from relkit.hang.words import numbered, of_ranks
 from relkit.ranks import RankSet
 
+_ENOUGH = (Category.DEAD, Category.MISMATCH, Category.SKIPPED, Category.UNEQUAL_TRANSFER)
 _ORDER = {category: place for place, category in enumerate(Category)}
 
 
@@ -61,9 +64,7 @@ def attribute(job: JobView) -> HangVerdict:
         return HangVerdict((), (), "nothing is known of any rank: no launcher has reported")
     culprits = _proven(analysis)
     inconclusive = ""
-    if not any(
-        c.category in (Category.DEAD, Category.MISMATCH, Category.SKIPPED) for c in culprits
-    ):
+    if not any(c.category in _ENOUGH for c in culprits):
         culprits += _late(analysis, {c.rank for c in culprits})  # fmt: skip
     if not culprits:
         culprits, inconclusive = _in_rings(analysis)
@@ -103,12 +104,23 @@ def _proven(analysis: _JobAnalysis) -> list[Culprit]:
             if rank not in accused:
                 accused.add(rank)
                 culprits.append(for_disagreement(analysis.builder(rank), differ))
-    if not any(differ.certain for differ in analysis.differ):
+    for culprit in _unequal(analysis):
+        if culprit.rank not in accused:
+            accused.add(culprit.rank)
+            culprits.append(culprit)
+    certain = any(differ.certain for differ in analysis.differ)
+    if not certain and not any(c.category is Category.UNEQUAL_TRANSFER for c in culprits):
         # A call that its group did not make can kill any of the group: deaths prove less then.
         for view in primary_deaths(list(analysis.views.values())):
             weight = 0.75 if view.exit_code is None else 1.0
             culprits.append(analysis.builder(view.rank).culprit(Category.DEAD, weight=weight))
     return culprits
+
+
+def _unequal(analysis: _JobAnalysis) -> list[Culprit]:
+    transfers = transfers_of(analysis.views, analysis.groups)
+    builders = {rank: analysis.builder(rank) for t in transfers for rank in (t.rank, t.peer)}
+    return unequal(transfers, analysis.views, builders)
 
 
 def _late(analysis: _JobAnalysis, accused: set[int]) -> list[Culprit]:
@@ -188,6 +200,10 @@ def _in_rings(analysis: _JobAnalysis) -> tuple[list[Culprit], str]:
     for ring in rings:
         apart = _on_the_host_after_all(analysis, ring)
         culprits += apart
+        if not apart and holds_transfer(ring, analysis.waits):
+            builders = {rank: analysis.builder(rank) for rank in ring}
+            culprits += strayed(ring, analysis.waits, analysis.views, builders)
+            continue
         for rank in () if apart else astray(ring, analysis.waits, analysis.groups):
             wait = left_out(rank, analysis.waits)
             if wait is not None:

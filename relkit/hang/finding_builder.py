@@ -26,6 +26,9 @@ _SCORES = {
     Category.UNINTERRUPTIBLE: 0.85,
     Category.MISMATCH: 0.9,
     Category.SKIPPED: 0.85,
+    Category.SKIPPED_TRANSFER: 0.85,
+    Category.SWAPPED_TRANSFERS: 0.85,
+    Category.UNEQUAL_TRANSFER: 0.9,
     Category.SPINNING: 0.85,
     Category.BLOCKED: 0.85,
     Category.DEVICE: 0.85,
@@ -209,6 +212,16 @@ class FindingBuilder:
         reported: set[str] = set()
         for wait in self.waits:
             waiters = wait.waiters - RankSet.of([rank])
+            transfer = wait.transfer
+            if transfer is not None and waiters and rank in wait.missing:
+                called = ""
+                if transfer.called is not None and not transfer.behind:
+                    called = f"; of its sends to rank {transfer.rank} it has called "
+                    if not transfer.receives:
+                        called = f"; of its receives from rank {transfer.rank} it has called "
+                    called += str(transfer.called)
+                reasons.append(f"{of_ranks(waiters)} waits for it in {wait.what}{called}")
+                continue
             if not (wait.exact and waiters and rank in wait.missing and wait.group):
                 continue
             # Later operations of the same group wait behind the first, and prove no more.

@@ -22,11 +22,14 @@ class Member:
         ops: collectives by sequence number: those still in the recorder, and those in flight.
         stuck: those in flight, oldest first; where nothing is in flight and its newest one
             ended in an error, that one.
+        place: its rank in the group; index: of its communicator.
     """
 
     newest: int
     ops: Mapping[int, Op]
     stuck: tuple[Op, ...]
+    place: int = -1
+    index: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,14 @@ class Group:
             or self.members[rank].newest < seq
         )  # fmt: skip
 
+    def rank_at(self, place: int) -> int | None:
+        """The global rank that has a rank in the group; None where it is not known."""
+        for rank, member in self.members.items():
+            if member.place == place:
+                return rank
+        whole_world = self.complete and self.ranks == RankSet.world(self.size)
+        return place if whole_world and 0 <= place < self.size else None
+
     def call(self, op: Op) -> str:
         """`all_reduce #41 of the default group`."""
         return f"{numbered(op.name, op.seq)} of {self.title}"
@@ -72,7 +83,8 @@ def _member(state: HookState, communicator: Communicator) -> Member:
     newest = max([communicator.seq, *ops])
     if not stuck and newest in ops and ops[newest].failed:
         stuck.append(ops[newest])
-    return Member(newest, ops, tuple(sorted(stuck, key=lambda op: (op.seq, op.start_ns))))
+    stuck.sort(key=lambda op: (op.seq, op.start_ns))
+    return Member(newest, ops, tuple(stuck), communicator.rank, communicator.index)
 
 
 def _newest_of_each_name(state: HookState) -> list[Communicator]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relkit.hang.activity import Activity
 from relkit.hang.groups import Group, GroupKey
 from relkit.hang.model import RankView
+from relkit.hang.transfers import Transfer, transfers_of
 from relkit.hang.words import torch_name
 from relkit.hook.model import Op, OpKind
 from relkit.ranks import RankSet
@@ -24,6 +25,7 @@ class Wait:
         exact: `missing` follows from sequence numbers; else the peers are unknown, and it is
             every rank that is not waiting itself.
         group: the group, for a collective; seq: its number there, -1 for none.
+        transfer: for a send or receive with a number, what is known of it.
     """
 
     what: str
@@ -32,6 +34,7 @@ class Wait:
     exact: bool
     group: Group | None = None
     seq: int = -1
+    transfer: Transfer | None = None
 
 
 def waits_of(
@@ -49,7 +52,9 @@ def waits_of(
                 entry = exact.setdefault((group.key, op.seq, op.name), (group, op, []))
                 entry[2].append(rank)
     recorded = {rank for _, _, ranks in exact.values() for rank in ranks}
-    loose = {r: what for r in views if (what := _unnumbered(views[r]))}
+    transfers = [t for t in transfers_of(views, groups) if views[t.rank].alive]
+    recorded |= {each.rank for each in transfers}
+    loose = {r: what for r in views if r not in recorded and (what := _unnumbered(views[r]))}
     by_stack = {
         rank: f"{activities[rank].phrase.removeprefix('waiting in ')}, as its stack shows"
         for rank, view in views.items()
@@ -79,6 +84,11 @@ def waits_of(
         Wait(group.call(op), RankSet.of(ranks), group.behind(op.seq) - silent, True, group, op.seq)
         for _, (group, op, ranks) in sorted(exact.items(), key=lambda item: item[0])
     ]
+    for each in transfers:
+        missing = RankSet.of([each.peer] if each.missing else [])
+        waits.append(
+            Wait(each.what, RankSet.of([each.rank]), missing - silent, True, transfer=each)
+        )
     waits += [Wait(what, RankSet.of(r), anyone, False) for what, r in sorted(unnumbered.items())]
     return tuple(waits)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from relkit.hang.frames import printable
-from relkit.hook.model import Communicator, HookState, Op
+from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.ranks import RankSet
 
 # The recorder has the library's names; people know torch's.
@@ -68,8 +68,24 @@ def numbered(name: str, seq: int) -> str:
 def operation(op: Op, state: HookState) -> str:
     """`all_reduce #41 of the default group`, from one rank's point of view."""
     group = next((c for c in state.communicators if c.index == op.communicator), None)
+    if op.kind is OpKind.P2P and group is not None and op.peer >= 0:
+        whole = group.size == state.world_size
+        peer = f"rank {op.peer}" if whole else f"group rank {op.peer}"
+        return transfer(op, peer, group_title(group, state.world_size))
     what = numbered(op.name, op.seq)
     return what if group is None else f"{what} of {group_title(group, state.world_size)}"
+
+
+def transfer(op: Op, peer: str, group: str) -> str:
+    """`recv #5 from rank 1 of the default group (4 KiB, tag 7)`.
+
+    Args:
+        op: a send or receive; peer: the other end, `rank 1`; group: its title, "" for none.
+    """
+    way = "from" if op.name == "recv" else "to"
+    of = f" of {group}" if group else ""
+    tag = f", tag {op.tag}" if op.tag else ""
+    return f"{numbered(op.name, op.seq)} {way} {peer}{of} ({size(op.size_bytes)}{tag})"
 
 
 def size(size_bytes: int) -> str:

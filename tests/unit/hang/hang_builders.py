@@ -125,7 +125,8 @@ def state(
     everything = [*done, *flying]
     communicators = []
     for c in groups or (Communicator(0, rank, world, "0"),):
-        numbers = [o.seq for o in everything if o.communicator == c.index]
+        collectives = [o for o in everything if o.kind is OpKind.COLLECTIVE]
+        numbers = [o.seq for o in collectives if o.communicator == c.index]
         communicators.append(replace(c, seq=max([c.seq, *numbers])))
     return HookState(
         pid=1000 + rank,

@@ -1,0 +1,160 @@
+"""Sends and receives that hang: the rank that left one out, swapped two or sent another size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from relkit.hang.attribute import attribute
+from relkit.hang.model import Category, HangVerdict, RankView
+from relkit.hook.model import Communicator, Op, OpKind, TransferCount
+from tests.unit.hang.hang_builders import NOW, SECOND, job, named, state, view
+
+RANKS, STEPS, BAD = 4, 6, 1
+KIB = 1024
+
+# ("send" | "recv", peer, bytes) or ("allreduce", -1, bytes) or ("host", -1, 0)
+Call = tuple[str, int, int]
+
+
+@dataclass
+class Run:
+    """What the calls of one rank come to."""
+
+    calls: Sequence[Call]
+    done: list[Op]
+    flying: Op | None = None
+
+
+def stage(rank: int) -> list[Call]:
+    """One step of a pipeline: activations down, gradients up, a collective."""
+    down: list[Call] = [("recv", rank - 1, KIB)] if rank else []
+    up: list[Call] = [("send", rank - 1, KIB)] if rank else []
+    if rank < RANKS - 1:
+        down.append(("send", rank + 1, KIB))
+        up.insert(0, ("recv", rank + 1, KIB))
+    return [*down, *up, ("allreduce", -1, 4)]
+
+
+def run(programs: Mapping[int, Sequence[Call]]) -> list[RankView]:
+    """Run until nobody can go on; a send ends when the peer receives, whatever the sizes."""
+    runs = {rank: Run(calls, []) for rank, calls in programs.items()}
+    counts: dict[tuple[int, str, int], list[int]] = {}
+    ended: dict[tuple[int, str, int], int] = {}
+    collectives = dict.fromkeys(runs, 0)
+    tick, moved = NOW - 100 * SECOND, True
+    while moved:
+        moved = False
+        for rank, each in runs.items():
+            tick += 1000
+            if each.flying is None and len(each.done) < len(each.calls):
+                name, peer, size = each.calls[len(each.done)]
+                if name == "host":
+                    continue
+                kind = OpKind.P2P if peer >= 0 else OpKind.COLLECTIVE
+                sizes = counts.setdefault((rank, name, peer), [])
+                seq = len(sizes)
+                sizes.append(size)
+                collectives[rank] += kind is OpKind.COLLECTIVE
+                each.flying = Op(name, kind, seq, 0, size, 7, tick, peer=peer)
+                moved = True
+            elif each.flying is not None:
+                op = each.flying
+                half = "send" if op.name == "recv" else "recv"
+                if op.kind is OpKind.P2P:
+                    theirs = counts.get((op.peer, half, rank), [])
+                    ready = len(theirs) > op.seq and theirs[op.seq] == op.size_bytes
+                else:
+                    ready = min(collectives.values()) > op.seq
+                if ready:
+                    each.done.append(replace(op, end_ns=tick))
+                    key = (rank, op.name, op.peer)
+                    ended[key] = ended.get(key, 0) + 1
+                    each.flying, moved = None, True
+    views = []
+    for rank, each in runs.items():
+        flying = [each.flying] if each.flying else []
+        hook = state(rank, RANKS, each.done, flying, [Communicator(0, rank, RANKS, "0")])
+        transfers = tuple(
+            TransferCount(0, name == "recv", peer, 0, len(sizes), ended.get((r, name, peer), 0),
+                          tuple(sizes[-4:]))
+            for (r, name, peer), sizes in counts.items() if r == rank and peer >= 0
+        )  # fmt: skip
+        stack = {"send": "recv", "recv": "recv", "allreduce": "all_reduce"}
+        standing = stack[each.flying.name] if each.flying else "lock"
+        views.append(view(rank, RANKS, stack=standing, hook=replace(hook, transfers=transfers)))
+    return views
+
+
+def verdict_of(fault: Sequence[Call], before: int = STEPS, rank: int = BAD) -> HangVerdict:
+    """Of a pipeline in which one rank makes these calls in the step after some good ones."""
+    programs = {r: stage(r) * (before + 3) for r in range(RANKS)}
+    programs[rank] = [*stage(rank) * before, *fault, *stage(rank) * 2]
+    return attribute(job(run(programs)))
+
+
+RECV, SEND, GRADIENT, BACK, LOSS = stage(BAD)
+
+
+def test_a_stage_that_stops_is_named_and_the_chain_behind_it_is_not() -> None:
+    verdict = verdict_of([RECV, ("host", -1, 0)])
+    assert named(verdict) == [(BAD, Category.BLOCKED)]
+    assert verdict.culprits[0].reasons[2] == (
+        "rank 2 waits for it in recv #6 from rank 1 of the default group (1 KiB); of its sends to "
+        "rank 2 it has called 6"
+    )
+
+
+def test_a_send_that_is_left_out() -> None:
+    verdict = verdict_of([RECV, GRADIENT, BACK, LOSS])
+    (culprit,) = verdict.culprits
+    # Both are in a receive from each other: whether the send comes later cannot be seen.
+    assert (culprit.rank, culprit.category) == (BAD, Category.SWAPPED_TRANSFERS)
+    assert "both receive first" in culprit.sentence
+    assert "at this point of earlier steps it called send" in culprit.reasons
+
+
+def test_a_send_that_is_left_out_before_a_collective() -> None:
+    verdict = verdict_of([RECV, SEND, GRADIENT, LOSS])
+    (culprit,) = verdict.culprits
+    assert (culprit.rank, culprit.category) == (BAD, Category.SKIPPED_TRANSFER)
+    assert culprit.sentence.startswith(
+        "skipped its send to rank 0 (1 KiB) and went on to all_reduce #6 of the default group"
+    )
+
+
+def test_a_send_and_a_receive_that_are_swapped() -> None:
+    verdict = verdict_of([BACK, RECV, SEND, GRADIENT, LOSS])
+    assert named(verdict) == [(BAD, Category.SWAPPED_TRANSFERS)]
+    assert "both send first" in verdict.culprits[0].sentence
+
+
+def test_a_collective_that_is_left_out_before_a_chain_of_transfers() -> None:
+    verdict = verdict_of([RECV, SEND, GRADIENT, BACK])
+    (culprit,) = verdict.culprits
+    assert (culprit.rank, culprit.category) == (BAD, Category.SKIPPED)
+    assert culprit.sentence.startswith(
+        "skipped all_reduce #6 of the default group and went on to recv #7 from rank 0"
+    )
+
+
+@pytest.mark.parametrize("sizes", [2 * KIB, KIB // 2])
+def test_a_send_of_another_size(sizes: int) -> None:
+    verdict = verdict_of([RECV, ("send", 2, sizes), GRADIENT, BACK, LOSS])
+    assert named(verdict) == [(BAD, Category.UNEQUAL_TRANSFER)]
+
+
+def test_in_the_first_step_nobody_is_named_without_proof() -> None:
+    verdict = verdict_of([RECV, SEND, GRADIENT, LOSS], before=0)
+    assert verdict.culprits == ()
+
+
+@pytest.mark.parametrize("rank", [0, 2, 3])
+@pytest.mark.parametrize("at", range(4))
+def test_whatever_call_is_left_out_the_rank_is_named(rank: int, at: int) -> None:
+    calls = stage(rank)
+    at %= len(calls)
+    verdict = verdict_of([*calls[:at], *calls[at + 1 :]], rank=rank)
+    assert [c.rank for c in verdict.culprits] == [rank]
