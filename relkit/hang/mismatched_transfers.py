@@ -103,7 +103,7 @@ def unequal(
             continue
         assert theirs is not None
         sizes = {each.rank: each.op.size_bytes, each.peer: theirs}
-        odd = [rank for rank, own in sizes.items() if not _usual(views[rank], own)]
+        odd = [r for r, own in sizes.items() if not _usual(views[r], own, each.op.seq)]
         for rank in odd if len(odd) == 1 else sizes:
             other = each.peer if rank == each.rank else each.rank
             receives = each.receives == (rank == each.rank)
@@ -120,9 +120,13 @@ def unequal(
     return list(culprits.values())
 
 
-def _usual(view: RankView, size_bytes: int) -> bool:
-    """It has made transfers of that size before."""
+def _usual(view: RankView, size_bytes: int, number: int) -> bool:
+    """It has made transfers of that size before this one, which may have ended on its side."""
     return any(
-        op.kind is OpKind.P2P and op.end_ns and not op.failed and op.size_bytes == size_bytes
+        op.kind is OpKind.P2P
+        and op.end_ns
+        and not op.failed
+        and op.size_bytes == size_bytes
+        and op.seq < number
         for op in calls_of(view)
     )

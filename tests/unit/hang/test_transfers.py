@@ -96,6 +96,7 @@ def verdict_of(fault: Sequence[Call], before: int = STEPS, rank: int = BAD) -> H
 
 
 RECV, SEND, GRADIENT, BACK, LOSS = stage(BAD)
+GRADIENT_OP = Op("recv", OpKind.P2P, STEPS, 0, KIB, 7, NOW, peer=2)
 
 
 def test_a_stage_that_stops_is_named_and_the_chain_behind_it_is_not() -> None:
@@ -144,6 +145,21 @@ def test_a_collective_that_is_left_out_before_a_chain_of_transfers() -> None:
 def test_a_send_of_another_size(sizes: int) -> None:
     verdict = verdict_of([RECV, ("send", 2, sizes), GRADIENT, BACK, LOSS])
     assert named(verdict) == [(BAD, Category.UNEQUAL_TRANSFER)]
+
+
+def test_the_end_of_a_send_of_another_size_does_not_make_it_usual() -> None:
+    programs = {r: stage(r) * (STEPS + 3) for r in range(RANKS)}
+    programs[BAD] = [*stage(BAD) * STEPS, RECV, ("send", 2, 2 * KIB), GRADIENT]
+    views = run(programs)
+    hook = views[BAD].hook
+    assert hook is not None
+    (sent,) = hook.in_flight
+    after = replace(GRADIENT_OP, start_ns=sent.start_ns + 2)
+    hook = replace(
+        hook, recent=(*hook.recent, replace(sent, end_ns=sent.start_ns + 1)), in_flight=(after,)
+    )
+    views[BAD] = replace(views[BAD], hook=hook)
+    assert named(attribute(job(views))) == [(BAD, Category.UNEQUAL_TRANSFER)]
 
 
 def test_in_the_first_step_nobody_is_named_without_proof() -> None:
