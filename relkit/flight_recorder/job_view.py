@@ -9,7 +9,7 @@ from relkit.errors import UsageProblem
 from relkit.flight_recorder.model import FlightDump, FlightEntry, FlightFrame
 from relkit.hang.frames import is_user_code, place
 from relkit.hang.model import JobView, RankView
-from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
 from relkit.stacks.model import Frame
 
 MAX_WORLD = 1 << 16
@@ -38,6 +38,7 @@ _NAMES = {
 # Uneven parts: the sizes of ranks need not be equal.
 _ANY_SIZE = frozenset({"reduce_scatter_v", "barrier", "all_reduce_barrier", "split", "new_window"})
 
+_KEPT_SIZES = 4
 # The end of an operation that has ended, nobody recorded when.
 _ENDED = 1
 
@@ -153,6 +154,7 @@ def _state(dump: FlightDump, job: _Job) -> HookState:
         for entries in _calls(dump.entries)
         if entries[-1].group in indices
     ]
+    ops, transfers = _counted(ops, is_whole=_is_whole(dump))
     done = [op for op in ops if op.end_ns]
     return HookState(
         pid=0,
@@ -168,7 +170,44 @@ def _state(dump: FlightDump, job: _Job) -> HookState:
         in_flight=tuple(sorted((op for op in ops if not op.end_ns), key=lambda op: op.start_ns)),
         recent=tuple(done),
         communicators=tuple(communicators.values()),
+        transfers=transfers,
     )
+
+
+def _is_whole(dump: FlightDump) -> bool:
+    """Nothing has been overwritten since the job began, so that counts are right."""
+    return bool(dump.entries) and dump.entries[0].record_id == 0
+
+
+def _counted(ops: Sequence[Op], *, is_whole: bool) -> tuple[list[Op], tuple[TransferCount, ...]]:
+    """The same operations, sends and receives with their numbers, and how many there are of each.
+
+    The recorder numbers all transfers of a group, whoever the peer is, so they are counted anew.
+    """
+    if not is_whole:
+        return list(ops), ()
+    counted: list[Op] = []
+    ends: dict[tuple[int, bool, int], list[Op]] = {}
+    for op in ops:
+        if op.kind is OpKind.P2P and op.peer >= 0:
+            of_peer = ends.setdefault((op.communicator, op.name == "recv", op.peer), [])
+            counted.append(replace(op, seq=len(of_peer)))
+            of_peer.append(counted[-1])
+        else:
+            counted.append(op)
+    transfers = tuple(
+        TransferCount(
+            communicator=communicator,
+            receives=receives,
+            peer=peer,
+            tag=0,
+            posted=len(those),
+            done=sum(1 for op in those if op.end_ns),
+            sizes=tuple(op.size_bytes for op in those[-_KEPT_SIZES:]),
+        )
+        for (communicator, receives, peer), those in ends.items()
+    )
+    return counted, transfers
 
 
 def _communicators(dump: FlightDump, job: _Job) -> dict[str, Communicator]:
@@ -197,12 +236,33 @@ def _title(dump: FlightDump, name: str) -> str:
 
 
 def _calls(entries: Sequence[FlightEntry]) -> Iterable[list[FlightEntry]]:
-    """Entries of one call: the parts of a coalesced collective share their number."""
+    """Entries of one call: the parts of a coalesced collective share their number.
+
+    Sends and receives of one batch end together, but each is a call with a peer of its own.
+    """
     calls: dict[tuple[str, bool, int], list[FlightEntry]] = {}
+    batch: list[tuple[str, bool, int]] = []
     for entry in entries:
-        number = entry.record_id if entry.is_p2p else entry.seq
-        calls.setdefault((entry.group, entry.is_p2p, number), []).append(entry)
+        key = entry.group, entry.is_p2p, entry.record_id if entry.is_p2p else entry.seq
+        if entry.name == "coalesced" and batch:
+            # Only the batch has a state that is kept up to date.
+            for part in batch:
+                calls[part] = [_as_ended(calls[part][0], entry)]
+            batch = []
+            continue
+        calls.setdefault(key, []).append(entry)
+        batch = [*batch, key] if entry.is_p2p else []
     return calls.values()
+
+
+def _as_ended(part: FlightEntry, batch: FlightEntry) -> FlightEntry:
+    return replace(
+        part,
+        state=batch.state,
+        retired=batch.retired,
+        started_ns=batch.started_ns,
+        completed_ns=batch.completed_ns,
+    )
 
 
 def _op(
@@ -219,7 +279,8 @@ def _op(
     peer = last.destination if last.name == "send" else last.source
     begun = next((part.started_ns for part in parts if part.started_ns), 0)
     on_device = last.backend != "gloo"
-    end_ns = 0 if any(part.in_flight for part in parts) else last.completed_ns or _ENDED
+    # Of a coalesced collective only the last entry's state is kept up to date.
+    end_ns = 0 if last.in_flight else last.completed_ns or _ENDED
     return Op(
         name=name,
         kind=OpKind.P2P if last.is_p2p else OpKind.COLLECTIVE,

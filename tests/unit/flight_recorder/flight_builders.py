@@ -51,6 +51,12 @@ def entry(
     return {**plain, **others}
 
 
+def transfer(number: int, call: str, state: str = "completed", **others: Any) -> Plain:  # noqa: ANN401
+    """A send (`send 0->1`) or a receive (`recv 1<-0`)."""
+    own = {"profiling_name": f"nccl:{call}", "collective_seq_id": 0, "p2p_seq_id": number}
+    return entry(number, state=state, **{**own, "is_p2p": True, **others})
+
+
 def document(entries: Sequence[Plain], groups: Mapping[str, Sequence[int]] | None = None) -> Plain:
     """One rank's dump."""
     config = {

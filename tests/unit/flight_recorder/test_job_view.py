@@ -9,7 +9,14 @@ import pytest
 from relkit.flight_recorder.job_view import job_view
 from relkit.flight_recorder.parse import parse_dump
 from relkit.hang.model import Category, HangVerdict
-from tests.unit.flight_recorder.flight_builders import Plain, document, entry, steps, verdict
+from tests.unit.flight_recorder.flight_builders import (
+    Plain,
+    document,
+    entry,
+    steps,
+    transfer,
+    verdict,
+)
 
 
 def all_of(usual: Plain, *others: tuple[int, Plain]) -> Mapping[int, Plain]:
@@ -161,3 +168,42 @@ def test_the_world_is_as_large_as_its_largest_group() -> None:
         "no dump of it in /dumps"
     ] * 5
     assert job.hang_timeout_s == 600.0
+
+
+def test_a_pipeline_waits_for_the_stage_that_did_not_send() -> None:
+    # Stage 1 got its micro-batch and sent nothing on; stages 2 and 3 wait for one another's input.
+    judged = verdict({
+        0: document([transfer(1, "send 0->1"), transfer(2, "send 0->1", "scheduled")]),
+        1: document([transfer(1, "recv 1<-0")]),
+        2: document([transfer(1, "recv 2<-1", "started")]),
+        3: document([transfer(1, "recv 3<-2", "started")]),
+    })  # fmt: skip
+    assert blamed(judged) == [(1, Category.BLOCKED)]
+    assert "rank 2" in " ".join(judged.culprits[0].reasons)
+
+
+def test_of_a_batch_of_transfers_only_its_last_entry_says_that_it_ended() -> None:
+    parts = [transfer(1, "send 0->1", "scheduled"), transfer(1, "recv 0<-1", "scheduled")]
+    whole = transfer(1, "coalesced", "completed")
+    dump = parse_dump(document([*parts, whole, transfer(2, "recv 0<-1", "started")]), 0)
+    hook = job_view([dump], "/dumps").ranks[0].hook
+    assert hook is not None
+    assert [(op.name, op.seq, op.peer) for op in hook.in_flight] == [("recv", 1, 1)]
+    assert {(t.receives, t.posted, t.done) for t in hook.transfers} == {(False, 1, 1), (True, 2, 1)}
+
+
+def test_transfers_are_not_counted_where_the_first_ones_were_overwritten() -> None:
+    late = transfer(900, "recv 0<-1", "started", record_id=5000)
+    dump = parse_dump(document([late]), 0)
+    hook = job_view([dump], "/dumps").ranks[0].hook
+    assert hook is not None
+    assert hook.transfers == ()
+    assert hook.in_flight[0].peer == 1
+
+
+def test_of_a_coalesced_collective_only_its_last_entry_says_that_it_ended() -> None:
+    parts = [entry(6, "_broadcast_oop", "scheduled"), entry(6, "ALLGATHER_coalesced")]
+    dump = parse_dump(document([*steps(5, "completed"), *parts]), 0)
+    hook = job_view([dump], "/dumps").ranks[0].hook
+    assert hook is not None
+    assert hook.in_flight == ()
