@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Done, Start
+from tests.cluster.conftest import Start
 from tests.cluster.hosts import Hosts, some_hosts
+from tests.cluster.netcheck.conftest import RATE_MBIT, Check
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
-
-RATE_MBIT = 200.0
-Check = Callable[..., tuple[dict[str, Any], Done]]
 
 
 @pytest.fixture
@@ -25,25 +22,6 @@ def fleet(tmp_path: Path) -> Iterator[Hosts]:
     """Six hosts of 200 Mbit/s each, with their own ssh servers."""
     with some_hosts(tmp_path, 6, rate_mbit=RATE_MBIT) as hosts:
         yield hosts
-
-
-@pytest.fixture
-def check(start: Start, fleet: Hosts) -> Check:
-    """Run netcheck over ssh; its report, and that it left nothing on any host."""
-
-    def run(*options: str | Path) -> tuple[dict[str, Any], Done]:
-        done = start(
-            "netcheck", "--nodes", fleet.hosts_file(), "--ssh-args", fleet.ssh_args,
-            "--duration", "0.3", "--timeout", "8", "--json", *options,
-            PATH=f"{fleet.ssh_folder}:{os.environ['PATH']}",
-        ).wait(90)  # fmt: skip
-        left = {name: pids for name, pids in fleet.processes().items() if pids}
-        assert not left, left
-        assert done.code in (0, 1, 3), done.err
-        assert done.out, done.err
-        return json.loads(done.out), done
-
-    return run
 
 
 def verdict(nodes: list[str], links: list[list[str]], groups: list[str]) -> dict[str, Any]:
