@@ -74,6 +74,11 @@ class IoMultiplexer:
         if not waiting:
             self._selector.register(stream.stdin, selectors.EVENT_WRITE, (stream, "in"))
 
+    def forget_complaint(self, key: str) -> None:
+        """What this stream's stderr has had so far is no part of its "end" event."""
+        if key in self._streams:
+            self._streams[key].forget_complaint()
+
     def unsent(self) -> list[str]:
         """The streams with unsent bytes."""
         return [key for key, s in self._streams.items() if s.unsent and key not in self._ending]

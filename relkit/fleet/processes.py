@@ -101,6 +101,7 @@ class ProcessChannel(Conversation):
                 ended = ExitReason(event.text)
             self._roster.fail(name, ended.detail, host_down=ended.host_down)
         elif event.kind == "line" and name not in self._roster.ended:
+            is_first = not self._roster.has_answered(name)
             try:
                 self._roster.accept(event.data, name)
             except BadLine as error:
@@ -108,6 +109,9 @@ class ProcessChannel(Conversation):
             else:
                 if name in self._roster.ended:
                     self._multiplexer.end(name, "")
+                elif is_first and self._roster.has_answered(name):
+                    # What a login shell complains of is not why a later agent ends.
+                    self._multiplexer.forget_complaint(name)
 
     def _drop(self, name: str, why: str) -> None:
         self._roster.fail(name, why)

@@ -48,6 +48,10 @@ class Roster:
         """Nodes that have neither answered nor failed."""
         return [name for name in self._names if name not in self._answers]
 
+    def has_answered(self, name: str) -> bool:
+        """Whether this node's agent has said hello."""
+        return name in self._answers
+
     @property
     def live(self) -> list[str]:
         """Nodes whose agent answered and has not ended."""

@@ -106,6 +106,11 @@ class Stream:
         self._error_line = bytearray(rest[-_STDERR_TAIL_BYTES:])
         return [line.decode("utf-8", "replace") for line in lines], bool(data)
 
+    def forget_complaint(self) -> None:
+        """Drop what its stderr has had so far: it is not the reason of a later end."""
+        self.read_errors()
+        self._tail.clear()
+
     def has_ended(self) -> bool:
         """Whether the child has ended; it stays unreaped, so that its group's id stays taken."""
         if self._process.returncode is not None:

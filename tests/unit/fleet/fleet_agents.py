@@ -36,6 +36,8 @@ def before_hello() -> None:
         sys.exit(127)
     if KIND == "noisy":
         print("Welcome to this host!\n\nLast login: never", flush=True)
+    if KIND == "grumbling":
+        print("rehash: the lock is taken", file=sys.stderr, flush=True)
     if KIND == "banner":
         print("This account is \x1b[31mclosed", flush=True)
         sys.exit(0)
@@ -57,7 +59,7 @@ def after_hello() -> None:
         for _ in range(MAX_LINE_BYTES // 65536 + 2):
             sys.stdout.write("x" * 65536)
         sys.stdout.flush()
-    elif KIND == "dying":
+    elif KIND in ("dying", "grumbling"):
         for line in sys.stdin:
             if json.loads(line)["op"] != "ping":
                 say(op="half", id=1)

@@ -133,6 +133,14 @@ def test_an_agent_that_dies_in_mid_round_is_gone_once_after_its_words(bad_agents
     assert "SIGKILL" in heard["dying-1"][1]["detail"]
 
 
+def test_what_a_login_shell_complains_of_is_not_why_an_agent_ends(bad_agents: Channel) -> None:
+    bad_agents.start(nodes("grumbling-1"), UP_S)
+    bad_agents.send({"op": "ask", "id": 1})
+    gone = everything(bad_agents, 2)["grumbling-1"][1]
+    assert gone["op"] == "gone"
+    assert gone["detail"] == "its agent was ended by SIGKILL"
+
+
 def test_an_agent_that_does_not_read_becomes_gone(
     bad_agents: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
