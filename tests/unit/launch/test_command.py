@@ -33,6 +33,9 @@ def test_defaults() -> None:
         "straggler_min_slowdown": 0.04,
         "ttp_timeout": 120.0,
         "ttp_heartbeat": 1.0,
+        "flash_keep": 2,
+        "flash_max_mb_per_s": 0.0,
+        "flash_timeout": 600.0,
     }
 
 

@@ -67,7 +67,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> dict[Path, HookState | None]:
     """What the recorder files hold; None for one that cannot be read."""
     found: dict[Path, HookState | None] = {}
 
-    def read(path: Path, *, recent: bool) -> HookState:
+    def read(path: Path, *, recent: bool, history: bool) -> HookState:
         held = found[path]
         if held is None:
             raise BadDump("torn")
@@ -213,7 +213,7 @@ def test_a_damaged_recorder_is_survived_and_named_once_it_stays_so(
     good, bad = Path(f"{pid}.rkhook"), Path("1.rkhook")
     files[good], files[bad] = state(pid, 0), None
 
-    def read(path: Path, *, recent: bool) -> HookState:
+    def read(path: Path, *, recent: bool, history: bool) -> HookState:
         if path == bad:
             raise damage
         held = files[path]
@@ -300,7 +300,7 @@ def test_a_thousand_files_of_the_dead_are_read_once(
         in_folder(tmp_path, files, replace(state(rank, 0), pid=pid))
     read: list[Path] = []
 
-    def reading(path: Path, *, recent: bool) -> HookState:
+    def reading(path: Path, *, recent: bool, history: bool) -> HookState:
         read.append(path)
         held = files[path]
         assert held is not None

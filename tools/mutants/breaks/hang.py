@@ -48,8 +48,8 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/attribute.py",
-        "if not any(differ.certain for differ in analysis.differ):",
-        "if True:",
+        "certain = any(differ.certain for differ in analysis.differ)",
+        "certain = False",
         _ATTRIBUTE,
     ),
     # Ranks without a recorder, inside communication, count as missing.

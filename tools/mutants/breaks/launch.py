@@ -119,7 +119,7 @@ BREAKS = (
         "False",
         _REMOTE,
     ),
-    Break("relkit/launch/hang/codec.py", "[-RECENT_OPS:]", "[:RECENT_OPS]", _REMOTE),
+    Break("relkit/launch/hang/codec.py", "recent[-_recent_ops(", "recent[_recent_ops(", _REMOTE),
     Break(
         "relkit/launch/hang/codec.py",
         'if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:',
