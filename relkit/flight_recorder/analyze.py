@@ -14,7 +14,7 @@ from relkit.findings import Report
 from relkit.flight_recorder.job_view import job_view
 from relkit.flight_recorder.model import FlightDump
 from relkit.flight_recorder.parse import parse_dump
-from relkit.flight_recorder.plain_data import BadFlightDump, read_plain
+from relkit.flight_recorder.plain_data import BadFlightDump, looks_like_a_dump, read_plain
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, HangVerdict
 from relkit.hang.report import hang_report
@@ -37,9 +37,10 @@ class DumpFile:
 
 
 def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
-    """The files to read: those named, and those of folders whose names end with a rank.
+    """The files to read: those named, and what looks like a dump in folders.
 
-    Of two files of one rank the newer one counts.
+    A dump's name ends with its rank, and it begins as a pickle or as JSON: a folder such as /tmp
+    holds other files too. Of two files of one rank the newer one counts.
 
     Args:
         paths: files and folders; folders are searched with all that is below them.
@@ -57,6 +58,8 @@ def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
                         f"{file} does not say of which rank it is",
                         next_step="Its name must end with the rank, as in nccl_trace_rank_3.",
                     )
+                continue
+            if file != path and not looks_like_a_dump(file):
                 continue
             found = DumpFile(file, int(name[1]))
             written_ns = _written_ns(file)
@@ -99,12 +102,12 @@ def read_dump(file: DumpFile) -> FlightDump:
     """One rank's dump.
 
     Raises:
-        BadFlightDump: it is none.
+        BadFlightDump: the file is not one.
     """
     try:
         return parse_dump(read_plain(file.path), file.rank)
     except ValueError as error:
-        raise BadFlightDump(f"{file.path} is no flight-recorder dump: {error}") from error
+        raise BadFlightDump(f"{file.path} is not a flight-recorder dump: {error}") from error
 
 
 def analyze(
@@ -121,7 +124,7 @@ def analyze(
         progress: called with how many have been read, and how many there are.
 
     Raises:
-        BadFlightDump: one of them is none.
+        BadFlightDump: one of them is not a dump.
     """
     began, started = time.monotonic(), time.time()
     dumps = []

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relkit.errors import UsageProblem
-from relkit.flight_recorder.model import FlightDump, FlightEntry, FlightFrame
+from relkit.flight_recorder.model import FlightDump, FlightEntry
 from relkit.hang.frames import is_user_code, place
 from relkit.hang.model import JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
-from relkit.stacks.model import Frame
 
 MAX_WORLD = 1 << 16
 # The flight recorder has torch's internal names; equal ones here belong to one call of torch's.
@@ -75,7 +74,7 @@ def job_view(dumps: Sequence[FlightDump], source: str) -> JobView:
         source: where they lie, for what is said of a rank that has none.
 
     Raises:
-        UsageProblem: a rank is too large to be one.
+        UsageProblem: the job would have more than MAX_WORLD ranks.
     """
     world_size = _world_size(dumps)
     if world_size > MAX_WORLD:
@@ -133,17 +132,23 @@ def _used_by(dumps: Sequence[FlightDump], world_size: int) -> dict[str, tuple[in
 
 
 def _disputed(dumps: Sequence[FlightDump], job: _Job) -> frozenset[tuple[GroupId, int]]:
+    """Collectives to which members of a group gave tensors of different types."""
     seen: dict[tuple[GroupId, int], tuple[str, ...]] = {}
     disputed = set()
     for dump in dumps:
-        for entry in dump.entries:
+        for parts in _calls(dump.entries):
+            last, dtypes = parts[-1], _dtypes(parts)
             # The root of a gather or scatter has both sides, the others one.
-            if entry.is_p2p or not entry.dtypes or entry.name in ("gather", "scatter"):
+            if last.is_p2p or not dtypes or last.name in ("gather", "scatter"):
                 continue
-            key = job.group(dump, entry.group), entry.seq
-            if seen.setdefault(key, entry.dtypes) != entry.dtypes:
+            key = job.group(dump, last.group), last.seq
+            if seen.setdefault(key, dtypes) != dtypes:
                 disputed.add(key)
     return frozenset(disputed)
+
+
+def _dtypes(parts: Sequence[FlightEntry]) -> tuple[str, ...]:
+    return tuple(sorted({dtype for part in parts for dtype in part.dtypes}))
 
 
 def _state(dump: FlightDump, job: _Job) -> HookState:
@@ -274,8 +279,7 @@ def _op(
     last = parts[-1]
     name = _NAMES.get(last.name, last.name)
     if not last.is_p2p and (job.group(dump, last.group), last.seq) in job.disputed:
-        types = sorted({dtype for part in parts for dtype in part.dtypes})
-        name = f"{last.name} of {'/'.join(types)}"
+        name = f"{last.name} of {'/'.join(_dtypes(parts))}"
     peer = last.destination if last.name == "send" else last.source
     begun = next((part.started_ns for part in parts if part.started_ns), 0)
     on_device = last.backend != "gloo"
@@ -298,9 +302,5 @@ def _op(
 
 def _call_site(dump: FlightDump) -> str:
     """Where its newest operation was called."""
-    frames = [_frame(frame) for frame in dump.entries[-1].frames] if dump.entries else []
+    frames = dump.entries[-1].frames if dump.entries else ()
     return next((place(frame) for frame in frames if is_user_code(frame)), "")
-
-
-def _frame(frame: FlightFrame) -> Frame:
-    return Frame(frame.function, f"{frame.file}:{frame.line}" if frame.line else frame.file)

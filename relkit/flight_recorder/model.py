@@ -8,18 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class FlightFrame:
-    """One frame of the Python stack from which an operation was called.
-
-    Args:
-        function, file: names; line: 0 where it is not known.
-    """
-
-    function: str
-    file: str
-    line: int
+from relkit.stacks.model import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +28,7 @@ class FlightEntry:
         retired: torch has seen it end, well or not.
         created_ns, started_ns, completed_ns: Unix time, ns; 0 where that is not recorded.
         timeout_s: torch's limit for it, s; 0 where that is not recorded.
-        frames: innermost first; empty where stacks were left out of the dump.
+        frames: the Python stack that called it, innermost first; empty where the dump has none.
     """
 
     record_id: int
@@ -59,7 +48,7 @@ class FlightEntry:
     started_ns: int
     completed_ns: int
     timeout_s: float
-    frames: tuple[FlightFrame, ...]
+    frames: tuple[Frame, ...]
 
     @property
     def in_flight(self) -> bool:

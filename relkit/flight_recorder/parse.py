@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relkit.flight_recorder.model import FlightDump, FlightEntry, FlightFrame
+from relkit.flight_recorder.model import FlightDump, FlightEntry
 from relkit.foreign_json import parse_json
+from relkit.stacks.model import Frame
 
 _MAX_RANKS = 1 << 20
 _MAX_ENTRIES = 500_000
@@ -36,7 +37,7 @@ def parse_dump(plain: object, rank: int) -> FlightDump:
     Raises:
         ValueError: it is not a flight recorder's; the text says what is wrong with it.
     """
-    document = _mapping(plain, "it")
+    document = _mapping(plain, "its content")
     if "entries" not in document:
         raise ValueError("it has no entries")
     groups, descriptions = _groups(document.get("pg_config"))
@@ -130,29 +131,24 @@ def _size_bytes(plain: Mapping[Any, Any], side: str) -> int:
     return min(total, _MAX_NUMBER)
 
 
-def _frames(plain: object) -> tuple[FlightFrame, ...]:
+def _frames(plain: object) -> tuple[Frame, ...]:
     frames = []
     for frame in _sequence(plain or (), "frames")[:_MAX_FRAMES]:
         known = _mapping(frame, "a frame")
-        frames.append(
-            FlightFrame(
-                _text(known.get("name", "")),
-                _text(known.get("filename", "")),
-                _number(known.get("line"), "a line"),
-            )
-        )
+        file, line = _text(known.get("filename", "")), _number(known.get("line"), "a line")
+        frames.append(Frame(_text(known.get("name", "")), f"{file}:{line}" if line else file))
     return tuple(frames)
 
 
 def _mapping(plain: object, what: str) -> Mapping[Any, Any]:
     if not isinstance(plain, dict):
-        raise ValueError(f"{what} is no mapping")
+        raise ValueError(f"{what} is not a dictionary")
     return plain
 
 
 def _sequence(plain: object, what: str) -> Sequence[Any]:
     if not isinstance(plain, (list, tuple)):
-        raise ValueError(f"{what}: no list")
+        raise ValueError(f"{what}: not a list")
     return plain
 
 

@@ -9,15 +9,20 @@ from typing import Any, NoReturn
 
 from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
-from relkit.input_file import read_input
+from relkit.input_file import open_input, read_input
 
 # A dump of 20,000 entries with stacks has about 60 MB.
 LIMIT_BYTES = 256 << 20
 _PICKLE = b"\x80"
+# What the unpickler raises for a damaged file, besides its own error.
+_DAMAGED = (
+    AttributeError, EOFError, ImportError, IndexError, KeyError, MemoryError, OverflowError,
+    RecursionError, TypeError, ValueError,
+)  # fmt: skip
 
 
 class BadFlightDump(RelkitError):
-    """A file is no dump of PyTorch's flight recorder, or is damaged, or hostile."""
+    """A file is not a dump of PyTorch's flight recorder, or it is damaged or hostile."""
 
     next_step = "Leave the file out: name the other files, or their folder without it."
 
@@ -39,7 +44,7 @@ def read_plain(path: Path) -> Any:  # noqa: ANN401
         path: of the file.
 
     Raises:
-        BadFlightDump: it is neither, it is damaged, or it holds anything but plain data.
+        BadFlightDump: it is neither, it is damaged, or it holds more than plain data.
     """
     try:
         data = read_input(path, LIMIT_BYTES)
@@ -49,8 +54,15 @@ def read_plain(path: Path) -> Any:  # noqa: ANN401
         if data.startswith(_PICKLE):
             return _PlainUnpickler(io.BytesIO(data)).load()
         return parse_json(data)
-    except (ValueError, pickle.UnpicklingError) as error:
-        raise BadFlightDump(f"{path} is no flight-recorder dump: {error}") from error
-    except Exception as error:  # a damaged pickle leads to errors of many kinds
-        what = type(error).__name__
-        raise BadFlightDump(f"{path} is no flight-recorder dump: {what}: {error}") from error
+    except (pickle.UnpicklingError, *_DAMAGED) as error:
+        why = str(error) or type(error).__name__
+        raise BadFlightDump(f"{path} is not a flight-recorder dump: {why}") from error
+
+
+def looks_like_a_dump(path: Path) -> bool:
+    """Whether a file begins as a pickle or a JSON document of torch's does."""
+    try:
+        with open_input(path, 0) as stream:
+            return stream.read(1) in (_PICKLE, b"{")
+    except OSError:
+        return False

@@ -92,6 +92,6 @@ def test_a_file_that_is_no_dump_is_named(
 ) -> None:
     (tmp_path / "dump_0").write_bytes(b"\x80\x02}.")
     assert run(["hang", "analyze", str(tmp_path)]) == 3
-    assert f"{tmp_path / 'dump_0'} is no flight-recorder dump: it has no entries" in (
+    assert f"{tmp_path / 'dump_0'} is not a flight-recorder dump: it has no entries" in (
         capsys.readouterr().err
     )

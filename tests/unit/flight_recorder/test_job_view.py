@@ -207,3 +207,13 @@ def test_of_a_coalesced_collective_only_its_last_entry_says_that_it_ended() -> N
     hook = job_view([dump], "/dumps").ranks[0].hook
     assert hook is not None
     assert hook.in_flight == ()
+
+
+def test_parts_of_different_types_are_no_dispute_where_all_ranks_have_them() -> None:
+    parts = [entry(6, "_broadcast_oop", "started", dtype=dtype) for dtype in ("Float", "Half")]
+    whole = entry(6, "ALLGATHER_coalesced", "started", shape=(), dtype="")
+    usual = document([*steps(5, "completed"), *parts, whole])
+    late = document(steps(5, "completed"))
+    (culprit,) = verdict(all_of(usual, (2, late))).culprits
+    assert culprit.rank == 2
+    assert any("in all_gather #6 of the default group" in reason for reason in culprit.reasons)

@@ -40,7 +40,7 @@ def test_a_pickle_and_json_of_one_dump_are_equal(tmp_path: Path) -> None:
         "nccl", "all_reduce", 3, "started"
     )  # fmt: skip
     assert (newest.size_bytes, newest.dtypes, newest.timeout_s) == (64, ("Float",), 600.0)
-    assert newest.frames[1].function == "step"
+    assert newest.frames[1].func == "step"
     assert dict(dumps[0].groups) == {"0": (0, 1, 2, 3)}
 
 
@@ -81,12 +81,12 @@ def test_a_pickle_that_would_run_something_is_refused_by_name(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no flight-recorder dump"),
-        (b"\x80\x02]q", "no flight-recorder dump"),
-        (pickle.dumps([1]), "it is no mapping"),
+        (b"", "not a flight-recorder dump"),
+        (b"\x80\x02]q", "not a flight-recorder dump"),
+        (pickle.dumps([1]), "its content is not a dictionary"),
         (b"{}", "it has no entries"),
-        (b'{"entries": 1}', "entries: no list"),
-        (b'{"entries": [1]}', "entry 0 is no mapping"),
+        (b'{"entries": 1}', "entries: not a list"),
+        (b'{"entries": [1]}', "entry 0 is not a dictionary"),
         (b'{"entries": [{}]}', "entry 0 has the name ''"),
         (b"[" * 100_000, "nested too deep"),
     ],
@@ -151,7 +151,10 @@ def test_files_are_found_by_the_rank_at_the_end_of_their_names(tmp_path: Path) -
     folder = tmp_path / "node7" / "traces"
     folder.mkdir(parents=True)
     for name in ("nccl_trace_rank_10", "nccl_trace_rank_2", "notes.txt", "dump_3.json"):
-        (folder / name).touch()
+        (folder / name).write_bytes(b"{}")
+    # What else lies there, such as a core file or an empty one.
+    (folder / "core.4711").write_bytes(b"\x7fELF")
+    (folder / "rank_5").touch()
     assert [(f.rank, f.path.name) for f in find_dumps([tmp_path])] == [
         (2, "nccl_trace_rank_2"), (3, "dump_3.json"), (10, "nccl_trace_rank_10")
     ]  # fmt: skip
@@ -159,7 +162,7 @@ def test_files_are_found_by_the_rank_at_the_end_of_their_names(tmp_path: Path) -
 
 def test_of_two_files_of_a_rank_the_newer_one_counts(tmp_path: Path) -> None:
     for age, name in enumerate(("new_0", "old_0")):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_bytes(b"{}")
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
     assert [file.path.name for file in find_dumps([tmp_path])] == ["new_0"]
 
