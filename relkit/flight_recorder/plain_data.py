@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,8 +14,10 @@ from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
 from relkit.input_file import open_input, read_input
 
-# A dump of 20,000 entries with stacks has about 60 MB.
-LIMIT_BYTES = 256 << 20
+# 20,000 operations with 20 frames each are 11 MB.
+LIMIT_BYTES = 64 << 20
+# What reading one file may take: a few bytes of a pickle can ask for a table of 64 GB.
+MEMORY_BYTES = 1 << 30
 _PICKLE = b"\x80"
 # What the unpickler raises for a damaged file, besides its own error.
 _DAMAGED = (
@@ -51,12 +56,32 @@ def read_plain(path: Path) -> Any:  # noqa: ANN401
     except OSError as error:
         raise BadFlightDump(f"{path} cannot be read: {error.strerror}") from error
     try:
-        if data.startswith(_PICKLE):
-            return _PlainUnpickler(io.BytesIO(data)).load()
-        return parse_json(data)
+        with memory_bounded(MEMORY_BYTES):
+            if data.startswith(_PICKLE):
+                return _PlainUnpickler(io.BytesIO(data)).load()
+            return parse_json(data)
     except (pickle.UnpicklingError, *_DAMAGED) as error:
         why = str(error) or type(error).__name__
         raise BadFlightDump(f"{path} is not a flight-recorder dump: {why}") from error
+
+
+@contextmanager
+def memory_bounded(more_bytes: int) -> Iterator[None]:
+    """Within the block, this process gets at most so much more memory; then MemoryError.
+
+    Args:
+        more_bytes: of address space, which is what the kernel bounds.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + more_bytes
+    if soft != resource.RLIM_INFINITY:
+        limit = min(limit, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def looks_like_a_dump(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,16 @@ def test_a_pickle_that_would_run_something_is_refused_by_name(tmp_path: Path) ->
     with pytest.raises(BadFlightDump, match=r"dump_0 .* asks for (posix|nt|os)\.mkdir"):
         read_plain(path)
     assert not (tmp_path / "made").exists()
+
+
+def test_a_pickle_that_asks_for_all_memory_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "dump_0"
+    # LONG_BINPUT: the place in a table, which the unpickler makes that long.
+    path.write_bytes(b"\x80\x02}r\xff\xff\xff\x7f.")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(BadFlightDump, match="MemoryError"):
+        read_plain(path)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 @pytest.mark.parametrize(
