@@ -9,6 +9,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -73,11 +74,18 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     return True
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        process.kill()
+def end_group(child: subprocess.Popen[bytes], reap_s: float) -> None:
+    """Kill the child's process group, and reap the child; at the end of the time it is left.
+
+    Args:
+        child: not reaped yet, and started in a session of its own.
+        reap_s: how long to wait for its end, s. One in an uninterruptible wait, as of a driver or
+            of a dead file server, goes when the kernel lets it.
+    """
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(reap_s)
 
 
 def run_child(
@@ -122,8 +130,7 @@ def run_child(
             timed_out = not _wait(process, timeout_s - (time.monotonic() - began))
         finally:
             if process is not None and process.returncode is None:
-                _kill(process)
-                _wait(process, _REAP_S)
+                end_group(process, _REAP_S)
         code = process.returncode if process.returncode is not None else -signal.SIGKILL
         stdout = os.pread(out, _OUTPUT_LIMIT_BYTES, 0)
         stderr = os.pread(err, _OUTPUT_LIMIT_BYTES, 0).decode("utf-8", "replace")

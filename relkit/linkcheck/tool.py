@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -15,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import relkit
+from relkit.bounded_child import end_group
 from relkit.held_signals import signals_held
 from relkit.interruptible_wait import wait_readable
 
 _MAX_BYTES = 1 << 20
 _TICK_S = 0.05
-_GRACE_S = 2.0
+_REAP_S = 2.0
 
 stopping: ContextVar[threading.Event | None] = ContextVar("stopping", default=None)
 """Ends the tools of this context when it is set: a thread cannot be interrupted from outside."""
@@ -81,7 +80,7 @@ def run_tool(argv: Sequence[str], timeout_s: float, *, folder: Path | None = Non
         ended = _read(child, kept, time.monotonic() + timeout_s)
     finally:
         if child is not None:
-            _end_group(child)
+            end_group(child, _REAP_S)
             assert child.stdout is not None
             child.stdout.close()
     flooded = len(kept) > _MAX_BYTES
@@ -120,16 +119,6 @@ def _read(child: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> b
             wait_readable(pipe, pause_s)
         else:
             time.sleep(pause_s)
-
-
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    try:
-        child.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        # In an uninterruptible wait of the driver: it goes when the kernel lets it; we do not wait.
-        return
 
 
 def run_module(name: str, arguments: Sequence[str], timeout_s: float) -> ToolRun:

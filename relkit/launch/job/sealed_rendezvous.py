@@ -71,7 +71,7 @@ class SealedBackend(RendezvousBackend):
         self._key = derive(key, "rendezvous") if key else b""
         # What was last read or written.
         self._newest: _State | None = None
-        self._held: _State | None = None
+        self._holds = False
         self._complained = False
 
     @property
@@ -85,7 +85,11 @@ class SealedBackend(RendezvousBackend):
         Anything else, such as one of an earlier run or an older one of this, is replaced by what
         this node knows. Nothing is held without a secret.
         """
-        self._held = self._newest
+        self._holds = self._newest is not None
+
+    @property
+    def _held(self) -> _State | None:
+        return self._newest if self._holds else None
 
     def get_state(self) -> tuple[bytes, Token] | None:
         """See RendezvousBackend."""
@@ -182,8 +186,6 @@ class SealedBackend(RendezvousBackend):
         if not self._key:
             return sealed
         self._newest = self._parse(sealed)
-        if self._held is not None:
-            self._held = self._newest
         return self._newest.body
 
     def _why_foreign(self, sealed: bytes) -> str:
@@ -241,6 +243,6 @@ def seal(handler: RendezvousHandler, key: bytes, log: Log, node: str) -> SealedB
             log("this torch's rendezvous state cannot be sealed: keep its store from others")
         return None
     mismatch = MismatchNotes(getattr(inner, "_store", None), handler.get_run_id(), log, node)
-    holder._backend = SealedBackend(inner, key, mismatch, log)
-    backend: SealedBackend = holder._backend
+    backend = SealedBackend(inner, key, mismatch, log)
+    holder._backend = backend
     return backend

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-import signal
 import subprocess
 
+from relkit.bounded_child import end_group
 from relkit.errors import UsageProblem
 from relkit.held_signals import signals_held
 from relkit.launch.job.node_name import is_node_name
 from relkit.launch.job.settings import Log
 
 HOOK_S = 30.0
-# One that the kernel does not let go, such as behind a dead file server, is not waited for.
 _REAP_S = 5.0
 _RECIPES = (
     "kubectl taint nodes {node} relkit/network-check=failed:NoSchedule",
@@ -80,12 +77,5 @@ def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) 
     finally:
         if child is not None:
             if child.returncode is None:
-                _end_group(child)
+                end_group(child, _REAP_S)
             log(f"--on-bad-node: `{shlex.join(argv)}` {how_it_ended}")
-
-
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(_REAP_S)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from relkit.bounded_child import end_group
 from relkit.errors import RelkitError
 from relkit.foreign_json import parse_json
 
 _TAIL_BYTES = 2000
+_REAP_S = 5.0
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[4])
 
 
@@ -71,7 +71,8 @@ def run_in_child(
             except BrokenPipeError:
                 output, timed_out = b"", False
             finally:
-                _kill(process)
+                # The whole session: the probe may have started helpers of its own.
+                end_group(process, _REAP_S)
         if timed_out:
             raise ChildFailed(f"no result within {timeout_s:.0f} s", timed_out=True)
         return _result(output, process.returncode, errors)
@@ -110,13 +111,6 @@ def _read(stdout: IO[bytes], until_s: float) -> tuple[bytes, bool]:
         if not part:
             return bytes(output), False
         output += part
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    # The whole session: the probe may have started helpers of its own.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _result(output: bytes, code: int, errors: IO[bytes]) -> dict[str, Any]:
