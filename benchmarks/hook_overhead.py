@@ -17,7 +17,6 @@ import math
 import os
 import resource
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -38,6 +37,7 @@ from hook_spaced import (
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
 from relkit.output import table
+from tests.ports import free_port
 
 _ROOT = Path(__file__).resolve().parent.parent
 _LIMIT_S = 600.0
@@ -126,9 +126,7 @@ def measure_calls(folder: Path, calls: int, rounds: int) -> list[CallCost]:
 
 def run_example(folder: Path, ranks: int, steps: int, with_hook: bool) -> Run:
     """Train for some steps and take the time between two lines that rank 0 prints."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     records = Path(tempfile.mkdtemp(dir=folder))
     env = hooked_environment(records) if with_hook else dict(os.environ)
     env |= {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from tests.ports import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 LIMIT_S = 900
@@ -191,8 +192,7 @@ def work(who: str, size: Size, folder: Path, world: int) -> None:
 
 def launch(who: str, name: str, folder: Path, world: int) -> Result:
     """One run in processes of its own, which are gone when it returns."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     processes = []
     for rank in range(world):
         environment = os.environ | {"OMP_NUM_THREADS": str(CORES // world)}

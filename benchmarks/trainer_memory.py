@@ -17,7 +17,6 @@ import argparse
 import gc
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from relkit.trainer.config.config import (
     TrainerConfig,
     TrainingConfig,
 )
+from tests.ports import free_port
 
 LIMIT_S = 300
 MB = 1e6
@@ -170,8 +170,7 @@ def work(layout: Layout, folder: Path) -> None:
 def measure(name: str) -> Held:
     """The rank that holds most, of processes that are gone when this returns."""
     world = LAYOUTS[name].world
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as temporary:
         processes = []
         for rank in range(world):
