@@ -135,7 +135,7 @@ def run(demo: Demo, *, environ: Mapping[str, str], output: int | None = None) ->
     """
     check(demo)
     before, began = _identity(demo.timeline), time.monotonic()
-    # Set, so that torch does not explain at length that it sets the same.
+    # torch sets the same where nobody has, and explains that at length.
     environ = {"OMP_NUM_THREADS": "1", **environ}
     exit_code = _run(command_line(demo), environ, output, demo.limit_s)
     duration_s = time.monotonic() - began

@@ -12,7 +12,7 @@ from relkit import process_exit
 from relkit.launch.job.bounded_calls import BoundedCalls
 
 SCRIPT = """
-import atexit, os, signal, sys, threading, time
+import atexit, os, signal, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from relkit.process_exit import inside_cpp, leave
 
@@ -25,7 +25,7 @@ kept = Global()
 pool = ThreadPoolExecutor(1)
 pool.submit(int).result()
 atexit.register(print, "atexit")
-begun = threading.Event()
+begun, handled = threading.Event(), threading.Event()
 
 def call(begun=begun, is_stuck=sys.argv[1] != "returned", wait=threading.Event().wait):
     with inside_cpp():
@@ -36,13 +36,14 @@ def call(begun=begun, is_stuck=sys.argv[1] != "returned", wait=threading.Event()
 def interrupt(main=threading.main_thread().ident):
     while sys._current_frames()[main].f_code.co_name != "_shutdown":
         os.sched_yield()
-    while True:
-        # One may come just before the wait, and not end it.
+    # One may come just before the wait, and not end it.
+    while not handled.wait(0.05):
         signal.pthread_kill(main, signal.SIGINT)
-        time.sleep(0.05)
+    threading.Event().wait()
 
 def interrupted(*_):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handled.set()
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGINT, interrupted)
