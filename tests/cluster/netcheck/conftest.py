@@ -28,7 +28,7 @@ def check(start: Start, fleet: Hosts) -> Check:
             PATH=f"{fleet.ssh_folder}:{os.environ['PATH']}",
         ).wait(90)  # fmt: skip
         left = {name: pids for name, pids in fleet.processes().items() if pids}
-        assert not left, left
+        assert not left, (left, done.code, done.err)
         assert done.code in (0, 1, 3), done.err
         assert done.out, done.err
         return json.loads(done.out), done

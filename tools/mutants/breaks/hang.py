@@ -148,8 +148,8 @@ BREAKS = (
     ),
     Break(
         "relkit/flight_recorder/job_view.py",
-        "job.group(dump, entry.group), entry.seq",
-        "job.group(dump, entry.group), entry.record_id",
+        "key = job.group(dump, last.group), last.seq",
+        "key = job.group(dump, last.group), last.record_id",
         _FLIGHT,
     ),
     Break(
