@@ -43,9 +43,11 @@ void forks(char **arguments)
     OK(RT(StreamCreate)(&stream));
     OK(launch(stream, 2 * MS));
     OK(RT(StreamSynchronize)(stream));
+    /* Until the recorder has seen its end. A thread that only starts now, the recorder's own, may hold a
+     * lock of the sanitizer's at the fork, which the child would wait for. */
+    meet();
     OK(launch(stream, 20 * MS));
     OK(launch(stream, 20 * MS)); /* in flight while the process forks */
-    fflush(stdout);
     pid_t child = fork();
     if (child == 0)
         be_child(stream);

@@ -133,6 +133,9 @@ def test_a_fork_after_the_first_use(bench: Bench, tmp_path: Path, name: str) -> 
     command = [str(bench.program(build, "cuda")), "forks"]
     with client(command, build, tmp_path, **EVERY) as run:
         run.listen()
+        run.settled()
+        run.go()
+        run.listen()
         state = run.settled()
         (child,) = [words["child"] for words in run.all_said("child")]
         said = run.end()
