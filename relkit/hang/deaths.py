@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
 from relkit.hang.words import shortened
-from relkit.hook.model import Op, OpKind
+from relkit.hook.model import Op
 
 # What the survivors of a broken connection, or of a peer that never came, raise.
 _COLLATERAL = re.compile(
@@ -20,7 +20,6 @@ _COLLATERAL = re.compile(
     re.IGNORECASE,
 )
 _BY_LAUNCHER = (-signal.SIGTERM, -signal.SIGKILL)
-_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
 
 
 def died(view: RankView) -> bool:
@@ -37,8 +36,8 @@ def last_communication(view: RankView) -> Op | None:
     """Its newest communication: one in flight, else the one that ended last."""
     if view.hook is None:
         return None
-    open_ = [op for op in view.hook.in_flight if op.kind in _COMMUNICATION]
-    done = [op for op in view.hook.recent if op.kind in _COMMUNICATION]
+    open_ = [op for op in view.hook.in_flight if op.communicates]
+    done = [op for op in view.hook.recent if op.communicates]
     if open_:
         return max(open_, key=lambda op: op.start_ns)
     return max(done, key=lambda op: op.end_ns, default=None)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from relkit.hang.model import RankView
 from relkit.hang.waits import Wait
 from relkit.hang.words import for_seconds
-from relkit.hook.model import HookState, Op, OpKind
-
-_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
+from relkit.hook.model import HookState, Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def _of_one(wait: Wait, views: Mapping[int, RankView]) -> Iterator[DeviceStall]:
         if view.hook is None or not view.alive:
             continue
         begun = _begun(view.hook)
-        if any(other.kind in _COMMUNICATION for other in begun):
+        if any(other.communicates for other in begun):
             continue
         # What is queued behind work that has begun is not shown.
         unseen = op is None and bool(begun) and member.newest >= wait.seq

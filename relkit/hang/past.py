@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from relkit.hang.model import RankView
+from relkit.hang.stackclass import SETUP
 from relkit.hook.model import Op, OpKind
 
-_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
-_SETUP = ("connect", "comm_init", "comm_split")
 _LONGEST_CONTEXT = 6
 
 _Call = tuple[str, int, int, int]
@@ -24,7 +23,7 @@ def calls_of(view: RankView) -> tuple[Op, ...]:
     ops = [
         op
         for op in (*view.hook.recent, *view.hook.in_flight)
-        if op.kind in _COMMUNICATION and op.name not in _SETUP
+        if op.communicates and op.name not in SETUP
     ]
     return tuple(sorted(ops, key=lambda op: op.start_ns))
 

@@ -10,16 +10,14 @@ from relkit.hang.frames import printable
 from relkit.hang.model import JobView, RankView
 from relkit.hang.stackclass import classify
 from relkit.hang.words import exit_words, operation
-from relkit.hook.model import Op, OpKind
-
-_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
+from relkit.hook.model import Op
 
 
 def oldest_in_flight(view: RankView) -> tuple[Op, float] | None:
     """The operation that has been in flight longest and its age, s; communication first."""
     if view.hook is None or not view.hook.in_flight:
         return None
-    communication = [op for op in view.hook.in_flight if op.kind in _COMMUNICATION]
+    communication = [op for op in view.hook.in_flight if op.communicates]
     op = min(communication or view.hook.in_flight, key=lambda op: op.start_ns)
     return op, max(0, view.hook.now_ns - op.start_ns) / 1e9
 

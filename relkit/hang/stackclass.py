@@ -54,7 +54,7 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
 
 
 # Calls in which a group is made.
-_SETUP = ("connect", "comm_init", "comm_split")
+SETUP = ("connect", "comm_init", "comm_split")
 
 
 def _by_recorder(in_flight: Sequence[Op]) -> ThreadState | None:
@@ -62,7 +62,7 @@ def _by_recorder(in_flight: Sequence[Op]) -> ThreadState | None:
     if OpKind.P2P in kinds:
         return ThreadState.P2P
     if OpKind.COLLECTIVE in kinds:
-        setup = all(op.name in _SETUP for op in in_flight if op.kind is OpKind.COLLECTIVE)
+        setup = all(op.name in SETUP for op in in_flight if op.kind is OpKind.COLLECTIVE)
         return ThreadState.SETUP if setup else ThreadState.COLLECTIVE
     return ThreadState.COMPUTE if OpKind.GEMM in kinds or OpKind.KERNEL in kinds else None
 

@@ -91,11 +91,7 @@ def _count(
 
 def _is_elsewhere(hook: HookState, index: int, place: int, receives: bool, mine: Op) -> bool:
     """A peer's device has begun communication, but neither this half nor one together with it."""
-    begun = [
-        op
-        for op in hook.in_flight
-        if op.kind in (OpKind.P2P, OpKind.COLLECTIVE) and op.enqueue_ns and not op.queued
-    ]
+    begun = [op for op in hook.in_flight if op.communicates and op.enqueue_ns and not op.queued]
     count = _count(hook, index, receives, place, mine.tag)
     if not begun or count is None or count.done > mine.seq:
         return False

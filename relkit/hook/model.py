@@ -106,6 +106,11 @@ class Op:
     queued: bool = False
     tag: int = 0
 
+    @property
+    def communicates(self) -> bool:
+        """It is a collective, a send or a receive."""
+        return self.kind in (OpKind.COLLECTIVE, OpKind.P2P)
+
 
 @dataclass(frozen=True, slots=True)
 class HookState:

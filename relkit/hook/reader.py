@@ -31,7 +31,6 @@ RECENT_EACH = 32
 # products, which are none, leave little room for them in a thread's own ring.
 HISTORY = 256
 _HISTORY_ROWS = 2 * HISTORY
-_COMMUNICATION = (OpKind.COLLECTIVE, OpKind.P2P)
 
 
 def state_files(job_dir: Path) -> list[Path]:
@@ -210,7 +209,7 @@ def _newest_events(file: StateFile) -> list[Any]:
 def _joined(recent: Sequence[Op], events: Sequence[Op]) -> tuple[Op, ...]:
     """What the rings of the threads hold, with the newest communication of the events."""
     known = {(op.os_thread_id, op.start_ns, op.name) for op in recent}
-    more = [op for op in events if op.kind in _COMMUNICATION][-HISTORY:]
+    more = [op for op in events if op.communicates][-HISTORY:]
     more = [op for op in more if (op.os_thread_id, op.start_ns, op.name) not in known]
     return tuple(sorted([*recent, *more], key=attrgetter("end_ns")))
 
