@@ -17,7 +17,6 @@ class Transfer:
 
     Args:
         rank: who is in it; peer: the other end; both global.
-        receives: the direction.
         op: the operation; its `seq` counts those of the same group, direction, peer and tag.
         what: `recv #5 from rank 1 of the default group (4 KiB, tag 7)`.
         called: how many of the other half the peer has called; None where that is not known.
@@ -27,12 +26,16 @@ class Transfer:
 
     rank: int
     peer: int
-    receives: bool
     op: Op
     what: str
     called: int | None
     peer_size_bytes: int | None
     behind: bool = False
+
+    @property
+    def receives(self) -> bool:
+        """The direction, as seen from `rank`."""
+        return self.op.name == "recv"
 
     @property
     def missing(self) -> bool:
@@ -65,18 +68,18 @@ def transfers_of(views: Mapping[int, RankView], groups: Sequence[Group]) -> tupl
 def _transfer(
     views: Mapping[int, RankView], group: Group, rank: int, peer: int, op: Op
 ) -> Transfer:
-    receives = op.name == "recv"
     what = transfer(op, f"rank {peer}", group.title)
     hook = views[peer].hook if peer in views else None
     member = group.members.get(peer)
     if hook is None or member is None:
-        return Transfer(rank, peer, receives, op, what, None, None)
+        return Transfer(rank, peer, op, what, None, None)
     place = group.members[rank].place
-    count = _count(hook, member.index, not receives, place, op.tag)
+    half_receives = op.name == "send"
+    count = _count(hook, member.index, half_receives, place, op.tag)
     called = count.posted if count else (None if hook.uncounted else 0)
     size_bytes = count.size_bytes(op.seq) if count else None
-    behind = bool(op.enqueue_ns) and _is_elsewhere(hook, member.index, place, not receives, op)
-    return Transfer(rank, peer, receives, op, what, called, size_bytes, behind)
+    behind = bool(op.enqueue_ns) and _is_elsewhere(hook, member.index, place, half_receives, op)
+    return Transfer(rank, peer, op, what, called, size_bytes, behind)
 
 
 def _count(

@@ -62,7 +62,6 @@ class EventReader:
             header["anchor_monotonic_ns"]
         )
         self._count = int(header["event_count"])
-        self._events_at = int(header["events_at"])
         self._begun_at = layout.offset_of(layout.HEADER, "events_begun")
         self._next = 0
 
@@ -85,7 +84,7 @@ class EventReader:
         lost = first - self._next
         if begun <= first:
             return EventBatch(np.empty(0, layout.EVENT), lost)
-        rows = self._copy(first, begun - first)
+        rows = self._file.events(first, begun - first)
         after = self._file.word(self._begun_at)
         # What may have been overwritten while it was copied is gone.
         safe = max(first, after - self._count)
@@ -99,15 +98,6 @@ class EventReader:
         self._next = first + end
         kept = rows[:end][whole[:end]]
         return EventBatch(kept, lost + end - len(kept))
-
-    def _copy(self, first: int, count: int) -> Rows:
-        place = first % self._count
-        size = layout.EVENT.itemsize
-        head = min(count, self._count - place)
-        parts = [self._file.rows(self._events_at + place * size, layout.EVENT, head)]
-        if count > head:
-            parts.append(self._file.rows(self._events_at, layout.EVENT, count - head))
-        return np.concatenate(parts)
 
     def communicators(self) -> tuple[Communicator, ...]:
         """The process groups that are known by now, by index."""

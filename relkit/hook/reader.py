@@ -190,15 +190,7 @@ def _newest_events(file: StateFile) -> list[Any]:
     first = max(0, begun - min(_HISTORY_ROWS, count))
     if begun <= first:
         return []
-    events_at, place = int(file.header["events_at"]), first % count
-    head = min(begun - first, count - place)
-    size = layout.EVENT.itemsize
-    rows = np.concatenate(
-        [
-            file.rows(events_at + place * size, layout.EVENT, head),
-            file.rows(events_at, layout.EVENT, begun - first - head),
-        ]
-    )
+    rows = file.events(first, begun - first)
     wanted = np.arange(first, begun, dtype=np.uint64) + np.uint64(1)
     safe = max(first, file.word(begun_at) - count)
     whole = (rows["ticket"] == wanted) & (wanted > np.uint64(safe))

@@ -45,6 +45,22 @@ class StateFile:
         """One number at `offset` bytes, as it is now."""
         return int(self.rows(offset, np.dtype(kind), 1)[0])
 
+    def events(self, first: int, count: int) -> Rows:
+        """A copy of `count` rows of the ring of events, from event number `first` on.
+
+        Some may be half-written, or overwritten by newer ones: their tickets say so.
+
+        Raises:
+            BadDump: the file ends before them.
+        """
+        events_at, length = int(self.header["events_at"]), int(self.header["event_count"])
+        place = first % length
+        head = min(count, length - place)
+        parts = [self.rows(events_at + place * layout.EVENT.itemsize, layout.EVENT, head)]
+        if count > head:
+            parts.append(self.rows(events_at, layout.EVENT, count - head))
+        return np.concatenate(parts)
+
 
 def _read(descriptor: int, name: str, size: int, offset: int) -> bytes:
     # pread and not mmap: a file that is cut short under a mapping kills the reader with SIGBUS.
