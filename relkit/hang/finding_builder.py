@@ -12,7 +12,6 @@ from relkit.hang.model import Category, Culprit, RankView
 from relkit.hang.sequence import Disagreement
 from relkit.hang.waits import Wait
 from relkit.hang.words import exit_words, for_seconds, numbered, of_ranks, shortened
-from relkit.hook.model import OpKind
 from relkit.ranks import RankSet
 
 BUSY_SHARE = 0.5
@@ -202,8 +201,7 @@ class FindingBuilder:
         hook = self.view.hook
         if hook is None:
             return ["it has no recorder: either it has made no hooked call yet, or the hook is off"]
-        kinds = {op.kind for op in hook.in_flight}
-        communicates = OpKind.COLLECTIVE in kinds or OpKind.P2P in kinds
+        communicates = any(op.communicates for op in hook.in_flight)
         return [] if communicates else ["it has no collective in flight"]
 
     def _waited_for(self) -> tuple[str, ...]:
@@ -214,12 +212,7 @@ class FindingBuilder:
             waiters = wait.waiters - RankSet.of([rank])
             transfer = wait.transfer
             if transfer is not None and waiters and rank in wait.missing:
-                called = ""
-                if transfer.called is not None and not transfer.behind:
-                    called = f"; of its sends to rank {transfer.rank} it has called "
-                    if not transfer.receives:
-                        called = f"; of its receives from rank {transfer.rank} it has called "
-                    called += str(transfer.called)
+                called = f"; {transfer.progress}" if transfer.progress else ""
                 reasons.append(f"{of_ranks(waiters)} waits for it in {wait.what}{called}")
                 continue
             if not (wait.exact and waiters and rank in wait.missing and wait.group):

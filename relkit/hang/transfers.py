@@ -47,6 +47,14 @@ class Transfer:
         """What the peer has to call: `send to rank 0`."""
         return f"send to rank {self.rank}" if self.receives else f"recv from rank {self.rank}"
 
+    @property
+    def progress(self) -> str:
+        """`of its sends to rank 0 it has called 6`, about the peer; "" where that says nothing."""
+        if self.called is None or self.behind:
+            return ""
+        halves = "sends to" if self.receives else "receives from"
+        return f"of its {halves} rank {self.rank} it has called {self.called}"
+
 
 def transfers_of(views: Mapping[int, RankView], groups: Sequence[Group]) -> tuple[Transfer, ...]:
     """The numbered sends and receives that ranks are in, by rank; not what is only queued."""

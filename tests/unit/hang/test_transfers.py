@@ -141,9 +141,9 @@ def test_a_collective_that_is_left_out_before_a_chain_of_transfers() -> None:
     )
 
 
-@pytest.mark.parametrize("sizes", [2 * KIB, KIB // 2])
-def test_a_send_of_another_size(sizes: int) -> None:
-    verdict = verdict_of([RECV, ("send", 2, sizes), GRADIENT, BACK, LOSS])
+@pytest.mark.parametrize("size_bytes", [2 * KIB, KIB // 2])
+def test_a_send_of_another_size(size_bytes: int) -> None:
+    verdict = verdict_of([RECV, ("send", 2, size_bytes), GRADIENT, BACK, LOSS])
     assert named(verdict) == [(BAD, Category.UNEQUAL_TRANSFER)]
 
 
@@ -165,6 +165,20 @@ def test_the_end_of_a_send_of_another_size_does_not_make_it_usual() -> None:
 def test_in_the_first_step_nobody_is_named_without_proof() -> None:
     verdict = verdict_of([RECV, SEND, GRADIENT, LOSS], before=0)
     assert verdict.culprits == ()
+
+
+def test_an_evaluation_in_an_early_step_accuses_nobody() -> None:
+    programs = {r: [*stage(r) * 2, LOSS, *stage(r) * (STEPS + 3)] for r in range(RANKS)}
+    programs[BAD] = [*stage(BAD) * 2, LOSS, *stage(BAD) * STEPS, RECV, SEND, GRADIENT, LOSS]
+    assert named(attribute(job(run(programs)))) == [(BAD, Category.SKIPPED_TRANSFER)]
+
+
+def test_where_most_of_a_ring_deviate_nobody_is_named() -> None:
+    programs = {r: stage(r) * (STEPS + 3) for r in range(RANKS)}
+    instead = {0: ("recv", 1, KIB), 1: LOSS, 2: LOSS}
+    programs |= {r: [*stage(r) * STEPS, call] for r, call in instead.items()}
+    verdict = attribute(job(run(programs)))
+    assert (verdict.culprits, bool(verdict.inconclusive)) == ((), True)
 
 
 @pytest.mark.parametrize("rank", [0, 2, 3])

@@ -11,9 +11,43 @@ _DEVICE = ("tests/unit/hang/test_device_stalled.py",)
 _REPORT = ("tests/unit/hang/test_report.py", "tests/unit/hang/test_lateness.py")
 _SEQUENCE = ("tests/unit/hang/test_sequence.py",)
 _FLIGHT = ("tests/unit/flight_recorder",)
+_TRANSFERS = ("tests/unit/hang/test_transfers.py",)
+_DEVICE_TRANSFERS = ("tests/unit/hang/test_device_transfers.py",)
 _STACKCLASS = ("tests/unit/hang/test_stackclass.py",)
 
 BREAKS = (
+    Break(
+        "relkit/hang/transfers.py",
+        "return self.behind or self.called is None",
+        "return self.called is None",
+        _DEVICE_TRANSFERS,
+    ),
+    # A part of a batch counts as a transfer that holds up the others of it.
+    Break(
+        "relkit/hang/transfers.py",
+        "return not together and all(_alone(op, hook) for op in begun)",
+        "return not together",
+        _DEVICE_TRANSFERS,
+    ),
+    Break(
+        "relkit/hang/transfers.py",
+        "or count is None or count.done > mine.seq:",
+        "or count is None:",
+        _DEVICE_TRANSFERS,
+    ),
+    Break(
+        "relkit/hang/mismatched_transfers.py",
+        "        and op.seq < number\n",
+        "",
+        _TRANSFERS,
+    ),
+    Break(
+        "relkit/hang/mismatched_transfers.py",
+        "if 0 < 2 * len(instead) <= len(ring):",
+        "if instead:",
+        _TRANSFERS,
+    ),
+    Break("relkit/hang/past.py", " and 2 * at >= len(calls):", ":", _TRANSFERS),
     # The victims of a dead peer are accused as late.
     Break(
         "relkit/hang/attribute.py",

@@ -6,11 +6,24 @@ from tools.mutants.model import Break
 
 _RECORDER = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-recorder_test]",)
 _RING = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-event_ring_test]",)
+_PEERS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-peers_test]",)
 _HELPERS = "tests/native/hook/test_helpers.py"
 _EDGES = ("tests/native/merge/test_edges.py",)
 _FILE = "native/src/core/recorder.c"
 
 BREAKS = (
+    Break(
+        _FILE, "if (op->seq >= 0 && (op->flags & RK_OP_FAILED) == 0)", "if (op->seq >= 0)", _PEERS
+    ),
+    Break(
+        "native/src/core/peers.c", "op->flags |= key.receives ? RK_OP_RECEIVES : 0u;", "", _PEERS
+    ),
+    Break(
+        "native/src/core/peers.c",
+        "[number % RK_PEER_SIZES]",
+        "[0]",
+        _PEERS,
+    ),
     Break(
         _FILE,
         "    store_words(&slot->ring[finished % RK_RING_LENGTH], op);\n",
