@@ -64,10 +64,10 @@ def _astray(
     transfers = [w.transfer for w in wanted if w.transfer is not None]
     both = [each for each in mutual if each.rank == rank]
     if both:
-        verb = "receive" if both[0].receives else "send"
+        verb, theirs = ("receive", "recv from") if both[0].receives else ("send", "send to")
         sentence = (
-            f"is in {both[0].what}, whose rank {both[0].peer} is in the same towards it: both "
-            f"{verb} first, and neither gets on{place}"
+            f"is in {both[0].what} while rank {both[0].peer} is in a {theirs} it: both {verb} "
+            f"first, and neither can go on{place}"
         )
         return builder.culprit(Category.SWAPPED_TRANSFERS, sentence, reasons)
     what = transfers[0].half if transfers else torch_name(expected.name)
@@ -79,7 +79,7 @@ def _astray(
 def _undecided(each: Transfer, builder: FindingBuilder) -> Culprit:
     verb = "receive" if each.receives else "send"
     sentence = (
-        f"and rank {each.peer} both {verb} first and wait for each other in it: neither gets on"
+        f"waits for rank {each.peer}, which waits for it: both {verb} first, and neither can go on"
     )
     reasons = (
         f"it is in {each.what}",

@@ -98,6 +98,15 @@ class Recording:
         return read_state(path)
 
 
+def answer_of(victim: subprocess.Popen[str], words: str = "go\n") -> str:
+    """Tell a victim something; the line that it says to that."""
+    assert victim.stdin is not None
+    assert victim.stdout is not None
+    victim.stdin.write(words)
+    victim.stdin.flush()
+    return victim.stdout.readline()
+
+
 @contextmanager
 def process(command: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """A child with pipes that is dead and reaped at the end."""

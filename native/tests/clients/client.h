@@ -23,7 +23,7 @@
 void expect_work(const char *name, uint64_t bytes, uint64_t flops, uint64_t length_ns);
 /* A call that came back when it was done. */
 void expect_call(const char *name, uint64_t bytes);
-/* `group`: "world", "child" or "" of a send or receive. */
+/* `group`: "world" or "child", "" where the transfer has no number. */
 void expect_transfer(const char *name, const char *group, long seq, uint64_t bytes, int peer);
 void expect_number(const char *name, int64_t value);
 

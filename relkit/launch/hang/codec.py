@@ -23,8 +23,8 @@ from relkit.stacks.model import RankDump
 LIMIT_BYTES = 128 << 20
 # Python's objects take twenty times the room of the shortest JSON: their number is bounded, too.
 MAX_VALUES = 2_000_000
-# Finished operations that travel with a view: enough for a step or two of a pipeline in most jobs,
-# and not much in all, so that a large job's verdict has room.
+# Finished operations that travel with a view: many in a small job, for verdicts compare them with
+# earlier steps; fewer in a large one, whose verdict holds those of all ranks.
 MAX_RECENT_OPS = 128
 MIN_RECENT_OPS = 16
 ALL_RECENT_OPS = 1 << 17

@@ -16,7 +16,7 @@ from relkit.hook.capture import BATCH, capture_native
 from relkit.hook.release import release
 from relkit.hook.state_file import open_state_file
 from relkit.hook.threads import start_ticks, thread_status, thread_statuses
-from tests.native.recording import Recording, compile_c, process
+from tests.native.recording import Recording, answer_of, compile_c, process
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.native
@@ -128,11 +128,7 @@ tell("went on")
                 "a zombie",
                 "dead",
             }
-        assert victim.stdin is not None
-        assert victim.stdout is not None
-        victim.stdin.write("go\n")
-        victim.stdin.flush()
-        assert victim.stdout.readline() == "went on\n"
+        assert answer_of(victim) == "went on\n"
 
 
 def test_two_collectors_at_once_get_their_own_answers(recording: Recording) -> None:
@@ -186,11 +182,7 @@ def test_a_stray_signal_does_nothing(recording: Recording) -> None:
         os.kill(victim.pid, state.capture_signal)
         request.send(victim.pid, victim.pid, state.capture_signal, 99, 5)
         assert len(capture_native(recording.path(victim.pid), state, 5.0).threads) == 1
-        assert victim.stdin is not None
-        assert victim.stdout is not None
-        victim.stdin.write("go\n")
-        victim.stdin.flush()
-        assert victim.stdout.readline() == "went on\n"
+        assert answer_of(victim) == "went on\n"
 
 
 def test_a_process_that_lost_the_handler_is_never_signalled(recording: Recording) -> None:

@@ -15,7 +15,7 @@ from relkit.hook.capture import NativeCapture, capture_native
 from relkit.hook.interruptible import WAITS_FOR_SIGNALS, Interruptible, current_call
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.engines.base import Target
-from tests.native.recording import NATIVE, Recording, compile_c, process
+from tests.native.recording import NATIVE, Recording, answer_of, compile_c, process
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.native
@@ -93,8 +93,6 @@ tell("up")
 tell(libc.read(0, room, 1), ctypes.get_errno())
 """
     with recording.running(code) as victim:
-        assert victim.stdin is not None
-        assert victim.stdout is not None
         path, state = recording.path(victim.pid), recording.state(victim.pid)
         for _ in range(3):
             eventually(
@@ -103,9 +101,7 @@ tell(libc.read(0, room, 1), ctypes.get_errno())
             )
             capture = capture_native(path, state, 10.0)
             assert len(capture.threads) == 1
-        victim.stdin.write("x")
-        victim.stdin.flush()
-        assert victim.stdout.readline() == "1 0\n"
+        assert answer_of(victim, "x") == "1 0\n"
 
 
 def test_a_thread_that_is_not_asked_has_its_python_stack(recording: Recording) -> None:

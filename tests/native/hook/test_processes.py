@@ -11,7 +11,7 @@ import pytest
 
 from relkit.hook.model import OpKind
 from relkit.hook.reader import read_state, state_files
-from tests.native.recording import Recording
+from tests.native.recording import Recording, answer_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.native
@@ -201,11 +201,7 @@ sys.stdin.readline()
         assert op.os_thread_id == victim.pid
         assert 0 < op.start_ns < state.now_ns
         assert (state.started, state.finished) == (1, 0)
-        assert victim.stdin is not None
-        assert victim.stdout is not None
-        victim.stdin.write("go\n")
-        victim.stdin.flush()
-        assert victim.stdout.readline() == "done\n"
+        assert answer_of(victim) == "done\n"
         after = recording.state(victim.pid)
         assert after.in_flight == ()
         assert after.recent[0].start_ns == op.start_ns

@@ -333,7 +333,7 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/device_stalled.py",
-        "if any(other.kind in _COMMUNICATION for other in begun):",
+        "if any(other.communicates for other in begun):",
         "if False:",
         _DEVICE,
     ),
