@@ -4,8 +4,8 @@
 
 A forked process saves one state after another until it is killed. Then the checkpoints are read:
 every whole slot, and every file under its final name, must hold exactly the state of its step, and
-the newest must not be older than the last one that the process has reported as saved. The third
-kind is killed in memory, and then read from where the launcher has persisted it.
+the newest must not be older than the last one that the process has reported as saved. A third
+series kills a process that saves into memory, and reads what the launcher then persists.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from relkit.flash_checkpoint.slot_format import Owner, job_mark
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
-from relkit.launch.flash_checkpoint.persister import PersistedAttempt, Persister
+from relkit.launch.flash_checkpoint.persister import Persister
+from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import MemoryMailbox
 
 OWNER = Owner(0, 1, job_mark("flash_kills"))
@@ -169,8 +170,8 @@ def persist(folder: Path) -> int:
     def publish(outcome: PersistOutcome, _job_id: str) -> None:
         steps.append(outcome.step)
 
-    attempt = PersistedAttempt("job", 1, MemoryMailbox(), NodeSlots(folder, [0], 1))
-    persister = Persister(attempt, PersistSettings(), threading.Lock(), publish, print)
+    attempt, slots = SlotAttempt("job", [0], 1, MemoryMailbox()), NodeSlots(folder, [0], 1)
+    persister = Persister(attempt, slots, PersistSettings(), threading.Lock(), publish, print)
     persister.ask("rank 0 was killed")
     persister.close()
     persister.wait_end()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 
-from relkit.commands._incident import log
-from relkit.errors import RelkitError
+from relkit.commands._incident import keep_report, log
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome, persist_report
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
-from relkit.output import write_atomic
 
 REPORT = "flash_checkpoint.json"
 
@@ -29,9 +26,6 @@ def slot_host(settings: PersistSettings, folder: Path) -> SlotHost:
         log(outcome.line)
         started = time.time() - outcome.duration_s
         report = persist_report(outcome, job_id=job_id, argv=sys.argv, started=started)
-        try:
-            write_atomic(folder / REPORT, json.dumps(report.to_json(), indent=1) + "\n")
-        except (RelkitError, OSError) as error:
-            log(f"the timeline folder could not be written: {error}")
+        keep_report(report, folder / REPORT)
 
     return SlotHost(log, settings, publish)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from relkit.hang.model import HangVerdict, JobView
 from relkit.launch.hang import timeline
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.settings import MonitorSettings
-from relkit.output import as_text, shown, use_colour
+from relkit.output import as_text, shown, use_colour, write_atomic
 from relkit.reports import timeline_folder
 from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import RankDump
@@ -24,6 +25,19 @@ from relkit.stacks.model import RankDump
 def log(line: str) -> None:
     """One line to the person at the terminal, apart from the job's own output."""
     click.echo(f"relkit: {shown(line)}", err=True)
+
+
+def keep_report(report: Report, path: Path) -> None:
+    """Write a report into the timeline folder, as JSON; logs where that fails."""
+    try:
+        write_atomic(path, json.dumps(report.to_json(), indent=1) + "\n")
+    except (RelkitError, OSError) as error:
+        log_unwritten(error)
+
+
+def log_unwritten(error: Exception) -> None:
+    """What was to be in the timeline folder is not: the job goes on."""
+    log(f"the timeline folder could not be written: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +64,7 @@ class Publisher:
             written = timeline_folder.write(self.folder, report, merged)
         except (RelkitError, OSError) as error:
             # The verdict has been shown; a full disk must not take the monitor down with it.
-            log(f"the timeline folder could not be written: {error}")
+            log_unwritten(error)
             return
         if moved:
             log(f"the files of the earlier incident are in {moved}")

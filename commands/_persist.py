@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 
-from relkit.commands._incident import log
-from relkit.errors import RelkitError
+from relkit.commands._incident import keep_report, log
 from relkit.launch.job.exit_status import end_of_child
 from relkit.launch.recovery.persist_host import PersistHost
-from relkit.output import as_text, use_colour, write_atomic
+from relkit.output import as_text, use_colour
 from relkit.ttp.actions import Limits
 from relkit.ttp.environment import switched_on
 from relkit.ttp.report import persist_report
@@ -34,10 +32,6 @@ def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
         report = persist_report(outcome, job_id=job_id, argv=sys.argv, started=started)
         sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
         sys.stderr.flush()
-        try:
-            text = json.dumps(report.to_json(), indent=1) + "\n"
-            write_atomic(folder / "ttp.json", text)
-        except (RelkitError, OSError) as error:
-            log(f"the timeline folder could not be written: {error}")
+        keep_report(report, folder / "ttp.json")
 
     return PersistHost(limits, log, end_of_child, ended)

@@ -24,10 +24,9 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from relkit import procfs
 from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input_text
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
-from relkit.launch.flash_checkpoint.slot_host import SlotAttempt, SlotHost
+from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
+from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
@@ -43,7 +42,7 @@ from relkit.launch.job.exchange import (
     wait_for_thread,
 )
 from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_others
-from relkit.launch.job.exit_status import first_line, how_it_ended, peek_exit
+from relkit.launch.job.exit_status import exit_status, how_rank_ended, peek_exit
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
 HUNG_SHUTDOWN_S = 5
 # How long the host of the store stays after a failure, for nodes that have not noticed it yet.
 STAY_S = 5.0
-_MAX_ERROR_FILE_BYTES = 16 << 20
 
 # Given the job's id and the number of local processes: the job folder, and the variables to add
 # to the workers' environment. (None, {}) where the job runs without the hook.
@@ -412,7 +410,7 @@ class MonitoredAgent(LocalElasticAgent):
                 rank: self._exit_status(failure.local_rank, rank, failure.exitcode),
             }
         failure = result.failures[first]
-        self._failed(f"rank {first} (pid {failure.pid}) {how_it_ended(failure.exitcode)}")
+        self._failed(how_rank_ended(first, failure.pid, failure.exitcode))
 
     def _failed(self, sentence: str) -> None:
         """A worker failed: capture its peers before they are stopped, unless a node is leaving."""
@@ -440,29 +438,18 @@ class MonitoredAgent(LocalElasticAgent):
                 self._seen_alive_unix_s[rank] = now
                 continue
             exit_statuses[rank] = self._exit_status(worker.local_rank, rank, exit_code)
+            what = how_rank_ended(rank, pid, exit_code)
             if exit_code:
-                what = f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
                 sentence = sentence or what
             if self.services.persist is not None:
-                self.services.persist.lost(
-                    rank, f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
-                )
+                self.services.persist.lost(rank, what)
         self._exit_statuses = exit_statuses
         return sentence
 
     def _exit_status(self, local_rank: int, rank: int, exit_code: int) -> ExitStatus:
-        if exit_code == 0:
-            return ExitStatus(0)
-        error, failed_unix_s = "", self._seen_alive_unix_s.get(rank, time.time())
         error_files = self._pcontext.error_files if self._pcontext else {}
-        error_file = Path(error_files.get(local_rank, ""))
-        try:
-            if error_file.is_file():
-                failed_unix_s = error_file.stat().st_mtime
-                error = first_line(parse_json(read_input_text(error_file, _MAX_ERROR_FILE_BYTES)))
-        except (OSError, ValueError):
-            error = ""
-        return ExitStatus(exit_code, failed_unix_s, error)
+        seen_alive_unix_s = self._seen_alive_unix_s.get(rank, time.time())
+        return exit_status(exit_code, Path(error_files.get(local_rank, "")), seen_alive_unix_s)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         self._leave()

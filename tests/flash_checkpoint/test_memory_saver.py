@@ -24,7 +24,8 @@ from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
-from relkit.launch.flash_checkpoint.slot_host import SlotAttempt, SlotHost
+from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
+from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
 from tests.flash_checkpoint.test_slots import everything_in, one_thread

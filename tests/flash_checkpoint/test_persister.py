@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +26,8 @@ from relkit.launch.flash_checkpoint.node_slots import NodeOffer, NodeSlots
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep, Verdict
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
-from relkit.launch.flash_checkpoint.persister import PersistedAttempt, Persister
+from relkit.launch.flash_checkpoint.persister import Persister
+from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.flash_checkpoint.states import rich_state, same
 from tests.flash_checkpoint.test_slots import one_thread
@@ -97,10 +97,12 @@ class Job:
         for node, steps in enumerate(ranks[: len(ranks) - silent]):
             self.slots.append(Ranks(self.root, steps))
             mailbox = MemoryMailbox(node, len(ranks), notes)
-            attempt = PersistedAttempt("job", world_size, mailbox, self.slots[-1])
+            attempt = SlotAttempt("job", list(steps), world_size, mailbox)
             publish = lambda outcome, _job: self.outcomes.append(outcome)  # noqa: E731
             self.nodes.append(
-                Persister(attempt, settings, threading.Lock(), publish, self.lines.append)
+                Persister(
+                    attempt, self.slots[-1], settings, threading.Lock(), publish, self.lines.append
+                )
             )
 
     def end(self) -> None:
@@ -164,9 +166,9 @@ def test_a_node_that_does_not_answer_publishes_nothing(job: Job) -> None:
 def test_a_node_without_node_0_does_not_wait_for_ever(job: Job) -> None:
     job.begin({0: [5]}, {1: [5]}, silent=1)
     mailbox = MemoryMailbox(1, 2)
-    attempt = PersistedAttempt("job", 2, mailbox, Ranks(job.root, {1: [5]}))
+    attempt, slots = SlotAttempt("job", [1], 2, mailbox), Ranks(job.root, {1: [5]})
     settings = PersistSettings(answer_s=0.1)
-    alone = Persister(attempt, settings, threading.Lock(), lambda *_: None, job.lines.append)
+    alone = Persister(attempt, slots, settings, threading.Lock(), lambda *_: None, job.lines.append)
     alone.ask("rank 1 died")
     alone.close()
     alone.wait_end()
@@ -285,9 +287,9 @@ def persist(
 ) -> PersistOutcome:
     """What comes of persisting the slots in a folder."""
     outcomes: list[PersistOutcome] = []
-    attempt = PersistedAttempt("job", 1, MemoryMailbox(), NodeSlots(folder, [0], 1))
+    attempt, slots = SlotAttempt("job", [0], 1, MemoryMailbox()), NodeSlots(folder, [0], 1)
     publish = lambda outcome, _job: outcomes.append(outcome)  # noqa: E731
-    persister = Persister(attempt, settings, threading.Lock(), publish, lambda _line: None)
+    persister = Persister(attempt, slots, settings, threading.Lock(), publish, lambda _line: None)
     persister.ask("the job hangs")
     persister.wait_collected(20 * PATIENCE)
     when()
@@ -350,32 +352,23 @@ def test_a_slot_with_a_wrong_bit_is_never_published(
         persisted.read(found, 0, 1)
 
 
-FULL = """
-import resource, sys
-from pathlib import Path
-import torch
-from relkit.flash_checkpoint import destination, slot_folder
-from relkit.flash_checkpoint.memory_saver import MemorySaver
-from relkit.launch.flash_checkpoint.persist_round import PersistSettings
-from tests.flash_checkpoint.test_persister import persist
-folder = Path(sys.argv[1]) / "slots"
-folder.mkdir(mode=0o700)
-saver = MemorySaver(slot_folder.slots_path(folder, 0), slot_folder.owner(folder, 0, 1), 1)
-destination.leave(folder, 0, Path(sys.argv[1]) / "ck")
-saver.save(1, {"x": torch.zeros(1 << 20)}).wait()
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-print(persist(folder, PersistSettings()).line)
-saver.close()
-"""
+@pytest.fixture
+def small_files() -> Iterator[Callable[[], None]]:
+    """Has files of more than 1 MiB refused, here and in child processes, until the test ends."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)],
-        capture_output=True, text=True, timeout=60 * PATIENCE, check=True,
-    )  # fmt: skip
-    assert "nothing was persisted: step 1 could not be written: cannot write" in done.stdout
-    assert "File too large; nothing is on disk. Free some space" in done.stdout
+def test_a_full_disk_leaves_nothing_behind(
+    tmp_path: Path, node: tuple[Path, MemorySaver], small_files: Callable[[], None]
+) -> None:
+    folder, saver = node
+    saver.save(1, {"x": torch.zeros(1 << 20)}).wait()
+    small_files()
+    line = persist(folder, PersistSettings()).line
+    assert "nothing was persisted: step 1 could not be written: cannot write" in line
+    assert "File too large; nothing is on disk. Free some space" in line
     assert list((tmp_path / "ck" / FOLDER).iterdir()) == []
 
 

@@ -37,6 +37,7 @@ from relkit.ranks import RankSet
 ANSWER_S = 10.0
 _MB = 1e6
 _POLL_S = 0.05
+NODE_0_SILENT = "flash checkpoint: node 0 does not answer; it is not known which step is kept"
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -78,7 +79,8 @@ class PersistRound:
         slots: SlotSource,
         settings: PersistSettings,
     ) -> None:
-        self._number, self._mailbox, self._world_size = number, mailbox, world_size
+        self.number = number
+        self._mailbox, self._world_size = mailbox, world_size
         self._slots, self._settings = slots, settings
 
     def lead(
@@ -142,7 +144,7 @@ class PersistRound:
             pass
         finally:
             self._slots.release()
-        return "flash checkpoint: node 0 does not answer; it is not known which step is kept"
+        return NODE_0_SILENT
 
     def wait_until_seen(self, timeout_s: float) -> None:
         """Wait until all other nodes know the result; this one may host the store."""
@@ -259,7 +261,7 @@ class PersistRound:
         self._mailbox.put(self._key(name), json.dumps(plain).encode())
 
     def _key(self, name: str) -> str:
-        return round_key(self._number) + (f"/{name}" if name else "")
+        return round_key(self.number) + (f"/{name}" if name else "")
 
 
 def round_key(number: int) -> str:

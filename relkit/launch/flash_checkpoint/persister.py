@@ -6,48 +6,57 @@ which all launchers take part; see persist_round.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
-from relkit.interruptible_wait import is_set_within
 from relkit.launch.flash_checkpoint.node_slots import SlotSource
+from relkit.launch.flash_checkpoint.own_requests import OwnRequests
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
-from relkit.launch.flash_checkpoint.persist_round import PersistRound, PersistSettings, round_key
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_thread
+from relkit.launch.flash_checkpoint.persist_request import PersistRequest
+from relkit.launch.flash_checkpoint.persist_round import (
+    NODE_0_SILENT,
+    PersistRound,
+    PersistSettings,
+    round_key,
+)
+from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
+from relkit.launch.job.exchange import ExchangeBroken, wait_for_thread
 from relkit.launch.job.settings import Log
 
 # How often a node looks for notes of others.
 LOOK_S = 1.0
 # How long the host of the store stays, so that the others can read the result.
 _STAY_S = 5.0
-_MAX_SENTENCE = 500
 _CLOSING_LOOK_S = 0.1
-# Number of the request, what happened, what try-to-persist has saved.
-_Request = tuple[int, str, SavedStep | None]
+_MAX_ERROR_CHARS = 500
+
+# Gets the outcome, with the job's id, on node 0.
+Publish = Callable[[PersistOutcome, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class PersistedAttempt:
-    """One attempt of the job, as this node sees it.
+class _Closing:
+    """The attempt is over: how long its persister still works.
 
     Args:
-        job_id: of the launcher; world_size: ranks of the job.
-        mailbox: to the other nodes.
-        slots: of this node.
-        holds_store: this launcher hosts the store of the mailbox.
+        began_s: when that was, on the monotonic clock.
+        linger_s: for so long it looks for notes of other nodes.
+        give_up_s: for so long it waits for an answer to a request of this node.
     """
 
-    job_id: str
-    world_size: int
-    mailbox: Mailbox
-    slots: SlotSource
-    holds_store: bool = False
+    began_s: float
+    linger_s: float
+    give_up_s: float
+
+    def may_end(self, *, is_pending: bool) -> bool:
+        """Nothing is left to wait for, or it was waited for long enough."""
+        waited_s = time.monotonic() - self.began_s
+        return waited_s >= (max(self.linger_s, self.give_up_s) if is_pending else self.linger_s)
 
 
 class Persister:
@@ -55,33 +64,31 @@ class Persister:
 
     Args:
         attempt, settings: see there.
+        slots: of this node.
         one_at_a_time: shared with the persisters of other attempts in this process.
-        publish: gets the outcome, on node 0.
+        publish: see Publish.
         log: writes one line to the terminal.
     """
 
     def __init__(
         self,
-        attempt: PersistedAttempt,
+        attempt: SlotAttempt,
+        slots: SlotSource,
         settings: PersistSettings,
         one_at_a_time: threading.Lock,
-        publish: Callable[[PersistOutcome, str], None],
+        publish: Publish,
         log: Log,
     ) -> None:
-        self._attempt, self._settings, self._one_at_a_time = attempt, settings, one_at_a_time
-        self._publish, self._log = publish, log
-        self._lock = threading.Lock()
-        self._wake, self._collected = threading.Event(), threading.Event()
-        # Requests of this node: how many were made, left as a note, and answered by a round.
-        self._asked = self._noted = self._answered = 0
-        self._trigger = ""
-        self._by_ttp: SavedStep | None = None
-        self._round = 0
+        self._attempt, self._slots, self._settings = attempt, slots, settings
+        self._one_at_a_time, self._publish, self._log = one_at_a_time, publish, log
+        self._wake = threading.Event()
+        self._requests = OwnRequests()
+        # By node, the newest request that needs no further round; node 0 keeps it.
         self._handled: dict[int, int] = {}
         # The newest step of this node when a round last looked; -2 before the first round.
         self._last_newest = -2
         self._last: PersistRound | None = None
-        self._close_s = self._linger_s = 0.0
+        self._closing: _Closing | None = None
         self._thread = threading.Thread(target=self._run, name="relkit-flash-persist", daemon=True)
         self._thread.start()
 
@@ -92,16 +99,12 @@ class Persister:
             trigger: what happened.
             by_ttp: what try-to-persist has saved since.
         """
-        with self._lock:
-            self._asked += 1
-            self._trigger, self._by_ttp = trigger[:_MAX_SENTENCE], by_ttp
-            self._collected.clear()
+        self._requests.add(trigger, by_ttp)
         self._wake.set()
 
     def wait_collected(self, timeout_s: float) -> None:
         """Wait until the slots that were asked for are locked, as they are about to change."""
-        if self._asked > self._answered:
-            is_set_within(self._collected, timeout_s)
+        self._requests.wait_collected(timeout_s)
 
     def close(self, *, is_restart: bool = False) -> None:
         """End the thread after what is under way. Does not wait for it; see `wait_end`.
@@ -109,9 +112,10 @@ class Persister:
         Args:
             is_restart: the job goes on: stay until another node's note would have been seen.
         """
-        if not self._close_s:
-            self._linger_s = 3 * LOOK_S if is_restart and self._attempt.mailbox.nodes > 1 else 0.0
-            self._close_s = time.monotonic()
+        if self._closing is None:
+            linger_s = 3 * LOOK_S if is_restart and self._attempt.mailbox.nodes > 1 else 0.0
+            give_up_s = self._settings.answer_s + 2 * LOOK_S
+            self._closing = _Closing(time.monotonic(), linger_s, give_up_s)
         self._wake.set()
 
     def wait_end(self) -> None:
@@ -127,121 +131,110 @@ class Persister:
     def _run(self) -> None:
         mailbox = self._attempt.mailbox
         look_s = LOOK_S * (1 + mailbox.nodes // 200)
-        complained = False
+        logged: set[type[Exception]] = set()
         while not self._may_end():
-            if self._close_s:
+            if self._closing is not None:
                 time.sleep(_CLOSING_LOOK_S)
             else:
                 self._wake.wait(look_s if mailbox.nodes > 1 else None)
                 self._wake.clear()
-            is_pending = self._asked > self._answered
+            is_pending = self._requests.is_pending
             try:
                 self._look()
-            except Exception as error:  # noqa: BLE001  whatever it is, the job goes on
+            except Exception as error:  # noqa: BLE001  logged; without this thread nothing persists
                 # A store that does not answer matters only to a node that has asked for something.
-                if not complained and (is_pending or not isinstance(error, ExchangeBroken)):
-                    complained = True
-                    self._log(f"flash checkpoint: nothing was persisted: {_line(error)}")
+                if is_pending or not isinstance(error, ExchangeBroken):
+                    self._log_once(error, logged)
         if self._attempt.holds_store and self._last is not None:
             self._last.wait_until_seen(_STAY_S)
 
+    def _log_once(self, error: Exception, logged: set[type[Exception]]) -> None:
+        # Once for each kind: what fails at one look fails at the next one, too.
+        if type(error) not in logged:
+            logged.add(type(error))
+            self._log(f"flash checkpoint: nothing was persisted: {_line(error)}")
+
     def _may_end(self) -> bool:
-        if not self._close_s:
+        is_pending = self._requests.is_pending
+        if self._closing is None or not self._closing.may_end(is_pending=is_pending):
             return False
-        waited_s = time.monotonic() - self._close_s
-        if waited_s < self._linger_s:
-            return False
-        if self._asked > self._answered and waited_s < self._settings.answer_s + 2 * LOOK_S:
-            return False
-        if self._asked > self._answered:
-            self._log(
-                "flash checkpoint: node 0 does not answer; it is not known which step is kept"
-            )
+        if is_pending:
+            self._log(NODE_0_SILENT)
         return True
 
     def _look(self) -> None:
         self._leave_note()
-        mailbox = self._attempt.mailbox
+        mailbox, requests = self._attempt.mailbox, self._requests
         if mailbox.node == 0:
             self._lead_if_asked()
             return
-        if mailbox.get(round_key(self._round + 1)) is not None:
-            asked, newest = self._noted, self._attempt.slots.newest()
-            line = self._next_round().follow(self._collected.set)
-            if self._asked > self._answered:
+        if mailbox.get(round_key(self._next_number())) is not None:
+            noted, newest = requests.noted, self._slots.newest()
+            line = self._next_round().follow(requests.mark_collected)
+            if requests.is_pending:
                 self._log(line)
             self._last_newest = newest
-            self._answer(asked)
-        elif self._asked > self._answered:
-            handled = mailbox.get(_handled_key(mailbox.node)) or b"0"
-            self._answer(int(handled))
+            requests.answer(noted)
+        elif requests.is_pending:
+            requests.answer(int(mailbox.get(_handled_key(mailbox.node)) or b"0"))
 
     def _leave_note(self) -> None:
-        with self._lock:
-            asked, trigger, by_ttp = self._asked, self._trigger, self._by_ttp
-        if asked == self._noted:
+        request = self._requests.next_to_note()
+        if request is None:
             return
-        if by_ttp is None and self._attempt.slots.newest() <= self._last_newest:
+        if request.by_ttp is None and self._slots.newest() <= self._last_newest:
             # Another node has asked before, and nothing is newer here since.
-            self._noted = asked
-            self._answer(asked)
+            self._requests.note(request.number)
+            self._requests.answer(request.number)
             return
-        ttp = None if by_ttp is None else [by_ttp.step, by_ttp.where]
-        note = {"number": asked, "trigger": trigger, "ttp": ttp}
         mailbox = self._attempt.mailbox
-        mailbox.put(f"asked/{mailbox.node}", json.dumps(note).encode())
-        self._noted = asked
+        mailbox.put(_asked_key(mailbox.node), request.to_note())
+        self._requests.note(request.number)
 
     def _lead_if_asked(self) -> None:
-        requests = self._requests()
-        new = {n: r for n, r in requests.items() if r[0] > self._handled.get(n, 0)}
+        requests = self._requests_of_all()
+        new = {n: r for n, r in requests.items() if r.number > self._handled.get(n, 0)}
         if not new:
             return
-        trigger = next(iter(new.values()))[1]
-        saved = [request[2] for request in new.values() if request[2] is not None]
+        trigger = next(iter(new.values())).trigger
+        saved = [request.by_ttp for request in new.values() if request.by_ttp is not None]
         by_ttp = max(saved, key=lambda step: step.step, default=None)
-        newest = self._attempt.slots.newest()
+        newest = self._slots.newest()
         if newest <= self._last_newest and by_ttp is None:
             # Nothing is newer on this node since the last round, so no step of all ranks is.
             for node, request in new.items():
-                self._attempt.mailbox.put(_handled_key(node), str(request[0]).encode())
+                self._attempt.mailbox.put(_handled_key(node), str(request.number).encode())
             self._note_handled(requests)
             return
         try:
             with self._one_at_a_time:
-                outcome = self._next_round().lead(trigger, by_ttp, self._collected.set)
+                outcome = self._next_round().lead(trigger, by_ttp, self._requests.mark_collected)
             self._publish(outcome, self._attempt.job_id)
         finally:
             self._last_newest = newest
             self._note_handled(requests)
 
-    def _note_handled(self, requests: dict[int, _Request]) -> None:
-        self._handled = {node: request[0] for node, request in requests.items()}
-        self._answer(self._handled.get(0, 0))
+    def _note_handled(self, requests: dict[int, PersistRequest]) -> None:
+        self._handled = {node: request.number for node, request in requests.items()}
+        self._requests.answer(self._handled.get(0, 0))
 
-    def _answer(self, number: int) -> None:
-        self._answered = max(self._answered, number)
-        if self._answered >= self._asked:
-            self._collected.set()
-
-    def _requests(self) -> dict[int, _Request]:
+    def _requests_of_all(self) -> dict[int, PersistRequest]:
+        """By node, the newest request; what is not one is passed over."""
         requests = {}
         for node in range(self._attempt.mailbox.nodes):
-            note = self._attempt.mailbox.get(f"asked/{node}")
-            try:
-                plain = parse_json(note or b"null")
-                saved = plain["ttp"]
-                ttp = None if saved is None else SavedStep(int(saved[0]), str(saved[1]))
-                requests[node] = (int(plain["number"]), str(plain["trigger"])[:_MAX_SENTENCE], ttp)
-            except (ValueError, KeyError, TypeError):
-                continue
+            note = self._attempt.mailbox.get(_asked_key(node))
+            if note is not None:
+                with suppress(ValueError, KeyError, TypeError):
+                    requests[node] = PersistRequest.from_note(note)
         return requests
+
+    def _next_number(self) -> int:
+        return 1 if self._last is None else self._last.number + 1
 
     def _next_round(self) -> PersistRound:
         attempt = self._attempt
-        self._round += 1
         self._last = PersistRound(
-            self._round, attempt.mailbox, attempt.world_size, attempt.slots, self._settings
+            self._next_number(), attempt.mailbox, attempt.world_size, self._slots, self._settings
         )
         return self._last
 
@@ -249,7 +242,12 @@ class Persister:
 def _line(error: Exception) -> str:
     if isinstance(error, (RelkitError, OSError)):
         return str(error)
-    return f"{type(error).__name__}: {error}"[:_MAX_SENTENCE]
+    return f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
+
+
+def _asked_key(node: int) -> str:
+    """The note by which a node asks for a round."""
+    return f"asked/{node}"
 
 
 def _handled_key(node: int) -> str:

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from relkit.errors import UnwritablePath
 from relkit.flash_checkpoint import slot_folder
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots
-from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
-from relkit.launch.flash_checkpoint.persister import PersistedAttempt, Persister
-from relkit.launch.job.exchange import Mailbox
+from relkit.launch.flash_checkpoint.persister import Persister, Publish
+from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.settings import Log
 
 # Before workers start again, the slots that are to be persisted must be locked.
 _COLLECT_S = 5.0
-
-# Gets the outcome, with the job's id, on node 0.
-Publish = Callable[[PersistOutcome, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class SlotAttempt:
-    """One attempt of the job, as this node sees it.
-
-    Args:
-        job_id: of the launcher; ranks: of this node; world_size: ranks of the job.
-        mailbox: to the other nodes, with a prefix of its own.
-        holds_store: this launcher hosts the store of the mailbox.
-    """
-
-    job_id: str
-    ranks: Collection[int]
-    world_size: int
-    mailbox: Mailbox
-    holds_store: bool = False
 
 
 class SlotHost:
@@ -86,15 +64,8 @@ class SlotHost:
         slot_folder.keep_only(folder, attempt.ranks)
         self._slots = NodeSlots(folder, sorted(attempt.ranks), attempt.world_size)
         if self._settings.keep:
-            seen = PersistedAttempt(
-                attempt.job_id,
-                attempt.world_size,
-                attempt.mailbox,
-                self._slots,
-                attempt.holds_store,
-            )
             self._persister = Persister(
-                seen, self._settings, self._one_at_a_time, self._publish, self._log
+                attempt, self._slots, self._settings, self._one_at_a_time, self._publish, self._log
             )
         return {slot_folder.FOLDER_VARIABLE: str(folder)}
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
+
+from relkit.foreign_json import parse_json
+from relkit.input_file import read_input_text
+from relkit.launch.job.settings import ExitStatus
+
+_MAX_ERROR_FILE_BYTES = 16 << 20
 
 
 def peek_exit(pid: int) -> int | None:
@@ -28,6 +35,11 @@ def how_it_ended(exit_code: int) -> str:
         return f"was killed by signal {-exit_code}"
 
 
+def how_rank_ended(rank: int, pid: int, exit_code: int) -> str:
+    """The same, with the rank: "rank 3 (pid 711) was killed by SIGKILL"."""
+    return f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
+
+
 def end_of_child(pid: int) -> str | None:
     """Words for how a child of this process ended; None while it runs, or is another's."""
     exit_code = peek_exit(pid)
@@ -41,3 +53,24 @@ def first_line(error_file: object) -> str:
         message = message.get("message", "")
     lines = str(message).strip().splitlines()
     return lines[0][:500] if lines else ""
+
+
+def exit_status(exit_code: int, error_file: Path, seen_alive_unix_s: float) -> ExitStatus:
+    """How a worker ended, with the exception that it has left.
+
+    Args:
+        exit_code: negative for a signal.
+        error_file: torch's, of this worker; it need not exist.
+        seen_alive_unix_s: when the worker was last seen alive, Unix time: when it failed, if it has
+            left no file.
+    """
+    if exit_code == 0:
+        return ExitStatus(0)
+    error, failed_unix_s = "", seen_alive_unix_s
+    try:
+        if error_file.is_file():
+            failed_unix_s = error_file.stat().st_mtime
+            error = first_line(parse_json(read_input_text(error_file, _MAX_ERROR_FILE_BYTES)))
+    except (OSError, ValueError):
+        error = ""
+    return ExitStatus(exit_code, failed_unix_s, error)
