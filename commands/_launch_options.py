@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from relkit.commands._aliases import RenamedChoice
-from relkit.commands._finite import FiniteRange
+from relkit.commands._seconds import Decorated, seconds_option
 from relkit.launch.job.settings import OnHang
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # Anything shorter is certainly a typing error.
 MIN_TIMEOUT_S = 0.5
@@ -20,16 +17,14 @@ MIN_TIMEOUT_S = 0.5
 
 def hang_timeout(command: str) -> Callable[[Decorated], Decorated]:
     """--hang-timeout; the original tool's variable comes just before the default."""
-    return click.option(
+    return seconds_option(
         "--hang-timeout",
-        type=FiniteRange(min=MIN_TIMEOUT_S),
-        default=300.0,
-        show_default=True,
-        metavar="SECONDS",
+        MIN_TIMEOUT_S,
+        300.0,
+        "How long without progress counts as a hang. Choose it longer than the "
+        "longest compile, evaluation or checkpoint phase.",
         # Named here, not left to the automatic prefix, so that they go before XPU_TIMER_*.
         envvar=[f"RELKIT_{command}_HANG_TIMEOUT", "XPU_TIMER_HANG_TIMEOUT"],
-        help="How long without progress counts as a hang. Choose it longer than the "
-        "longest compile, evaluation or checkpoint phase.",
     )
 
 

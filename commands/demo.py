@@ -11,8 +11,8 @@ import click
 
 from relkit import demo as demonstration
 from relkit.commands import _launch_options as shared
-from relkit.commands._finite import FiniteRange
 from relkit.commands._options import finish, report_options
+from relkit.commands._seconds import seconds_option
 from relkit.faults import FAULTS
 from relkit.findings import Evidence, Finding, Report, Status
 
@@ -60,13 +60,8 @@ def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Repor
 )
 @click.option("--nproc", type=click.IntRange(1, 64), default=4, show_default=True, help="Ranks.")
 @click.option("--rank", type=click.IntRange(0), help="Rank to break. [default: one in the middle]")
-@click.option(
-    "--hang-timeout",
-    type=FiniteRange(min=shared.MIN_TIMEOUT_S),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long without progress counts as a hang.",
+@seconds_option(
+    "--hang-timeout", shared.MIN_TIMEOUT_S, 10.0, "How long without progress counts as a hang."
 )
 @shared.timeline_path("DEMO")
 @report_options

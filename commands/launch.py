@@ -23,6 +23,7 @@ from relkit.commands._launch_network import (
     network_options,
     order_ranks,
 )
+from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job.settings import MonitorSettings, OnHang
 from relkit.launch.options import (
@@ -146,23 +147,19 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     envvar="RELKIT_LAUNCH_STRAGGLER_MIN_SLOWDOWN",
     help="The smallest slowdown to report: 0.04 = 4 % slower than its peers.",
 )
-@click.option(
+@seconds_option(
     "--ttp-timeout",
-    type=FiniteRange(min=1.0),
-    default=Limits().overall_s,
-    show_default=True,
-    metavar="SECONDS",
-    envvar=["RELKIT_LAUNCH_TTP_TIMEOUT", "TTP_OT"],
-    help="How long survivors of a fault may take to save the last committed step (scripts under "
+    1.0,
+    Limits().overall_s,
+    "How long survivors of a fault may take to save the last committed step (scripts under "
     "try-to-persist only).",
+    envvar=["RELKIT_LAUNCH_TTP_TIMEOUT", "TTP_OT"],
 )
-@click.option(
+@seconds_option(
     "--ttp-heartbeat",
-    type=FiniteRange(min=0.2),
-    default=Limits().heartbeat_s,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between two heartbeats of a rank under try-to-persist; three missed ones are a fault.",
+    0.2,
+    Limits().heartbeat_s,
+    "Between two heartbeats of a rank under try-to-persist; three missed ones are a fault.",
 )
 @click.option(
     "--flash-keep",
@@ -170,7 +167,6 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     default=2,
     show_default=True,
     metavar="N",
-    envvar="RELKIT_LAUNCH_FLASH_KEEP",
     help="When a rank dies, the job hangs or the launcher is ended, write the newest checkpoint "
     "that all ranks have in memory to disk, and keep the newest N of these. 0: do not write it.",
 )
@@ -180,17 +176,13 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     default=0.0,
     show_default=True,
     metavar="MB/S",
-    envvar="RELKIT_LAUNCH_FLASH_MAX_MB_PER_S",
     help="Write it no faster than this on each node; 0: as fast as the disk is.",
 )
-@click.option(
+@seconds_option(
     "--flash-timeout",
-    type=FiniteRange(min=1.0),
-    default=600.0,
-    show_default=True,
-    metavar="SECONDS",
-    envvar="RELKIT_LAUNCH_FLASH_TIMEOUT",
-    help="How long writing it may take; after that, the checkpoint before stays the newest.",
+    1.0,
+    600.0,
+    "How long writing it may take; after that, the checkpoint before stays the newest.",
 )
 @network_options
 @click.pass_context

@@ -13,7 +13,7 @@ import click
 
 from relkit import procfs
 from relkit.command_group import CommandGroup
-from relkit.commands._finite import FiniteRange
+from relkit.commands._seconds import seconds_option
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
 from relkit.output import shown, table
@@ -74,15 +74,13 @@ def status(job: str, as_json: bool) -> int:
 
 @ttp.command()
 @click.argument("job")
-@click.option(
+@seconds_option(
     "--timeout",
-    type=FiniteRange(min=1.0),
-    default=150.0,
-    show_default=True,
-    metavar="SECONDS",
+    1.0,
+    150.0,
+    "How long to wait for the end.",
     # The second one is of this command's old name.
     envvar=["RELKIT_TTP_SAVE_TIMEOUT", "RELKIT_TTP_DUMP_TIMEOUT"],
-    help="How long to wait for the end.",
 )
 def save(job: str, timeout: float) -> int:
     """Have a job saved at the end of a step and ended (or restarted, with --max-restarts).
