@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from relkit import errors
 from relkit.cli import COMMANDS, cli, run
 from relkit.commands._finite import FiniteRange
 from relkit.errors import DeadlineExceeded, RelkitError
+from tests.unit.test_layout import ROOT
 
 
 def all_commands() -> list[tuple[str, ...]]:
@@ -158,7 +160,9 @@ def test_expected_errors_are_two_lines_and_a_code(
 
 
 def test_every_error_class_says_what_to_do_next() -> None:
-    # The classes of every module that this session has imported, whatever the order of tests.
+    for path in (ROOT / "relkit").rglob("*.py"):
+        if "(RelkitError)" in path.read_text():
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     documented = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     for error in RelkitError.__subclasses__():
         assert error.next_step, error

@@ -61,6 +61,8 @@ class PersistSettings:
 class RoundFailed(RelkitError):
     """Nothing is published in this round."""
 
+    next_step = "See what the launchers of the other nodes say; the checkpoint on disk stays."
+
 
 class PersistRound:
     """This node's part in one round.
