@@ -9,6 +9,7 @@ from enum import Enum
 from statistics import median
 
 from relkit.hang.model import RankView
+from relkit.hang.stackclass import SETUP
 from relkit.hang.words import of_ranks, operation
 from relkit.hook.model import HookState, Op
 from relkit.ranks import RankSet
@@ -138,9 +139,9 @@ class HangDetector:
             )  # fmt: skip
         if not live:
             return self._calm(JobHealth.HEALTHY, RankSet(), "no rank is running")
-        if self._progress_s is None:
+        if self._progress_s is None and not flights:
             return self._calm(JobHealth.HEALTHY, RankSet(), "starting: no operation yet")
-        idle_s = self._clock.time_s - self._progress_s
+        idle_s = 0.0 if self._progress_s is None else self._clock.time_s - self._progress_s
         for health, limit_s in (
             (JobHealth.HUNG, self.hang_timeout_s),
             (JobHealth.SUSPECT, self.suspect_after_s),
@@ -177,10 +178,12 @@ class HangDetector:
         self._processes |= now
 
     def _note_progress(self, known: Sequence[tuple[int, HookState]]) -> None:
+        if self._progress_s is None and all(_only_set_up(state) for _, state in known):
+            return
         moved = [state for rank, state in known if state.finished > self._finished.get(rank, 0)]
         self._finished |= {rank: state.finished for rank, state in known}
         if not moved:
-            if self._progress_s is None and any(state.started > 0 for _, state in known):
+            if self._progress_s is None:
                 self._progress_s = self._clock.time_s
             return
         since_s = min(max(0, s.now_ns - s.last_finish_ns) / 1e9 for s in moved)
@@ -206,6 +209,16 @@ class HangDetector:
                 flights.append((self._clock.time_s - begun[key], rank, state, op))
             self._flights[rank] = begun
         return flights
+
+
+def _only_set_up(state: HookState) -> bool:
+    """All that it has begun so far is to make its groups: what follows may be long imports.
+
+    A group is made in one operation. Brief looks do not name those that have finished.
+    """
+    begun = any(c.seq >= 0 for c in state.communicators)
+    begun = begun or any(op.name not in SETUP for op in state.in_flight)
+    return not begun and state.started <= len(state.communicators)
 
 
 def _overdue_sentence(overdue: Sequence[tuple[float, int, HookState, Op]], limit_s: float) -> str:

@@ -32,6 +32,7 @@ class Job:
         self.letters = ["S"] * world
         self.alive = [True] * world
         self.generation = 0
+        self.groups_made = 0
 
     def begin(self, ranks: Iterable[int], name: str = "allreduce") -> None:
         for rank in ranks:
@@ -73,7 +74,12 @@ class Job:
             world_size=self.world, now_ns=self._ns(rank, self.now_s), boot_to_unix_ns=0,
             started=self.finished[rank] + len(ops), finished=self.finished[rank],
             last_finish_ns=self._ns(rank, self.last_finish_s[rank]) if self.finished[rank] else 0,
-            in_flight=ops, communicators=(Communicator(0, rank, self.world, "0"),),
+            in_flight=ops,
+            communicators=(
+                Communicator(
+                    0, rank, self.world, "0", max(-1, self.finished[rank] - 1 - self.groups_made)
+                ),
+            ),
         )  # fmt: skip
 
 
@@ -102,6 +108,23 @@ def test_nothing_can_be_said_before_the_first_operation() -> None:
     found = watch(HangDetector(TIMEOUT_S), Job(), 100)
     assert {d.health for d in found} == {JobHealth.HEALTHY}
     assert found[-1].sentence == "starting: no operation yet"
+
+
+def test_groups_are_made_and_then_long_imports_follow() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    job.groups_made = 1
+    job.finish(range(WORLD))
+    found = watch(detector, job, 100)
+    assert {d.health for d in found} == {JobHealth.HEALTHY}
+    assert found[-1].sentence == "starting: no operation yet"
+    job.finish([0])
+    assert hung(watch(detector, job, 12))
+
+
+def test_a_group_that_is_never_made_is_a_hang() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    job.begin([0, 1], "connect")
+    assert hung(watch(detector, job, 12))[0].ranks == RankSet.of([0, 1])
 
 
 def test_a_first_operation_that_never_ends_is_a_hang() -> None:

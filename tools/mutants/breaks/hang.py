@@ -243,6 +243,18 @@ BREAKS = (
     Break("relkit/hang/detect.py", "counts=not paused", "counts=True", _DETECT),
     Break(
         "relkit/hang/detect.py",
+        "return not begun and state.started <= len(state.communicators)",
+        "return False",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "if self._progress_s is None and not flights:",
+        "if self._progress_s is None:",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
         'bound_s = float("inf") if before is None else self._clock.step_s',
         'bound_s = float("inf")',
         _DETECT,
