@@ -82,14 +82,13 @@ def forward_backward(at: Place, fault: Fault, step: int, micro_batch: int) -> No
 def reduce_gradients(at: Place, fault: Fault, step: int) -> None:
     """Gradients over the replicas, those of the norms over the tensor-parallel ranks, the loss."""
     norms, gradients = torch.ones(64), torch.ones(2048)
-    if fault.here("opposite", at.rank, step):
+    opposite = fault.here("opposite", at.rank, step)
+    if opposite:
+        dist.all_reduce(torch.ones(1))
+    dist.all_reduce(norms, group=at.tensor)
+    if not fault.here("skip-data", at.rank, step):
         dist.all_reduce(gradients, group=at.data)
-        dist.all_reduce(norms, group=at.tensor)
-    else:
-        dist.all_reduce(norms, group=at.tensor)
-        if not fault.here("skip-data", at.rank, step):
-            dist.all_reduce(gradients, group=at.data)
-    if not fault.here("skip-world", at.rank, step):
+    if not (opposite or fault.here("skip-world", at.rank, step)):
         dist.all_reduce(torch.ones(1))
 
 

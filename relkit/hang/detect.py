@@ -104,6 +104,7 @@ class HangDetector:
         self._processes: dict[int, _Process] = {}
         self._finished: dict[int, int] = {}
         self._flights: dict[int, dict[_Flight, float]] = {}
+        self._left: set[int] = set()
         self._progress_s: float | None = None
         self._hung = False
 
@@ -131,6 +132,7 @@ class HangDetector:
         known = [(view.rank, view.hook) for view in live if view.hook is not None]
         self._restarted(live)
         self._note_progress(known)
+        self._note_ends(ranks)
         flights = self._note_flights(known)
         if paused:
             return self._calm(
@@ -191,6 +193,13 @@ class HangDetector:
         if self._progress_s is not None:
             self._gaps.append(max(0.0, at_s - self._progress_s))
         self._progress_s = at_s
+
+    def _note_ends(self, ranks: Sequence[RankView]) -> None:
+        """A rank that ends normally moves the job, too: others may be on their way out."""
+        left = {view.rank for view in ranks if not view.alive and view.exit_code == 0}
+        if left - self._left and self._progress_s is not None:
+            self._progress_s = self._clock.time_s
+        self._left = left
 
     def _note_flights(
         self, known: Sequence[tuple[int, HookState]]

@@ -13,6 +13,8 @@ from relkit.hang.words import size, torch_name
 from relkit.hook.model import Op, OpKind
 from relkit.ranks import RankSet
 
+_CONTEXTS = (6, 32, 256)
+
 Builders = Mapping[int, FindingBuilder]
 
 
@@ -24,11 +26,17 @@ def holds_transfer(ring: RankSet, waits: Sequence[Wait]) -> bool:
 def strayed(
     ring: RankSet, waits: Sequence[Wait], views: Mapping[int, RankView], builders: Builders
 ) -> list[Culprit]:
-    """The ranks of a ring that called something else than at this point of earlier steps."""
-    instead = {rank: op for rank in ring if (op := expected_instead(views[rank])) is not None}
+    """The ranks of a ring that called something else than at this point of earlier steps.
+
+    A few calls say at which point that is, unless the same calls come again within a step.
+    """
     mutual = _mutual(ring, waits)
-    if 0 < 2 * len(instead) <= len(ring):
-        return [_astray(rank, op, waits, mutual, builders[rank]) for rank, op in instead.items()]
+    instead: dict[int, Op] = {}
+    for longest in _CONTEXTS:
+        found = {rank: expected_instead(views[rank], longest) for rank in ring}
+        instead = {rank: op for rank, op in found.items() if op is not None}
+        if 0 < 2 * len(instead) <= len(ring):
+            return [_astray(r, op, waits, mutual, builders[r]) for r, op in instead.items()]
     if mutual and not instead and not any(len(calls_of(views[r])) > 2 for r in ring):
         return [_undecided(each, builders[each.rank]) for each in mutual]
     return []

@@ -121,6 +121,15 @@ def test_groups_are_made_and_then_long_imports_follow() -> None:
     assert hung(watch(detector, job, 12))
 
 
+def test_a_rank_that_ends_normally_moves_the_job() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    watch(detector, job, 8)
+    job.alive[0] = False
+    assert not hung(watch(detector, job, 9))
+    assert hung(watch(detector, job, 3))[0].ranks == RankSet.of([1, 2])
+
+
 def test_a_group_that_is_never_made_is_a_hang() -> None:
     job, detector = Job(), HangDetector(TIMEOUT_S)
     job.begin([0, 1], "connect")

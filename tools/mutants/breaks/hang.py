@@ -13,6 +13,7 @@ _SEQUENCE = ("tests/unit/hang/test_sequence.py",)
 _FLIGHT = ("tests/unit/flight_recorder",)
 _TRANSFERS = ("tests/unit/hang/test_transfers.py",)
 _DEVICE_TRANSFERS = ("tests/unit/hang/test_device_transfers.py",)
+_SCHEDULES = ("tests/unit/hang/test_schedules.py",)
 _STACKCLASS = ("tests/unit/hang/test_stackclass.py",)
 
 BREAKS = (
@@ -47,7 +48,7 @@ BREAKS = (
         "if instead:",
         _TRANSFERS,
     ),
-    Break("relkit/hang/past.py", " and 2 * at >= len(calls):", ":", _TRANSFERS),
+    Break("relkit/hang/past.py", "max(0, (len(text) - 1) // 2)", "0", _TRANSFERS),
     # The victims of a dead peer are accused as late.
     Break(
         "relkit/hang/attribute.py",
@@ -241,6 +242,19 @@ BREAKS = (
         _DETECT,
     ),
     Break("relkit/hang/detect.py", "counts=not paused", "counts=True", _DETECT),
+    Break("relkit/hang/detect.py", "if left - self._left and", "if False and", _DETECT),
+    Break(
+        "relkit/hang/mismatched_transfers.py",
+        "_CONTEXTS = (6, 32, 256)",
+        "_CONTEXTS = (6,)",
+        _SCHEDULES,
+    ),
+    Break(
+        "relkit/hang/past.py",
+        "return ops[_followers(text, at, at)[-1]]",
+        "return ops[_followers(text, at, 2)[-1]]",
+        _SCHEDULES,
+    ),
     Break(
         "relkit/hang/detect.py",
         "return not begun and state.started <= len(state.communicators)",
