@@ -9,7 +9,7 @@ import re
 import struct
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -50,21 +50,41 @@ def read_plain(path: Path, *, arrays: bool = False) -> Any:  # noqa: ANN401
     """
     try:
         require_regular(path)
-        allowed = [argparse.Namespace, *(_numpy_names() if arrays else ())]
-        with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
-            # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
-            warnings.simplefilter("ignore", UserWarning)
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError as error:
         reason = error.strerror or error
         raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
-    except _UNREADABLE as error:
-        raise _refused(path, error) from error
+    found = _load(path, path, mmap=True, arrays=arrays)
     if not isinstance(found, (dict, list)):
         raise BadInputFile(
             f"{path} holds a {type(found).__name__}, not a checkpoint", next_step=_NEXT_STEP
         )
     return found
+
+
+def read_plain_stream(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
+    """The value that torch.save has written into a part of a file, arrays included.
+
+    Args:
+        stream: of that part; path: of the file, for errors.
+
+    Raises:
+        BadInputFile: as `read_plain`.
+    """
+    return _load(stream, path, mmap=False, arrays=True)
+
+
+def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> Any:  # noqa: ANN401
+    try:
+        allowed = [argparse.Namespace, *(_numpy_names() if arrays else ())]
+        with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
+            # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
+            warnings.simplefilter("ignore", UserWarning)
+            return torch.load(source, map_location="cpu", weights_only=True, mmap=mmap)
+    except OSError as error:
+        reason = error.strerror or error
+        raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
+    except _UNREADABLE as error:
+        raise _refused(path, error) from error
 
 
 def _numpy_names() -> list[Any]:

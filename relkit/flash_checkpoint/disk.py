@@ -75,16 +75,30 @@ def write(
         _remove(temporary)
         raise
     done = OnDisk(step, path, record.size_bytes, record.sha256, saved_unix_ns)
+    publish(done, root, lambda: _rename(temporary, path))
+    return done
+
+
+def publish(done: OnDisk, root: Path, rename: Callable[[], object]) -> None:
+    """Make a checkpoint that is written the one that the tracker names.
+
+    Args:
+        done: the checkpoint, under its final name.
+        root: folder of the tracker.
+        rename: gives the checkpoint its final name.
+
+    Raises:
+        UnwritablePath: a folder cannot be written.
+    """
     try:
         before = latest(root)
     except BadInputFile:
         before = None
-    if before is not None and before.path.absolute() == path.absolute():
+    if before is not None and before.path.absolute() == done.path.absolute():
         # Its file is about to be replaced: meanwhile the tracker accepts either content.
         _track(root, {**_plain(before, root), "next": _plain(done, root)})
-    _rename(temporary, path)
+    rename()
     _track(root, _plain(done, root))
-    return done
 
 
 def _plain(done: OnDisk, root: Path) -> dict[str, Any]:
@@ -203,6 +217,16 @@ def read(named: OnDisk) -> Any:  # noqa: ANN401
         BadInputFile: it is missing or damaged, or holds more than plain data.
     """
     next_step = "Name another file: load_checkpoint(path)."
+    require_as_written(named, next_step)
+    return read_plain(named.path, arrays=True)
+
+
+def require_as_written(named: OnDisk, next_step: str) -> None:
+    """Verify the checksum of the file that a tracker names.
+
+    Raises:
+        BadInputFile: it is missing or damaged.
+    """
     try:
         as_written = _is_as_written(named)
     except OSError as error:
@@ -211,4 +235,3 @@ def read(named: OnDisk) -> Any:  # noqa: ANN401
         ) from error
     if not as_written:
         raise BadInputFile(f"{named.path} is not what was written", next_step=next_step)
-    return read_plain(named.path, arrays=True)

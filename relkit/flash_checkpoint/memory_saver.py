@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from relkit.errors import DeadlineExceeded, UsageProblem
 from relkit.flash_checkpoint import native_copy, snapshot
@@ -52,6 +54,9 @@ class MemorySaver:
     Raises:
         SlotsUnavailable: the native library is missing.
     """
+
+    # Files of which a saver of this process has discarded what an earlier run had left.
+    _resumed: ClassVar[set[tuple[int, Path]]] = set()
 
     def __init__(self, path: Path, owner: Owner, threads: int) -> None:
         self._path, self._owner = path, owner
@@ -129,6 +134,7 @@ class MemorySaver:
         """
         self.wait()
         self._adopted = True
+        self._resumed.add((os.getpid(), self._path))
         if self._file is None:
             try:
                 self._file = SlotFile.open(self._path, self._owner, writable=True)
@@ -142,6 +148,16 @@ class MemorySaver:
         for slot in self._file.whole():
             if slot.header.sequence != sequence:
                 native_copy.withdraw(self._file.address(slot.index), form.WRITING)
+
+    def _take_over(self) -> None:
+        """Before the first save: keep nothing of an earlier run, unless this process has resumed
+        from it through another saver, which has discarded the rest."""
+        if (os.getpid(), self._path) not in self._resumed:
+            self.adopt(None)
+            return
+        self._adopted = True
+        with suppress(BadSlot, OSError):
+            self._file = SlotFile.open(self._path, self._owner, writable=True)
 
     def _begin(self, copy: _Copy) -> None:
         """The part of a save that must be done before the loop goes on."""
@@ -181,6 +197,7 @@ class MemorySaver:
         """Wait for the copy under way, and end the threads; the slots remain."""
         if not self._thread.is_alive():
             return
+        self._resumed.discard((os.getpid(), self._path))
         self._watch.close()
         self._copies.put(None)
         try:
@@ -201,7 +218,7 @@ class MemorySaver:
         """A file whose slots are large enough. A new file takes its final name when its first slot
         is whole; the old file remains usable until then."""
         if not self._adopted:
-            self.adopt(None)
+            self._take_over()
         if self._file is not None and self._file.slot_bytes >= end_bytes:
             return self._file
         require_room(self._path.parent, 2 * end_bytes)

@@ -43,7 +43,9 @@ class OptimizerWatch:
             for value in state.values()
             if isinstance(value, Tensor)
         ]
-        return frozenset(t.untyped_storage().data_ptr() for t in tensors if t.device.type == "cpu")
+        # A DTensor has no storage of its own: what it holds of this rank is a tensor inside it.
+        local = (getattr(tensor, "_local_tensor", tensor) for tensor in tensors)
+        return frozenset(t.untyped_storage().data_ptr() for t in local if t.device.type == "cpu")
 
     def close(self) -> None:
         """Remove the hook."""

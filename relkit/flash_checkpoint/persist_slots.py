@@ -24,6 +24,8 @@ from relkit.flash_checkpoint.errors import BadSlot
 from relkit.flash_checkpoint.limited_stream import LimitedStream
 from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.persisted import file_name
+from relkit.flash_checkpoint.sharded.part import is_sharded
+from relkit.flash_checkpoint.sharded.part_file import write_part
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.write_slot import requested_slot, slot_request
 from relkit.foreign_json import parse_json
@@ -129,17 +131,20 @@ def main() -> int:
 
 
 def _write(file: SlotFile, slot: WholeSlot, folder: Path, max_bytes_per_s: float) -> FileRecord:
-    state = memory_loader.mapped(file, slot)
+    state, rank = memory_loader.mapped(file, slot), file.owner.rank
 
-    def save(out: BinaryIO) -> None:
-        torch.save(state, cast(BinaryIO, LimitedStream(out, max_bytes_per_s)))
+    def limited(out: BinaryIO) -> BinaryIO:
+        return cast(BinaryIO, LimitedStream(out, max_bytes_per_s))
 
-    record = write_file(folder, file_name(file.owner.rank), save)
+    if is_sharded(state):
+        record = write_part(state, folder, rank, limited)
+    else:
+        record = write_file(folder, file_name(rank), lambda out: torch.save(state, limited(out)))
     try:
         # Verified after it was written, so that no change meanwhile goes unnoticed.
         memory_loader.verify(file, slot, CopyPool(1))
     except BadSlot as error:
-        raise BadSlot(error.fault, f"rank {file.owner.rank}: {error}") from error
+        raise BadSlot(error.fault, f"rank {rank}: {error}") from error
     return record
 
 

@@ -1,11 +1,13 @@
 """Checkpoints that launchers have written from memory: one file per rank, and a manifest.
 
+Of a sharded state, the files are those of torch.distributed.checkpoint.
 They are iterations of `relkit.checkpoint.iteration_folder` in a folder of their own, so that
 `relkit ckpt verify` and retention work as for any other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import read_manifest
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile
+from relkit.flash_checkpoint.sharded.part_file import part_name
 
 FOLDER = "from-memory"
 
@@ -42,6 +45,17 @@ class Persisted:
 def file_name(rank: int) -> str:
     """Name of a rank's file within the folder of a step."""
     return f"rank-{rank}.pt"
+
+
+def are_complete(names: Collection[str], world_size: int) -> bool:
+    """Whether these are the files of all ranks: of whole states, or of parts of a sharded one."""
+    kinds = (file_name, part_name)
+    return any(set(names) == {name(rank) for rank in range(world_size)} for name in kinds)
+
+
+def are_parts(names: Collection[str]) -> bool:
+    """Whether these are files with parts of a sharded state, which belong together."""
+    return part_name(0) in names
 
 
 def temporary_folder(root: Path, step: int) -> Path:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from relkit.errors import RelkitError, UsageProblem
+from relkit.errors import DeadlineExceeded, RelkitError, UsageProblem
 from relkit.foreign_json import parse_json
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
+_POLL_S = 0.05
 _numbers = itertools.count()
 
 
@@ -33,6 +35,7 @@ class RankGroup:
     store: Store | None
     number: int = field(default_factory=lambda: next(_numbers))
     _round: int = 0
+    _notes: dict[str, Any] = field(default_factory=dict)
 
     def all_gather(self, value: Any) -> list[Any]:  # noqa: ANN401
         """The values of all ranks, in the order of ranks. Every rank must call it.
@@ -57,12 +60,55 @@ class RankGroup:
                 self.store.set(f"{key}/all", json.dumps(values))
             everything: list[Any] = parse_json(self.store.get(f"{key}/all"))
         except (RuntimeError, OSError, ValueError) as error:
-            first = (str(error).splitlines() or [type(error).__name__])[0][:200]
             raise RelkitError(
-                f"the ranks cannot agree on a checkpoint: {first}",
+                f"the ranks cannot agree on a checkpoint: {_first(error)}",
                 next_step="Every rank must call load_checkpoint().",
             ) from error
         return everything
+
+    def put(self, name: str, value: Any) -> None:  # noqa: ANN401
+        """Leave a value for the other ranks, from any thread.
+
+        Args:
+            name: of the note, once; value: of JSON's types.
+
+        Raises:
+            RelkitError: the store does not answer.
+        """
+        if self.store is None:
+            self._notes[name] = value
+            return
+        try:
+            self.store.set(self._note(name), json.dumps(value))
+        except (RuntimeError, OSError) as error:
+            raise RelkitError(f"the store of the job does not answer: {_first(error)}") from error
+
+    def wait_for(self, name: str, timeout_s: float) -> Any:  # noqa: ANN401
+        """The value that a rank has left, or leaves meanwhile. Other threads may use the store.
+
+        Raises:
+            DeadlineExceeded: it has left none in time.
+            RelkitError: the store does not answer.
+        """
+        if self.store is None:
+            return self._notes[name]
+        end_s = time.monotonic() + timeout_s
+        try:
+            # A blocking get() would keep the training loop from the store.
+            while not self.store.check([self._note(name)]):
+                if time.monotonic() >= end_s:
+                    raise DeadlineExceeded(f"a rank has left no note {name!r} in {timeout_s:g} s")
+                time.sleep(_POLL_S)
+            return parse_json(self.store.get(self._note(name)))
+        except (RuntimeError, OSError, ValueError) as error:
+            raise RelkitError(f"the store of the job does not answer: {_first(error)}") from error
+
+    def _note(self, name: str) -> str:
+        return f"relkit-flash/{self.number}/notes/{name}"
+
+
+def _first(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def group_of_job() -> RankGroup:

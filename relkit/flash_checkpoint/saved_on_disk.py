@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from relkit.checkpoint.manifest import MANIFEST
 from relkit.errors import BadInputFile
 from relkit.flash_checkpoint import disk, persisted
 from relkit.flash_checkpoint.disk import OnDisk
 from relkit.flash_checkpoint.persisted import Persisted
 
 SavedOnDisk = OnDisk | Persisted
+
+
+def place(saved: SavedOnDisk) -> Path:
+    """The file or folder that it is in, for people."""
+    return saved.path.parent if saved.path.name == MANIFEST else saved.path
 
 
 def newest(root: Path) -> SavedOnDisk | None:

@@ -25,6 +25,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.errors import BadInputFile, RelkitError
 from relkit.flash_checkpoint import persist_slots, persisted, saved_on_disk
 from relkit.flash_checkpoint.persist_slots import Written
+from relkit.flash_checkpoint.sharded.seal import seal
 from relkit.flash_checkpoint.slot_format import MAX_SLOTS
 from relkit.foreign_json import parse_json
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, SlotSource
@@ -208,9 +209,11 @@ class PersistRound:
         self, chosen: PersistPlan, folder: Path, all_written: Sequence[Written]
     ) -> tuple[PersistPlan, int]:
         files = [file for written in all_written for file in written.files]
-        names = {persisted.file_name(rank) for rank in range(self._world_size)}
-        if len(files) != len(names) or {file.name for file in files} != names:
-            raise RoundFailed(f"{len(files)} files were written for {len(names)} ranks")
+        names = [file.name for file in files]
+        if len(files) != self._world_size or not persisted.are_complete(names, self._world_size):
+            raise RoundFailed(f"{len(files)} files were written for {self._world_size} ranks")
+        if persisted.are_parts(names):
+            files.append(seal(folder, self._world_size, self._settings.timeout_s))
         made = persisted.Persisted(chosen.step, folder, self._world_size, chosen.saved_unix_ns)
         final = iteration_folder.commit(folder, chosen.step, files, made.facts)
         with suppress(RelkitError):  # more is kept than was asked for; the next round tries again
@@ -276,7 +279,9 @@ def _newest_on_disk(root: Path) -> SavedStep | None:
         saved = saved_on_disk.newest(root)
     except BadInputFile:
         return None  # what cannot be loaded is no reason to persist nothing
-    return None if saved is None else SavedStep(saved.step, str(saved.path), saved.saved_unix_ns)
+    if saved is None:
+        return None
+    return SavedStep(saved.step, str(saved_on_disk.place(saved)), saved.saved_unix_ns)
 
 
 def _abandon(folder: Path) -> None:

@@ -1,0 +1,173 @@
+"""What all checkpointers of training loops do alike: save in memory, and from there to disk."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from relkit.flash_checkpoint.choice import Choice, choose
+from relkit.flash_checkpoint.rank_group import group_of_job
+from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
+from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.storage_type import StorageType
+
+
+class Checkpointer(ABC):
+    """Saves and restores the states of this rank.
+
+    Args:
+        checkpoint_dir: folder of the checkpoints on disk; it is made if it is missing.
+        threads: native threads that copy on each rank; None: half of this rank's share of the
+            processors.
+
+    Raises:
+        UsageProblem: there are several ranks, and no process group yet.
+    """
+
+    def __init__(self, checkpoint_dir: str | os.PathLike[str], threads: int | None = None) -> None:
+        self._root = Path(checkpoint_dir)
+        self._ranks = group_of_job()
+        self._memory = RankMemory(self._ranks.rank, self._ranks.world_size, threads, self._root)
+        self._memory_save = SaveHandle.ended(-1)
+        self._disk_save = SaveHandle.ended(-1)
+        self._reported: set[str] = set()
+        atexit.register(self.close)
+
+    def save_checkpoint(
+        self,
+        step: int,
+        state_dict: dict[str, Any],
+        path: str | os.PathLike[str] = "",
+        storage_type: StorageType = StorageType.DISK,
+    ) -> SaveHandle:
+        """Save the state as it is now; the loop may go on at once.
+
+        What only optimizers change is copied while the loop runs, and the next step of an optimizer
+        waits for the copy. Everything else is copied before this returns. If a save fails, the
+        handle has the reason, each kind of reason is printed to stderr once, and training goes on.
+
+        Args:
+            step: 0 or more.
+            state_dict: tensors, arrays, plain values and containers of them.
+            path: of the file or folder on disk; "": named after the step, in the folder.
+            storage_type: MEMORY or DISK. DISK waits for the previous save to disk.
+
+        Returns:
+            a handle; its `wait()` returns when the state is in memory, or on disk for DISK.
+
+        Raises:
+            NotPlain: the state holds objects that are neither tensors nor plain values.
+            DeadlineExceeded: the previous save is still under way after half an hour.
+        """
+        to_disk = storage_type is StorageType.DISK and self._writes_to_disk()
+        if to_disk:
+            self._disk_save.wait_end()
+        target = Path(path) if path else self._root / self._name_on_disk(step)
+        state = self._part_of_rank(state_dict)
+        whole: list[tuple[SlotFile, WholeSlot]] = []
+        save = self._memory.save(
+            step, state, (lambda *slot: whole.append(slot)) if to_disk else None
+        )
+        self._memory_save = save
+        if not to_disk:
+            save.on_failure(self._report)
+            return save
+        self._disk_save = SaveHandle(step)
+        if save.done and save.failure is not None:
+            # There is no room in memory: written from the tensors, while the loop waits.
+            self._report(save.failure)
+            self._write(self._disk_save, target, save, whole, state)
+        else:
+            threading.Thread(
+                target=self._write,
+                args=(self._disk_save, target, save, whole),
+                name="relkit-flash-disk",
+                daemon=True,
+            ).start()
+        return self._disk_save
+
+    @abstractmethod
+    def _writes_to_disk(self) -> bool:
+        """Whether this rank takes part in saves to disk."""
+
+    @abstractmethod
+    def _name_on_disk(self, step: int) -> str:
+        """What a step is called on disk, unless the loop says so."""
+
+    @abstractmethod
+    def _part_of_rank(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """What this rank keeps of a state, as plain data."""
+
+    @abstractmethod
+    def _write_slot(
+        self, step: int, path: Path, save: SaveHandle, whole: list[tuple[SlotFile, WholeSlot]]
+    ) -> None:
+        """Write to disk what is being saved into a slot.
+
+        Args:
+            save: under way; whole: has the slot, locked, when the save has ended well.
+        """
+
+    @abstractmethod
+    def _write_state(self, step: int, path: Path, state: dict[str, Any]) -> None:
+        """Write to disk what has no room in memory."""
+
+    def _write(
+        self,
+        handle: SaveHandle,
+        path: Path,
+        save: SaveHandle,
+        whole: list[tuple[SlotFile, WholeSlot]],
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        failure: Exception | None = None
+        try:
+            if state is None:
+                self._write_slot(handle.step, path, save, whole)
+            else:
+                self._write_state(handle.step, path, state)
+        except Exception as error:  # noqa: BLE001  the handle has it, and the loop goes on
+            failure = error
+            self._report(error)
+        handle.end(failure)
+
+    def _choose(self) -> Choice:
+        """What all ranks resume from. Every rank must call it."""
+        return choose(self._ranks, self._memory, self._root)
+
+    def wait_latest_checkpoint(self, timeout: float = WAIT_S) -> None:
+        """Wait for the saves under way, as at the end of a job.
+
+        Args:
+            timeout: for the save into memory, and again for the one to disk, s.
+
+        Raises:
+            RelkitError: the last save to disk failed; failed saves into memory do not raise.
+            DeadlineExceeded: a save is still under way.
+        """
+        self._memory_save.wait_end(timeout)
+        self._disk_save.wait(timeout)
+
+    def close(self) -> None:
+        """Wait for the saves under way, and end the threads. Also called when the process exits."""
+        atexit.unregister(self.close)
+        self._memory.close()
+        self._disk_save.wait_end()
+        self._memory.remove_own()
+
+    def _report(self, error: Exception) -> None:
+        # Once: a job that saves at every step would print little else.
+        kind = type(error).__name__
+        if kind not in self._reported:
+            self._reported.add(kind)
+            print(f"relkit: flash checkpoint: rank {self._ranks.rank}: {error}", file=sys.stderr)
+
+    def _announce(self, line: str) -> None:
+        if self._ranks.rank == 0:
+            print(f"relkit: flash checkpoint: {line}", file=sys.stderr)

@@ -1,0 +1,103 @@
+"""Which saved state all ranks of a job resume from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relkit.errors import BadInputFile
+from relkit.flash_checkpoint import saved_on_disk
+from relkit.flash_checkpoint.persisted import Persisted
+from relkit.flash_checkpoint.rank_group import RankGroup
+from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.saved_on_disk import SavedOnDisk
+
+_MAX_REASONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is resumed from.
+
+    Args:
+        step: of the training loop; -1 where nothing was saved.
+        state: of this rank, where it was in memory.
+        saved: on disk; None where it was in memory, or nothing was saved.
+        why_not_memory: reasons, to be told after what is used instead.
+    """
+
+    step: int
+    state: Any = None
+    saved: SavedOnDisk | None = None
+    why_not_memory: str = ""
+
+
+def choose(ranks: RankGroup, memory: RankMemory, root: Path) -> Choice:
+    """The newest state that all ranks have; in memory, all other slots are discarded.
+
+    Every rank must call it.
+
+    Args:
+        root: folder of the checkpoints on disk.
+
+    Raises:
+        BadInputFile: the tracker on disk is damaged, or what it names is not seen by all ranks.
+        RelkitError: the ranks do not answer each other.
+    """
+    on_disk = _on_disk(root) if ranks.rank == 0 else {"disk": -1}
+    slots, reasons = memory.slots()
+    while True:
+        offers = ranks.all_gather({"steps": sorted(slots), **on_disk})
+        common = set.intersection(*(set(offer["steps"]) for offer in offers))
+        step = max(common, default=-1)
+        if step < 0 or step < offers[0]["disk"]:
+            break
+        state, why = memory.load(slots[step])
+        refusals = ranks.all_gather(why)
+        if not any(refusals):
+            memory.adopt(slots[step].header.sequence)
+            return Choice(step, state)
+        reasons += [f"rank {rank}: {reason}" for rank, reason in enumerate(refusals) if reason]
+        del slots[step]
+    return _from_disk(memory, root, offers, reasons)
+
+
+def _on_disk(root: Path) -> dict[str, Any]:
+    """The newest step on disk, -1 for none; its kind; and why it cannot be read."""
+    try:
+        saved = saved_on_disk.newest(root)
+    except BadInputFile as error:
+        return {"disk": -1, "is_persisted": False, "unreadable": str(error)}
+    step = -1 if saved is None else saved.step
+    return {
+        "disk": step, "is_persisted": isinstance(saved, Persisted), "unreadable": ""
+    }  # fmt: skip
+
+
+def _from_disk(
+    memory: RankMemory, root: Path, offers: list[dict[str, Any]], reasons: list[str]
+) -> Choice:
+    newest_on_disk = offers[0]
+    if newest_on_disk["unreadable"]:
+        raise BadInputFile(
+            newest_on_disk["unreadable"],
+            next_step="Load a file or folder: load_checkpoint(path), get_storage_reader(path).",
+        )
+    memory.adopt(None)
+    if newest_on_disk["disk"] < 0:
+        return Choice(-1, why_not_memory=_because(reasons))
+    saved = saved_on_disk.require(
+        root, newest_on_disk["disk"], is_persisted=newest_on_disk["is_persisted"]
+    )
+    newest = [max(offer["steps"], default=-1) for offer in offers]
+    if max(newest) > saved.step:
+        reasons.append(
+            f"no step in memory is on all {len(offers)} ranks"
+            f" (newest on rank {newest.index(max(newest))}: {max(newest)})"
+        )
+    return Choice(saved.step, saved=saved, why_not_memory=_because(reasons))
+
+
+def _because(reasons: list[str]) -> str:
+    return f"; memory is not used: {'; '.join(reasons[:_MAX_REASONS])}" if reasons else ""

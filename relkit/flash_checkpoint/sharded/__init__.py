@@ -1,0 +1,1 @@
+"""States of which each rank has a part, and torch's distributed checkpoints on disk (DCP)."""

@@ -1,0 +1,97 @@
+"""Reads DCP's `.metadata`, a pickle, as the few classes that DCP puts into it, and nothing else."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import filesystem
+from torch.distributed.checkpoint import metadata as dcp
+
+from relkit.errors import BadInputFile
+from relkit.input_file import read_input
+
+_MAX_BYTES = 1 << 32
+_CLASSES = (
+    dcp.BytesStorageMetadata, dcp.ChunkStorageMetadata, dcp.Metadata, dcp.MetadataIndex,
+    dcp.StorageMeta, dcp.TensorProperties, dcp.TensorStorageMetadata, dcp._MEM_FORMAT_ENCODING,
+    filesystem._StorageInfo,
+)  # fmt: skip
+_LAYOUTS = "torch.serialization", "_get_layout"
+_UNREADABLE = (
+    pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError,
+    ArithmeticError, MemoryError, RuntimeError, ImportError,
+)  # fmt: skip
+
+
+_KNOWN: Mapping[tuple[str, str], Any] = {
+    **{(known.__module__, known.__qualname__): known for known in _CLASSES},
+    ("torch", "Size"): torch.Size,
+    _LAYOUTS: torch.serialization._get_layout,
+    # The folder that the metadata was written into: text is all that is needed of it.
+    ("pathlib", "PosixPath"): PurePosixPath,
+    ("pathlib._local", "PosixPath"): PurePosixPath,
+}
+
+
+class _Refused(pickle.UnpicklingError):
+    """The pickle names something else."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows the classes of DCP's metadata by name, and imports nothing."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+        """As pickle's; data types are constants of torch."""
+        known = _KNOWN.get((module, name))
+        if known is None and module == "torch":
+            known = getattr(torch, name, None)
+            known = known if isinstance(known, torch.dtype) else None
+        if known is None:
+            raise _Refused(f"{module}.{name}")
+        return known
+
+    def persistent_load(self, _pid: object) -> Any:  # noqa: ANN401
+        """As pickle's."""
+        raise _Refused("a persistent object")
+
+
+def read_metadata(path: Path) -> dcp.Metadata:
+    """The metadata in a file.
+
+    Raises:
+        BadInputFile: it is missing or damaged; it would call or make something else than the
+            classes of DCP's metadata, which is named; or it names files outside of its folder.
+    """
+    try:
+        found = _Unpickler(io.BytesIO(read_input(path, _MAX_BYTES))).load()
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror or error}") from error
+    except _Refused as error:
+        raise BadInputFile(
+            f"{path} is refused: it would call or make {error}, and the metadata of a checkpoint"
+            " does not",
+            next_step="Do not load it by other means unless you trust who wrote it.",
+        ) from error
+    except _UNREADABLE as error:
+        raise BadInputFile(f"{path} is not DCP's metadata, or is damaged: {error}"[:400]) from error
+    if not isinstance(found, dcp.Metadata) or not isinstance(found.storage_data, dict):
+        raise BadInputFile(f"{path} is not DCP's metadata")
+    for info in found.storage_data.values():
+        _require_inside(path, info)
+    return found
+
+
+def _require_inside(path: Path, info: object) -> None:
+    name = getattr(info, "relative_path", None)
+    if (
+        not isinstance(info, filesystem._StorageInfo)
+        or not isinstance(name, str)
+        or PurePosixPath(name).is_absolute()
+        or ".." in PurePosixPath(name).parts
+    ):
+        raise BadInputFile(f"{path} is refused: it names {name!r}, which is not in its folder")

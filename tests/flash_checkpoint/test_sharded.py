@@ -1,0 +1,229 @@
+"""Parts of a sharded state: DCP's format on disk, read as plain data only; and in memory."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import Metadata
+
+from relkit.checkpoint.iteration_folder import problems
+from relkit.errors import BadInputFile, UnwritablePath
+from relkit.flash_checkpoint.errors import NoRoom
+from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer, StorageType
+from relkit.flash_checkpoint.save_handle import SaveHandle
+from relkit.flash_checkpoint.sharded.disk_reader import DiskReader
+from relkit.flash_checkpoint.sharded.memory_reader import MemoryReader
+from relkit.flash_checkpoint.sharded.metadata import merged
+from relkit.flash_checkpoint.sharded.part import DATA, MARK, contents
+from relkit.flash_checkpoint.sharded.part_file import part_name, write_part
+from relkit.flash_checkpoint.sharded.seal import METADATA, write_metadata
+from relkit.flash_checkpoint.sharded.take_apart import take_apart
+from tests.flash_checkpoint.states import same
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+WHOLE = torch.arange(15.0).reshape(5, 3)
+
+
+def part_of(rank: int) -> dict[str, Any]:
+    """What rank 0 or 1 has of WHOLE, a value of its own, and what both have."""
+    rows = WHOLE[:3] if rank == 0 else WHOLE[3:]
+    head = {
+        "size": [5, 3],
+        "dtype": WHOLE.dtype,
+        "offsets": [[3 * rank, 0]],
+        "is_replica": False,
+    }
+    plain = take_apart({"bias": torch.ones(2), "step": 4, f"rng-{rank}": [rank, (1.5, None)]})
+    plain[MARK]["tensors"]["net.w"] = head
+    plain[MARK]["paths"]["net.w"] = ["net", "w"]
+    plain[DATA]["net.w"] = [rows]
+    return plain
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that two ranks have written."""
+    for rank in range(2):
+        write_part(part_of(rank), tmp_path, rank)
+    write_metadata(tmp_path, 2)
+    return tmp_path
+
+
+def asked() -> dict[str, Any]:
+    """What a job of another size asks for."""
+    return {
+        "net": {"w": torch.zeros(5, 3)}, "bias": torch.zeros(2), "step": 0, "rng-1": None,
+    }  # fmt: skip
+
+
+def load(reader: Any, state: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    dcp.load(state, storage_reader=reader, no_dist=True)
+    return state
+
+
+EXPECTED = {"net": {"w": WHOLE}, "bias": torch.ones(2), "step": 4, "rng-1": [1, (1.5, None)]}
+
+
+def test_what_ranks_wrote_is_one_checkpoint_of_torchs(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == [METADATA, part_name(0), part_name(1)]
+    assert same(load(dcp.FileSystemReader(folder), asked()), EXPECTED)
+    assert same(load(DiskReader(folder), asked()), EXPECTED)
+
+
+def test_what_torch_wrote_is_read(tmp_path: Path) -> None:
+    state = {"net": {"w": WHOLE.clone()}, "bias": torch.ones(2), "step": 4}
+    dcp.save(state, checkpoint_id=tmp_path / "torchs", no_dist=True)
+    wanted = {name: value for name, value in asked().items() if name != "rng-1"}
+    assert same(load(DiskReader(tmp_path / "torchs"), wanted), state)
+
+
+def test_what_several_ranks_have_is_written_by_one(tmp_path: Path) -> None:
+    first, second = part_of(0), part_of(0)
+    second[MARK]["tensors"]["net.w"]["is_replica"] = True
+    sizes = [
+        write_part(part, tmp_path, rank).size_bytes for rank, part in ((0, first), (1, second))
+    ]
+    assert sizes[1] < sizes[0]
+    described = merged([contents(first), contents(second)])
+    (chunk,) = described.state_dict_metadata["net.w"].chunks  # type: ignore[union-attr]
+    assert tuple(chunk.sizes) == (3, 3)
+
+
+def test_a_rank_reads_its_own_part_from_memory_and_no_other() -> None:
+    parts = [part_of(rank) for rank in range(2)]
+    reader = MemoryReader(parts[1], [contents(part) for part in parts])
+    own = load(reader, {"step": 0, "bias": torch.zeros(2), "rng-1": None})
+    assert same(own, {name: EXPECTED[name] for name in own})
+    for name, like in (("rng-0", None), ("net", {"w": torch.zeros(5, 3)})):
+        with pytest.raises(CheckpointException, match="divided in another way") as caught:
+            load(reader, {name: like})
+        assert "net.w is asked for" in str(caught.value) or name == "rng-0"
+
+
+def test_ranks_that_differ_are_no_state() -> None:
+    parts = [part_of(rank) for rank in range(2)]
+    parts[1][MARK]["tensors"]["net.w"]["size"] = [6, 3]
+    with pytest.raises(BadInputFile, match=r"^rank 1 has another net\.w"):
+        merged([contents(part) for part in parts])
+
+
+called: list[str] = []
+
+
+def run_code(word: str) -> None:
+    """What hostile files call."""
+    called.append(word)
+
+
+class Runs:
+    """A pickle of this would run code."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return run_code, ("code",)
+
+
+def rewritten(folder: Path, change: Any) -> None:  # noqa: ANN401
+    """Change the metadata of a folder."""
+    metadata: Metadata = pickle.loads((folder / METADATA).read_bytes())  # noqa: S301  our own
+    change(metadata)
+    (folder / METADATA).write_bytes(pickle.dumps(metadata))
+
+
+def outside(metadata: Metadata) -> None:
+    for info in metadata.storage_data.values():
+        info.relative_path = "../" + info.relative_path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda m: setattr(m, "planner_data", Runs()),
+            r"would call or make tests\.flash_checkpoint\.test_sharded\.run_code",
+        ),
+        (outside, r"it names '\.\./__[01]_0\.distcp', which is not in its folder"),
+        (lambda m: setattr(m, "storage_data", None), "is not DCP's metadata"),
+        (lambda m: setattr(m, "storage_meta", Path("x")), None),
+    ],
+    ids=("code", "outside", "no data", "a path"),
+)
+def test_hostile_metadata_is_refused_by_name(
+    folder: Path,
+    change: Any,  # noqa: ANN401
+    message: str | None,
+) -> None:
+    rewritten(folder, change)
+    reader = DiskReader(folder)
+    if message is None:
+        assert reader.read_metadata().planner_data
+        return
+    with pytest.raises(BadInputFile, match=message) as caught:
+        reader.read_metadata()
+    assert str(folder / METADATA) in str(caught.value)
+    assert called == []
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", pickle.dumps({"a": 1}), b"\x80\x04."])
+def test_what_is_no_metadata_is_said_to_be_none(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(BadInputFile, match="cannot read"):
+        DiskReader(tmp_path).read_metadata()
+    (tmp_path / METADATA).write_bytes(data)
+    with pytest.raises(BadInputFile, match="is not DCP's metadata"):
+        DiskReader(tmp_path).read_metadata()
+
+
+def test_a_hostile_value_is_refused_by_name(tmp_path: Path) -> None:
+    part = part_of(0)
+    part[DATA]["step"] = Runs()
+    write_part(part, tmp_path, 0)
+    write_metadata(tmp_path, 1)
+    with pytest.raises(
+        CheckpointException,
+        match=r"would call or make tests\.flash_checkpoint\.test_sharded\.run_code",
+    ):
+        load(DiskReader(tmp_path), {"step": 0})
+    assert called == []
+
+
+def test_a_checkpointer_of_one_rank_saves_to_disk_with_and_without_room_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ck = tmp_path / "ck"
+    checkpointer = FsdpShardCheckpointer(ck)
+    assert checkpointer.get_storage_reader() is None
+    state = {"w": WHOLE.clone(), "step": 1, "rng": torch.get_rng_state()}
+    checkpointer.save_checkpoint(1, state, ck / "one", StorageType.DISK).wait()
+    assert problems(ck / "one") == ()
+    left = ck / ".2.0.tmp"
+    left.mkdir()
+    no_room = NoRoom("no room in memory")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            checkpointer._memory, "save", lambda step, *_: SaveHandle.ended(step, no_room)
+        )
+        state |= {"w": WHOLE + 1, "step": 2}
+        checkpointer.save_checkpoint(2, state).wait()
+    assert sorted(path.name for path in ck.iterdir()) == ["2", "flash_checkpoint.json", "one"]
+    # What is on disk is newer than what is in memory.
+    reader = checkpointer.get_storage_reader()
+    wanted = {"w": torch.zeros(5, 3), "step": 0, "rng": torch.zeros_like(state["rng"])}
+    assert same(load(reader, wanted), state)
+    assert same(load(dcp.FileSystemReader(ck / "2"), wanted), state)
+    (ck / "2" / part_name(0)).write_bytes(b"something else")
+    with pytest.raises(
+        CheckpointException, match=r"__0_0\.distcp has 14 bytes, and was written with"
+    ):
+        load(checkpointer.get_storage_reader(), wanted)
+    (ck / "3").write_text("no folder")
+    with pytest.raises(UnwritablePath):
+        checkpointer.save_checkpoint(3, state, ck / "3" / "x", StorageType.DISK).wait()
+    checkpointer.close()
+    told = capsys.readouterr().err
+    assert told.count("no room in memory") == 1
+    assert f"step 2 from {ck}/2\n" in told
