@@ -27,9 +27,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from relkit.flash_checkpoint import destination, disk, memory_loader, persisted, slot_folder
+from relkit.flash_checkpoint import destination, memory_loader, slot_folder
 from relkit.flash_checkpoint.memory_saver import MemorySaver
 from relkit.flash_checkpoint.native_copy import CopyPool
+from relkit.flash_checkpoint.on_disk import disk, persisted
 from relkit.flash_checkpoint.slot_file import SlotFile
 from relkit.flash_checkpoint.slot_format import Owner, job_mark
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
-from relkit.flash_checkpoint import saved_on_disk
-from relkit.flash_checkpoint.persisted import Persisted
+from relkit.flash_checkpoint.on_disk import saved_on_disk
+from relkit.flash_checkpoint.on_disk.persisted import Persisted
+from relkit.flash_checkpoint.on_disk.saved_on_disk import SavedOnDisk
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.rank_memory import RankMemory
-from relkit.flash_checkpoint.saved_on_disk import SavedOnDisk
 
 _MAX_REASONS = 5
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from relkit.checkpoint.torch_file import read_plain
-from relkit.flash_checkpoint import disk, saved_on_disk
 from relkit.flash_checkpoint.checkpointer import Checkpointer
+from relkit.flash_checkpoint.on_disk import disk, saved_on_disk
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.storage_type import StorageType

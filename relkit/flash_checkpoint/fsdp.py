@@ -19,8 +19,9 @@ from torch.distributed.checkpoint.storage import StorageReader
 
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import RelkitError, UnwritablePath
-from relkit.flash_checkpoint import persist_slots, sharded_on_disk
+from relkit.flash_checkpoint import persist_slots
 from relkit.flash_checkpoint.checkpointer import Checkpointer
+from relkit.flash_checkpoint.on_disk import sharded_on_disk
 from relkit.flash_checkpoint.persist_slots import Written
 from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
 from relkit.flash_checkpoint.sharded.disk_reader import DiskReader
@@ -170,7 +171,7 @@ class FsdpShardCheckpointer(Checkpointer):
                     )
                 files += one.files
             facts = {"world_size": self._ranks.world_size, "saved_unix_ns": saved_unix_ns}
-            sharded_on_disk.publish(folder, path, step, self._root, files, facts)
+            sharded_on_disk.publish(folder, path, step, self._root, files, facts, WAIT_S)
         except BaseException:
             sharded_on_disk.abandon(folder)
             raise

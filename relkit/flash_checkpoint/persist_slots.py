@@ -21,9 +21,9 @@ from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import memory_loader
 from relkit.flash_checkpoint.errors import BadSlot
-from relkit.flash_checkpoint.limited_stream import LimitedStream
 from relkit.flash_checkpoint.native_copy import CopyPool
-from relkit.flash_checkpoint.persisted import file_name
+from relkit.flash_checkpoint.on_disk.limited_stream import LimitedStream
+from relkit.flash_checkpoint.on_disk.persisted import file_name
 from relkit.flash_checkpoint.sharded.part import is_sharded
 from relkit.flash_checkpoint.sharded.part_file import write_part
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot

@@ -13,8 +13,8 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from relkit.checkpoint import iteration_folder
-from relkit.flash_checkpoint import persisted
 from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer
+from relkit.flash_checkpoint.on_disk import persisted
 from tests.cluster.conftest import Done, Start, orphans_come_to_us, start
 from tests.flash_checkpoint.fsdp_job import WHOLES
 from tests.flash_checkpoint.states import same

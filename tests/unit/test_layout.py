@@ -35,7 +35,10 @@ ALLOWED: Mapping[str, str] = {
     "relkit.checkpoint": "ground",
     "relkit.data": "ground",
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
-    "relkit.flash_checkpoint": "ground relkit.checkpoint relkit.flash_checkpoint.sharded",
+    "relkit.flash_checkpoint": (
+        "ground relkit.checkpoint relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.sharded"
+    ),
+    "relkit.flash_checkpoint.on_disk": "ground relkit.checkpoint relkit.flash_checkpoint.sharded",
     "relkit.flash_checkpoint.sharded": "ground relkit.checkpoint",
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
@@ -46,8 +49,8 @@ ALLOWED: Mapping[str, str] = {
         "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler"
     ),
     "relkit.launch.flash_checkpoint": (
-        "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.sharded "
-        "relkit.launch.job"
+        "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
+        "relkit.flash_checkpoint.sharded relkit.launch.job"
     ),
     "relkit.launch.hang": (
         "ground relkit.hang relkit.hook relkit.launch.job relkit.stacks relkit.stacks.dump "

@@ -23,7 +23,8 @@ from typing import Any
 
 from relkit.checkpoint import iteration_folder
 from relkit.errors import BadInputFile, RelkitError
-from relkit.flash_checkpoint import persist_slots, persisted, saved_on_disk
+from relkit.flash_checkpoint import persist_slots
+from relkit.flash_checkpoint.on_disk import persisted, saved_on_disk
 from relkit.flash_checkpoint.persist_slots import Written
 from relkit.flash_checkpoint.sharded.seal import seal
 from relkit.flash_checkpoint.slot_format import MAX_SLOTS

@@ -19,10 +19,9 @@ from relkit.checkpoint.atomic_swap import exchange
 from relkit.checkpoint.iteration_folder import sync_folder, write_file
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, Manifest, read_manifest
 from relkit.errors import BadInputFile, UnwritablePath
-from relkit.flash_checkpoint import disk
-from relkit.flash_checkpoint.disk import OnDisk
-from relkit.flash_checkpoint.save_handle import WAIT_S
-from relkit.flash_checkpoint.saved_on_disk import SavedOnDisk
+from relkit.flash_checkpoint.on_disk import disk
+from relkit.flash_checkpoint.on_disk.disk import OnDisk
+from relkit.flash_checkpoint.on_disk.saved_on_disk import SavedOnDisk
 from relkit.flash_checkpoint.sharded.seal import seal
 
 _NEXT_STEP = "Load another folder: get_storage_reader(path)."
@@ -56,6 +55,7 @@ def publish(
     root: Path,
     files: Sequence[FileRecord],
     facts: Mapping[str, Any],
+    timeout_s: float,
 ) -> None:
     """Make a temporary folder the newest checkpoint.
 
@@ -63,11 +63,12 @@ def publish(
         folder: in which all parts are; path: its final name.
         root: folder of the tracker.
         files: the parts; facts: for the manifest.
+        timeout_s: the longest to wait for the metadata, s.
 
     Raises:
         UnwritablePath: the disk is full, or a folder cannot be written.
     """
-    metadata = seal(folder, int(facts["world_size"]), WAIT_S)
+    metadata = seal(folder, int(facts["world_size"]), timeout_s)
     manifest = Manifest(step, (*files, metadata), facts)
     record = write_file(folder, MANIFEST, lambda out: out.write(manifest.encode()))
     named = OnDisk(

@@ -7,9 +7,9 @@ from typing import Any
 
 from relkit.checkpoint.manifest import MANIFEST
 from relkit.errors import BadInputFile
-from relkit.flash_checkpoint import disk, persisted
-from relkit.flash_checkpoint.disk import OnDisk
-from relkit.flash_checkpoint.persisted import Persisted
+from relkit.flash_checkpoint.on_disk import disk, persisted
+from relkit.flash_checkpoint.on_disk.disk import OnDisk
+from relkit.flash_checkpoint.on_disk.persisted import Persisted
 
 SavedOnDisk = OnDisk | Persisted
 

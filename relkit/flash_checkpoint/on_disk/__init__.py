@@ -1,0 +1,1 @@
+"""Checkpoints on disk: how they are written, named by trackers, and found again."""
