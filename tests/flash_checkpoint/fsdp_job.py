@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dist_cp
+import torch.distributed.checkpoint
 from torch.distributed.checkpoint import state_dict as states
 from torch.distributed.checkpoint.optimizer import load_sharded_optimizer_state_dict
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -30,6 +30,8 @@ from relkit.flash_checkpoint.fsdp import (
 )
 from tests.flash_checkpoint.ddp_job import do
 
+# Its functions are re-exported in a way that is not for type checkers.
+dist_cp: Any = torch.distributed.checkpoint
 WHOLES = "wholes.pt"
 
 
@@ -122,7 +124,7 @@ class DTensorSaver:
         if reader is None:
             return
         model, optim = states.get_state_dict(self.model, self.optimizer)
-        state_dict = {"model": model, "optim": optim, "step": 0}
+        state_dict: dict[str, Any] = {"model": model, "optim": optim, "step": 0}
         dist_cp.load(state_dict, storage_reader=reader)
         states.set_state_dict(
             self.model, self.optimizer, model_state_dict=model, optim_state_dict=optim

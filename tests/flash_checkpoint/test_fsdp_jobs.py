@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
+import torch.distributed.checkpoint
 
 from relkit.checkpoint import iteration_folder
 from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer
@@ -25,6 +25,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
 ]
 
+# Its functions are re-exported in a way that is not for type checkers.
+dcp: Any = torch.distributed.checkpoint
 JOB = Path(__file__).with_name("fsdp_job.py")
 GUIDE = Path(__file__).parents[1] / "data" / "dlrover_guide_fsdp.txt"
 # DTensors need what `tests.eager` leaves out of torch.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
+import torch.distributed.checkpoint
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata
 
@@ -26,6 +26,8 @@ from relkit.flash_checkpoint.sharded.seal import METADATA, write_metadata
 from relkit.flash_checkpoint.sharded.take_apart import take_apart
 from tests.flash_checkpoint.states import same
 
+# Its functions are re-exported in a way that is not for type checkers.
+dcp: Any = torch.distributed.checkpoint
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
 WHOLE = torch.arange(15.0).reshape(5, 3)
 
@@ -197,7 +199,7 @@ def test_a_checkpointer_of_one_rank_saves_to_disk_with_and_without_room_in_memor
     ck = tmp_path / "ck"
     checkpointer = FsdpShardCheckpointer(ck)
     assert checkpointer.get_storage_reader() is None
-    state = {"w": WHOLE.clone(), "step": 1, "rng": torch.get_rng_state()}
+    state: dict[str, Any] = {"w": WHOLE.clone(), "step": 1, "rng": torch.get_rng_state()}
     checkpointer.save_checkpoint(1, state, ck / "one", StorageType.DISK).wait()
     assert problems(ck / "one") == ()
     left = ck / ".2.0.tmp"

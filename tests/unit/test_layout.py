@@ -31,7 +31,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport "
         "relkit.ttp reports"
     ),
-    "entry": "ground relkit.hook",
+    "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
     "relkit.checkpoint": "ground",
     "relkit.data": "ground",
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
@@ -39,6 +39,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.checkpoint relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.sharded"
     ),
     "relkit.flash_checkpoint.on_disk": "ground relkit.checkpoint relkit.flash_checkpoint.sharded",
+    "relkit.flash_checkpoint.protection": "ground relkit.flash_checkpoint",
     "relkit.flash_checkpoint.sharded": "ground relkit.checkpoint",
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
