@@ -49,8 +49,8 @@ def inspect(
     from relkit.data.report import inspect_report
 
     started = time.time()
-    found = [facts(IndexedDataset(bare(prefix)), show) for prefix in prefixes]
-    return finish(inspect_report(found, argv=sys.argv, started=started), fmt, output, force)
+    rows = [facts(IndexedDataset(bare(prefix)), show) for prefix in prefixes]
+    return finish(inspect_report(rows, argv=sys.argv, started=started), fmt, output, force)
 
 
 @click.command()

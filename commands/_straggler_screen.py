@@ -165,20 +165,20 @@ def head(summary: Summary, *, worst: bool = True) -> str:
     if math.isfinite(summary.step_s):
         text += f", {1e3 * summary.step_s:,.3g} ms a step"
     if worst and summary.ranks and math.isfinite(summary.ranks[0].score):
-        one = summary.ranks[0]
-        text += f"; worst rank {one.rank}, {percent(one.score)} over its peers, "
-        text += f"evidence {100 * min(1.0, one.evidence):.0f} %"
+        slowest = summary.ranks[0]
+        text += f"; worst rank {slowest.rank}, {percent(slowest.score)} over its peers, "
+        text += f"evidence {100 * min(1.0, slowest.evidence):.0f} %"
     return text
 
 
 def sentence(history: History, raised: RaisedVerdict) -> str:
     """Who does what since when, how sure that is, and what it cost so far."""
-    one = raised.verdict
-    part = main_part(breakdown(history, one.rank), one.cause)
-    cost = f", cost {one.cost_s:,.3g} s" if one.cost_s > 0 else ""
+    verdict = raised.verdict
+    part = main_part(breakdown(history, verdict.rank), verdict.cause)
+    cost = f", cost {verdict.cost_s:,.3g} s" if verdict.cost_s > 0 else ""
     return (
-        f"{who(history, raised)} {what(raised, part)} since step {one.first_step:,} "
-        f"({one.cause}, {100 * one.confidence:.0f} % sure{cost})"
+        f"{who(history, raised)} {what(raised, part)} since step {verdict.first_step:,} "
+        f"({verdict.cause}, {100 * verdict.confidence:.0f} % sure{cost})"
     )
 
 
@@ -196,15 +196,15 @@ def _key(history: History, raised: RaisedVerdict) -> tuple[str, int]:
     return f"{who(history, raised)}, since step {raised.verdict.first_step:,}", raised.raised_step
 
 
-def _cells(one: RankLine) -> list[str]:
+def _cells(line: RankLine) -> list[str]:
     return [
-        f"{one.rank}",
-        shown(middle_cut(one.host, 24)),
-        _ms(one.local_s),
-        percent(one.score),
-        _ms(one.late_s),
-        _bar(one.evidence),
-        one.state,
+        f"{line.rank}",
+        shown(middle_cut(line.host, 24)),
+        _ms(line.local_s),
+        percent(line.score),
+        _ms(line.late_s),
+        _bar(line.evidence),
+        line.state,
     ]
 
 

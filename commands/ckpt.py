@@ -46,17 +46,17 @@ def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, for
 
     started = time.time()
     report = inspected(path, argv=tuple(sys.argv), started=started)
-    found = report.facts["iterations"]
+    iterations = report.facts["iterations"]
     if tensors:
         from relkit.checkpoint.tensor_list import tensors_of
 
-        for row in found:
+        for row in iterations:
             row["tensors"] = tensors_of(Path(row["folder"]))
     if fmt is not None or output is not None:
         report = replace(report, duration_s=time.time() - started)
         return finish(report, fmt or "json", output, force)
-    click.echo(table(rows_of(found), HEADER))
-    for row in found if tensors else ():
+    click.echo(table(rows_of(iterations), HEADER))
+    for row in iterations if tensors else ():
         click.echo("\n" + shown(row["folder"]))
         cells = [[t["file"], t["name"], t["dtype"], t["shape"]] for t in row["tensors"]]
         click.echo(table(cells, ("file", "tensor", "type", "shape")))

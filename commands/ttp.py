@@ -52,23 +52,23 @@ def status(job: str, as_json: bool) -> int:
     Example:
       relkit ttp status my-run
     """
-    for _, found in _launchers(job):
+    for _, state in _launchers(job):
         if as_json:
-            click.echo(json.dumps({"schema": "relkit.ttp.status/1", **found}))
+            click.echo(json.dumps({"schema": "relkit.ttp.status/1", **state}))
             continue
-        led = found.get("engaged") or found.get("ranks")
+        led = state.get("engaged") or state.get("ranks")
         where = (
-            f"job {found['job_id']}, node {found['node']}: {found.get('phase', 'led elsewhere')},"
-            f" controller {found['role']}, attempt {found['attempt']},"
-            f" {found['world_size']} ranks"
+            f"job {state['job_id']}, node {state['node']}: {state.get('phase', 'led elsewhere')},"
+            f" controller {state['role']}, attempt {state['attempt']},"
+            f" {state['world_size']} ranks"
         )
         click.echo(shown(where) + ("" if led else "; no rank is under try-to-persist"))
-        ranks = found.get("ranks", [])
+        ranks = state.get("ranks", [])
         if ranks:
             rows = [[str(r["rank"]), str(r["step"]), r["phase"]] for r in ranks]
             click.echo(table(rows, ["rank", "step", "phase"]))
-        if found.get("dead"):
-            click.echo("lost: " + shown(", ".join(map(str, found["dead"]))))
+        if state.get("dead"):
+            click.echo("lost: " + shown(", ".join(map(str, state["dead"]))))
     return 0
 
 
@@ -91,13 +91,13 @@ def save(job: str, timeout: float) -> int:
     Example:
       relkit ttp save my-run
     """
-    folder, found = _launchers(job)[0]
-    if not found.get("engaged"):
+    folder, state = _launchers(job)[0]
+    if not state.get("engaged"):
         raise NoSuchProcess(
             f"no rank of job {job} on this host is under try-to-persist",
             next_step="See `relkit ttp status`; a plain script has to be adapted (docs/ttp.md).",
         )
-    outcome = _ask(folder, int(found["pid"]), int(found["start_ticks"]), timeout)
+    outcome = _ask(folder, int(state["pid"]), int(state["start_ticks"]), timeout)
     click.echo(shown(outcome["sentence"]))
     if outcome["folder"]:
         click.echo("  " + shown(outcome["folder"]))
@@ -105,14 +105,14 @@ def save(job: str, timeout: float) -> int:
 
 
 def _launchers(job: str) -> list[tuple[Path, dict[str, Any]]]:
-    found = list(launchers_of(job))
-    if not found:
+    launchers = list(launchers_of(job))
+    if not launchers:
         raise NoSuchProcess(
             f"no launcher of a job {job!r} runs on this host",
             next_step="The id is in the launcher's first lines; run this on a node of the job.",
         )
     # The one with the controller first: it alone knows how a save ends.
-    return sorted(found, key=lambda pair: pair[1].get("role") != "active")
+    return sorted(launchers, key=lambda pair: pair[1].get("role") != "active")
 
 
 def _ask(folder: Path, pid: int, ticks: int, timeout_s: float) -> dict[str, Any]:

@@ -65,8 +65,8 @@ def docs_of(finding_id: str) -> str:
 
 def worst(statuses: Iterable[Status]) -> Status:
     """Combine statuses; nothing at all is UNKNOWN, because no data never looks healthy."""
-    found = [status for status in statuses if status is not Status.SKIP]
-    return max(found, key=_ORDER.index) if found else Status.UNKNOWN
+    counted = [status for status in statuses if status is not Status.SKIP]
+    return max(counted, key=_ORDER.index) if counted else Status.UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def picture_block(value: str) -> str:
 
 def add_to_picture(svg: str) -> str:
     """A foreign SVG document without styles and scripts, such as Graphviz's, with a policy."""
-    return _OPENING.sub(lambda found: f"{found[0]}\n{picture_block(policy())}", svg, count=1)
+    return _OPENING.sub(lambda match: f"{match[0]}\n{picture_block(policy())}", svg, count=1)
 
 
 def _hashes(texts: Sequence[str]) -> str:

@@ -103,12 +103,12 @@ def headline(report: Report) -> str:
     }.get(report.status, "No node and no link is at fault")
 
 
-def _counted(items: Sequence[Any], one: str, many: str, text: Any) -> str:  # noqa: ANN401
+def _counted(items: Sequence[Any], singular: str, plural: str, text: Any) -> str:  # noqa: ANN401
     if not items:
         return ""
     names = ", ".join(text(item) for item in items[:3])
     more = f" and {len(items) - 3:,} more" if len(items) > 3 else ""
-    return f"{one if len(items) == 1 else many} {names}{more}".strip()
+    return f"{singular if len(items) == 1 else plural} {names}{more}".strip()
 
 
 def _lead(report: Report) -> str:

@@ -92,7 +92,9 @@ def render(history: History, metrics: Metrics) -> str:
     accused = _accused(history)
     out: list[str] = []
     y = 8.0
-    lanes = [one for one in history.verdicts if one.verdict.subject is not Subject.RANK][:6]
+    lanes = [raised for raised in history.verdicts if raised.verdict.subject is not Subject.RANK][
+        :6
+    ]
     for raised in lanes:
         out.append(_lane(raised, steps, y, history))
         y += 20.0
@@ -268,18 +270,19 @@ def _frames(
 
 def _lane(raised: RaisedVerdict, steps: Steps, y: float, history: History) -> str:
     """A link or host: it has no row among the ranks."""
-    one = raised.verdict
-    name = "→".join(middle_cut(shown(end), 8) for end in one.ends)
-    left, right = steps.x(one.first_step), steps.x(history.first_step + history.steps)
+    verdict = raised.verdict
+    name = "→".join(middle_cut(shown(end), 8) for end in verdict.ends)
+    left, right = steps.x(verdict.first_step), steps.x(history.first_step + history.steps)
     said = steps.x(raised.raised_step)
-    title = f"{one.subject} {' → '.join(one.ends)}: {one.cause} since step {one.first_step:,}"
+    subject = f"{verdict.subject} {' → '.join(verdict.ends)}"
+    title = f"{subject}: {verdict.cause} since step {verdict.first_step:,}"
     return (
         f'<text class="right guilty" x="{GUTTER - 8:.0f}" y="{y + 7:.1f}">{xml(name)}</text>'
         f'<g><title>{xml(shown(title))}</title><rect class="lane" x="{left:.1f}" '
         f'y="{y + 3:.1f}" width="{max(3.0, right - left):.1f}" height="8" rx="4"/></g>'
         f'<path class="said" d="M{said - 4.5:.1f} {y - 4:.1f}h9l-4.5 7z"/>'
         f'<text class="guilty" x="{GUTTER + PLOT + 8:.0f}" y="{y + 7:.1f}">'
-        f"{xml(str(one.cause))}</text>"
+        f"{xml(str(verdict.cause))}</text>"
     )
 
 

@@ -24,24 +24,24 @@ def render(breakdowns: Sequence[Breakdown], hosts: Sequence[str]) -> str:
     Args:
         breakdowns: worst first; hosts: by rank.
     """
-    shown_ones = breakdowns[:MAX_RANKS]
-    longest_s = max((_own(side) for one in shown_ones for side in (one.mine_s, one.peers_s)),
-                    default=0.0)  # fmt: skip
+    shown_ranks = breakdowns[:MAX_RANKS]
+    sides = [side for breakdown in shown_ranks for side in (breakdown.mine_s, breakdown.peers_s)]
+    longest_s = max(map(_own, sides), default=0.0)
     if not longest_s > 0.0:
         return ""
     scale = (PLOT - 40) / longest_s
     out = []
-    for i, one in enumerate(shown_ones):
+    for i, breakdown in enumerate(shown_ranks):
         y = 4 + i * _BLOCK
-        own, usual = _own(one.mine_s), _own(one.peers_s)
-        host = middle_cut(shown(hosts[one.rank]), 12)
-        name = f"{one.rank} · {host}" if host else f"rank {one.rank}"
+        own, usual = _own(breakdown.mine_s), _own(breakdown.peers_s)
+        host = middle_cut(shown(hosts[breakdown.rank]), 12)
+        name = f"{breakdown.rank} · {host}" if host else f"rank {breakdown.rank}"
         slowdown = f"{_ms(own)}"
         if usual > 0.0:
             slowdown += f", {1e3 * (own - usual):+.3g} ms"
-        out += _bars(name, "strong", one.mine_s, y, scale, slowdown)
-        out += _bars("its peers", "soft", one.peers_s, y + 38, scale, _ms(usual))
-    bottom = 4 + len(shown_ones) * _BLOCK - 10
+        out += _bars(name, "strong", breakdown.mine_s, y, scale, slowdown)
+        out += _bars("its peers", "soft", breakdown.peers_s, y + 38, scale, _ms(usual))
+    bottom = 4 + len(shown_ranks) * _BLOCK - 10
     out.append(f'<path class="axis" d="M{GUTTER:.0f} {bottom:.1f}h{PLOT:.0f}"/>')
     for tick in ticks(0.0, 1e3 * PLOT / scale, 9):
         x = GUTTER + tick / 1e3 * scale

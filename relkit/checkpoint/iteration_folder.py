@@ -192,8 +192,8 @@ def prune(root: Path, keep: int, step: int) -> tuple[int, ...]:
 
 def iterations(root: Path) -> tuple[int, ...]:
     """Steps that have a folder under its final name, ascending."""
-    found = (path.name.removeprefix("iter_") for path in root.glob("iter_*") if path.is_dir())
-    return tuple(sorted(int(digits) for digits in found if digits.isdecimal()))
+    suffixes = (path.name.removeprefix("iter_") for path in root.glob("iter_*") if path.is_dir())
+    return tuple(sorted(int(digits) for digits in suffixes if digits.isdecimal()))
 
 
 def latest(root: Path) -> int | None:
@@ -257,14 +257,14 @@ def problems(folder: Path, *, only: Iterable[str] | None = None) -> tuple[tuple[
     """
     wanted = None if only is None else set(only)
     records = {record.name: record for record in read_manifest(folder).files}
-    found: list[tuple[str, str]] = []
+    differing: list[tuple[str, str]] = []
     for name in sorted(records if wanted is None else wanted):
         record = records.get(name)
         if record is None:
-            found.append((name, "is not in the manifest"))
+            differing.append((name, "is not in the manifest"))
         elif wrong := _compare(folder / name, record):
-            found.append((name, wrong))
-    return tuple(found)
+            differing.append((name, wrong))
+    return tuple(differing)
 
 
 def _compare(path: Path, record: FileRecord) -> str:

@@ -121,7 +121,7 @@ def _without_manifest(folder: Path) -> Finding:
 
 
 def _of_root(root: Path) -> list[Finding]:
-    found = [
+    findings = [
         Finding(
             "RK-CKPT-004",
             Status.WARN,
@@ -135,9 +135,9 @@ def _of_root(root: Path) -> list[Finding]:
         if step is not None:
             files.existing(root, step)
     except BadInputFile as error:
-        return [*found, Finding("RK-CKPT-005", Status.FAIL, str(error), advice=error.next_step)]
+        return [*findings, Finding("RK-CKPT-005", Status.FAIL, str(error), advice=error.next_step)]
     if step is None:
-        found.append(
+        findings.append(
             Finding(
                 "RK-CKPT-005",
                 Status.FAIL,
@@ -145,7 +145,7 @@ def _of_root(root: Path) -> list[Finding]:
                 advice="Write the number of a whole iteration into it.",
             )
         )
-    return found
+    return findings
 
 
 def _iterations(path: Path) -> tuple[Path, tuple[int, ...]]:

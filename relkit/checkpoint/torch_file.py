@@ -53,12 +53,12 @@ def read_plain(path: Path, *, arrays: bool = False) -> Any:  # noqa: ANN401
     except OSError as error:
         reason = error.strerror or error
         raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
-    found = _load(path, path, mmap=True, arrays=arrays)
-    if not isinstance(found, (dict, list)):
+    content = _load(path, path, mmap=True, arrays=arrays)
+    if not isinstance(content, (dict, list)):
         raise BadInputFile(
-            f"{path} holds a {type(found).__name__}, not a checkpoint", next_step=_NEXT_STEP
+            f"{path} holds a {type(content).__name__}, not a checkpoint", next_step=_NEXT_STEP
         )
-    return found
+    return content
 
 
 def read_plain_stream(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401

@@ -89,10 +89,10 @@ def _mapped(pid: int) -> list[tuple[int, int]]:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError:
         return []
-    found = []
+    ranges = []
     for line in lines:
         words = line.split(None, 2)
         if words[1][1] == "w":
             low, _, high = words[0].partition("-")
-            found.append((int(low, 16), int(high, 16)))
-    return found
+            ranges.append((int(low, 16), int(high, 16)))
+    return ranges

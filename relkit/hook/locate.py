@@ -26,8 +26,8 @@ def hook_library() -> Path:
                 next_step="Unset RELKIT_HOOK_LIBRARY, or give it the path of librelkit_hook.so.",
             )
         return path
-    found = resources.files("relkit") / "_lib" / LIBRARY
-    with resources.as_file(found) as path:
+    resource = resources.files("relkit") / "_lib" / LIBRARY
+    with resources.as_file(resource) as path:
         if path.is_file():
             return path.resolve()
     raise HookUnavailable(f"{LIBRARY} was not built with this relkit")

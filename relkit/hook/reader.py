@@ -36,10 +36,10 @@ _HISTORY_ROWS = 2 * HISTORY
 def state_files(job_dir: Path) -> list[Path]:
     """The recorder files in a job's folder, by pid; empty where there is no such folder."""
     try:
-        found = [path for path in job_dir.iterdir() if _FILE_NAME.fullmatch(path.name)]
+        paths = [path for path in job_dir.iterdir() if _FILE_NAME.fullmatch(path.name)]
     except OSError:
         return []
-    return sorted(found, key=lambda path: int(path.stem))
+    return sorted(paths, key=lambda path: int(path.stem))
 
 
 def read_state(path: Path, *, recent: bool = True, history: bool = True) -> HookState:
@@ -137,11 +137,11 @@ def communicators_of(file: StateFile) -> tuple[Communicator, ...]:
         layout.COMMUNICATOR,
         int(file.header["communicator_count"]),
     )
-    found = []
+    communicators = []
     for index, row in enumerate(rows):
         if not int(row["context"]) or not int(row["ready"]):
             break
-        found.append(
+        communicators.append(
             Communicator(
                 index=index,
                 rank=int(row["rank"]),
@@ -150,7 +150,7 @@ def communicators_of(file: StateFile) -> tuple[Communicator, ...]:
                 seq=int(row["seq"]),
             )
         )
-    return tuple(found)
+    return tuple(communicators)
 
 
 def _slot(file: StateFile, index: int) -> tuple[np.void, np.void | None, Rows]:
@@ -252,8 +252,8 @@ class _Decoder:
 
     def ops(self, rows: Sequence[tuple[int, ...]]) -> tuple[Op, ...]:
         """By start."""
-        found = [op for op in map(self._op, rows) if op is not None]
-        return tuple(sorted(found, key=attrgetter("start_ns")))
+        ops = [op for op in map(self._op, rows) if op is not None]
+        return tuple(sorted(ops, key=attrgetter("start_ns")))
 
     def _op(self, row: tuple[int, ...]) -> Op | None:
         (start_ns, end_ns, seq, size_bytes, tid, hook, communicator, flags, peer, flops,

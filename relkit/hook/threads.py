@@ -40,12 +40,12 @@ def thread_statuses(pid: int) -> list[ThreadStatus]:
         tids = sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())
     except OSError as error:
         raise ProcessLookupError(3, f"process {pid} is gone") from error
-    found = []
+    statuses = []
     for tid in tids:
         status = thread_status(pid, tid)
         if status is not None:
-            found.append(status)
-    return found
+            statuses.append(status)
+    return statuses
 
 
 def thread_status(pid: int, tid: int) -> ThreadStatus | None:

@@ -72,8 +72,8 @@ def second_pairing(links: Sequence[LinkVerdict], sockets: Iterable[int]) -> tupl
             if mine in present and mine != theirs:
                 crosses.append(Pair(mine, theirs))
     if crosses and len(good) > 1:
-        one, other = good[0].one, good[1].one
-        crosses.append(Pair(one, other if other != one else good[1].other))
+        first, second = good[0].first, good[1].first
+        crosses.append(Pair(first, second if second != first else good[1].second))
     # The user's own pairs may share sockets; what the first round has measured needs no second.
     known = {frozenset(link.pair.sockets) for link in links}
     wanted = {frozenset(pair.sockets): pair for pair in crosses}

@@ -13,21 +13,21 @@ from relkit.findings import Status
 class Pair:
     """Two sockets whose GPUs reach each other through one switch box, as the user named them."""
 
-    one: int
-    other: int
+    first: int
+    second: int
 
     def __str__(self) -> str:
-        return f"{self.one}:{self.other}"
+        return f"{self.first}:{self.second}"
 
     @property
     def sockets(self) -> tuple[int, int]:
         """Both ends, in the user's order."""
-        return (self.one, self.other)
+        return (self.first, self.second)
 
     @property
     def directions(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """(source, target) there and back."""
-        return ((self.one, self.other), (self.other, self.one))
+        return ((self.first, self.second), (self.second, self.first))
 
 
 class Failure(str, Enum):

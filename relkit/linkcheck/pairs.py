@@ -31,7 +31,7 @@ def parse_pairs(texts: Iterable[str]) -> tuple[Pair, ...]:
                 next_step=f'Write pairs as SOCKET:SOCKET, e.g. --box-pairs "{DEFAULT_PAIRS}".',
             )
         pair = Pair(int(match[1]), int(match[2]))
-        if pair.one == pair.other:
+        if pair.first == pair.second:
             raise UsageProblem(f"the pair {word} joins a socket to itself")
         if any(set(pair.sockets) == set(known.sockets) for known in pairs):
             raise UsageProblem(

@@ -105,10 +105,10 @@ def _numbers(value: object) -> dict[int, int]:
 def _pair(row: object) -> Pair:
     if not isinstance(row, list) or len(row) != 2:
         raise ValueError("a pair has two sockets")
-    one, other = (_socket(end) for end in row)
-    if one == other:
-        raise ValueError(f"the pair {one}:{other} joins a socket to itself")
-    return Pair(one, other)
+    first, second = (_socket(end) for end in row)
+    if first == second:
+        raise ValueError(f"the pair {first}:{second} joins a socket to itself")
+    return Pair(first, second)
 
 
 def _measurement(row: object) -> Measurement:

@@ -14,11 +14,11 @@ class Link:
     high: str
 
     @classmethod
-    def between(cls, one: str, other: str) -> Link:
+    def between(cls, first: str, second: str) -> Link:
         """The link of two nodes, whichever is named first."""
-        if one == other:
-            raise ValueError(f"a node has no link to itself: {one}")
-        return cls(min(one, other), max(one, other))
+        if first == second:
+            raise ValueError(f"a node has no link to itself: {first}")
+        return cls(min(first, second), max(first, second))
 
     def other(self, node: str) -> str:
         """The far end as seen from `node`."""

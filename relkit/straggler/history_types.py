@@ -133,7 +133,7 @@ class History:
 
         What was dropped without a cause ever found is nothing to show to anybody.
         """
-        over = [one for one in reversed(self.past) if one.verdict.cause is not Cause.NOISE]
+        over = [raised for raised in reversed(self.past) if raised.verdict.cause is not Cause.NOISE]
         return (*self.verdicts, *over)
 
 

@@ -109,13 +109,13 @@ def shut_connections(
 
 
 def _sockets() -> dict[int, str]:
-    found = {}
+    sockets = {}
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             name = str(entry.readlink())
             if name.startswith("socket:"):
-                found[int(entry.name)] = name
-    return found
+                sockets[int(entry.name)] = name
+    return sockets
 
 
 def _shut(descriptor: int, name: str, store_ports: frozenset[int]) -> bool:

@@ -151,10 +151,10 @@ def _barrier(group: Any, size: int) -> None:  # noqa: ANN401
 
 def _is_whole(final: Path, records: list[FileRecord]) -> bool:
     try:
-        found = read_manifest(final).files
+        written = read_manifest(final).files
     except (RelkitError, OSError):
         return False
-    return sorted(found, key=_name) == sorted(records, key=_name)
+    return sorted(written, key=_name) == sorted(records, key=_name)
 
 
 def _name(record: FileRecord) -> str:

@@ -287,10 +287,10 @@ def _numbers(value: object) -> tuple[int, ...]:
 
 
 def _files(value: object) -> dict[str, tuple[str, int]]:
-    found: dict[str, tuple[str, int]] = {}
+    files: dict[str, tuple[str, int]] = {}
     for name, (sha, size) in dict(value).items():  # type: ignore[call-overload]
-        found[str(name)] = (str(_scalar(sha, str)), int(str(_scalar(size, int))))
-    return found
+        files[str(name)] = (str(_scalar(sha, str)), int(str(_scalar(size, int))))
+    return files
 
 
 _READERS: dict[tuple[type[Any], str], Callable[[Any], object]] = {

@@ -120,10 +120,10 @@ def make_plan(survivors: Sequence[Survivor], maps: Sequence[ReplicaMap]) -> Save
         steps.append(newest - 1)
     first: Refusal | None = None
     for step in steps:
-        found = _plan_for(step, by_rank, maps)
-        if isinstance(found, SavePlan):
-            return found
-        first = first or found
+        outcome = _plan_for(step, by_rank, maps)
+        if isinstance(outcome, SavePlan):
+            return outcome
+        first = first or outcome
     assert first is not None
     return first
 

@@ -86,11 +86,11 @@ def _mirrored(
     ranks: Sequence[int], copies: int, hosts: Mapping[int, str]
 ) -> dict[int, tuple[int, ...]]:
     sets = _across_hosts(ranks, copies, hosts)
-    found: dict[int, tuple[int, ...]] = {}
+    holders: dict[int, tuple[int, ...]] = {}
     for members in sets:
         for rank in members:
-            found[rank] = (rank, *(other for other in members if other != rank))
-    return found
+            holders[rank] = (rank, *(other for other in members if other != rank))
+    return holders
 
 
 def _across_hosts(

@@ -119,19 +119,19 @@ class SealedBackend(RendezvousBackend):
         # First, as nothing can be written in the place of a state that is gone.
         self._defended()
         sealed = self._seal(state)
-        found, token = self._swap(token, sealed)
-        if found is None or not self._is_newer(found):
+        stored, token = self._swap(token, sealed)
+        if stored is None or not self._is_newer(stored):
             return *self._defended(), False
-        return self._open(found), token, found == sealed
+        return self._open(stored), token, stored == sealed
 
     def _defended(self) -> tuple[bytes, Token]:
         """The state in the store, after this node has put back what somebody else took away."""
         assert self._held is not None
         token: Token = None
         for _ in range(_ATTEMPTS):
-            found, token = self._read(self._held.sealed)
-            if found is not None and self._is_newer(found):
-                return self._open(found), token
+            stored, token = self._read(self._held.sealed)
+            if stored is not None and self._is_newer(stored):
+                return self._open(stored), token
             self._complain()
             self._swap(token, self._held.sealed)
         return self._held.body, token

@@ -15,9 +15,9 @@ def inside_pairs(members: Sequence[Sequence[int]], number: int) -> list[tuple[in
         number: of the round; a group whose pairs have all met starts again.
     """
     return [
-        (group[one], group[other])
+        (group[first], group[second])
         for group in members
-        for one, other in circle_round(len(group), number)
+        for first, second in circle_round(len(group), number)
     ]
 
 
@@ -34,9 +34,9 @@ def crossing_pairs(members: Sequence[Sequence[int]], number: int) -> list[tuple[
         present = [at for at, group in enumerate(members) if place < len(group)]
         node = {at: members[at][(place + number * (at + 1)) % len(members[at])] for at in present}
         met = set()
-        for one, other in circle_round(len(present), place + number * (place + 1)):
-            pairs.append((node[present[one]], node[present[other]]))
-            met |= {present[one], present[other]}
+        for first, second in circle_round(len(present), place + number * (place + 1)):
+            pairs.append((node[present[first]], node[present[second]]))
+            met |= {present[first], present[second]}
         for at in present:
             if at not in met:
                 left[at].append(node[at])

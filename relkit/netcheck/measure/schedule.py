@@ -87,7 +87,7 @@ class _Rounds:
         else:
             pairs = []
         self._played += 1
-        return tuple((self._names[one], self._names[other]) for one, other in pairs)
+        return tuple((self._names[first], self._names[second]) for first, second in pairs)
 
 
 def quick(nodes: Sequence[str], seed: int = 0, *, thresholds: Thresholds | None = None) -> Schedule:
@@ -175,4 +175,4 @@ def groups(
 
 
 def _renumbered(pairs: list[tuple[int, int]], order: Sequence[int]) -> list[tuple[int, int]]:
-    return [(order[one], order[other]) for one, other in pairs]
+    return [(order[first], order[second]) for first, second in pairs]

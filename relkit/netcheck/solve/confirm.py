@@ -131,12 +131,12 @@ class _Plan:
         """Measure a doubtful link once more, LINK_TRIES times in all."""
         self._take(low, high, max_met=LINK_TRIES - 1)
 
-    def _take(self, one: int, other: int, *, max_met: int) -> bool:
-        if one == other or one in self._busy or other in self._busy:
+    def _take(self, first: int, second: int, *, max_met: int) -> bool:
+        if first == second or first in self._busy or second in self._busy:
             return False
-        low, high = sorted((self._names[one], self._names[other]))
+        low, high = sorted((self._names[first], self._names[second]))
         if self._met[low, high] > max_met:
             return False
-        self._busy |= {one, other}
-        self.pairs.append((one, other))
+        self._busy |= {first, second}
+        self.pairs.append((first, second))
         return True

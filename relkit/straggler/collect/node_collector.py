@@ -154,7 +154,7 @@ class NodeCollector:
             del self._missing[rank]
         now_s, self.fill = self._clock(), 0.0
         present = [(local.rank, self._known(local, now_s)) for local in ranks]
-        present.sort(key=lambda one: one[0])
+        present.sort(key=lambda entry: entry[0])
         # Also those that have not begun: their first steps are to be known as the later ones are.
         pids = [local.pid for local in ranks if local.rank not in self._ranks]
         pids += [known.reader.pid for known in self._ranks.values()]
@@ -169,7 +169,9 @@ class NodeCollector:
                 self._drop(rank)
                 self._broken[rank] = str(error)
         if records:
-            self._run_times.set_step(min(one.end_ns - one.begin_ns for one in records[-8:]) / 1e9)
+            self._run_times.set_step(
+                min(record.end_ns - record.begin_ns for record in records[-8:]) / 1e9
+            )
         return tuple(records)
 
     def notes(self) -> tuple[str, ...]:

@@ -88,14 +88,14 @@ def usual_work(steps: Sequence[tuple[Rows, Rows, Rows]], sizes: Mapping[int, int
     Args:
         steps: rows of successive steps with the boundaries of each; sizes: ranks by communicator.
     """
-    found, numbers, count = [], [], 0
+    kept, numbers, count = [], [], 0
     for rows, begins, ends in steps:
         step = step_of(rows, begins, ends)
         inside = (step >= 0) & (rows["kind"] != MARK_KIND)
-        found.append(rows[inside])
+        kept.append(rows[inside])
         numbers.append(step[inside] + count)
         count += len(begins)
-    rows, step = np.concatenate(found), np.concatenate(numbers)
+    rows, step = np.concatenate(kept), np.concatenate(numbers)
     if not len(rows):
         return StepWork("", frozenset())
     track = np.where(rows["kind"] == OpKind.P2P, P2P_TRACK, rows["communicator"]).astype(np.int64)

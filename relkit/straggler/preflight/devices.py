@@ -98,7 +98,7 @@ def low_devices(
                             float(mine), against, len(values), is_certain,
                         )
                     )  # fmt: skip
-    return tuple(sorted(low, key=lambda one: -one.slowdown))
+    return tuple(sorted(low, key=lambda device: -device.slowdown))
 
 
 def _values(score: DeviceScore | None, figure: str) -> tuple[float, ...]:
@@ -112,7 +112,7 @@ def _scatter(groups: Iterable[Sequence[float]]) -> float:
     Of three values one is their median: distances from it would look a third too small.
     """
     pairs = [pair for values in groups for pair in pairwise(values)]
-    off = np.array([2.0 * abs(one - other) / (one + other) for one, other in pairs])
+    off = np.array([2.0 * abs(first - second) / (first + second) for first, second in pairs])
     # A single round that went wrong must not hide what is slow in all of them.
     most = 3.0 * float(np.median(off)) * _MAD_TO_SIGMA if len(off) else 0.0
     total = float(np.sum(np.minimum(off, most) ** 2)) / 2.0 + _PRIOR_WEIGHT * _PRIOR_SIGMA**2

@@ -60,11 +60,11 @@ def preflight_report(
         **network.facts,
         "slow_devices": [
             {
-                "node": one.node, "device": one.device, "figure": one.figure,
-                "value": round(one.value, 2), "usual": round(one.usual, 2),
-                "slowdown": round(one.slowdown, 4), "against": one.against,
+                "node": device.node, "device": device.device, "figure": device.figure,
+                "value": round(device.value, 2), "usual": round(device.usual, 2),
+                "slowdown": round(device.slowdown, 4), "against": device.against,
             }
-            for one in slow
+            for device in slow
         ],
         "devices": [
             {
@@ -78,31 +78,31 @@ def preflight_report(
     return replace(network, command="straggler-preflight", findings=tuple(findings), facts=facts)
 
 
-def _low(one: LowDevice) -> Finding:
-    what, unit = {figure: (what, unit) for figure, what, unit in FIGURES}[one.figure]
-    device = f"{one.device} of {one.node}"
-    share = f"its {what} is {one.value / one.usual:.0%} of {one.against}"
-    if one.is_certain:
+def _low(low: LowDevice) -> Finding:
+    what, unit = {figure: (what, unit) for figure, what, unit in FIGURES}[low.figure]
+    device = f"{low.device} of {low.node}"
+    share = f"its {what} is {low.value / low.usual:.0%} of {low.against}"
+    if low.is_certain:
         status = Status.FAIL
-        title = f"{device} is slow: {share}, so that the same work takes {one.slowdown:.0%} longer"
-        advice = _ADVICE[one.figure]
+        title = f"{device} is slow: {share}, so that the same work takes {low.slowdown:.0%} longer"
+        advice = _ADVICE[low.figure]
     else:
         status = Status.UNKNOWN
         title = f"could not tell whether {device} is slow: {share}, but its rounds differ too much"
         advice = (
             "Something else works on these nodes now and then. Stop it, or measure for longer "
-            f"(--rounds {2 * one.rounds}, or a longer --duration)."
+            f"(--rounds {2 * low.rounds}, or a longer --duration)."
         )
     return Finding(
-        id="RK-STRAG-021" if one.is_certain else "RK-STRAG-023",
+        id="RK-STRAG-021" if low.is_certain else "RK-STRAG-023",
         status=status,
         title=title,
-        nodes=one.node,
+        nodes=low.node,
         reasons=(
-            f"median of {one.rounds} round(s), which scatter by {one.sigma:.1%}: "
-            f"{one.value:.4g} {unit} instead of {one.usual:.4g}",
+            f"median of {low.rounds} round(s), which scatter by {low.sigma:.1%}: "
+            f"{low.value:.4g} {unit} instead of {low.usual:.4g}",
         ),
-        evidence=(Evidence(what, round(one.value, 2), unit, round(one.usual, 2), "compute probe"),),
+        evidence=(Evidence(what, round(low.value, 2), unit, round(low.usual, 2), "compute probe"),),
         advice=advice,
     )
 

@@ -71,7 +71,7 @@ def metrics_of(history: History) -> Metrics:
         slowdown=slowdown.astype(np.float32),
         step_s=step_seconds(history),
         unseen=float(1.0 - known.mean()) if known.size else 1.0,
-        breakdowns=tuple(one for one in made if one is not None),
+        breakdowns=tuple(parts for parts in made if parts is not None),
         worst=_worst(history, tuple(named)),
     )
 

@@ -74,14 +74,14 @@ def straggler_report(
 
 def who(history: History, raised: RaisedVerdict) -> str:
     """Whom a verdict names: "rank 3 (node7)", "the link node2 → node3", "the host node2"."""
-    one = raised.verdict
-    if one.subject is Subject.RANK:
-        host = host_of(history, one.rank)
-        return f"rank {one.rank} ({host})" if host else f"rank {one.rank}"
-    if one.subject is Subject.LINK:
-        return "the link " + " → ".join(one.ends)
-    what = "the network of " if one.cause is Cause.NETWORK else "the host "
-    return what + ", ".join(one.ends)
+    verdict = raised.verdict
+    if verdict.subject is Subject.RANK:
+        host = host_of(history, verdict.rank)
+        return f"rank {verdict.rank} ({host})" if host else f"rank {verdict.rank}"
+    if verdict.subject is Subject.LINK:
+        return "the link " + " → ".join(verdict.ends)
+    what = "the network of " if verdict.cause is Cause.NETWORK else "the host "
+    return what + ", ".join(verdict.ends)
 
 
 def what(raised: RaisedVerdict, part: str = "") -> str:
@@ -91,17 +91,17 @@ def what(raised: RaisedVerdict, part: str = "") -> str:
         raised: the verdict; part: of a slow host, what takes the time, as main_part() has
             it.
     """
-    one = raised.verdict
+    verdict = raised.verdict
     now = raised.ended_step < 0
-    if one.cause is Cause.NETWORK:
+    if verdict.cause is Cause.NETWORK:
         verb = "takes" if now else "took"
-        return f"{verb} {1.0 + max(one.score, 0.0):.3g} times as long as usual for a transfer"
-    percent = f"{100.0 * one.score:.3g} %"
-    if one.cause is Cause.COMPUTE:
+        return f"{verb} {1.0 + max(verdict.score, 0.0):.3g} times as long as usual for a transfer"
+    percent = f"{100.0 * verdict.score:.3g} %"
+    if verdict.cause is Cause.COMPUTE:
         return f"{'computes' if now else 'computed'} {percent} longer than its peers"
-    if one.cause is Cause.INPUT:
+    if verdict.cause is Cause.INPUT:
         return f"{'needs' if now else 'needed'} {percent} longer than its peers, waiting for input"
-    if one.cause is Cause.HOST:
+    if verdict.cause is Cause.HOST:
         reason = {
             "gc": "for garbage collection",
             "run_queue_wait": "waiting for a core",
@@ -135,31 +135,33 @@ def _cost(history: History, raised: RaisedVerdict) -> str:
 
 
 def _accused(history: History, raised: RaisedVerdict) -> Finding:
-    one = raised.verdict
-    part = main_part(breakdown(history, one.rank), one.cause)
+    verdict = raised.verdict
+    part = main_part(breakdown(history, verdict.rank), verdict.cause)
     ended = raised.ended_step >= 0
-    since = f"from step {one.first_step:,} to {raised.ended_step:,}" if ended else (
-        f"since step {one.first_step:,}"
+    since = f"from step {verdict.first_step:,} to {raised.ended_step:,}" if ended else (
+        f"since step {verdict.first_step:,}"
     )  # fmt: skip
-    named = one.ends or ((host_of(history, one.rank),) if one.subject is Subject.RANK else ())
+    named = verdict.ends or (
+        (host_of(history, verdict.rank),) if verdict.subject is Subject.RANK else ()
+    )
     measured = Evidence(
-        "time of a transfer" if one.cause is Cause.NETWORK else "local time of a step",
-        round(1.0 + one.score, 4), "x usual", how="hook, per step",
+        "time of a transfer" if verdict.cause is Cause.NETWORK else "local time of a step",
+        round(1.0 + verdict.score, 4), "x usual", how="hook, per step",
     )  # fmt: skip
     return Finding(
-        id=IDS[one.cause],
-        status=Status.WARN if ended or one.cause is Cause.NOISE else Status.FAIL,
+        id=IDS[verdict.cause],
+        status=Status.WARN if ended or verdict.cause is Cause.NOISE else Status.FAIL,
         title=f"{who(history, raised)} {what(raised, part)} {since}; {_cost(history, raised)}",
-        ranks=str(one.rank) if one.subject is Subject.RANK else "",
+        ranks=str(verdict.rank) if verdict.subject is Subject.RANK else "",
         nodes=fold([name for name in named if name]),
-        reasons=one.reasons,
+        reasons=verdict.reasons,
         evidence=(
             measured,
-            Evidence("confidence", round(one.confidence, 3)),
+            Evidence("confidence", round(verdict.confidence, 3)),
             Evidence("said at step", raised.raised_step),
-            Evidence("cost", round(one.cost_s, 3), "s"),
+            Evidence("cost", round(verdict.cost_s, 3), "s"),
         ),
-        advice="" if ended else advice(one.cause, one.subject, part),
+        advice="" if ended else advice(verdict.cause, verdict.subject, part),
     )
 
 
@@ -167,8 +169,10 @@ def _recovered(history: History) -> list[Finding]:
     """Dropped verdicts, one finding for all of a kind; the newest speaks for them."""
     kinds: dict[tuple[object, ...], list[RaisedVerdict]] = {}
     for raised in history.accusations[len(history.verdicts) :]:
-        one = raised.verdict
-        kinds.setdefault((one.subject, one.rank, one.ends, one.cause), []).append(raised)
+        verdict = raised.verdict
+        kinds.setdefault((verdict.subject, verdict.rank, verdict.ends, verdict.cause), []).append(
+            raised
+        )
     findings = []
     for newest, *earlier in kinds.values():
         finding = _accused(history, newest)
@@ -290,21 +294,21 @@ def _facts(history: History) -> dict[str, Any]:
 
 def plain_verdict(history: History, raised: RaisedVerdict) -> dict[str, Any]:
     """A verdict as JSON."""
-    one = raised.verdict
+    verdict = raised.verdict
     share = share_lost(history, raised)
     return {
-        "rank": one.rank if one.subject is Subject.RANK else None,
-        "cause": one.cause.value,
-        "score": round(one.score, 4),
-        "confidence": round(one.confidence, 4),
-        "first_step": one.first_step,
-        "subject": one.subject.value,
-        "host": host_of(history, one.rank) if one.subject is Subject.RANK else "",
-        "ends": list(one.ends),
-        "cost_s": round(one.cost_s, 3),
+        "rank": verdict.rank if verdict.subject is Subject.RANK else None,
+        "cause": verdict.cause.value,
+        "score": round(verdict.score, 4),
+        "confidence": round(verdict.confidence, 4),
+        "first_step": verdict.first_step,
+        "subject": verdict.subject.value,
+        "host": host_of(history, verdict.rank) if verdict.subject is Subject.RANK else "",
+        "ends": list(verdict.ends),
+        "cost_s": round(verdict.cost_s, 3),
         "cost_share": round(share, 4) if math.isfinite(share) else None,
         "raised_step": raised.raised_step,
         "ended_step": raised.ended_step if raised.ended_step >= 0 else None,
         "who": who(history, raised),
-        "reasons": list(one.reasons),
+        "reasons": list(verdict.reasons),
     }

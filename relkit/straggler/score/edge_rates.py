@@ -129,20 +129,21 @@ class EdgeScorer:
             Links or hosts that are slow after it, costliest first.
         """
         limit = self._limit()
-        ready = [edge for one in traffic if (edge := self._add(one, elapsed_s)) is not None]
-        max_traffic = max((one.traffic for one in self._edges.values()), default=0.0)
+        ready = [edge for new in traffic if (edge := self._add(new, elapsed_s)) is not None]
+        max_traffic = max((state.traffic for state in self._edges.values()), default=0.0)
         for edge in ready:
-            one = self._edges[edge]
-            one.byte_s = (one.sample.busy_s + _SOFT * one.sample.waited_s) / one.sample.acked
-            one.mbit_s = 8e-6 * one.sample.acked / max(one.sample.busy_s, _TICK_S)
-            one.busy_share = min(1.0, one.sample.busy_s / max(one.sample.waited_s, 1e-9))
+            state = self._edges[edge]
+            sample = state.sample
+            state.byte_s = (sample.busy_s + _SOFT * sample.waited_s) / sample.acked
+            state.mbit_s = 8e-6 * sample.acked / max(sample.busy_s, _TICK_S)
+            state.busy_share = min(1.0, sample.busy_s / max(sample.waited_s, 1e-9))
         for edge in ready:
             self._test(step, edge, max_traffic)
         slow = set()
-        for edge, one in self._edges.items():
+        for edge, state in self._edges.items():
             share = _CLEAR if edge in self._slow else 1.0
-            large = np.exp(one.log_ratio) >= _MIN_RATIO and one.busy_share >= _MIN_BUSY_SHARE
-            if one.evidence >= share * limit and (large or edge in self._slow):
+            large = np.exp(state.log_ratio) >= _MIN_RATIO and state.busy_share >= _MIN_BUSY_SHARE
+            if state.evidence >= share * limit and (large or edge in self._slow):
                 slow.add(edge)
         self._slow = slow
         return self._explain(limit)
@@ -151,9 +152,9 @@ class EdgeScorer:
         """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
         limit = self._limit()
         rows = [
-            (*edge, float(np.exp(one.log_ratio)), one.evidence / limit, one.cost_s)
-            for edge, one in self._edges.items()
-            if one.samples
+            (*edge, float(np.exp(state.log_ratio)), state.evidence / limit, state.cost_s)
+            for edge, state in self._edges.items()
+            if state.samples
         ]
         return sorted(rows, key=lambda row: (-row[3], -row[2], row[0], row[1]))
 
@@ -166,42 +167,42 @@ class EdgeScorer:
         edge = (new.source, new.target)
         if edge not in self._edges:
             self._edges[edge] = _Edge(ShiftTest(_SHIFTS, (1,), 20.0))
-        one = self._edges[edge]
-        if one.sample.ready:
-            one.sample = _Sample()
-        one.sample.acked += new.acked_bytes
-        one.sample.busy_s += max(0.0, new.busy_s)
-        one.sample.waited_s += elapsed_s
-        one.retransmits += new.retransmits
-        one.traffic += _RATE * (new.acked_bytes / max(elapsed_s, 1e-9) - one.traffic)
-        return edge if one.sample.ready else None
+        state = self._edges[edge]
+        if state.sample.ready:
+            state.sample = _Sample()
+        state.sample.acked += new.acked_bytes
+        state.sample.busy_s += max(0.0, new.busy_s)
+        state.sample.waited_s += elapsed_s
+        state.retransmits += new.retransmits
+        state.traffic += _RATE * (new.acked_bytes / max(elapsed_s, 1e-9) - state.traffic)
+        return edge if state.sample.ready else None
 
     def _test(self, step: int, edge: Edge, max_traffic: float) -> None:
-        one = self._edges[edge]
-        if one.traffic < _MIN_SHARE * max_traffic:
+        state = self._edges[edge]
+        if state.traffic < _MIN_SHARE * max_traffic:
             return
-        one.samples += 1
+        state.samples += 1
         others = [
             other.byte_s
             for key, other in self._edges.items()
             if key != edge and other.byte_s and other.traffic >= _MIN_SHARE * max_traffic
         ]
-        usual_s = float(np.median(others)) if len(others) >= _MIN_OTHERS else one.past_s
-        if len(others) < _MIN_OTHERS and one.samples <= _BASELINE:
-            one.past_s += (one.byte_s - one.past_s) / one.samples
+        usual_s = float(np.median(others)) if len(others) >= _MIN_OTHERS else state.past_s
+        if len(others) < _MIN_OTHERS and state.samples <= _BASELINE:
+            state.past_s += (state.byte_s - state.past_s) / state.samples
             return
         if usual_s <= 0.0:
             return
-        slowdown = float(np.clip(np.log(one.byte_s / usual_s), -3.0, 3.0))
-        sigma = np.sqrt(np.array([max(one.variance, 0.01)]))
-        one.test.update(step, np.array([slowdown]), sigma)
+        slowdown = float(np.clip(np.log(state.byte_s / usual_s), -3.0, 3.0))
+        sigma = np.sqrt(np.array([max(state.variance, 0.01)]))
+        state.test.update(step, np.array([slowdown]), sigma)
         # The spread is learnt around the edge's own mean, so that a slow one stays precise.
-        off = min(abs(slowdown - one.log_ratio), 3.0 * float(sigma[0]))
-        weight = 1.0 / (min(one.samples, 1.0 / _RATE) + _SIGMA_WEIGHT)
-        one.variance += weight * (off**2 - one.variance)
-        one.log_ratio += max(0.25, 1.0 / one.samples) * (slowdown - one.log_ratio)
-        lost_s = one.sample.busy_s * max(0.0, 1.0 - usual_s / one.byte_s)
-        one.cost_s = one.cost_s + lost_s if one.evidence > 0.0 else 0.0
+        off = min(abs(slowdown - state.log_ratio), 3.0 * float(sigma[0]))
+        weight = 1.0 / (min(state.samples, 1.0 / _RATE) + _SIGMA_WEIGHT)
+        state.variance += weight * (off**2 - state.variance)
+        state.log_ratio += max(0.25, 1.0 / state.samples) * (slowdown - state.log_ratio)
+        lost_s = state.sample.busy_s * max(0.0, 1.0 - usual_s / state.byte_s)
+        state.cost_s = state.cost_s + lost_s if state.evidence > 0.0 else 0.0
 
     def _explain(self, limit: float) -> tuple[Verdict, ...]:
         """A host where all that it sends or gets is slow with two others at least, else a link."""
@@ -213,9 +214,9 @@ class EdgeScorer:
         # The edges of one interface reach the limit one after the other.
         doubtful = {
             edge
-            for edge, one in self._edges.items()
-            if one.evidence >= _CLEAR * limit
-            and one.log_ratio >= max(np.log(_MIN_RATIO), _AS_SLOW * worst_log)
+            for edge, state in self._edges.items()
+            if state.evidence >= _CLEAR * limit
+            and state.log_ratio >= max(np.log(_MIN_RATIO), _AS_SLOW * worst_log)
         }
         while left:
             hosts = sorted({end for edge in left for end in edge})
@@ -236,7 +237,9 @@ class EdgeScorer:
         """Slow edges that the host's interface explains: those of a direction without a fit one."""
         edges: set[Edge] = set()
         for end in (0, 1):
-            mine = {edge for edge, one in self._edges.items() if edge[end] == host and one.samples}
+            mine = {
+                edge for edge, state in self._edges.items() if edge[end] == host and state.samples
+            }
             fit = {edge for edge in mine if self._edges[edge].log_ratio < np.log(_MIN_RATIO)}
             if not fit:
                 edges |= mine & slow
@@ -246,18 +249,19 @@ class EdgeScorer:
         self, subject: Subject, ends: tuple[str, ...], edges: set[Edge], limit: float
     ) -> Verdict:
         worst = max(edges, key=lambda edge: self._edges[edge].log_ratio)
-        one = self._edges[worst]
-        ratio = float(np.exp(one.log_ratio))
+        state = self._edges[worst]
+        ratio = float(np.exp(state.log_ratio))
         others = sum(1 for each in self._edges.values() if each.samples) - 1
         against = f"the median of {others} other edges" if others >= _MIN_OTHERS else "its past"
         reasons = [
             f"{worst[0]} to {worst[1]} takes {ratio:.1f} times as long a byte as {against}",
-            f"it passes {one.mbit_s:.3g} Mbit/s while busy, for {one.busy_share:.0%} of the time",
+            f"it passes {state.mbit_s:.3g} Mbit/s while busy,"
+            f" for {state.busy_share:.0%} of the time",
         ]
         if subject is Subject.HOST:
             reasons.append(f"{len(edges)} edges of {ends[0]} are slow, to and from more than one")
-        if one.retransmits:
-            reasons.append(f"{one.retransmits} segments were sent again on it")
+        if state.retransmits:
+            reasons.append(f"{state.retransmits} segments were sent again on it")
         evidence = max(self._edges[edge].evidence for edge in edges) / limit
         onset = min(int(self._edges[edge].test.best()[1][0]) for edge in edges)
         return Verdict(

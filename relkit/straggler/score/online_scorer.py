@@ -86,7 +86,7 @@ class OnlineScorer:
         Returns:
             The verdicts that were raised or dropped.
         """
-        self._aligner.add((one for one in records if 0 <= one.rank < self._world), now_s)
+        self._aligner.add((record for record in records if 0 <= record.rank < self._world), now_s)
         changes: list[RaisedVerdict] = []
         batch: list[StepTable] = []
         for table in self._aligner.take(now_s):

@@ -24,8 +24,8 @@ class Peers:
         for members in groups.values():
             by_size.setdefault(len(members), []).append(members)
         self.alone: Flags = np.zeros(len(keys), dtype=bool)
-        for (one,) in by_size.pop(1, []):
-            self.alone[one] = True
+        for (rank,) in by_size.pop(1, []):
+            self.alone[rank] = True
         # Of two ranks one slowdown is the other's with the sign changed.
         self.independent = max(1, len(keys) - len(groups)) / max(1, len(keys))
         if self.alone.all():

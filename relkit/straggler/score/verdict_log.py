@@ -63,7 +63,7 @@ class VerdictLog:
         for verdict in verdicts:
             if verdict.cause is Cause.NOISE and _who(verdict) not in self._holding:
                 self._keep(RaisedVerdict(verdict, step, step))
-        now = {_who(one): one for one in verdicts if one.cause is not Cause.NOISE}
+        now = {_who(verdict): verdict for verdict in verdicts if verdict.cause is not Cause.NOISE}
         changes = []
         for who, held in list(self._holding.items()):
             if who in now:
@@ -71,7 +71,7 @@ class VerdictLog:
                 continue
             over = self._drop(who)
             # A host that is named in the place of its link has not become faster.
-            if not any(set(over.verdict.ends) & set(one.ends) for one in verdicts):
+            if not any(set(over.verdict.ends) & set(verdict.ends) for verdict in verdicts):
                 changes.append(over)
         for who, verdict in now.items():
             self._holding[who] = RaisedVerdict(verdict, step, STILL_HOLDS)

@@ -108,8 +108,8 @@ def _decode(archive: zipfile.ZipFile) -> History:
         first_step=_whole(head["first_step"]),
         steps=steps,
         hosts=tuple(_text(host) for host in _list(head["hosts"])),
-        verdicts=tuple(_raised(one) for one in _list(head["verdicts"])),
-        past=tuple(_raised(one) for one in _list(head["past"])),
+        verdicts=tuple(_raised(raised) for raised in _list(head["verdicts"])),
+        past=tuple(_raised(raised) for raised in _list(head["past"])),
         links=tuple(
             LinkRow(_text(a), _text(b), _number(ratio), _number(share), _number(lost_s))
             for a, b, ratio, share, lost_s in _list(head["links"])
@@ -133,13 +133,13 @@ def _array(
     stream = io.BytesIO(raw)
     if npy.read_magic(stream) != (1, 0):
         raise ValueError(f"{name} has an odd header")
-    found_shape, fortran, found = npy.read_array_header_1_0(stream)
-    if found != np.dtype(dtype) or fortran or (shape is not None and found_shape != shape):
-        raise ValueError(f"{name} is {found_shape} of {found}")
-    count = math.prod(found_shape)
-    if len(raw) - stream.tell() != count * found.itemsize:
+    stored_shape, fortran, stored_dtype = npy.read_array_header_1_0(stream)
+    if stored_dtype != np.dtype(dtype) or fortran or (shape is not None and stored_shape != shape):
+        raise ValueError(f"{name} is {stored_shape} of {stored_dtype}")
+    count = math.prod(stored_shape)
+    if len(raw) - stream.tell() != count * stored_dtype.itemsize:
         raise ValueError(f"{name} is cut short")
-    return np.frombuffer(raw, found, count, stream.tell()).reshape(found_shape)
+    return np.frombuffer(raw, stored_dtype, count, stream.tell()).reshape(stored_shape)
 
 
 def _head(history: History) -> dict[str, Any]:
@@ -151,8 +151,8 @@ def _head(history: History) -> dict[str, Any]:
         "steps": history.steps,
         "parts": PARTS,
         "hosts": history.hosts,
-        "verdicts": [_plain(one) for one in history.verdicts],
-        "past": [_plain(one) for one in history.past],
+        "verdicts": [_plain(raised) for raised in history.verdicts],
+        "past": [_plain(raised) for raised in history.past],
         "links": [
             [x.source, x.target, _finite(x.ratio), _finite(x.evidence), _finite(x.lost_s)]
             for x in history.links
@@ -168,12 +168,13 @@ def _head(history: History) -> dict[str, Any]:
 
 
 def _plain(raised: RaisedVerdict) -> dict[str, Any]:
-    one = raised.verdict
+    verdict = raised.verdict
     return {
-        "subject": one.subject.value, "cause": one.cause.value, "score": _finite(one.score),
-        "confidence": _finite(one.confidence), "first_step": one.first_step,
-        "cost_s": _finite(one.cost_s),
-        "reasons": one.reasons, "rank": one.rank, "ends": one.ends,
+        "subject": verdict.subject.value, "cause": verdict.cause.value,
+        "score": _finite(verdict.score),
+        "confidence": _finite(verdict.confidence), "first_step": verdict.first_step,
+        "cost_s": _finite(verdict.cost_s),
+        "reasons": verdict.reasons, "rank": verdict.rank, "ends": verdict.ends,
         "raised_step": raised.raised_step, "ended_step": raised.ended_step,
     }  # fmt: skip
 

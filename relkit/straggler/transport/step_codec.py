@@ -65,18 +65,18 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
     rows = np.zeros(len(note.records), _ROW)
     kept = _steps_that_fit(note.records, budget_bytes - rows.nbytes // 2)
     blocks: list[npt.NDArray[Any]] = []
-    for one, row in zip(note.records, rows, strict=True):
-        block = one.collectives if one.step in kept else one.collectives[:0]
+    for record, row in zip(note.records, rows, strict=True):
+        block = record.collectives if record.step in kept else record.collectives[:0]
         for name in ("rank", "step", "begin_ns", "end_ns", "exact", "parts"):
-            row[name] = getattr(one, name)
-        row["key"] = keys.setdefault(one.peers_key, len(keys))
-        row["groups"] = layouts.setdefault(one.groups, len(layouts))
+            row[name] = getattr(record, name)
+        row["key"] = keys.setdefault(record.peers_key, len(keys))
+        row["groups"] = layouts.setdefault(record.groups, len(layouts))
         row["collectives"] = len(block)
         blocks.append(block)
     head = {
         "number": note.number, "host": host, "keys": list(keys), "notes": list(note.notes),
         "groups": [[list(group) for group in groups] for groups in layouts], "rows": len(rows),
-        "sent": [astuple(one) for one in note.sent],
+        "sent": [astuple(sample) for sample in note.sent],
     }  # fmt: skip
     text = json.dumps(head, separators=(",", ":")).encode()
     collectives = np.concatenate(blocks) if blocks else no_collectives()

@@ -69,7 +69,7 @@ def audit(optimizer: Optimizer) -> list[Difference]:
     Returns:
         What differs in this rank's groups.
     """
-    found = []
+    differences = []
     for number, buffer in enumerate(optimizer.buffers):
         group, shards = buffer.reduce_group, buffer.shard_group.size
         names = ("param", *optimizer.moments[number])
@@ -89,8 +89,10 @@ def audit(optimizer: Optimizer) -> list[Difference]:
                 told = dict(zip(group.ranks, column, strict=True))
                 said = {rank: mark for rank, mark in told.items() if mark != _ABSENT}
                 if len(set(said.values())) > 1:
-                    found.append(Difference(name, number, shard, tuple(said), _outvoted(said)))
-    return found
+                    differences.append(
+                        Difference(name, number, shard, tuple(said), _outvoted(said))
+                    )
+    return differences
 
 
 def _outvoted(said: Mapping[int, int]) -> tuple[int, ...]:

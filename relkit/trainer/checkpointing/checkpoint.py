@@ -140,10 +140,10 @@ def contents(
     }
     for key, chunk in zip(_model_keys(len(chunks)), chunks, strict=True):
         model[key] = names.parameters(chunk)
-    found = {names.MODEL_FILE: model}
+    files = {names.MODEL_FILE: model}
     if config.training.use_distributed_optimizer:
-        found[names.OPTIMIZER_FILE] = optimizer_files.flat_file(optimizer, state)
-    return found
+        files[names.OPTIMIZER_FILE] = optimizer_files.flat_file(optimizer, state)
+    return files
 
 
 def manifest_facts(
@@ -221,8 +221,8 @@ def _load(
         names.refuse_other(vars(model["args"]), expected, iteration)
         parameters = _load_model(model, chunks, iteration)
         saved = [file["optimizer"] for file in opened]
-        if all("state" in found["optimizer"] for found in saved):
-            moments = [found["optimizer"]["state"] for found in saved]
+        if all("state" in part["optimizer"] for part in saved):
+            moments = [part["optimizer"]["state"] for part in saved]
             buffers = optimizer_files.from_by_parameter(optimizer, parameters, *moments)
         else:
             flat = [_open(iteration, f"{place}/{names.OPTIMIZER_FILE}") for place in places]

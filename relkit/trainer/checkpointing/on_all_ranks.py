@@ -41,4 +41,4 @@ def on_all_ranks(mesh: Mesh, act: Callable[[], Result]) -> list[Result]:
     for _, other in outcomes:
         if other is not None:
             raise other
-    return [found for found, _ in outcomes]
+    return [answer for answer, _ in outcomes]

@@ -52,7 +52,7 @@ def transfers(plan: SavePlan) -> tuple[Transfer, ...]:
     With expert parallelism each expert place has a file of its own. All of them hold the dense
     weights, and the first one holds their optimizer state.
     """
-    found = []
+    ordered = []
     for group in plan.groups:
         expert = EXPERT in group.group
         writers = {
@@ -61,11 +61,11 @@ def transfers(plan: SavePlan) -> tuple[Transfer, ...]:
         for shard, holder in enumerate(group.holders):
             if not writers:
                 kind = True if expert else None
-                found.append(Transfer(group.group, shard, holder, group.writer, kind, True))
+                ordered.append(Transfer(group.group, shard, holder, group.writer, kind, True))
             for writer, name in writers.items():
                 first = name == f"{group.group}{EXPERT}0"
-                found.append(Transfer(group.group, shard, holder, writer, False, first))
-    return tuple(found)
+                ordered.append(Transfer(group.group, shard, holder, writer, False, first))
+    return tuple(ordered)
 
 
 def gathered_state(optimizer: Optimizer, order: SaveRequest) -> dict[str, Any] | None:
@@ -102,13 +102,13 @@ class Piece:
 
 def _received(optimizer: Optimizer, order: SaveRequest) -> dict[Transfer, list[Piece]]:
     """What this rank writes: its own shards, and those that are sent to it."""
-    found: dict[Transfer, list[Piece]] = {}
+    pieces: dict[Transfer, list[Piece]] = {}
     arriving: list[tuple[Transfer, Tensor]] = []
     waiting, kept = [], []
     for tag, transfer in enumerate(transfers(order.plan)):
         if transfer.holder == transfer.writer:
             if order.rank == transfer.writer:
-                found[transfer] = _held(optimizer, transfer)
+                pieces[transfer] = _held(optimizer, transfer)
         elif order.rank == transfer.holder:
             flat = torch.cat([piece.content for piece in _held(optimizer, transfer)])
             kept.append(flat)
@@ -122,11 +122,11 @@ def _received(optimizer: Optimizer, order: SaveRequest) -> dict[Transfer, list[P
     for work in waiting:
         work.wait()
     for transfer, flat in arriving:
-        found[transfer], start = [], 0
+        pieces[transfer], start = [], 0
         for number, name, size in _shape(optimizer, transfer):
-            found[transfer].append(Piece(number, name, flat[start : start + size]))
+            pieces[transfer].append(Piece(number, name, flat[start : start + size]))
             start += size
-    return found
+    return pieces
 
 
 def _buffers(optimizer: Optimizer, transfer: Transfer) -> list[int]:
@@ -136,12 +136,12 @@ def _buffers(optimizer: Optimizer, transfer: Transfer) -> list[int]:
 
 def _shape(optimizer: Optimizer, transfer: Transfer) -> list[tuple[int, str, int]]:
     """Buffer, name and number of elements of each piece, in the order in which they travel."""
-    found = []
+    layout = []
     for number in _buffers(optimizer, transfer):
         names = ["param", *(optimizer.moments[number] if transfer.moments else ())]
         sizes = [part.stop - part.start for part in optimizer.buffers[number].shards]
-        found += [(number, name, size) for name in names for size in sizes]
-    return found
+        layout += [(number, name, size) for name in names for size in sizes]
+    return layout
 
 
 def _held(optimizer: Optimizer, transfer: Transfer) -> list[Piece]:
@@ -166,17 +166,17 @@ def _assembled(
 ) -> dict[str, Any]:
     """Put shards together; the model's weights are overwritten by what these say."""
     # By buffer and name, each shard's list of buckets.
-    found: dict[tuple[int, str], list[list[Tensor]]] = {}
+    shards_by_name: dict[tuple[int, str], list[list[Tensor]]] = {}
     for transfer in sorted(received, key=lambda each: each.shard):
         of_shard: dict[tuple[int, str], list[Tensor]] = {}
         for piece in received[transfer]:
             of_shard.setdefault((piece.buffer, piece.name), []).append(piece.content)
         for key, buckets in of_shard.items():
-            found.setdefault(key, []).append(buckets)
+            shards_by_name.setdefault(key, []).append(buckets)
     contents: list[dict[str, Tensor] | None] = []
     for number, buffer in enumerate(optimizer.buffers):
         content = {}
-        for (of_buffer, name), shards in found.items():
+        for (of_buffer, name), shards in shards_by_name.items():
             if of_buffer == number:
                 joined = [torch.cat(parts) for parts in zip(*shards, strict=True)]
                 content[name] = buffer.unpadded(joined).cpu()

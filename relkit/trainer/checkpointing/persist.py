@@ -274,22 +274,22 @@ class Persist:
         if every is None or step % every or step <= self._audited_step:
             return
         self._audited_step = step
-        for found in audit(trainer.optimizer):
+        for difference in audit(trainer.optimizer):
             self.differences += 1
-            expert = trainer.optimizer.places[found.buffer][1]
+            expert = trainer.optimizer.places[difference.buffer][1]
             group = self._maps[expert].name
             self._log.info(
-                f"try-to-persist: silent corruption at step {step} in group {group}: {found}"
+                f"try-to-persist: silent corruption at step {step} in group {group}: {difference}"
                 f" ({self.differences} so far)"
             )
             self._log.event(
                 "replica_difference",
                 step=step,
                 group=group,
-                what=found.what,
-                shard=found.shard,
-                ranks=list(found.ranks),
-                wrong=list(found.wrong),
+                what=difference.what,
+                shard=difference.shard,
+                ranks=list(difference.ranks),
+                wrong=list(difference.wrong),
                 count=self.differences,
             )
 
@@ -297,11 +297,11 @@ class Persist:
 def _hosts(mesh: Mesh) -> dict[int, str]:
     """Each rank's host; two launchers on one machine (in tests, in containers) count as two."""
     mine = f"{socket.gethostname()}/{os.environ.get('GROUP_RANK', '0')}"
-    found = [mine]
+    hosts = [mine]
     if mesh.world.size > 1:
-        found = [""] * mesh.world.size
-        dist.all_gather_object(found, mine, group=mesh.world.process_group)
-    return dict(zip(mesh.world.ranks, found, strict=True))
+        hosts = [""] * mesh.world.size
+        dist.all_gather_object(hosts, mine, group=mesh.world.process_group)
+    return dict(zip(mesh.world.ranks, hosts, strict=True))
 
 
 def _tracker_changed(notes: Path, folder: Path) -> bool:
@@ -312,8 +312,8 @@ def _tracker_changed(notes: Path, folder: Path) -> bool:
     """
     tracker = folder / iteration_folder.TRACKER
     try:
-        found = tracker.stat()
-        now = f"{found.st_ino} {found.st_mtime_ns} {tracker.read_text(encoding='utf-8')}"
+        status = tracker.stat()
+        now = f"{status.st_ino} {status.st_mtime_ns} {tracker.read_text(encoding='utf-8')}"
     except OSError:
         now = ""
     note = notes / "tracker-at-the-start"

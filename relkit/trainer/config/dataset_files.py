@@ -20,25 +20,29 @@ def with_dataset_files(values: Values) -> Values:
         MissingExtra: the tokenizer's files need a package that is not installed.
         UsageProblem: there is no such tokenizer type, or it needs another file.
     """
-    found = dict(values)
-    if found.get("dataset.data_path"):
-        found["dataset.data_path"] = _prefix(Path(found["dataset.data_path"]))
-    vocab_file, model = (found.get(f"dataset.{key}") for key in ("vocab_file", "tokenizer_model"))
-    kind = found.get("dataset.tokenizer_type")
+    completed = dict(values)
+    if completed.get("dataset.data_path"):
+        completed["dataset.data_path"] = _prefix(Path(completed["dataset.data_path"]))
+    vocab_file, model = (
+        completed.get(f"dataset.{key}") for key in ("vocab_file", "tokenizer_model")
+    )
+    kind = completed.get("dataset.tokenizer_type")
     if not kind and (vocab_file or model):
         # What Megatron's pretrain_gpt.py takes where no type is given.
         kind = "GPT2BPETokenizer" if vocab_file else "HFTokenizer"
     if not kind:
-        return found
-    kind = found["dataset.tokenizer_type"] = ALIASES.get(kind, kind)
-    wants_eod = found.get("dataset.eod_mask_loss") and found.get("dataset.eod_token") is None
-    if wants_eod or found.get("model.vocab_size") is None:
-        merges = found.get("dataset.merge_file") or ""
+        return completed
+    kind = completed["dataset.tokenizer_type"] = ALIASES.get(kind, kind)
+    wants_eod = (
+        completed.get("dataset.eod_mask_loss") and completed.get("dataset.eod_token") is None
+    )
+    if wants_eod or completed.get("model.vocab_size") is None:
+        merges = completed.get("dataset.merge_file") or ""
         tokenizer = load_tokenizer(TokenizerSpec(kind, vocab_file or model or "", merges))
-        found.setdefault("model.vocab_size", tokenizer.vocab_size)
-        if found.get("dataset.eod_token") is None:
-            found["dataset.eod_token"] = tokenizer.eod
-    return found
+        completed.setdefault("model.vocab_size", tokenizer.vocab_size)
+        if completed.get("dataset.eod_token") is None:
+            completed["dataset.eod_token"] = tokenizer.eod
+    return completed
 
 
 def _prefix(path: Path) -> str:
@@ -46,7 +50,7 @@ def _prefix(path: Path) -> str:
     # Beside a pair there is a folder of the prefix's own name: the cached sample indices.
     if not path.is_dir() or path.with_name(f"{path.name}.idx").exists():
         return str(path)
-    pairs = sorted(found.with_suffix("") for found in path.glob("*.idx"))
+    pairs = sorted(index.with_suffix("") for index in path.glob("*.idx"))
     if len(pairs) != 1:
         names = ", ".join(pair.name for pair in pairs[:5]) or "none"
         raise BadInputFile(

@@ -115,10 +115,10 @@ def build(values: Values, flags: Mapping[str, str]) -> TrainerConfig:
     Raises:
         UsageProblem: something is missing or cannot be; the sentence names it.
     """
-    for one, other in _EITHER:
-        if values.get(one) and values.get(other):
+    for first, second in _EITHER:
+        if values.get(first) and values.get(second):
             raise UsageProblem(
-                f"both {_yaml_name(one)} and {_yaml_name(other)} are given",
+                f"both {_yaml_name(first)} and {_yaml_name(second)} are given",
                 next_step="Give one of the two: each decides what the other is.",
             )
     made: dict[str, Any] = {}

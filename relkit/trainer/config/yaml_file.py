@@ -52,7 +52,7 @@ def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
         MissingExtra: PyYAML is not installed.
     """
     document = _read(path)
-    found: Values = dict(DEFAULTS)
+    values: Values = dict(DEFAULTS)
     model_key = _model_key(document, model_section)
     for title, content in document.items():
         section = MODEL if title == model_key else title
@@ -70,8 +70,8 @@ def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
             continue
         if not isinstance(content, dict):
             raise UsageProblem(f"{path}: section {title} is {content!r}, not keys with values")
-        found |= _section(section, str(title), content, warn)
-    return found
+        values |= _section(section, str(title), content, warn)
+    return values
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, o
 
 def _section(section: str, title: str, content: Mapping[str, Any], warn: Warn) -> Values:
     keys = dict(_flat(content))
-    found: Values = {}
+    values: Values = {}
     # A preset is the ground that the other keys change, wherever it stands among them.
     for name in sorted(keys, key=lambda name: name != "preset"):
         key = Key(keys[name], f"{title}.{name}", keys, warn)
@@ -121,8 +121,8 @@ def _section(section: str, title: str, content: Mapping[str, Any], warn: Warn) -
                 raise UsageProblem(f"{key.called} is {value!r}; it must hold keys with values")
             # null is as if the key were absent, where a field cannot be without a value.
             if value is not None or type(None) in typing.get_args(FIELDS.get(field)):
-                found[field] = coerce(field, value, key.called)
-    return found
+                values[field] = coerce(field, value, key.called)
+    return values
 
 
 def _field(section: str, title: str, key: str) -> str:

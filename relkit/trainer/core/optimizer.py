@@ -173,13 +173,13 @@ class Optimizer:
 
     def changing(self) -> list[Tensor]:
         """Views of everything that an update changes on this rank, but for `steps`."""
-        found: list[Tensor] = []
+        views: list[Tensor] = []
         for group in self._groups:
-            found += group.values + group.steps
-            found += [moment for moments in group.moments.values() for moment in moments]
+            views += group.values + group.steps
+            views += [moment for moments in group.moments.values() for moment in moments]
         for memory in self.came.values():
-            found += [memory.value, *memory.state.values()]
-        return found
+            views += [memory.value, *memory.state.values()]
+        return views
 
     def gather_parameters(self) -> None:
         """Give every rank the parameters that others updated."""

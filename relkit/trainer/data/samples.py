@@ -155,15 +155,15 @@ def build_datasets(config: TrainerConfig, *, data_parallel_size: int) -> Dataset
         global_batch_size=global_batch_size(dataset, data_parallel_size),
     )
     bounds = sample_index.split_bounds(dataset.split, len(source))
-    found: list[GPTDataset | None] = []
+    splits: list[GPTDataset | None] = []
     for name, (first, end), samples in zip(SPLITS, bounds, wanted, strict=True):
         evaluated = training.eval_interval is not None and training.eval_iters > 0
         # A run ends with the test split where there is one; nobody asked for it by name.
         if (name != "train" and not evaluated) or (name == "test" and first == end):
-            found.append(None)
+            splits.append(None)
             continue
-        found.append(_split(config, source, name, first, end, samples))
-    train, valid, test = found
+        splits.append(_split(config, source, name, first, end, samples))
+    train, valid, test = splits
     assert train is not None
     return Datasets(train, valid, test)
 

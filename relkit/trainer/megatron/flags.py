@@ -145,41 +145,41 @@ def _parse(argv: Sequence[str], warn: Warn) -> dict[str, Any]:
 
 def _values(given: dict[str, Any], under: Values, warn: Warn) -> Values:
     """Fields by what the flags say; `under` is what they go before."""
-    found = preset(given["preset"]) if "preset" in given else {}
+    values = preset(given["preset"]) if "preset" in given else {}
     if given.get("--fp16") and given.get("--bf16"):
         raise UsageProblem("--fp16 and --bf16 exclude each other", next_step="Give one of them.")
     for flag in FLAGS:
         if flag.name in given:
-            found[flag.field] = coerce(flag.field, given[flag.name], flag.name)
+            values[flag.field] = coerce(flag.field, given[flag.name], flag.name)
     for name in sorted((IGNORED_SWITCHES | IGNORED_VALUES) & given.keys()):
         warn(f"{name} has no effect here")
     if "data_path" in given:
-        found["dataset.data_path"] = _data_path(given["data_path"])
+        values["dataset.data_path"] = _data_path(given["data_path"])
     if "load" in given:
-        found |= {"training.load": given["load"], "training.resume_training": True}
+        values |= {"training.load": given["load"], "training.resume_training": True}
     if "log_interval" in given:
-        found["training.log_interval"] = _log_interval(given["log_interval"], warn)
+        values["training.log_interval"] = _log_interval(given["log_interval"], warn)
     if "optimizer" in given:
         name = given["optimizer"]
-        found["optimizer.optimizer_type"] = _OPTIMIZERS.get(name) or optimizer_type(name, warn)
+        values["optimizer.optimizer_type"] = _OPTIMIZERS.get(name) or optimizer_type(name, warn)
     if given.keys() & {"adam_beta1", "adam_beta2"}:
         first, second = under.get("optimizer.betas", (0.9, 0.999))[:2]
-        found["optimizer.betas"] = (
+        values["optimizer.betas"] = (
             given.get("adam_beta1", first),
             given.get("adam_beta2", second),
         )
     if "loss_scale" in given:
         warn("--loss-scale is the first scale here, and changes from there")
-        found["training.loss_scale"] = given["loss_scale"]
+        values["training.loss_scale"] = given["loss_scale"]
     if "position_embedding_type" in given:
         kind = _POSITIONS[given["position_embedding_type"]]
-        found["model.position_embedding_type"] = kind
+        values["model.position_embedding_type"] = kind
     if "num_layers_per_virtual_pipeline_stage" in given:
-        stages = _virtual_stages(given["num_layers_per_virtual_pipeline_stage"], under | found)
-        found["parallel.virtual_pipeline_model_parallel_size"] = stages
+        stages = _virtual_stages(given["num_layers_per_virtual_pipeline_stage"], under | values)
+        values["parallel.virtual_pipeline_model_parallel_size"] = stages
     if given.get("transformer_impl", "local") != "local":
         warn(f"--transformer-impl {given['transformer_impl']} has no effect here: it is local")
-    return found
+    return values
 
 
 def _data_path(words: list[str]) -> str:

@@ -63,27 +63,27 @@ def rank_folder(mesh: Mesh, expert: int | None = None) -> str:
 
 def parameters(chunk: nn.Module) -> dict[str, Tensor]:
     """A chunk's parameters by Megatron's names: layers and experts counted from the first here."""
-    found = dict(chunk.named_parameters())
-    first_layer = _lowest(r"decoder\.layers\.(\d+)\.", found)
-    first_expert = _lowest(r"\.mlp\.experts\.(\d+)\.", found)
+    named = dict(chunk.named_parameters())
+    first_layer = _lowest(r"decoder\.layers\.(\d+)\.", named)
+    first_expert = _lowest(r"\.mlp\.experts\.(\d+)\.", named)
 
     def local(name: str) -> str:
         name = re.sub(
             r"^decoder\.layers\.(\d+)\.",
-            lambda found: f"decoder.layers.{int(found[1]) - first_layer}.",
+            lambda match: f"decoder.layers.{int(match[1]) - first_layer}.",
             name,
         )
         return re.sub(
             r"\.mlp\.experts\.(\d+)\.",
-            lambda found: f".mlp.experts.local_experts.{int(found[1]) - first_expert}.",
+            lambda match: f".mlp.experts.local_experts.{int(match[1]) - first_expert}.",
             name,
         )
 
-    return {local(name): parameter.detach() for name, parameter in found.items()}
+    return {local(name): parameter.detach() for name, parameter in named.items()}
 
 
 def _lowest(pattern: str, names: Iterable[str]) -> int:
-    return min((int(found[1]) for name in names if (found := re.search(pattern, name))), default=0)
+    return min((int(match[1]) for name in names if (match := re.search(pattern, name))), default=0)
 
 
 def arguments(config: TrainerConfig, mesh: Mesh, progress: Progress) -> Namespace:
@@ -176,18 +176,18 @@ def scheduler(config: TrainerConfig, mesh: Mesh, updates: int) -> dict[str, Any]
     }
 
 
-def refuse_other(found: Mapping[str, Any], expected: Mapping[str, Any], iteration: Path) -> None:
+def refuse_other(saved: Mapping[str, Any], expected: Mapping[str, Any], iteration: Path) -> None:
     """Refuse a checkpoint of another model or of other degrees.
 
     Args:
-        found: of the checkpoint, by Megatron's names; what is not there is not looked at.
+        saved: of the checkpoint, by Megatron's names; what is not there is not looked at.
         expected: of this run, from `arguments`.
 
     Raises:
         BadInputFile: names the first that differs, with both values.
     """
     for name in MUST_AGREE:
-        theirs, ours = found.get(name), expected[name]
+        theirs, ours = saved.get(name), expected[name]
         if name in DEGREES:
             theirs, ours = theirs or 1, ours or 1
         if theirs is None or (name == "tokenizer_type" and ours is None):

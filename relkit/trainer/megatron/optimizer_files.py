@@ -39,11 +39,11 @@ def flat_file(optimizer: Optimizer, state: State) -> Any:  # noqa: ANN401
         ]
         if not buffers:
             continue
-        found: dict[Any, Any] = {"buckets_coalesced": True}
+        numbered: dict[Any, Any] = {"buckets_coalesced": True}
         for number, (buffer, content) in enumerate(buffers):
             if content is not None:
-                found[number] = {FLOAT: {**content, "numel_unpadded": buffer.unpadded_size}}
-        kinds.append(found)
+                numbered[number] = {FLOAT: {**content, "numel_unpadded": buffer.unpadded_size}}
+        kinds.append(numbered)
     return kinds[0] if len(kinds) == 1 else kinds
 
 
@@ -77,9 +77,9 @@ def from_flat_file(optimizer: Optimizer, *files: Any) -> list[Any]:  # noqa: ANN
 def by_parameter(optimizer: Optimizer, config: TrainerConfig, state: State) -> dict[str, Any]:
     """What model_optim_rng.pt has under "optimizer": groups, step, the plain form's moments."""
     groups = _groups(optimizer, config, state["steps"])
-    found: dict[str, Any] = {"optimizer": {"param_groups": groups}}
+    plain: dict[str, Any] = {"optimizer": {"param_groups": groups}}
     if config.training.use_distributed_optimizer:
-        return found
+        return plain
     for group in groups:
         group["params"] = []
     numbers: dict[int, dict[str, Tensor]] = {}
@@ -91,10 +91,10 @@ def by_parameter(optimizer: Optimizer, config: TrainerConfig, state: State) -> d
                 key: flat[start:end].view(shape) for key, flat in moments.items() if key != "param"
             }
             groups[0 if optimizer.infos[name].decay else 1]["params"].append(number)
-    found["optimizer"]["state"] = numbers
+    plain["optimizer"]["state"] = numbers
     if state["came"]:
-        found["came"] = state["came"]
-    return found
+        plain["came"] = state["came"]
+    return plain
 
 
 def from_by_parameter(
@@ -117,11 +117,11 @@ def from_by_parameter(
         kept = ("param", *names)
         content = {key: torch.zeros(buffer.unpadded_size) for key in kept}
         for name, start, end, shape in _unpadded_spans(buffer):
-            found: Mapping[str, Tensor] = next(
+            of_parameter: Mapping[str, Tensor] = next(
                 (file[number] for file in saved if file.get(number)), {}
             )
             for key in names:
-                moment = found.get(key)
+                moment = of_parameter.get(key)
                 if moment is None or tuple(moment.shape) != shape:
                     had = "nothing" if moment is None else f"shape {tuple(moment.shape)}"
                     raise BadInputFile(

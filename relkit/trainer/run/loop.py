@@ -231,13 +231,13 @@ class Run:
     def _next(self, coming: Iterator[list[MicroBatch]]) -> list[MicroBatch]:
         self.trainer.injector.before_batch(self.trainer.progress.step, self.data_lock)
         with self.data_lock:
-            found = next(coming, None)
-        if found is None:
+            batch = next(coming, None)
+        if batch is None:
             raise BadInputFile(
                 f"{self.config.dataset.data_path} has no samples left after step"
                 f" {self.trainer.progress.step}"
             )
-        return found
+        return batch
 
     def _write_step(self, step_s: float) -> None:
         progress = self.trainer.progress

@@ -82,12 +82,12 @@ class EventStream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - _TAIL_BYTES))
             lines = stream.read().decode("utf-8", "replace").split("\n")
-        found = []
+        rows = []
         # The first line may be cut by the seek, and any by a death while it was written.
         for line in lines:
             with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
-        return [event for event in found if isinstance(event, dict) and "event" in event]
+                rows.append(json.loads(line))
+        return [event for event in rows if isinstance(event, dict) and "event" in event]
 
 
 class PhaseClock:

@@ -305,8 +305,8 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/job/sealed_rendezvous.py",
-        "if found is None or not self._is_newer(found):",
-        "if found is None:",
+        "if stored is None or not self._is_newer(stored):",
+        "if stored is None:",
         _DEFENDED,
     ),
     Break(

@@ -13,8 +13,8 @@ BREAKS = (
     # No data looks healthy.
     Break(
         "relkit/findings.py",
-        "if found else Status.UNKNOWN",
-        "if found else Status.OK",
+        "if counted else Status.UNKNOWN",
+        "if counted else Status.OK",
         _FINDINGS,
     ),
     Break(

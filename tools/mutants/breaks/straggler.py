@@ -142,8 +142,8 @@ BREAKS = (
     Break(_EDGE_RATES, "_AS_SLOW = 0.5", "_AS_SLOW = 0.0", _EDGES),
     Break(
         _EDGE_RATES,
-        "_SOFT * one.sample.waited_s) / one.sample.acked",
-        "_SOFT * one.sample.waited_s)",
+        "_SOFT * sample.waited_s) / sample.acked",
+        "_SOFT * sample.waited_s)",
         _EDGES,
     ),
     Break(
@@ -155,7 +155,7 @@ BREAKS = (
     Break(_EDGE_RATES, "            if target == host:\n                continue\n", "", _EDGES),
     Break(
         _EDGE_RATES,
-        "        if one.traffic < _MIN_SHARE * max_traffic:\n            return\n",
+        "        if state.traffic < _MIN_SHARE * max_traffic:\n            return\n",
         "",
         _EDGES,
     ),

@@ -199,7 +199,7 @@ BREAKS = (
     ),
     Break(
         "relkit/trainer/config/values.py",
-        "        if values.get(one) and values.get(other):\n",
+        "        if values.get(first) and values.get(second):\n",
         "        if False:\n",
         _YAML,
     ),

@@ -233,7 +233,7 @@ BREAKS = (
     # A rank's whole save lies in place before the plan's manifest says so: done once more.
     Break(
         "relkit/ttp/emergency_save.py",
-        "    return sorted(found, key=_name) == sorted(records, key=_name)\n",
+        "    return sorted(written, key=_name) == sorted(records, key=_name)\n",
         "    return True\n",
         _COMMIT,
     ),
