@@ -120,7 +120,11 @@ class Simulation:
         accused: dict[int, int] = {}
         last: dict[int, Cause] = {}
         for step, judged in enumerate(scorer.update(tables)):
-            last = {one.rank: one.cause for one in judged.accused}
+            last = {
+                verdict.rank: verdict.cause
+                for verdict in judged
+                if verdict.cause is not Cause.NOISE
+            }
             for rank in last:
                 accused.setdefault(rank, step)
         return last, accused, own / self._work

@@ -66,6 +66,11 @@ class LinkRow:
     lost_s: float
 
 
+def worst_first(row: LinkRow) -> tuple[float, float, str, str]:
+    """Sort key of links: by evidence, then by how slow they are."""
+    return -row.evidence, -row.ratio, row.source, row.target
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
     """The newest steps of a job, all ranks, with what was concluded from them.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from relkit.launch.job.settings import LocalRank, Log
 from relkit.straggler.collect.socket_rates import SocketRates
-from relkit.straggler.score.edge_rates import EdgeTraffic, by_host
-from relkit.straggler.sent import Sent
+from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.score.edge_rates import by_host
 
 _EVERY_S = 1.0
 
@@ -25,7 +25,7 @@ class EdgeLooker:
         self._next_s = float("-inf")
         self._given_up = False
 
-    def look(self, ranks: Iterable[LocalRank], now_s: float) -> tuple[Sent, ...]:
+    def look(self, ranks: Iterable[LocalRank], now_s: float) -> tuple[EdgeTraffic, ...]:
         """What has been sent since the last look; () where it is not time for another one."""
         if now_s < self._next_s or self._given_up:
             return ()
@@ -45,15 +45,15 @@ class EdgeReports:
     """Node 0: puts together what all nodes have sent."""
 
     def __init__(self) -> None:
-        self._sent: dict[str, dict[tuple[str, str], Sent]] = {}
+        self._sent: dict[str, dict[tuple[str, str], EdgeTraffic]] = {}
         self._since_s: float | None = None
 
-    def add(self, host: str, sent: Sequence[Sent]) -> None:
+    def add(self, host: str, sent: Sequence[EdgeTraffic]) -> None:
         """A report of a host; it may be one of several of a second."""
         mine = self._sent.setdefault(host, {})
         for sample in sent:
-            before = mine.get((sample.here, sample.there))
-            mine[sample.here, sample.there] = sample if before is None else dataclasses.replace(
+            before = mine.get((sample.source, sample.target))
+            mine[sample.source, sample.target] = sample if before is None else dataclasses.replace(
                 sample,
                 acked_bytes=before.acked_bytes + sample.acked_bytes,
                 busy_s=before.busy_s + sample.busy_s,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relkit.errors import BadDump
 from relkit.launch.job.exchange import Mailbox
 from relkit.launch.straggler.edge_reports import EdgeReports
-from relkit.straggler.sent import Sent
+from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.transport import step_codec
 
@@ -28,7 +28,7 @@ class StepSender:
         self._number = 0
 
     def send(
-        self, records: Sequence[StepRecord], notes: Sequence[str], sent: Sequence[Sent] = ()
+        self, records: Sequence[StepRecord], notes: Sequence[str], sent: Sequence[EdgeTraffic] = ()
     ) -> None:
         """Leave a note, if there is anything new.
 

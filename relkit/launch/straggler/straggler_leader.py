@@ -13,10 +13,10 @@ from relkit.launch.straggler.history_publisher import HistoryPublisher
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.step_ring import StepReceiver
 from relkit.launch.straggler.verdict_announcer import MIN_COST_S, VerdictAnnouncer
+from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.score.online_scorer import OnlineScorer
 from relkit.straggler.score.rank_scorer import Settings
-from relkit.straggler.sent import Sent
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.transport.control import Control, Mode
 from relkit.straggler.transport.history import History
@@ -111,7 +111,9 @@ class StragglerLeader:
         if publisher.is_watched and self._scorer is not None and publisher.is_due(now_s):
             publisher.publish(self._history, now_s)
 
-    def take(self, records: Sequence[StepRecord], sent: Sequence[Sent], now_s: float) -> None:
+    def take(
+        self, records: Sequence[StepRecord], sent: Sequence[EdgeTraffic], now_s: float
+    ) -> None:
         """Score what this node has seen, and what the others have sent.
 
         Args:

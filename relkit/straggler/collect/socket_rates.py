@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from relkit.straggler.sent import Sent
+from relkit.straggler.edge_traffic import EdgeTraffic
 
 _SOCK_DIAG = 4
 _BY_FAMILY = 20
@@ -106,7 +106,7 @@ class SocketRates:
         self._table = table or KernelConnections()
         self._before: dict[int, Connection] = {}
 
-    def look(self, pids: Iterable[int]) -> tuple[Sent, ...]:
+    def look(self, pids: Iterable[int]) -> tuple[EdgeTraffic, ...]:
         """By pair of addresses; connections within the host are left out.
 
         Args:
@@ -122,7 +122,7 @@ class SocketRates:
             if connection.inode in inodes
         }
         own = {connection.here for connection in now.values()}
-        totals: dict[tuple[str, str], Sent] = {}
+        totals: dict[tuple[str, str], EdgeTraffic] = {}
         for cookie, connection in now.items():
             before = self._before.get(cookie)
             if connection.there in own or before is None:
@@ -132,9 +132,9 @@ class SocketRates:
             )
             so_far = totals.get(
                 (connection.here, connection.there),
-                Sent(connection.here, connection.there, 0, 0.0, 0, 0.0),
+                EdgeTraffic(connection.here, connection.there, 0, 0.0, 0, 0.0),
             )
-            totals[connection.here, connection.there] = Sent(
+            totals[connection.here, connection.there] = EdgeTraffic(
                 connection.here,
                 connection.there,
                 so_far.acked_bytes + max(0, connection.acked_bytes - before.acked_bytes),

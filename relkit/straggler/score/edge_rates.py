@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.history_types import LinkRow, worst_first
 from relkit.straggler.model import Cause, Subject, Verdict
 from relkit.straggler.score.links import Edge
 from relkit.straggler.score.sequential import ShiftTest
-from relkit.straggler.sent import Sent
 
 # Logarithms of how many times longer a byte takes: half as long again, twice, four times.
 _SHIFTS = (0.4, 0.7, 1.4)
@@ -32,21 +33,6 @@ _MIN_OTHERS = 2
 _CLEAR = 0.25
 _AS_SLOW = 0.5
 _FALSE_ALARM, _HORIZON = 0.01, 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeTraffic:
-    """What went from one host to another between two looks.
-
-    Args:
-        source, target: hosts; acked_bytes, retransmits, busy_s: as in socket_rates.Sent.
-    """
-
-    source: str
-    target: str
-    acked_bytes: int
-    busy_s: float
-    retransmits: int = 0
 
 
 @dataclass(slots=True)
@@ -84,23 +70,23 @@ class _Edge:
         return float(self.test.best()[0][0])
 
 
-def by_host(reports: Mapping[str, Sequence[Sent]]) -> tuple[EdgeTraffic, ...]:
+def by_host(reports: Mapping[str, Sequence[EdgeTraffic]]) -> tuple[EdgeTraffic, ...]:
     """Addresses as host names: whose an address is, is known from who sends from it.
 
     Args:
         reports: host -> what its ranks sent; addresses that nobody sends from are left out.
     """
-    owner = {sample.here: host for host, sent in reports.items() for sample in sent}
+    owner = {sample.source: host for host, sent in reports.items() for sample in sent}
     totals: dict[Edge, EdgeTraffic] = {}
     for host, sent in reports.items():
         for sample in sent:
-            target = owner.get(sample.there, host)
+            target = owner.get(sample.target, host)
             if target == host:
                 continue
             old = totals.get((host, target), EdgeTraffic(host, target, 0, 0.0))
             totals[host, target] = EdgeTraffic(
                 host, target, old.acked_bytes + sample.acked_bytes, max(old.busy_s, sample.busy_s),
-                old.retransmits + sample.retransmits,
+                old.retransmits + sample.retransmits, max(old.rtt_s, sample.rtt_s),
             )  # fmt: skip
     return tuple(totals.values())
 
@@ -148,15 +134,15 @@ class EdgeScorer:
         self._slow = slow
         return self._explain(limit)
 
-    def rows(self) -> list[tuple[str, str, float, float, float]]:
-        """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
+    def rows(self) -> list[LinkRow]:
+        """What is known of each edge, worst first."""
         limit = self._limit()
         rows = [
-            (*edge, float(np.exp(state.log_ratio)), state.evidence / limit, state.cost_s)
+            LinkRow(*edge, float(np.exp(state.log_ratio)), state.evidence / limit, state.cost_s)
             for edge, state in self._edges.items()
             if state.samples
         ]
-        return sorted(rows, key=lambda row: (-row[3], -row[2], row[0], row[1]))
+        return sorted(rows, key=worst_first)
 
     def _limit(self) -> float:
         tests = max(1, len(self._edges)) * len(_SHIFTS)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from relkit.straggler.history_types import LinkRow, worst_first
 from relkit.straggler.model import Cause, Subject, Verdict
 from relkit.straggler.score.sequential import ShiftTest
 
@@ -124,8 +125,8 @@ class LinkScorer:
         self._slow = set(slow)
         return self._explain(slow)
 
-    def rows(self) -> list[tuple[str, str, float, float, float]]:
-        """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
+    def rows(self) -> list[LinkRow]:
+        """What is known of each edge, worst first."""
         worst: dict[Edge, tuple[float, float, float]] = {}
         for path in self._paths.values():
             figures = (
@@ -136,10 +137,9 @@ class LinkScorer:
             for edge in path.transfer.edges:
                 worst[edge] = max(worst.get(edge, (0.0, 0.0, 0.0)), figures)
         rows = [
-            (source, target, ratio, share, lost_s)
-            for (source, target), (share, ratio, lost_s) in worst.items()
+            LinkRow(*edge, ratio, share, lost_s) for edge, (share, ratio, lost_s) in worst.items()
         ]
-        return sorted(rows, key=lambda row: (-row[3], -row[2], row[0], row[1]))
+        return sorted(rows, key=worst_first)
 
     def _path(self, step: int, transfer: Transfer) -> _Path | None:
         """What is known of a transfer; None where there are too many to follow."""

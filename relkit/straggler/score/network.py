@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.history_types import LinkRow
 from relkit.straggler.model import Verdict
-from relkit.straggler.score.edge_rates import EdgeScorer, EdgeTraffic
+from relkit.straggler.score.edge_rates import EdgeScorer
 from relkit.straggler.score.links import Edge, LinkScorer, Transfer
 
 # Edges that are measured at once: the scorer compares each with all others.
@@ -44,6 +46,6 @@ class Network:
         by_times = self._links.update(step, transfers)
         return self._by_counters if self._measured else by_times
 
-    def rows(self) -> list[tuple[str, str, float, float, float]]:
-        """(from, to, time against the usual, share of the evidence needed, s lost), worst first."""
+    def rows(self) -> list[LinkRow]:
+        """What is known of each edge, worst first."""
         return self._edges.rows() if self._measured else self._links.rows()

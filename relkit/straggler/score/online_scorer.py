@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 import numpy as np
 
-from relkit.straggler.history_types import History, LinkRow, RaisedVerdict
+from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.history_types import History, RaisedVerdict
 from relkit.straggler.model import Verdict
 from relkit.straggler.score.align import Aligner
 from relkit.straggler.score.collective_matcher import CollectiveMatcher
-from relkit.straggler.score.edge_rates import EdgeTraffic
 from relkit.straggler.score.network import Network
 from relkit.straggler.score.peer_groups import PeerGroups
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
@@ -128,8 +128,7 @@ class OnlineScorer:
                 for verdict in self._network.update(table.step, transfers)
                 if self._matters(verdict, table.step)
             ]
-            verdicts = (*judged.accused, *judged.dismissed, *network)
-            changes += self._verdicts.hold(verdicts, table.step)
+            changes += self._verdicts.hold((*judged, *network), table.step)
         return changes
 
     def _matters(self, verdict: Verdict, step: int) -> bool:
@@ -162,7 +161,7 @@ class OnlineScorer:
             step_unix_s=unix_s,
             verdicts=self.holding,
             past=self._verdicts.dropped,
-            links=tuple(LinkRow(*row) for row in self._network.rows()),
+            links=tuple(self._network.rows()),
             clock_offsets=self._matcher.clock_offsets(),
             settings={**asdict(self._settings), "shifts": list(self._settings.shifts)},
             notes=tuple(notes),

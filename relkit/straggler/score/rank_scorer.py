@@ -75,22 +75,6 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What one step has led to.
-
-    Args:
-        accused: who is a straggler after it, worst first.
-        dismissed: ranks whose evidence ended with it without an accusation (cause noise).
-    """
-
-    accused: tuple[Verdict, ...] = ()
-    dismissed: tuple[Verdict, ...] = ()
-
-
-_NOTHING = Judged()
-
-
-@dataclass(frozen=True, slots=True)
 class _Batch:
     """Some steps as they are judged; all arrays have the steps first.
 
@@ -162,16 +146,21 @@ class RankScorer:
         """Of each rank how much longer than its peers it took in the last steps, as a share."""
         return self._meter.recent
 
-    def update(self, tables: Sequence[StepTable]) -> list[Judged]:
-        """Take steps in their order, and say what came of each."""
-        judged: list[Judged] = []
+    def update(self, tables: Sequence[StepTable]) -> list[tuple[Verdict, ...]]:
+        """Take steps in their order.
+
+        Returns:
+            After each of them, who is a straggler, worst first; then the ranks whose evidence
+            ended with it without an accusation (cause noise).
+        """
+        judged: list[tuple[Verdict, ...]] = []
         for first in range(0, len(tables), self._batch_steps):
             some = tables[first : first + self._batch_steps]
             batch = self._measure(some)
             place = 0
             while place < len(some):
                 quiet = self._skip(batch, place)
-                judged += [_NOTHING] * quiet
+                judged += [()] * quiet
                 # Where something was to be said there may soon be more.
                 closely = range(place + quiet, min(place + quiet + _CLOSELY, len(some)))
                 judged += [self._judge(batch, at) for at in closely]
@@ -234,7 +223,7 @@ class RankScorer:
         self._learn_past(batch, taken, log_likelihood < 0.5 * self._limit)
         return steps
 
-    def _judge(self, batch: _Batch, place: int) -> Judged:
+    def _judge(self, batch: _Batch, place: int) -> tuple[Verdict, ...]:
         """Take one step of a batch."""
         step = int(batch.numbers[place])
         self._shift.add(step, batch.shift[place])
@@ -247,7 +236,7 @@ class RankScorer:
         self._learn_past(batch, slice(place, place + 1), innocent[None])
         verdicts = [self._verdict(int(rank)) for rank in np.flatnonzero(self._raised)]
         accused = sorted(verdicts, key=lambda verdict: (-verdict.cost_s, verdict.rank))
-        return Judged(tuple(accused), dismissed)
+        return (*accused, *dismissed)
 
     def _dismiss(self, step: int) -> tuple[Flags, tuple[Verdict, ...]]:
         """Forget evidence that has come to nothing; report it where it had come far."""

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from relkit.errors import BadDump
 from relkit.foreign_json import parse_json
+from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.model import PARTS, PartTimes
-from relkit.straggler.sent import Sent
 from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
 
 # What a node may put into the job's store at once. Local times are some 100 bytes a rank and step;
@@ -49,7 +49,7 @@ class Note:
     number: int
     records: tuple[StepRecord, ...]
     notes: tuple[str, ...] = ()
-    sent: tuple[Sent, ...] = ()
+    sent: tuple[EdgeTraffic, ...] = ()
     host: str = ""
 
 
@@ -170,12 +170,12 @@ def _decode(data: bytes, world_size: int) -> Note:
     return Note(number, tuple(records), notes, sent, host)
 
 
-def _sent(plain: object) -> Sent:
+def _sent(plain: object) -> EdgeTraffic:
     if not isinstance(plain, list):
         raise TypeError("no list of what was sent")
     here, there, acked_bytes, busy_s, retransmits, rtt_s = plain
     most = 1 << 60
-    return Sent(
+    return EdgeTraffic(
         _text(here), _text(there), _whole(acked_bytes, most), _duration(busy_s),
         _whole(retransmits, most), _duration(rtt_s),
     )  # fmt: skip

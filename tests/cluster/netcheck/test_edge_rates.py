@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.model import Subject, Verdict
 from relkit.straggler.score.edge_rates import EdgeScorer, by_host
-from relkit.straggler.sent import Sent
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.patience import PATIENCE
 
@@ -63,7 +63,7 @@ class _Job:
             self._ranks.append(job.pid)
             self._lookers[host.name] = looker
 
-    def look(self) -> dict[str, list[Sent]]:
+    def look(self) -> dict[str, list[EdgeTraffic]]:
         """By host what its rank has sent since the last time."""
         for pid, looker in zip(self._ranks, self._lookers.values(), strict=True):
             assert looker.stdin is not None
@@ -72,12 +72,12 @@ class _Job:
         return {name: self._answer(looker) for name, looker in self._lookers.items()}
 
     @staticmethod
-    def _answer(looker: subprocess.Popen[str]) -> list[Sent]:
+    def _answer(looker: subprocess.Popen[str]) -> list[EdgeTraffic]:
         assert looker.stdout is not None
         with selectors.DefaultSelector() as waiting:
             waiting.register(looker.stdout, selectors.EVENT_READ)
             assert waiting.select(LIMIT_S), "it does not answer"
-        return [Sent(**one) for one in json.loads(looker.stdout.readline())]
+        return [EdgeTraffic(**one) for one in json.loads(looker.stdout.readline())]
 
 
 def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from relkit.straggler.collect.socket_rates import Connection, KernelConnections, SocketRates
+from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.model import Cause, Subject, Verdict
-from relkit.straggler.score.edge_rates import EdgeScorer, EdgeTraffic, by_host
-from relkit.straggler.sent import Sent
+from relkit.straggler.score.edge_rates import EdgeScorer, by_host
 
 HOSTS = ("n0", "n1", "n2", "n3")
 RING = tuple(zip(HOSTS, (*HOSTS[1:], HOSTS[0]), strict=True))
@@ -159,8 +159,8 @@ def test_of_two_hosts_each_edge_is_held_against_its_past() -> None:
 def test_addresses_become_hosts_by_who_sends_from_them() -> None:
     a, a_too, b = "10.0.0.1", "10.1.0.1", "10.0.0.2"
     sent = {
-        "a": [Sent(a, b, 5, 0.1, 0, 0.0), Sent(a_too, b, 7, 0.3, 1, 0.0)],
-        "b": [Sent(b, a, 9, 0.2, 0, 0.0), Sent(b, "10.9.9.9", 9, 9.0, 0, 0.0)],
+        "a": [EdgeTraffic(a, b, 5, 0.1, 0, 0.0), EdgeTraffic(a_too, b, 7, 0.3, 1, 0.0)],
+        "b": [EdgeTraffic(b, a, 9, 0.2, 0, 0.0), EdgeTraffic(b, "10.9.9.9", 9, 9.0, 0, 0.0)],
     }
     assert set(by_host(sent)) == {EdgeTraffic("a", "b", 12, 0.3, 1), EdgeTraffic("b", "a", 9, 0.2)}
 
@@ -212,5 +212,5 @@ def test_a_look_says_what_was_sent_since_the_last() -> None:
                 Connection(3, 1, "10.0.0.1", "10.0.0.3", acked, busy_s, 0.0, 0, 0.01),
             )
             said = rates.look([os.getpid()])
-    assert said == (Sent("10.0.0.1", "10.0.0.2", 300, 1.0, 0, 0.01),)
+    assert said == (EdgeTraffic("10.0.0.1", "10.0.0.2", 300, 1.0, 0, 0.01),)
     assert rates.look([]) == ()

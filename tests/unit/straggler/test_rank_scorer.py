@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relkit.straggler.model import PARTS, Cause, Floats, Verdict
 from relkit.straggler.score.peers import Peers
-from relkit.straggler.score.rank_scorer import Judged, RankScorer, Settings
+from relkit.straggler.score.rank_scorer import RankScorer, Settings
 from relkit.straggler.step_record import StepTable
 
 COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU = range(len(PARTS))
@@ -40,8 +40,12 @@ def _run(
         change(step, parts)
         own = parts[:3].sum(axis=0)
         late = own - np.median(own) if with_lateness else np.full(len(positions), np.nan)
-        said.append(scorer.update([StepTable(step, parts, late)])[0].accused)
+        said.append(_accused(scorer.update([StepTable(step, parts, late)])[0]))
     return said
+
+
+def _accused(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    return tuple(verdict for verdict in verdicts if verdict.cause is not Cause.NOISE)
 
 
 def _from(step: int, rank: int, row: int, seconds: float, *also: int) -> Change:
@@ -137,7 +141,7 @@ def test_who_is_slow_and_never_late_costs_nothing() -> None:
         parts[COMPUTE] = 0.1 * (1.0 + 0.01 * rng.standard_normal(4))
         parts[COMPUTE, 2] *= 1.2
         table = StepTable(step, parts, np.array([0.02, 0.02, -0.05, 0.02]))
-        assert not scorer.update([table])[0].accused
+        assert not _accused(scorer.update([table])[0])
 
 
 def test_without_arrivals_the_own_time_suffices() -> None:
@@ -277,8 +281,8 @@ def test_a_suspicion_that_ends_is_called_noise() -> None:
         parts[COMPUTE] = 0.1 * (1.0 + 0.02 * rng.standard_normal(4))
         parts[COMPUTE, 2] += 0.01 if 20 <= step < 24 else 0.0
         (judged,) = scorer.update([StepTable(step, parts, np.full(4, np.nan))])
-        assert not judged.accused
-        dismissed += judged.dismissed
+        assert not _accused(judged)
+        dismissed += judged
     (verdict,) = dismissed
     assert (verdict.rank, verdict.cause) == (2, Cause.NOISE)
     assert 20 <= verdict.first_step <= 25
@@ -341,19 +345,18 @@ def test_many_steps_at_once_lead_to_the_same_as_one_by_one(
         tables.append(StepTable(2 * step, parts, late))
     slow, quick = RankScorer(kinds), RankScorer(kinds)
     single = [judged for table in tables for judged in slow.update([table])]
-    together: list[Judged] = []
+    together: list[tuple[Verdict, ...]] = []
     for size in sizes:
         together += quick.update(tables[len(together) : len(together) + size])
-    for one, other in zip(single, together, strict=True):
-        for mine, theirs in ((one.accused, other.accused), (one.dismissed, other.dismissed)):
-            assert [replace(each, score=0, confidence=0, cost_s=0) for each in mine] == [
-                replace(each, score=0, confidence=0, cost_s=0) for each in theirs
-            ]
-            for name in ("score", "confidence", "cost_s"):
-                told, expected = (
-                    np.array([getattr(each, name) for each in some]) for some in (theirs, mine)
-                )
-                np.testing.assert_allclose(told, expected, atol=1e-9)
+    for mine, theirs in zip(single, together, strict=True):
+        assert [replace(each, score=0, confidence=0, cost_s=0) for each in mine] == [
+            replace(each, score=0, confidence=0, cost_s=0) for each in theirs
+        ]
+        for name in ("score", "confidence", "cost_s"):
+            told, expected = (
+                np.array([getattr(each, name) for each in some]) for some in (theirs, mine)
+            )
+            np.testing.assert_allclose(told, expected, atol=1e-9)
     np.testing.assert_allclose(slow.evidence, quick.evidence, atol=1e-9)
     np.testing.assert_allclose(slow.recent_slowdown, quick.recent_slowdown, atol=1e-9)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.errors import BadDump
-from relkit.straggler.sent import Sent
+from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.transport.step_codec import Note, decode, encode
 from tests.unit.straggler.step_records import records
@@ -31,7 +31,7 @@ def plain(one: StepRecord) -> list[object]:
 
 def test_a_note_comes_back() -> None:
     sent = records(range(20), 4)
-    network = (Sent("10.0.0.1", "10.0.0.2", 1 << 40, 0.5, 3, 0.001),)
+    network = (EdgeTraffic("10.0.0.1", "10.0.0.2", 1 << 40, 0.5, 3, 0.001),)
     note = decode(encode(Note(7, tuple(sent), ("x",), network), "a", 1 << 30), 4)
     assert (note.number, note.notes, note.sent, note.host) == (7, ("x",), network, "a")
     assert [plain(one) for one in note.records] == [plain(one) for one in sent]
@@ -66,10 +66,10 @@ def test_a_rank_that_the_job_does_not_have_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [Sent("a", "b", -1, 0.0, 0, 0.0), Sent("a", "b", 1, -0.5, 0, 0.0),
-     Sent("a", "b", 1, float("nan"), 0, 0.0), Sent("a", 5, 1, 0.0, 0, 0.0)],  # type: ignore[arg-type]
+    [EdgeTraffic("a", "b", -1, 0.0, 0, 0.0), EdgeTraffic("a", "b", 1, -0.5, 0, 0.0),
+     EdgeTraffic("a", "b", 1, float("nan"), 0, 0.0), EdgeTraffic("a", 5, 1, 0.0, 0, 0.0)],  # type: ignore[arg-type]
 )  # fmt: skip
-def test_traffic_that_cannot_be_is_refused(odd: Sent) -> None:
+def test_traffic_that_cannot_be_is_refused(odd: EdgeTraffic) -> None:
     with pytest.raises(BadDump):
         decode(encode(Note(0, (), (), (odd,)), "a"), 4)
 

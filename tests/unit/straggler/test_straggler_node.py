@@ -20,11 +20,10 @@ from relkit.launch.straggler.straggler_node import StragglerNode
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
 from relkit.straggler.collect.socket_rates import Connection, SocketRates
+from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Cause, Subject, Verdict
-from relkit.straggler.score.edge_rates import EdgeTraffic
 from relkit.straggler.score.network import Network
-from relkit.straggler.sent import Sent
 from relkit.straggler.step_record import RankProcess, StepRecord
 from relkit.straggler.transport import control, live_file
 from relkit.straggler.transport.control import Control, Mode
@@ -370,8 +369,8 @@ def test_what_hosts_send_each_other_is_put_together_once_a_second() -> None:
     reports = EdgeReports()
     assert reports.take(0.0) == ((), 0.0)
     for _ in range(2):
-        reports.add("a", [Sent("10.0.0.1", "10.0.0.2", 1000, 0.25, 1, 0.001)])
-    reports.add("b", [Sent("10.0.0.2", "10.0.0.1", 10, 0.0, 0, 0.001)])
+        reports.add("a", [EdgeTraffic("10.0.0.1", "10.0.0.2", 1000, 0.25, 1, 0.001)])
+    reports.add("b", [EdgeTraffic("10.0.0.2", "10.0.0.1", 10, 0.0, 0, 0.001)])
     assert reports.take(0.9) == ((), 0.0)
     traffic, elapsed_s = reports.take(2.0)
     assert elapsed_s == 2.0
@@ -395,4 +394,5 @@ def test_a_slow_edge_is_told_by_its_counters() -> None:
         told = network.update(step, [])
     (verdict,) = told
     assert verdict.ends == ("b", "c")
-    assert network.rows()[0][:2] == ("b", "c")
+    worst = network.rows()[0]
+    assert (worst.source, worst.target) == ("b", "c")
