@@ -32,7 +32,12 @@ def bare(prefix: str) -> str:
 
 @click.command()
 @click.argument("prefixes", nargs=-1, required=True, metavar="PREFIX...")
-@click.option("--show", type=click.IntRange(min=0), default=0, help="Show so many first tokens.")
+@click.option(
+    "--show",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Show this many tokens from the beginning.",
+)
 @report_options
 def inspect(
     prefixes: tuple[str, ...], show: int, fmt: str | None, output: Path | None, force: bool

@@ -69,7 +69,10 @@ TOKENIZER_TYPES = (
 @click.option("--merge-file", default="", metavar="PATH", help="merges.txt (GPT2BPETokenizer).")
 @click.option("--append-eod", is_flag=True, help="End each document with the tokenizer's token.")
 @click.option(
-    "--eod-token", default="", metavar="TEXT", help="That token, where it has an unusual name."
+    "--eod-token",
+    default="",
+    metavar="TEXT",
+    help="The end-of-document token, if its name is unusual.",
 )
 @click.option(
     "--workers",
@@ -93,14 +96,14 @@ TOKENIZER_TYPES = (
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
-    help="Parts of the input with Spark.  [default: by size]",
+    help="With Spark: how many parts the input is split into.  [default: by size]",
 )
 @click.option(
     "--log-interval",
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Documents between lines on stderr, where that is no terminal.",
+    help="Documents between two progress lines on stderr, where that is no terminal.",
 )
 @click.option("--force", "-f", is_flag=True, help="Replace existing data sets.")
 @click.option("--jsonl", "fmt", flag_value="jsonl", help="One finding a line, as JSON.")

@@ -27,9 +27,9 @@ _OPTIONS = (
                  help="Prefix for --via command, e.g. `ip netns exec {node}`."),
     click.option("--relkit", default="", metavar="PATH", help="The relkit command on the nodes."),
     click.option("--fanout", type=click.IntRange(1, 1024), default=64, show_default=True,
-                 help="Nodes that may be starting at the same time."),
+                 help="How many nodes may start at the same time."),
     click.option("--timeout", "timeout_s", type=FiniteRange(1.0, 3600.0), default=20.0,
-                 show_default=True, help="Seconds that a node or a pair has for each step."),
+                 show_default=True, help="Limit for each step of a node or a pair, in seconds."),
 )  # fmt: skip
 
 

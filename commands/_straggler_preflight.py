@@ -48,7 +48,7 @@ _TORCH_START_S = 60.0
     type=FiniteRange(0.01, 0.99),
     default=0.1,
     show_default=True,
-    help="Share that may be missing of what the others, or the baseline, reach.",
+    help="How far below the others, or the baseline, counts as slow, as a share (0.1 = 10 %).",
 )
 @click.option(
     "--baseline",

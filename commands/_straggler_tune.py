@@ -43,7 +43,7 @@ def tune(job: str, mode: str | None, min_slowdown: float | None) -> int:
     if folder is None:
         raise UsageProblem(
             f"no job {job!r} runs on this host",
-            next_step="The launcher says the job's id when it starts; run this on its first node.",
+            next_step="The launcher prints the job's id at its start; run this on its first node.",
         )
     changes: dict[str, str | float] = {}
     if mode is not None:

@@ -30,8 +30,8 @@ _POLL_S = 0.1
     metavar="SECONDS",
     help="How often to show something new.",
 )
-@click.option("--once", is_flag=True, help="Show what is known now, and leave.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an update, one a line.")
+@click.option("--once", is_flag=True, help="Show what is known now, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for each update.")
 def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
     """Show who is slow in a running job, and why, while it happens.
 

@@ -20,7 +20,7 @@ import click
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Send longer lines in parts, for carriers that keep only short ones whole.",
+    help="Send longer lines in parts, for channels that keep only short ones whole.",
 )
 def agent(name: str, part_bytes: int) -> int:
     """Serve one node of a fleet over stdin and stdout (started by other commands).

@@ -16,7 +16,7 @@ from relkit.output import as_text, shown, table, use_colour
 
 @click.group(cls=CommandGroup)
 def ckpt() -> None:
-    """Look into the trainer's checkpoints, and hold them against their checksums.
+    """Look into the trainer's checkpoints, and compare them with their checksums.
 
     \b
     Example:

@@ -75,7 +75,7 @@ def demo(
     output: Path | None,
     force: bool,
 ) -> int:
-    """Watch a real job hang, and relkit name the rank at fault.
+    """Watch a real job hang, and see relkit name the rank at fault.
 
     Trains a tiny GPT on this machine's CPU, breaks one rank on purpose, and shows what relkit
     makes of it. Exit code 0 when the verdict names that rank, 1 when it does not.

@@ -159,7 +159,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     "--ttp-heartbeat",
     0.2,
     Limits().heartbeat_s,
-    "Between two heartbeats of a rank under try-to-persist; three missed ones are a fault.",
+    "Time between two heartbeats of a rank under try-to-persist; three missed ones are a fault.",
 )
 @click.option(
     "--flash-keep",

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     type=FiniteRange(0.01, 0.99),
     default=0.1,
     show_default=True,
-    help="Share below the fleet's median from which on it is slow.",
+    help="How far below the fleet's median counts as slow, as a share (0.1 = 10 %).",
 )
 @renamed_option(
     "--min-bandwidth-gbps",
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     type=FiniteRange(0),
     default=0.0,
     metavar="GBPS",
-    help="What is below this is slow, whatever the median is, in Gbit/s.",
+    help="A bandwidth below this counts as slow, whatever the median is, in Gbit/s.",
 )
 @click.option(
     "--max-latency",
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     type=FiniteRange(0),
     default=0.0,
     metavar="US",
-    help="Ceiling of the median round trip, in microseconds.",
+    help="A longer median round trip counts as slow, in microseconds.",
 )
 @click.option(
     "--baseline",

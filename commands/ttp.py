@@ -42,7 +42,9 @@ class NoAnswer(RelkitError):
 
 @ttp.command()
 @click.argument("job")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a launcher and line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per line, for each launcher."
+)
 def status(job: str, as_json: bool) -> int:
     """Say where a job stands: each rank's committed step, and what is being done about a fault.
 

@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "ckpt": (
         "relkit.commands.ckpt:ckpt",
-        "Look into the trainer's checkpoints, and hold them against their checksums.",
+        "Look into the trainer's checkpoints, and compare them with their checksums.",
     ),
     "data": (
         "relkit.commands.data:data",
@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "demo": (
         "relkit.commands.demo:demo",
-        "Watch a real job hang, and relkit name the rank at fault.",
+        "Watch a real job hang, and see relkit name the rank at fault.",
     ),
     "doctor": (
         "relkit.commands.doctor:doctor",

@@ -115,8 +115,9 @@ def _without_manifest(folder: Path) -> Finding:
     return Finding(
         "RK-CKPT-003",
         Status.UNKNOWN,
-        f"{folder} has no manifest, so there is nothing to hold its files against",
-        advice="Megatron writes none. Of relkit's own, it was removed: use another iteration.",
+        f"{folder} has no manifest, so its files cannot be checked",
+        advice="Megatron writes none. If relkit wrote this iteration, the manifest was removed:"
+        " use another one.",
     )
 
 

@@ -166,7 +166,7 @@ def _platforms(facts: HostFacts) -> list[Finding]:
                 Status.UNKNOWN,
                 "the accelerator runtimes could not be checked",
                 reasons=(facts.platforms_error,),
-                advice="See `python -m relkit.doctor.platforms`: a broken driver may end it.",
+                advice="Run `python -m relkit.doctor.platforms`: a broken driver may end it.",
             )
         ]
     if not facts.platforms:

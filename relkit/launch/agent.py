@@ -237,7 +237,7 @@ class MonitoredAgent(LocalElasticAgent):
         try:
             leave_rendezvous(worker_group.spec.rdzv_handler, self._rendezvous_calls)
         except RendezvousError as error:
-            self.services.log(f"the other nodes notice in a while that this one left: {error}")
+            self.services.log(f"the other nodes will notice only later that this one left: {error}")
         return LeavesJob(why)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:

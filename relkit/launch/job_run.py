@@ -56,7 +56,7 @@ class StoreLost(RelkitError):
     """The rendezvous store has gone while this node's workers ran: the job has ended elsewhere."""
 
     exit_code = EXIT_PROBLEM
-    next_step = "See what the launcher on that host said last; this node's workers were ended."
+    next_step = "See the last lines of the launcher on that host; this node's workers were ended."
 
 
 @contextmanager

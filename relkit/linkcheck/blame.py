@@ -112,4 +112,4 @@ def _why_open(source: int, target: int, others: _Others) -> str:
         return "there is no proven socket to try each end with"
     if not others.can_cross:
         return "no pairing across boxes worked, so these boxes may have no way to each other"
-    return "the second pairing says nothing of one of the ends"
+    return "the second pairing says nothing about one of the ends"

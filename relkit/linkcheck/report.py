@@ -91,7 +91,7 @@ def unseen_report(
         Status.UNKNOWN,
         f"could not tell: {error}",
         nodes=host,
-        reasons=tuple(f"looked for and did not find: {item}" for item in error.looked_for),
+        reasons=tuple(f"not found: {item}" for item in error.looked_for),
         advice=error.next_step,
     )
     return Report(

@@ -71,7 +71,7 @@ def _outliers(merged: Merged) -> Iterator[Finding]:
         yield Finding(
             id="RK-STK-012",
             status=Status.WARN,
-            title=f"{len(others) - MAX_CLASSES} further groups of main threads stand apart, too",
+            title=f"{len(others) - MAX_CLASSES} more groups of main threads stand apart",
             advice="mixed_stack.svg shows them all.",
         )
 

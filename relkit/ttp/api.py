@@ -217,7 +217,7 @@ def _session() -> Session:
     loop = _loop
     if loop.rank < 0 or not loop.maps or loop.save is None or loop.roll_forward is None:
         raise UsageProblem(
-            "try-to-persist was not told enough before the training loop",
+            "try-to-persist was not set up before the training loop",
             next_step="Call init, set_replica_map, register_save_handler and"
             " register_roll_forward_handler first (docs/ttp.md).",
         )

@@ -148,8 +148,7 @@ def connect(endpoint: Endpoint, secret: bytes, attempt: int, timeout_s: float) -
         sock = dial(endpoint.host, endpoint.port, attempt, secret, handshake.CONTROL, timeout_s)
     except PermissionError as error:
         raise LinkEnded(
-            f"who listens at {endpoint} does not know the job's secret, or this process does not:"
-            f" {error}"
+            f"this process and the listener at {endpoint} do not share the job's secret: {error}"
         ) from error
     except (OSError, NoRoute) as error:
         raise LinkEnded(f"no controller at {endpoint}: {error}") from error

@@ -186,7 +186,7 @@ def test_without_hardware_it_could_not_tell_and_says_what_it_looked_for(tmp_path
     ]
     text = relkit(*options).stdout
     assert text.startswith("UNKNOWN  RK-LNK-001  could not tell: no MetaX switch box layout")
-    assert f"looked for and did not find: an executable {tool}" in text
+    assert f"not found: an executable {tool}" in text
 
 
 def test_the_tool_is_found_by_the_original_variable(

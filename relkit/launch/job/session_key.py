@@ -95,7 +95,9 @@ def _lead(mailbox: Mailbox, key: bytes, nonce: str, timeout_s: float) -> Sequenc
         if time.monotonic() > until_s:
             missing = sorted(set(range(mailbox.nodes)) - nonces.keys())
             if key and missing:
-                refused = refused or f"node {missing[0]} sent no proof of it for {timeout_s:g} s"
+                refused = (
+                    refused or f"node {missing[0]} sent no proof of the secret for {timeout_s:g} s"
+                )
             break
         time.sleep(max(_MIN_POLL_S, mailbox.nodes / _MAX_LEADER_READS_PER_S))
     ordered = [nonces.get(node, "") for node in range(mailbox.nodes)]

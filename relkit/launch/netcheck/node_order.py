@@ -82,6 +82,6 @@ def number_in(order: RankOrder, own: Collection[str]) -> int:
             f"--topology names this host as {named}"
             if numbers
             else "--topology does not name this host",
-            next_step="It needs one line a node; RELKIT_NODE_NAME sets what this one is called.",
+            next_step="Write one line for each node; RELKIT_NODE_NAME sets this node's name.",
         )
     return numbers[0]

@@ -260,7 +260,7 @@ class PersistHost:
         until_s = time.monotonic() + _PLACES_S
         while (note := mailbox.get(key)) is None:
             if time.monotonic() > until_s:
-                raise ExchangeBroken(f"no node has told {key} for {_PLACES_S:g} s")
+                raise ExchangeBroken(f"no node has sent {key} for {_PLACES_S:g} s")
             time.sleep(_POLL_S)
         return note
 

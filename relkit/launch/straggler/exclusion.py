@@ -103,10 +103,10 @@ class Exclusion:
             return None, f"{who} is not excluded below a confidence of {MIN_CONFIDENCE:g}"
         accused = _nodes(verdict, node_of, host_of)
         if len(accused) != 1:
-            return None, f"{who} is not excluded: it is not one node's fault for certain"
+            return None, f"{who} is not excluded: it is not certain which node is at fault"
         (node,) = accused
         if holds_store(node):
-            return None, f"{who} is not excluded: without its rendezvous store all would end"
+            return None, f"{who} is not excluded: the rendezvous store is there"
         self.done = True
         reason = verdict.reasons[0] if verdict.reasons else str(verdict.cause)
         why = f"node {node} is asked to leave: {who}, {verdict.cause}, {reason}"

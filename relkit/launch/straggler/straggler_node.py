@@ -175,6 +175,6 @@ class StragglerNode:
             self.leader.retune(asked)
         if asked.mode is Mode.OFF:
             self._collector.close()
-        self._log(f"straggler detection: {asked.mode}, from {asked.min_slowdown:.0%} on")
+        self._log(f"straggler detection: {asked.mode}, minimum slowdown {asked.min_slowdown:.0%}")
         if self.leader is not None:
             self.leader.announce_settings(now_s)

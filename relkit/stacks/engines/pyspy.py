@@ -62,7 +62,7 @@ class PySpyEngine:
         """With the process stopped for some milliseconds, where it never holds still enough."""
         argv = [pyspy_path(), "dump", "--json", "--pid", str(target.pid)]
         result = run_guarded("py-spy (blocking)", target.pid, argv, timeout_s)
-        note = "py-spy: could not read the running process, so it was stopped for the look"
+        note = "py-spy: could not read the running process, so it was stopped while being read"
         return EngineResult(self.name, self._threads(target, result.stdout), (note,))
 
     def _threads(self, target: Target, output: bytes) -> tuple[ThreadStack, ...]:

@@ -205,7 +205,8 @@ def _not_known(history: History) -> list[Finding]:
                 f"nothing is known of {len(silent):,} rank{'s' if len(silent) > 1 else ''}: "
                 f"{silent.fold()}",
                 ranks=silent.fold(),
-                advice="Is the hook on there (`relkit doctor`), and does relkit's launcher run?",
+                advice="Check that the hook works there (`relkit doctor`), and that relkit's "
+                "launcher runs.",
             )
         )  # fmt: skip
     steps = int(np.median(seen[seen > 0]))

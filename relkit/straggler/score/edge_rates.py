@@ -240,14 +240,16 @@ class EdgeScorer:
         others = sum(1 for each in self._edges.values() if each.samples) - 1
         against = f"the median of {others} other edges" if others >= _MIN_OTHERS else "its past"
         reasons = [
-            f"{worst[0]} to {worst[1]} takes {ratio:.1f} times as long a byte as {against}",
+            f"{worst[0]} to {worst[1]} takes {ratio:.1f} times as long per byte as {against}",
             f"it passes {state.mbit_s:.3g} Mbit/s while busy,"
             f" for {state.busy_share:.0%} of the time",
         ]
         if subject is Subject.HOST:
-            reasons.append(f"{len(edges)} edges of {ends[0]} are slow, to and from more than one")
+            reasons.append(
+                f"{len(edges)} edges of {ends[0]} are slow, with more than one other host"
+            )
         if state.retransmits:
-            reasons.append(f"{state.retransmits} segments were sent again on it")
+            reasons.append(f"{state.retransmits} segments were retransmitted on it")
         evidence = max(self._edges[edge].evidence for edge in edges) / limit
         onset = min(int(self._edges[edge].test.best()[1][0]) for edge in edges)
         return Verdict(

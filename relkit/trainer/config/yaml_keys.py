@@ -217,4 +217,4 @@ TRANSLATED: Mapping[tuple[str, str], Translator] = {
     ("optimizer_config", "lr_warmup_init"): only(0),
     ("optimizer_config", "learning_rate_scheduler_kwargs.use_cosine"): _use_cosine,
 }
-"""Keys whose value is said in another way here."""
+"""Keys whose value relkit gives in another form."""

@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
             else {"type": flag.kind, "metavar": flag.kind.__name__.upper()}
         )
         groups[title].add_argument(flag.name, dest=flag.name, help=flag.help, **options)
-    add = made.add_argument_group("said in another way here").add_argument
+    add = made.add_argument_group("flags that are translated").add_argument
     add("--data-path", nargs="*", help="prefix of a .bin/.idx pair, or a folder with one pair")
     add("--load", help="folder of checkpoints to go on from")
     add("--log-interval", type=int, nargs="?", const=_NO_VALUE, help="steps between two lines")
@@ -128,14 +128,14 @@ def _parse(argv: Sequence[str], warn: Warn) -> dict[str, Any]:
     words = [word for word in argv if word.strip(" \t") != "\\"]
     if len(words) < len(argv):
         warn(
-            "a lone backslash is left out: a line of the script ends in one with a space behind it"
+            "a lone backslash is left out: in the script, a space follows the one that ends a line"
         )
     given, unknown = made.parse_known_args(words)
     if unknown:
         known = [name for action in made._actions for name in action.option_strings]
         name = next((word for word in unknown if word.startswith("-")), "").partition("=")[0]
         if not name:
-            raise UsageProblem(f"{unknown[0]!r} stands behind no flag that takes it")
+            raise UsageProblem(f"{unknown[0]!r} follows no flag that takes it")
         raise UsageProblem(
             f"unknown flag {name}; the nearest known one is {nearest(name, known)}",
             next_step="Correct or remove it; --help lists all flags.",
@@ -198,7 +198,7 @@ def _log_interval(value: int, warn: Warn) -> int:
     default: int = DEFAULTS["training.log_interval"]
     warn(
         f"--log-interval has no value, so it is {default}; if it comes from a bash array, the"
-        ' flags behind it in the array are lost: write "${OUTPUT_ARGS[@]}"'
+        ' flags after it in the array are lost: write "${OUTPUT_ARGS[@]}"'
     )
     return default
 

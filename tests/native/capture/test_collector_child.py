@@ -103,7 +103,7 @@ def test_where_reading_a_running_process_fails_it_is_stopped_for_the_look(
         assert not is_stopped(process.pid)
         assert procfs.tracer(process.pid) == 0
     assert sorted(thread.name for thread in result.threads) == ["MainThread", "my-loader"]
-    assert any("was stopped for the look" in note for note in result.notes)
+    assert any("was stopped while being read" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("output", [b"", b"{", b"{}", b"[1]", b'[{"frames": 3}]', b"\xff\xfe"])

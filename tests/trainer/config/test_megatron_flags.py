@@ -141,7 +141,7 @@ def test_flags_that_say_more_than_a_value(
         ("--num_layers 4", "unknown flag --num_layers; the nearest known one is --num-layers"),
         ("--lr-decay-stile=cosine", "unknown flag --lr-decay-stile; .* is --lr-decay-style"),
         ("--tensor-parallel-size 2", "nearest known one is --tensor-model-parallel-size"),
-        ("stray", "'stray' stands behind no flag"),
+        ("stray", "'stray' follows no flag"),
         ("--num-layers", "--num-layers: expected one argument"),
         ("--num-layers two", "--num-layers: invalid int value: 'two'"),
         ("--fp16 --bf16", "--fp16 and --bf16 exclude each other"),

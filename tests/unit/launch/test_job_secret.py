@@ -172,7 +172,7 @@ def test_every_node_is_told_what_does_not_fit(keys: list[bytes], words: list[str
 
 
 def test_a_node_that_never_comes_is_named() -> None:
-    with pytest.raises(SecretMismatch, match=r"node 1 sent no proof of it for 0\.1 s"):
+    with pytest.raises(SecretMismatch, match=r"node 1 sent no proof of the secret for 0\.1 s"):
         agree(MemoryMailbox(0, 2, {"read/1": b"1"}), KEY, 0.1)
     assert agree(MemoryMailbox(0, 2), b"", 0.1) == b""
     with pytest.raises(SecretMismatch, match="node 0 sent no proof"):

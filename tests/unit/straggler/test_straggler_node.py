@@ -210,7 +210,7 @@ def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off
     # The first tick of the first node comes after that of the others.
     job.run(range(5, 7))
     for lines in job.said:
-        assert lines == ["straggler detection: warn, from 10% on"]
+        assert lines == ["straggler detection: warn, minimum slowdown 10%"]
     assert [node.settings for node in job.nodes] == [Control(Mode.WARN, 0.1)] * 2
     job.run(range(7, 60))
     assert "rank 6" in job.said[0][1]
