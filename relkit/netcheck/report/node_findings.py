@@ -38,7 +38,7 @@ class _Setting:
 
 _SETTINGS = (
     _Setting("RK-NET-008", "interface", "", lambda node: node.interface,
-             "Training would use that interface too: is it the fast network?"),
+             "Training would use that interface too. Check that it is the fast network."),
     _Setting("RK-NET-009", "MTU", "bytes", lambda node: node.mtu,
              "Set one MTU on all hosts and switch ports; a mismatch stalls large messages."),
     _Setting("RK-NET-010", "link speed", "Mbit/s", lambda node: node.speed_mbps,
@@ -162,7 +162,7 @@ def _unauthenticated(facts: Sequence[NodeFacts]) -> list[Finding]:
                 Evidence(i.name, i.unauthenticated_connections, "connections", 0, "probe listener")
                 for i in hit[:_MAX_NAMED]
             ),
-            advice="A port scanner? It also disturbs the measurements.",
+            advice="It may be a port scanner, which also disturbs the measurements.",
         )
     ]
 
