@@ -45,5 +45,5 @@ def test_too_little_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELKIT_TTP_CONTROLLERS", "127.0.0.1:1")
     monkeypatch.delenv("ENABLE_TTP", raising=False)
     ttp.init(0, 1, "/nowhere")
-    with pytest.raises(UsageProblem, match="not told enough"):
+    with pytest.raises(UsageProblem, match="not set up before"):
         ttp.persist(lambda: None)()

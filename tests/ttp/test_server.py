@@ -232,7 +232,7 @@ def test_who_listens_must_know_the_secret_too() -> None:
             peer.sendall(bytes(handshake.CONFIRMATION_BYTES))
             peer.recv(1)
             os._exit(0)
-        with pytest.raises(LinkEnded, match="does not know the job's secret"):
+        with pytest.raises(LinkEnded, match="do not share the job's secret"):
             connect(Endpoint("127.0.0.1", port), SECRET, 3, 5.0)
         os.waitpid(child, 0)
 

@@ -37,4 +37,4 @@ def test_further_groups_are_counted() -> None:
     report = merge_report(merge_dumps(dumps, world_size), (), argv=(), started=1, duration_s=0)
     apart = [finding for finding in report.findings if finding.id == "RK-STK-012"]
     assert len(apart) == MAX_CLASSES + 1
-    assert apart[-1].title.startswith("2 further groups of main threads")
+    assert apart[-1].title.startswith("2 more groups of main threads")
