@@ -1,4 +1,4 @@
-"""relkit ckpt: what is in a folder of checkpoints, and whether it is whole."""
+"""relkit ckpt: what checkpoints there are, on disk and in memory, and whether they are whole."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def ckpt() -> None:
     Example:
       relkit ckpt inspect checkpoints
       relkit ckpt verify checkpoints
+      relkit ckpt memory my-job
     """
 
 
@@ -85,3 +86,29 @@ def verify(path: Path, fmt: str | None, output: Path | None, force: bool) -> int
     report = verified(path, argv=tuple(sys.argv), started=started)
     report = replace(report, duration_s=time.time() - started)
     return finish(report, fmt, output, force)
+
+
+@ckpt.command()
+@click.argument("job")
+@report_options
+def memory(job: str, fmt: str | None, output: Path | None, force: bool) -> int:
+    """List what the ranks of JOB on this host have in memory: slots, steps, ages, whole or torn.
+
+    JOB is the job's id (--rdzv-id), which the launcher prints. Nothing is changed. Exit code 1: a
+    slot is refused.
+
+    \b
+    Examples:
+      relkit ckpt memory my-job
+      relkit ckpt memory my-job --json | jq .step
+    """
+    from relkit.flash_checkpoint.memory_report import HEADER, memory_report, rows_of
+
+    started = time.time()
+    report = memory_report(job, argv=tuple(sys.argv), started=started)
+    if fmt is not None or output is not None:
+        report = replace(report, duration_s=time.time() - started)
+        return finish(report, fmt or "json", output, force)
+    click.echo(table(rows_of(report), HEADER))
+    click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
+    return report.exit_code

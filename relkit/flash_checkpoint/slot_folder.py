@@ -123,6 +123,12 @@ def folders_of(job_id: str) -> tuple[Path, ...]:
     return tuple(folder for folder in named if "-" not in folder.name.removeprefix(prefix))
 
 
+def jobs_here() -> tuple[str, ...]:
+    """The jobs of this user that have a folder on this host."""
+    names = {folder.name.rpartition("-")[0] for folder in _folders(_home())}
+    return tuple(sorted(names))
+
+
 def _folders(home: Path) -> Iterator[Path]:
     with suppress(OSError):
         if is_private_folder(home):

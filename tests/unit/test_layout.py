@@ -22,8 +22,9 @@ MAX_CORE_LINES = 3000
 # "entry" are those of them that stand above the library: the package's API and the command line.
 ALLOWED: Mapping[str, str] = {
     "commands": (
-        "ground relkit.checkpoint relkit.data relkit.doctor relkit.fleet relkit.flight_recorder "
-        "relkit.hang relkit.launch relkit.launch.flash_checkpoint relkit.launch.hang "
+        "ground relkit.checkpoint relkit.data relkit.doctor relkit.flash_checkpoint relkit.fleet "
+        "relkit.flight_recorder relkit.hang relkit.launch relkit.launch.flash_checkpoint "
+        "relkit.launch.hang "
         "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler "
         "relkit.linkcheck "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
