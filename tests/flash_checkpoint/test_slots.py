@@ -6,7 +6,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +248,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def test_a_second_saver_keeps_what_the_first_has_resumed_from(tmp_path: Path) -> None:
+    with closing(saver_in(tmp_path)) as earlier:
+        for step in (1, 2):
+            earlier.save(step, rich_state(step)).wait()
+    with closing(saver_in(tmp_path)) as loader, closing(saver_in(tmp_path)) as second:
+        loader.adopt(1)  # of step 1: step 2 was not whole on other ranks
+        second.save(2, {"again": True}).wait()
+        assert loaded(tmp_path, 1)["step"] == 1
+        assert loaded(tmp_path) == {"again": True}
