@@ -24,7 +24,7 @@ class _Path:
     """The collectives of one rank.
 
     Args:
-        layout: sizes of its groups, in order of their keys.
+        layout: sizes of its groups, in the order in which it made them.
         calls: all calls that are still recorded, in order of their start.
         starts: by group (its place in the layout): sorted (start, number).
         ops: by group and number: the operation.
@@ -53,6 +53,8 @@ class _Path:
 
 def _path(rank: int, groups: Sequence[Group]) -> _Path:
     own = [(group, group.members[rank]) for group in groups if rank in group.members]
+    # As the rank made them, which is the same order on all: names do not sort like that.
+    own.sort(key=lambda each: each[1].index)
     ops = {(i, seq): op for i, (_, m) in enumerate(own) for seq, op in m.ops.items()}
     ordered = sorted((op.start_ns, i, op.seq) for (i, _), op in ops.items())
     return _Path(

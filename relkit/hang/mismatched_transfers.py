@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from relkit.hang.finding_builder import FindingBuilder
 from relkit.hang.model import Category, Culprit, RankView
-from relkit.hang.past import calls_of, expected_instead
+from relkit.hang.past import calls_of, expected_instead, not_posted
 from relkit.hang.transfers import Transfer
 from relkit.hang.waits import Wait
 from relkit.hang.words import size, torch_name
@@ -37,6 +37,9 @@ def strayed(
         instead = {rank: op for rank, op in found.items() if op is not None}
         if 0 < 2 * len(instead) <= len(ring):
             return [_astray(r, op, waits, mutual, builders[r]) for r, op in instead.items()]
+    short = {rank: op for rank in ring if (op := not_posted(views[rank])) is not None}
+    if 0 < 2 * len(short) <= len(ring):
+        return [_astray(rank, op, waits, (), builders[rank]) for rank, op in short.items()]
     if mutual and not instead and not any(len(calls_of(views[r])) > 2 for r in ring):
         return [_undecided(each, builders[each.rank]) for each in mutual]
     return []

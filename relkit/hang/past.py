@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relkit.hang.model import RankView
 from relkit.hang.stackclass import SETUP
 from relkit.hook.model import Op, OpKind
 
 _Call = tuple[str, int, int, int]
+# A group, whether it receives, the peer and the tag.
+_Way = tuple[int, bool, int, int]
+_POSTS = 1 << 24
 
 
 def _call(op: Op) -> _Call:
@@ -37,13 +42,18 @@ def expected_instead(view: RankView, longest: int) -> Op | None:
             had called instead, the longest stretch of all says.
     """
     ops = calls_of(view)
-    known: dict[_Call, int] = {}
-    text = "".join(chr(known.setdefault(_call(op), len(known))) for op in ops)
+    text = _text(ops)
     for at in range(len(text) - 1, max(0, (len(text) - 1) // 2), -1):
         followers = _followers(text, at, longest)
         if followers and text[at] not in {text[follower] for follower in followers}:
             return ops[_followers(text, at, at)[-1]]
     return None
+
+
+def _text(ops: Sequence[Op]) -> str:
+    """A character a call, so that stretches of calls are found fast."""
+    known: dict[_Call, int] = {}
+    return "".join(chr(known.setdefault(_call(op), len(known))) for op in ops)
 
 
 def _followers(text: str, at: int, longest: int) -> list[int]:
@@ -61,3 +71,45 @@ def _followers(text: str, at: int, longest: int) -> list[int]:
         found.append(start + low)
         start = text.find(text[at - low : at], start + 1, at - 1)
     return found
+
+
+def not_posted(view: RankView) -> Op | None:
+    """A send or receive that it had posted by this point of earlier steps; None: none is missing.
+
+    What runs in the background is recorded when it is waited for, which may be long after: then
+    only the counts show that one is missing.
+    """
+    ops = calls_of(view)
+    if view.hook is None or not ops or ops[-1].end_ns or not ops[-1].post:
+        return None
+    text = _text(ops)
+    before = _same_point(text, len(ops) - 1)
+    earlier = _same_point(text, before)
+    if earlier < 0:
+        return None
+    usual, first = _posted_by(ops, ops[before]), _posted_by(ops, ops[earlier])
+    for count in view.hook.transfers:
+        way = (count.communicator, count.receives, count.peer, count.tag)
+        if way in first and count.posted < 2 * _number(usual[way]) - _number(first[way]):
+            return usual[way]
+    return None
+
+
+def _number(op: Op) -> int:
+    return op.seq + 1
+
+
+def _same_point(text: str, at: int) -> int:
+    """The same point of an earlier step; -1 where there is none."""
+    return max(_followers(text, at, at), default=-1)
+
+
+def _posted_by(ops: Sequence[Op], point: Op) -> dict[_Way, Op]:
+    """The newest send or receive of each way that had been posted by then."""
+    newest: dict[_Way, Op] = {}
+    for op in ops:
+        if op.kind is OpKind.P2P and op.post and (point.post - op.post) % _POSTS < _POSTS // 2:
+            way = (op.communicator, op.name == "recv", op.peer, op.tag)
+            if way not in newest or newest[way].seq < op.seq:
+                newest[way] = op
+    return newest

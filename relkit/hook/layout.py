@@ -92,6 +92,7 @@ OP_FAILED = 1
 OP_DEVICE = 2
 OP_QUEUED = 4
 OP_RECEIVES = 8
+OP_POST_SHIFT = 8
 
 # A finished collective, send, receive or mark; `op` of the C structure is spread out.
 EVENT = np.dtype([("ticket", "<u8"), *OP.descr, ("busy_ns", "<u8")])

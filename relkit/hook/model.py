@@ -87,6 +87,8 @@ class Op:
             collective; -1 where there is none or it is not known.
         flops: of a matrix product, multiply and add counted as two; 0 where not known.
         enqueue_ns: of a device operation, when the host enqueued it; 0 = it ran on the host.
+        post: of a gloo transfer, which starts when it is waited for: its number among all that
+            the process has posted, modulo 2^24; else 0.
         queued: the device has not begun it, and start_ns is enqueue_ns.
         tag: of a send or receive; 0 also where the library has none.
     """
@@ -105,6 +107,7 @@ class Op:
     enqueue_ns: int = 0
     queued: bool = False
     tag: int = 0
+    post: int = 0
 
     @property
     def communicates(self) -> bool:

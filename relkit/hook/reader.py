@@ -276,4 +276,5 @@ class _Decoder:
             tag=flops if kind is OpKind.P2P else 0,
             enqueue_ns=enqueue_ns,
             queued=bool(flags & layout.OP_QUEUED),
+            post=flags >> layout.OP_POST_SHIFT,
         )

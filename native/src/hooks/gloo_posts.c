@@ -5,11 +5,11 @@
 #include "core/peers.h"
 #include "gloo_options.h"
 
-enum { POSTS = 512, POST_BITS = 9, TRANSPORT_AT = 24 };
+enum { POSTS = 512, SET_BITS = 7, SET = 4, TRANSPORT_AT = 24 };
 
-_Static_assert(POSTS == 1 << POST_BITS, "the hash covers the table");
+_Static_assert(POSTS == SET << SET_BITS, "the hash covers the table");
 
-/* By buffer, for buffers posted outside collectives. A collision forgets the older one. */
+/* By buffer, for buffers posted outside collectives: a set of places each, where the newest stay. */
 static struct {
     _Atomic uint64_t buffer;
     _Atomic int32_t peer;
@@ -18,6 +18,9 @@ static struct {
     _Atomic int64_t seq;
     _Atomic uint64_t tag, size_bytes;
 } posts[POSTS];
+
+/* Wraps within the flags of an operation. */
+static _Atomic uint32_t made;
 
 /* gloo's transport context of each communicator, which its buffers hold on to. */
 static _Atomic uint64_t transports[RK_MAX_COMMUNICATORS];
@@ -55,9 +58,39 @@ static int communicator_of(const void *buffer)
     return notes->transport_index;
 }
 
-static unsigned post_of(const void *buffer)
+static unsigned set_of(const void *buffer)
 {
-    return (unsigned)(((uintptr_t)buffer >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - POST_BITS));
+    return SET *
+           (unsigned)(((uintptr_t)buffer >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SET_BITS));
+}
+
+/* Where a buffer is noted; -1 where it is not. */
+static int post_of(const void *buffer)
+{
+    unsigned first = set_of(buffer);
+    for (unsigned at = first; at < first + SET; at++)
+        if (atomic_load_explicit(&posts[at].buffer, memory_order_acquire) == (uintptr_t)buffer)
+            return (int)at;
+    return -1;
+}
+
+/* Where to note it: over itself, else over the oldest of its set. */
+static unsigned place_for(const void *buffer, uint32_t now)
+{
+    int same = post_of(buffer);
+    if (same >= 0)
+        return (unsigned)same;
+    unsigned oldest = set_of(buffer);
+    uint32_t age = 0;
+    for (unsigned at = oldest, i = 0; i < SET; i++, at++) {
+        uint32_t flags = atomic_load_explicit(&posts[at].flags, memory_order_relaxed);
+        uint32_t own = flags == 0 ? UINT32_MAX : now - (flags >> RK_OP_POST_SHIFT << RK_OP_POST_SHIFT);
+        if (own > age) {
+            age = own;
+            oldest = at;
+        }
+    }
+    return oldest;
 }
 
 void rk_gloo_note_post(const void *buffer, bool receives, int peer, uint64_t tag, uint64_t offset,
@@ -77,7 +110,10 @@ void rk_gloo_note_post(const void *buffer, bool receives, int peer, uint64_t tag
                        .flops = tag};
     if (key.communicator >= 0 && peer >= 0)
         rk_peer_post(header, key, &op);
-    unsigned at = post_of(buffer);
+    uint32_t now = (atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1)
+                   << RK_OP_POST_SHIFT;
+    op.flags |= now;
+    unsigned at = place_for(buffer, now);
     atomic_store_explicit(&posts[at].buffer, 0, memory_order_relaxed);
     atomic_store_explicit(&posts[at].peer, peer, memory_order_release);
     atomic_store_explicit(&posts[at].communicator, op.communicator, memory_order_release);
@@ -90,8 +126,8 @@ void rk_gloo_note_post(const void *buffer, bool receives, int peer, uint64_t tag
 
 void rk_gloo_describe_wait(struct rk_op *op, const void *buffer)
 {
-    unsigned at = post_of(buffer);
-    if (atomic_load_explicit(&posts[at].buffer, memory_order_acquire) != (uintptr_t)buffer)
+    int at = post_of(buffer);
+    if (at < 0)
         return;
     op->peer = atomic_load_explicit(&posts[at].peer, memory_order_relaxed);
     op->communicator = (int16_t)atomic_load_explicit(&posts[at].communicator, memory_order_relaxed);

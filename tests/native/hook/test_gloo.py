@@ -264,6 +264,8 @@ def test_both_ends_of_a_transfer_count_alike(recording: Recording) -> None:
             }
             assert found == expected
             assert (state.uncounted, state.missing) == (0, ())
+            posts = [op.post for op in (*state.recent, *state.in_flight) if op.kind is OpKind.P2P]
+            assert sorted(posts) == [*range(1, len(posts) + 1)]
             for each in state.recent:
                 if each.kind is OpKind.P2P:
                     assert names[each.communicator] in ("0", "1")

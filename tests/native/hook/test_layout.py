@@ -36,6 +36,7 @@ CONSTANTS = {
     "RK_OP_DEVICE": layout.OP_DEVICE,
     "RK_OP_QUEUED": layout.OP_QUEUED,
     "RK_OP_RECEIVES": layout.OP_RECEIVES,
+    "RK_OP_POST_SHIFT": layout.OP_POST_SHIFT,
     "RK_PEER_SIZES": layout.PEER_SIZES,
     "RK_PEER_TAG_BITS": layout.PEER_TAG_BITS,
     "RK_PEER_RANK_BITS": layout.PEER_RANK_BITS,

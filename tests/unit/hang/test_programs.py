@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, RankView
-from relkit.hook.model import Op, OpKind
+from relkit.hook.model import Communicator, Op, OpKind
 from tests.unit.hang.hang_builders import NOW, SECOND, job, state, view
 from tests.unit.hang.test_properties import World, worlds
 
@@ -51,12 +52,27 @@ def program_of(world: World, rank: int, slip: Slip) -> list[Call]:
 
 
 def run(world: World, slip: Slip) -> list[RankView]:
-    """Run until nobody can go on. A collective ends when all members have made the same call."""
-    size = world.size
-    calls = [program_of(world, rank, slip) for rank in range(size)]
-    members = [[tuple(world.members(rank, g)) for g in range(3)] for rank in range(size)]
+    """Run until nobody can go on."""
+    return run_calls(
+        [program_of(world, rank, slip) for rank in range(world.size)],
+        [[tuple(world.members(rank, g)) for g in range(3)] for rank in range(world.size)],
+        [world.groups(rank) for rank in range(world.size)],
+    )
+
+
+def run_calls(
+    calls: Sequence[Sequence[Call]],
+    members: Sequence[Sequence[tuple[int, ...]]],
+    groups: Sequence[Sequence[Communicator]],
+) -> list[RankView]:
+    """Run until nobody can go on. A collective ends when all members have made the same call.
+
+    Args:
+        calls, members, groups: of each rank; the latter two by the number of the group.
+    """
+    size = len(calls)
     made: dict[tuple[tuple[int, ...], int, int], dict[int, tuple[str, int]]] = {}
-    counts = [[0, 0, 0] for _ in range(size)]
+    counts = [[0] * len(own) for own in members]
     done: list[list[Op]] = [[] for _ in range(size)]
     flying: list[Op | None] = [None] * size
     tick, moved = NOW - 100 * SECOND, True
@@ -81,7 +97,7 @@ def run(world: World, slip: Slip) -> list[RankView]:
     found = []
     for rank in range(size):
         op = flying[rank]
-        hook = state(rank, size, done[rank], [op] if op else [], world.groups(rank))
+        hook = state(rank, size, done[rank], [op] if op else [], groups[rank])
         one = view(rank, size, stack="all_reduce" if op else "", hook=hook)
         found.append(one if op else replace(one, alive=False, exit_code=0))
     return found
@@ -121,3 +137,26 @@ def test_ranks_that_wait_when_most_have_finished_made_one_call_too_many() -> Non
     assert verdict.culprits[0].sentence == (
         "called all_reduce #1 of the default group, which ranks 0-2 finished without"
     )
+
+
+def test_groups_are_told_apart_by_the_order_in_which_they_were_made() -> None:
+    """2x2x2 ranks have 13 groups: as words, "10" comes before "2"."""
+    kinds = (
+        [tuple(range(8))],
+        [(0, 1), (2, 3), (4, 5), (6, 7)],
+        [(0, 2), (1, 3), (4, 6), (5, 7)],
+        [(0, 4), (1, 5), (2, 6), (3, 7)],
+    )
+    names = {ranks: str(n) for n, ranks in enumerate(r for kind in kinds for r in kind)}
+    members = [[next(g for g in kind if rank in g) for kind in kinds] for rank in range(8)]
+    groups = [
+        [Communicator(i, g.index(rank), len(g), names[g]) for i, g in enumerate(own)]
+        for rank, own in enumerate(members)
+    ]
+    layers: list[Call] = [("allreduce", 1, 64), ("allreduce", 3, 64), ("allreduce", 1, 64)]
+    end: list[Call] = [("allreduce", 1, 8), ("allreduce", 2, 512), ("allreduce", 0, 4)]
+    for odd in range(8):
+        calls = [(layers + end) * STEPS for _ in range(8)]
+        calls[odd] = [*(layers + end) * 4, *layers, end[2], *end[:2]]
+        verdict = attribute(job(run_calls(calls, members, groups)))
+        assert [(c.rank, c.category) for c in verdict.culprits] == [(odd, Category.SKIPPED)]

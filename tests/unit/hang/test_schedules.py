@@ -6,7 +6,8 @@ import pytest
 
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, HangVerdict
-from tests.unit.hang.hang_builders import job, named
+from relkit.hang.past import expected_instead
+from tests.unit.hang.hang_builders import job, named, op, state, view
 from tests.unit.hang.test_transfers import KIB, LOSS, RANKS, Call, run
 
 MICRO_BATCHES, STEPS = 8, 4
@@ -60,3 +61,13 @@ def test_a_receive_that_is_left_out(rank: int, number: int) -> None:
     (culprit,) = verdict_of(rank, steps_of(rank, without_receive=number)).culprits
     assert culprit.rank == rank
     assert culprit.category in (Category.SKIPPED_TRANSFER, Category.SWAPPED_TRANSFERS)
+
+
+def test_what_was_left_out_is_what_came_at_this_point_of_the_step() -> None:
+    # After so few calls, an earlier step went on with a receive, or at its end with a collective.
+    step = ["recv", "send"] * MICRO_BATCHES + ["allreduce"]
+    names = [*step * STEPS, "recv", "send", "send"]
+    ops = [op(name, age_s=len(names) - at) for at, name in enumerate(names)]
+    expected = expected_instead(view(0, 1, hook=state(0, 1, ops)), 2)
+    assert expected is not None
+    assert expected.name == "recv"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.mutants.model import Break
 
 _ATTRIBUTE = ("tests/unit/hang/test_attribute.py", "tests/unit/hang/test_lateness.py")
+_BACKGROUND = ("tests/unit/hang/test_background_transfers.py",)
 _DEATHS = ("tests/unit/hang/test_deaths.py",)
 _DETECT = ("tests/unit/hang/test_detect.py",)
 _DEVICE = ("tests/unit/hang/test_device_stalled.py",)
@@ -242,6 +243,24 @@ BREAKS = (
         _DETECT,
     ),
     Break("relkit/hang/detect.py", "counts=not paused", "counts=True", _DETECT),
+    Break(
+        "relkit/hang/cycles.py",
+        "    own.sort(key=lambda each: each[1].index)\n",
+        "",
+        ("tests/unit/hang/test_programs.py",),
+    ),
+    Break(
+        "relkit/hang/mismatched_transfers.py",
+        "if 0 < 2 * len(short) <= len(ring):",
+        "if False:",
+        _BACKGROUND,
+    ),
+    Break(
+        "relkit/hang/past.py",
+        "(point.post - op.post) % _POSTS < _POSTS // 2",
+        "point.post >= op.post",
+        _BACKGROUND,
+    ),
     Break("relkit/hang/detect.py", "if left - self._left and", "if False and", _DETECT),
     Break(
         "relkit/hang/mismatched_transfers.py",
