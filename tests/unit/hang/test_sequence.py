@@ -60,6 +60,13 @@ def test_a_left_out_call_shows_as_a_shift() -> None:
     assert found.odd == RankSet.of([2])
 
 
+def test_a_left_out_call_before_what_does_not_follow_in_every_step() -> None:
+    evaluation = ("allgather", 24)
+    past = [A, LOSS, evaluation, A, LOSS, A]
+    found = disagreements(groups_of(job(ranks([*past, LOSS], [*past, LOSS], [*past, evaluation]))))
+    assert (found[0].odd, found[0].skipped) == (RankSet.of([2]), True)
+
+
 def test_a_left_out_call_shows_while_the_others_are_already_in_the_next() -> None:
     # No past to learn from, but one rank has #3 in flight beside #2, in another worker thread.
     views = ranks([A, B, LOSS], [A, B, LOSS], [A, B, A])

@@ -261,6 +261,12 @@ BREAKS = (
         "point.post >= op.post",
         _BACKGROUND,
     ),
+    Break(
+        "relkit/hang/sequence.py",
+        "        for earlier, call in history.items()\n",
+        "        for earlier, call in list(history.items())[-2:]\n",
+        _SEQUENCE,
+    ),
     Break("relkit/hang/detect.py", "if left - self._left and", "if False and", _DETECT),
     Break(
         "relkit/hang/mismatched_transfers.py",
