@@ -23,6 +23,8 @@ from relkit.commands._launch_network import (
     network_options,
     order_ranks,
 )
+from relkit.commands._launch_peers import OWN as PEER_OPTIONS
+from relkit.commands._launch_peers import keep_typed, meet, nodes_option
 from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job.settings import MonitorSettings, OnHang
@@ -54,6 +56,7 @@ _OWN = (
     OwnOption(("--flash-keep", "--flash_keep")),
     OwnOption(("--flash-max-mb-per-s", "--flash_max_mb_per_s")),
     OwnOption(("--flash-timeout", "--flash_timeout")),
+    *PEER_OPTIONS,
     *NETWORK_OPTIONS,
 )
 _PARSED = "relkit.launch.torchrun"
@@ -72,6 +75,7 @@ class LaunchCommand(click.Command):
         if parts.wants_help:
             return super().parse_args(ctx, ["--help"])
         check(parts.torchrun, args)
+        keep_typed(ctx, args)
         ctx.meta[_PARSED] = parts.torchrun
         return super().parse_args(ctx, list(parts.own))
 
@@ -184,6 +188,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     600.0,
     "How long writing it may take; after that, the checkpoint before stays the newest.",
 )
+@nodes_option
 @network_options
 @click.pass_context
 def launch(
@@ -201,6 +206,7 @@ def launch(
     flash_keep: int,
     flash_max_mb_per_s: float,
     flash_timeout: float,
+    nodes: str | None,
 ) -> int:
     """Run a training job like torchrun, with hang detection and a verdict.
 
@@ -210,6 +216,8 @@ def launch(
     \b
     Examples:
       relkit launch --nproc-per-node 8 train.py --lr 1e-4
+      srun --ntasks-per-node 1 relkit launch --nnodes 4 --nproc-per-node 8 train.py
+      relkit launch --nodes hosts.txt --nproc-per-node 8 train.py
       relkit launch --nnodes 2 --rdzv-backend c10d --rdzv-endpoint host0:29400 \\
           --nproc-per-node 8 --hang-timeout 120 train.py
       relkit launch --nproc-per-node 4 --hang-timeout 10 \\
@@ -239,6 +247,7 @@ def launch(
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
 
+    meet(ctx, options, nodes, log)
     order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
     monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))

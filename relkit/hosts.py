@@ -111,6 +111,21 @@ def default_nodes(environ: Mapping[str, str] | None = None) -> NodeList:
     return NodeList(tuple(specs), tuple(warnings))
 
 
+def slurm_nodes(text: str, variable: str) -> tuple[NodeSpec, ...]:
+    """The nodes of a list of Slurm's, in its order.
+
+    Args:
+        text: as `node[1-4,7]`; variable: where it stood.
+
+    Raises:
+        UsageProblem: it is none.
+    """
+    specs, _ = _merged(_line(text, variable))
+    if not specs:
+        raise UsageProblem(f"{variable} names no node")
+    return tuple(specs)
+
+
 def fold(names: Iterable[str]) -> str:
     """Names in short form: node[1-4,7]; anything that is not a node name is listed as it is."""
     from ClusterShell.NodeSet import NodeSet

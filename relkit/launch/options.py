@@ -19,6 +19,11 @@ from relkit.errors import MissingExtra, UsageProblem
 from relkit.nearest import no_such
 
 _PREFIX = "relkit_"
+_NNODES = re.compile(r"[0-9]{1,9}(:[0-9]{1,9})?")
+# These mean something only beside the name of a host.
+_OF_NAMED_HOST = ("--node-rank", "--node_rank", "--master-port", "--master_port")
+# Rendezvous backends whose endpoint can be found out.
+_WITHOUT_ENDPOINT = ("static", "c10d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,7 @@ def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
         UsageProblem: says what is wrong and what to write instead.
     """
     low, _, high = torchrun.nnodes.partition(":")
-    if not (low.isdecimal() and (high or low).isdecimal() and 0 < int(low) <= int(high or low)):
+    if not _NNODES.fullmatch(torchrun.nnodes) or not 0 < int(low) <= int(high or low):
         raise UsageProblem(
             f"--nnodes {torchrun.nnodes!r} is neither a number nor MIN:MAX",
             next_step="Write --nnodes 2, or --nnodes 1:4 for an elastic job.",
@@ -172,12 +177,28 @@ def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
         raise UsageProblem(f"--nproc-per-node {processes} starts no process")
     if torchrun.module and torchrun.no_python:
         raise UsageProblem("--module and --no-python exclude each other")
-    if int(high or low) > 1 and not torchrun.standalone and not _names_a_host(torchrun, argv):
+    if needs_peers(torchrun, argv) and (
+        torchrun.rdzv_endpoint
+        or torchrun.rdzv_backend not in _WITHOUT_ENDPOINT
+        or _is_typed(torchrun, argv, _OF_NAMED_HOST)
+    ):
         raise UsageProblem(
             f"--nnodes {torchrun.nnodes} needs a host where the nodes meet, and none is named",
             next_step="Add --rdzv-backend c10d --rdzv-endpoint HOST:PORT (the same on all nodes),"
             " or --master-addr HOST --node-rank N.",
         )
+
+
+def needs_peers(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
+    """There are several nodes, and the command line does not say where they meet.
+
+    Args:
+        torchrun: the parsed options; argv: as typed, to see what was left to a default.
+    """
+    low, _, high = torchrun.nnodes.partition(":")
+    if int(high or low) < 2 or torchrun.standalone:
+        return False
+    return not names_a_host(torchrun, argv)
 
 
 def check_script(torchrun: argparse.Namespace) -> None:
@@ -199,12 +220,17 @@ def program(torchrun: argparse.Namespace) -> str:
     return script if torchrun.no_python else os.environ.get("PYTHON_EXEC", sys.executable)
 
 
-def _names_a_host(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
+def names_a_host(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
+    """The command line, or a PET_ variable of torchrun's, says where the nodes meet."""
     endpoint: str = torchrun.rdzv_endpoint
     if endpoint:
         return bool(endpoint.rpartition(":")[0] if ":" in endpoint else endpoint)
     if torchrun.rdzv_backend != "static":
         return False
-    typed = argv[: len(argv) - len(torchrun.training_script_args)]
     flags = ("--master-addr", "--master_addr")
-    return "PET_MASTER_ADDR" in os.environ or any(t.partition("=")[0] in flags for t in typed)
+    return "PET_MASTER_ADDR" in os.environ or _is_typed(torchrun, argv, flags)
+
+
+def _is_typed(torchrun: argparse.Namespace, argv: Sequence[str], flags: Sequence[str]) -> bool:
+    typed = argv[: len(argv) - len(torchrun.training_script_args)]
+    return any(token.partition("=")[0] in flags for token in typed)

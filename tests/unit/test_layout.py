@@ -24,9 +24,8 @@ ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground relkit.checkpoint relkit.data relkit.doctor relkit.flash_checkpoint relkit.fleet "
         "relkit.flight_recorder relkit.hang relkit.launch relkit.launch.flash_checkpoint "
-        "relkit.launch.hang "
-        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler "
-        "relkit.linkcheck "
+        "relkit.launch.hang relkit.launch.job relkit.launch.netcheck relkit.launch.peers "
+        "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.stacks.dump "
         "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport "
@@ -63,6 +62,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.fleet relkit.launch.job relkit.net relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.report relkit.netcheck.solve"
     ),
+    "relkit.launch.peers": "ground",
     "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.net relkit.ttp",
     "relkit.launch.straggler": (
         "ground relkit.launch.job relkit.straggler relkit.straggler.collect "

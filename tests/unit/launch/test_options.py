@@ -10,7 +10,7 @@ from torch.distributed.run import get_args_parser
 
 from relkit.commands.launch import _OWN
 from relkit.errors import UsageProblem
-from relkit.launch.options import OwnOption, check, check_script, split
+from relkit.launch.options import OwnOption, check, check_script, needs_peers, split
 
 TORCHRUN_LINES = [
     ["train.py"],
@@ -118,16 +118,14 @@ def test_bad_lines_are_usage_problems(line: list[str]) -> None:
         ["--nnodes", "0", "t.py"],
         ["--nnodes", "3:2", "t.py"],
         ["--nnodes", "2:", "t.py"],
+        ["--nnodes", "2", "--rdzv-backend", "etcd", "t.py"],
         ["--max-restarts=-1", "t.py"],
         ["--nproc-per-node=0", "t.py"],
         ["--nproc-per-node=-2", "t.py"],
         ["-m", "--no-python", "t.py"],
-        ["--nnodes", "2", "t.py"],
         ["--nnodes", "2", "--node-rank", "1", "t.py"],
         ["--nnodes", "2", "--master-port", "1234", "t.py"],
-        ["--nnodes", "1:2", "--rdzv-backend", "c10d", "t.py"],
         ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", ":29400", "t.py"],
-        ["--nnodes", "2", "t.py", "--master-addr", "h"],
     ],
     ids=" ".join,
 )
@@ -159,13 +157,33 @@ def test_a_missing_script_is_refused_before_any_worker_starts() -> None:
     ids=" ".join,
 )
 def test_accepted(line: list[str]) -> None:
-    check(split(line, _OWN).torchrun, line)
+    parsed = split(line, _OWN).torchrun
+    check(parsed, line)
+    assert not needs_peers(parsed, line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--nnodes", "2", "t.py"],
+        ["--nnodes", "1:2", "--rdzv-backend", "c10d", "t.py"],
+        ["--nnodes", "2", "t.py", "--master-addr", "h", "--node-rank", "1"],
+    ],
+    ids=" ".join,
+)
+def test_where_they_meet_is_to_be_found_out(
+    line: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PET_MASTER_ADDR", raising=False)
+    parsed = split(line, _OWN).torchrun
+    check(parsed, line)
+    assert needs_peers(parsed, line)
 
 
 def test_a_master_from_the_environment_is_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_MASTER_ADDR", "h")
     line = ["--nnodes", "2", "t.py"]
-    check(split(line, _OWN).torchrun, line)
+    assert not needs_peers(split(line, _OWN).torchrun, line)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""Where the nodes of a job meet that was started without an endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from relkit.launch.peers.kubernetes_pod import elastic_job, indexed_job
+from relkit.launch.peers.master_host import master_host
+from relkit.launch.peers.meeting_point import MeetingPoint, NoMeetingPoint
+from relkit.launch.peers.mpi_process import mpi_process
+from relkit.launch.peers.slurm_step import slurm_step
+
+_LOOKED_FOR = (
+    "MASTER_ADDR (PyTorchJob), a Slurm step (SLURM_STEP_NODELIST), mpirun "
+    "(OMPI_COMM_WORLD_RANK, PMI_RANK), a JobSet or indexed Job (JOB_COMPLETION_INDEX) and an "
+    "ElasticJob (POD_NAME, NODE_RANK)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What is asked of this node.
+
+    Args:
+        full_name: gives the node's name with its domain.
+        slurm_address: gives the address of a node that Slurm calls so.
+    """
+
+    full_name: Callable[[], str]
+    slurm_address: Callable[[str], str]
+
+
+def find(
+    environ: Mapping[str, str], facts: NodeFacts, *, min_nodes: int, max_nodes: int
+) -> MeetingPoint:
+    """The first source that says where; what somebody has set by hand goes first.
+
+    Args:
+        environ: of this process; facts: of this node.
+        min_nodes, max_nodes: of the job.
+
+    Raises:
+        NoMeetingPoint: nobody says where, or the scheduler has started more or fewer nodes.
+        UsageProblem: what a scheduler says cannot be read.
+    """
+    point = (
+        master_host(environ, max_nodes)
+        or mpi_process(environ)
+        or slurm_step(environ, facts.slurm_address)
+        or elastic_job(environ)
+        or ("JOB_COMPLETION_INDEX" in environ and indexed_job(environ, facts.full_name()))
+    )
+    if not point:
+        raise NoMeetingPoint(
+            f"{max_nodes} nodes need a host where they meet; none is named, and none is known "
+            f"here: there is no {_LOOKED_FOR}"
+        )
+    check_count(point, min_nodes=min_nodes, max_nodes=max_nodes)
+    return point
+
+
+def check_count(point: MeetingPoint, *, min_nodes: int, max_nodes: int) -> None:
+    """Refuse a job that would wait for nodes which do not come, or leave some waiting.
+
+    Raises:
+        NoMeetingPoint: the source has counted another number of nodes.
+    """
+    if not point.nodes or min_nodes <= point.nodes <= max_nodes:
+        return
+    wanted = str(max_nodes) if min_nodes == max_nodes else f"{min_nodes}:{max_nodes}"
+    raise NoMeetingPoint(
+        f"--nnodes {wanted}, but {point.source} has {point.nodes}",
+        next_step=f"Write --nnodes {point.nodes}, or start the job on that many nodes.",
+    )

@@ -1,0 +1,1 @@
+"""Where the launchers of a job meet."""
