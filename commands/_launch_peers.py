@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -34,10 +34,11 @@ def keep_typed(ctx: click.Context, args: Sequence[str]) -> None:
     ctx.meta[_TYPED] = tuple(args)
 
 
-def meet(
-    ctx: click.Context, options: Namespace, nodes: str | None, log: Callable[[str], None]
-) -> None:
+def meet(ctx: click.Context, options: Namespace, nodes: str | None) -> str:
     """Set torchrun's rendezvous where the command line does not.
+
+    Returns:
+        a line that says where the nodes meet; "" where the command line does.
 
     Raises:
         UsageProblem: it is set twice, or it cannot be found out.
@@ -49,6 +50,6 @@ def meet(
             next_step="Leave out --nodes, or --rdzv-endpoint, --master-addr and --standalone.",
         )
     if nodes is None and not needs_peers(options, typed):
-        return
+        return ""
     point = join_peers(options, None if nodes is None else read_nodes(nodes), os.environ)
-    log(f"{options.nnodes} nodes meet at {point.endpoint} ({point.source})")
+    return f"{options.nnodes} nodes meet at {point.endpoint} ({point.source})"

@@ -235,6 +235,7 @@ def launch(
         _check_restart(options, no_hook)
     check_network_options(ctx)
     check_script(options)
+    meeting = meet(ctx, options, nodes)
     secret = take_secret(secret_file, os.environ)
     os.environ.update(faults.to_environment(asked))
 
@@ -247,7 +248,8 @@ def launch(
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
 
-    meet(ctx, options, nodes, log)
+    if meeting:
+        log(meeting)
     order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
     monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))

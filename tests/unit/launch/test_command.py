@@ -36,6 +36,7 @@ def test_defaults() -> None:
         "flash_keep": 2,
         "flash_max_mb_per_s": 0.0,
         "flash_timeout": 600.0,
+        "nodes": None,
     }
 
 
@@ -118,6 +119,9 @@ def test_bad_values(line: list[str]) -> None:
         params(launch, line)
 
 
+EXAMPLE = str(demonstration.example())
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -125,11 +129,17 @@ def test_bad_values(line: list[str]) -> None:
         (["launch", "--on-hang", "restart", "t.py"], "--max-restarts is 0"),
         (["launch", "--on-hang", "restart", "--max-restarts=1", "--no-hook", "t.py"], "--no-hook"),
         (["launch"], "script"),
-        (["launch", "--nnodes", "2", "t.py"], "host"),
+        (["launch", "--nnodes", "2", EXAMPLE], "2 nodes need a host where they meet"),
+        (["launch", "--nodes", "n[1-2]", "--master-addr", "n1", EXAMPLE], "--nodes says where"),
+        (["launch", "--nodes", "n[1-2]", "--standalone", EXAMPLE], "--nodes says where"),
         (["launch", "nosuch.py"], "no training script"),
     ],
 )
-def test_refused_with_a_reason(line: list[str], words: str) -> None:
+def test_refused_with_a_reason(
+    line: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MASTER_ADDR", "PET_MASTER_ADDR", "SLURM_JOB_ID", "JOB_COMPLETION_INDEX"):
+        monkeypatch.delenv(name, raising=False)
     result = CliRunner().invoke(cli, line)
     assert isinstance(result.exception, UsageProblem)
     assert words in str(result.exception)
