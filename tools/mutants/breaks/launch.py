@@ -10,6 +10,7 @@ _DEFENDED = ("tests/unit/launch/test_defended_rendezvous.py",)
 _FOLDER = ("tests/unit/launch/test_job_folder.py",)
 _NOTES = ("tests/unit/launch/test_store_notes.py",)
 _OBSERVE = ("tests/unit/launch/test_observe.py",)
+_PEERS = ("tests/unit/launch/peers",)
 _PROCESSES = ("tests/unit/launch/test_processes.py",)
 _REMOTE = ("tests/unit/launch/test_remote_views.py",)
 _SECRET = ("tests/unit/launch/test_job_secret.py",)
@@ -17,6 +18,42 @@ _TIMELINE = ("tests/unit/launch/test_timeline.py",)
 _WATCH = ("tests/unit/launch/test_watch.py",)
 
 BREAKS = (
+    # Pods of the second Job of a JobSet meet at that Job's own first pod.
+    Break(
+        "relkit/launch/peers/kubernetes_pod.py",
+        "is_first = index == 0 and job == first_job",
+        "is_first = index == 0",
+        _PEERS,
+    ),
+    # A rank among all processes is taken for the number of a node.
+    Break(
+        "relkit/launch/peers/master_host.py",
+        "if is_first is None and world_size == max_nodes:",
+        "if is_first is None:",
+        _PEERS,
+    ),
+    # Several launchers on a node, and a number of nodes that does not come.
+    Break(
+        "relkit/launch/peers/slurm_step.py",
+        "if tasks is not None and tasks > len(names):",
+        "if False:",
+        _PEERS,
+    ),
+    Break(
+        "relkit/launch/peers/find.py",
+        "if not point.nodes or min_nodes <= point.nodes <= max_nodes:",
+        "if not point.nodes or point.nodes <= max_nodes:",
+        _PEERS,
+    ),
+    # mpirun's process 0 is taken to be on the batch system's first host.
+    Break(
+        "relkit/launch/peers/mpi_process.py",
+        'return MeetingPoint(f"{source} and {variable}", job, host, nodes=nodes)',
+        'return MeetingPoint(f"{source} and {variable}", job, host, 0, index == 0, nodes)',
+        _PEERS,
+    ),
+    # Two jobs on the same nodes meet at one place.
+    Break("relkit/launch/peers/node_list.py", '(*targets, "", *command)', "targets", _PEERS),
     Break(
         "relkit/launch/hang/leader.py",
         "if failure and not state.failure_handled:",
