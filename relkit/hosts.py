@@ -6,7 +6,7 @@ import ipaddress
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ _ITEM = re.compile(r"\d+(?:-\d+(?:/\d+)?)?", re.ASCII)
 _SET = re.compile(r"(?:[A-Za-z0-9._-]|\[[0-9,/-]+\])+")
 # IFNAMSIZ leaves 15 characters.
 _SCOPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
+_AFTER_DIGIT = re.compile(r"(?<=[0-9])\[([^\]]*)\]")
 _GROUP = re.compile(r"@[A-Za-z0-9_*][A-Za-z0-9._:*-]*")
 _COMMA = re.compile(r",(?![^\[]*\])")
 
@@ -218,7 +219,7 @@ def _expanded(text: str, source: str) -> list[str]:
     if size > MAX_NODES:
         raise UsageProblem(f"{source}: {text!r} means {size} nodes; the limit is {MAX_NODES}")
     try:
-        names = list(NodeSet(text))
+        names = [name for part in _of_one_width(text) for name in NodeSet(part)]
     except (NodeSetException, GroupResolverError) as error:
         raise UsageProblem(f"{source}: {text!r} is not a node set: {error}") from error
     if not names:
@@ -227,6 +228,40 @@ def _expanded(text: str, source: str) -> list[str]:
         if not _NAME.fullmatch(name):
             raise _refused(name, source)
     return names
+
+
+def _of_one_width(text: str, since: int = 0) -> Iterator[str]:
+    """The same set in parts in which ranges after a digit are as wide at both ends.
+
+    `n10[9-11]` means n109, n1010 and n1011. ClusterShell joins the digits first, to 109-1011.
+    """
+    bracket = next((b for b in _AFTER_DIGIT.finditer(text, since) if _is_ragged(b[1])), None)
+    if bracket is None:
+        yield text
+        return
+    for item in bracket[1].split(","):
+        for part in _by_width(item):
+            before = text[: bracket.start(1)] + part
+            yield from _of_one_width(before + text[bracket.end(1) :], len(before))
+
+
+def _by_width(item: str) -> Iterator[str]:
+    """`8-12/2` -> `8-8/2`, `10-12/2`; numbers with zeros in front have one width already."""
+    low, dash, rest = item.partition("-")
+    high, slash, step = rest.partition("/")
+    if not dash or (low.startswith("0") and len(low) > 1):
+        yield item
+        return
+    numbers = range(int(low), int(high) + 1, int(step or 1))
+    for width in range(len(low), len(high) + 1):
+        inside = [number for number in numbers if len(str(number)) == width]
+        if inside:
+            yield f"{inside[0]}-{inside[-1]}{slash}{step}"
+
+
+def _is_ragged(inside: str) -> bool:
+    """One of the ranges, or two of them, differ in the number of their digits."""
+    return len({len(number) for number in re.findall(r"(?:^|[,-])([0-9]+)", inside)}) > 1
 
 
 def _span(item: str, text: str, source: str) -> int:

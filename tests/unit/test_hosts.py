@@ -23,6 +23,44 @@ def test_a_node_set_expands_with_its_zeros() -> None:
     assert names("r[1-2]n[1-2],login") == ["r1n1", "r1n2", "r2n1", "r2n2", "login"]
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n10[9-11]", "n109 n1010 n1011"),
+        ("n10[8-12/2]", "n108 n1010 n1012"),
+        ("n10[008-011]", "n10008 n10009 n10010 n10011"),
+        ("n10[0-10/5]", "n100 n105 n1010"),
+        ("n1[7,9-10]x", "n17x n19x n110x"),
+        ("10[9-10].0.0.1", "109.0.0.1 1010.0.0.1"),
+    ],
+)
+def test_a_range_after_a_digit_counts_by_itself(text: str, names: str) -> None:
+    assert [spec.name for spec in read_nodes(text).nodes] == names.split()
+
+
+@given(
+    st.sampled_from(["n", "n1", "rack0-n", "0", "n00"]),
+    st.lists(
+        st.tuples(st.integers(0, 120), st.integers(0, 15), st.integers(1, 4), st.booleans()),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["", "x", "-ib0", ".a"]),
+)
+def test_a_range_means_what_it_says(
+    before: str, ranges: list[tuple[int, int, int, bool]], after: str
+) -> None:
+    items, names = [], set()
+    for low, more, step, padded in ranges:
+        first = f"{low:03d}" if padded else str(low)
+        last = f"{low + more:0{len(first)}d}" if padded else str(low + more)
+        items.append(f"{first}-{last}/{step}")
+        numbers = range(low, low + more + 1, step)
+        names |= {f"{before}{number:0{len(first)}d}{after}" for number in numbers}
+    text = f"{before}[{','.join(items)}]{after}"
+    assert {spec.name for spec in read_nodes(text).nodes} == names
+
+
 def test_a_file_has_comments_slots_users_and_ports(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
     path.write_text(

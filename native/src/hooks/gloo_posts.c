@@ -84,7 +84,8 @@ static unsigned place_for(const void *buffer, uint32_t now)
     uint32_t age = 0;
     for (unsigned at = oldest, i = 0; i < SET; i++, at++) {
         uint32_t flags = atomic_load_explicit(&posts[at].flags, memory_order_relaxed);
-        uint32_t own = flags == 0 ? UINT32_MAX : now - (flags >> RK_OP_POST_SHIFT << RK_OP_POST_SHIFT);
+        uint32_t own =
+            flags == 0 ? UINT32_MAX : now - (flags >> RK_OP_POST_SHIFT << RK_OP_POST_SHIFT);
         if (own > age) {
             age = own;
             oldest = at;

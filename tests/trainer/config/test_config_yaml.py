@@ -206,6 +206,7 @@ def test_a_key_without_effect_is_warned_of_only_where_it_is_set(load: Loader) ->
             "batch_size is 'two'; it must be a whole number",
         ),
         ("dataset_config: {batch_size: 1.5}", "dataset_config.batch_size is 1.5"),
+        ("dataset_config: {batch_size: 1" + 400 * "0" + "}", "it must be a whole number"),
         ("dataset_config: {shuffle: 1}", "dataset_config.shuffle is 1; it must be True or False"),
         ("dataset_config: 3", "section dataset_config is 3, not keys with values"),
         ("optimizer_config: {betas: 0.9}", "betas is 0.9; it must be a list of numbers"),
