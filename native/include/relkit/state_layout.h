@@ -42,11 +42,10 @@ enum rk_kind {
 
 enum rk_op_flags {
     RK_OP_FAILED = 1u,
-    RK_OP_DEVICE = 2u,   /* start and end are the device's */
-    RK_OP_QUEUED = 4u,   /* in flight: the device has not begun it; start_ns is enqueue_ns */
-    RK_OP_RECEIVES = 8u, /* of a transfer that has a number: it receives, else it sends */
-    RK_OP_POST_SHIFT =
-        8, /* of a gloo transfer: the bits above count the process's posts up to it */
+    RK_OP_DEVICE = 2u,    /* start and end are the device's */
+    RK_OP_QUEUED = 4u,    /* in flight: the device has not begun it; start_ns is enqueue_ns */
+    RK_OP_RECEIVES = 8u,  /* of a transfer that has a number: it receives, else it sends */
+    RK_OP_POST_SHIFT = 8, /* above it: which post of the process a gloo transfer is */
 };
 
 /* Bits of `platforms`: a library of it was seen in the process. */
