@@ -107,7 +107,11 @@ def _read_orders(_: Path) -> Run:
 class _Store:
     """A store whose every answer is a piece of the input."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self) -> None:
+        self.hold(b"")
+
+    def hold(self, data: bytes) -> None:
+        """Answer with pieces of this from now on."""
         self._pieces = data.split(b"\0\0")
         self._next = 0
 
@@ -130,8 +134,13 @@ def _notes(_: Path) -> list[bytes]:
 
 
 def _read_notes(_: Path) -> Run:
+    # One for all inputs: each has a thread of its own.
+    store = _Store()
+    mailbox = StoreMailbox(store, 0, 2, "")  # type: ignore[arg-type]
+
     def run(data: bytes) -> None:
-        StoreMailbox(_Store(data), 0, 2, "").get("key")  # type: ignore[arg-type]
+        store.hold(data)
+        mailbox.get("key")
 
     return run
 

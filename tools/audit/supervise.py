@@ -21,6 +21,7 @@ INPUT_S = 5.0
 _MAX_RESIDENT_BYTES = 2 << 30
 _LOOK_S = 0.2
 _START_S = 120.0
+_MAX_SAID_CHARS = 4000
 _MAX_RESTARTS = 5
 
 Progress = Callable[[str], None]
@@ -89,11 +90,11 @@ def fuzz(
         outcome.inputs = before + count
         if not why:
             break
+        said = (folder / "stderr").read_text(errors="replace").strip()
         if not count:
-            lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
-            outcome.trouble = f"did not start: {lines[-1] if lines else why}"
+            outcome.trouble = f"did not start: {said.splitlines()[-1] if said else why}"
             break
-        keep(folder, data, why)
+        keep(folder, data, f"{why}\n{said[-_MAX_SAID_CHARS:]}".rstrip())
     outcome.failures = sorted(folder.glob("*.input"))
     (folder / "state").unlink(missing_ok=True)
     return outcome
