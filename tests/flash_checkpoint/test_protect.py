@@ -79,6 +79,23 @@ def test_a_loop_goes_on_from_disk(tmp_path: Path, protections: list[Protection],
     assert [path.name for path in tmp_path.glob("*.pt")] == [FILE]
 
 
+def test_random_generators_go_on_in_a_loop_without_a_loader(tmp_path: Path) -> None:
+    net = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.manual_seed(1)
+    first = relkit.protect(model=net, optimizer=optimizer, checkpoint_dir=tmp_path)
+    net(torch.rand(1, 2)).sum().backward()
+    optimizer.step()
+    expected = torch.rand(3)
+    first.save()
+    first.close()
+    torch.manual_seed(2)
+    second = relkit.protect(model=net, optimizer=optimizer, checkpoint_dir=tmp_path)
+    assert second.restore().step == 1
+    assert torch.equal(torch.rand(3), expected)
+    second.close()
+
+
 def test_other_objects_are_refused_by_name(tmp_path: Path, protections: list[Protection]) -> None:
     steps_of(str(tmp_path), stop=1)
     protections[-1].save()

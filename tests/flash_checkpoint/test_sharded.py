@@ -130,6 +130,13 @@ class Runs:
         return run_code, ("code",)
 
 
+class OfTorch:
+    """A pickle of this would call a function of torch's, where data types live as well."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return torch.typename, ("text",)
+
+
 def rewritten(folder: Path, change: Any) -> None:  # noqa: ANN401
     """Change the metadata of a folder."""
     metadata: Metadata = pickle.loads((folder / METADATA).read_bytes())  # noqa: S301  our own
@@ -149,11 +156,15 @@ def outside(metadata: Metadata) -> None:
             lambda m: setattr(m, "planner_data", Runs()),
             r"would call or make tests\.flash_checkpoint\.test_sharded\.run_code",
         ),
+        (
+            lambda m: setattr(m, "planner_data", OfTorch()),
+            r"would call or make torch\.typename",
+        ),
         (outside, r"it names '\.\./__[01]_0\.distcp', which is not in its folder"),
         (lambda m: setattr(m, "storage_data", None), "is not DCP's metadata"),
         (lambda m: setattr(m, "storage_meta", Path("x")), None),
     ],
-    ids=("code", "outside", "no data", "a path"),
+    ids=("code", "torch", "outside", "no data", "a path"),
 )
 def test_hostile_metadata_is_refused_by_name(
     folder: Path,

@@ -1,0 +1,80 @@
+"""Which of the states that ranks have is loaded: the newest that all have and none refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from relkit.flash_checkpoint.choice import choose
+from relkit.flash_checkpoint.rank_group import RankGroup
+from relkit.flash_checkpoint.rank_memory import RankMemory
+
+
+class Ranks:
+    """This rank is the first; the answers of a second one are given."""
+
+    rank = 0
+
+    def __init__(self, others: Iterable[object]) -> None:
+        self._others = iter(others)
+
+    def all_gather(self, own: object) -> list[object]:
+        """As RankGroup's."""
+        return [own, next(self._others)]
+
+
+@dataclass
+class Memory:
+    """The slots of this rank, by step, with the reason why one cannot be loaded."""
+
+    steps: Mapping[int, str]
+    adopted: int | None = -1
+
+    def slots(self) -> tuple[dict[int, Any], list[str]]:
+        """As RankMemory's."""
+        return {s: SimpleNamespace(header=SimpleNamespace(sequence=s)) for s in self.steps}, []
+
+    def load(self, slot: Any) -> tuple[str, str]:  # noqa: ANN401
+        """As RankMemory's."""
+        step = slot.header.sequence
+        return f"state of step {step}", self.steps[step]
+
+    def adopt(self, sequence: int | None) -> None:
+        """As RankMemory's."""
+        self.adopted = sequence
+
+
+def offer(*steps: int) -> dict[str, Any]:
+    return {"steps": list(steps), "disk": -1}
+
+
+@pytest.mark.parametrize(
+    ("steps", "others", "step", "adopted", "why"),
+    [
+        # The newest that both have.
+        ({4: "", 5: ""}, [offer(3, 4), ""], 4, 4, ""),
+        # The other rank refuses step 5, this one step 4.
+        ({3: "", 4: "torn", 5: ""}, [offer(3, 4, 5), "damaged", offer(3, 4), "", offer(3), ""],
+         3, 3, ""),
+        ({5: ""}, [offer(5), "damaged", offer()], -1, None,
+         "; memory is not used: rank 1: damaged"),
+        ({5: ""}, [offer(4)], -1, None, ""),
+    ],
+)  # fmt: skip
+def test_all_ranks_load_one_step(
+    tmp_path: Path,
+    steps: dict[int, str],
+    others: list[object],
+    step: int,
+    adopted: int | None,
+    why: str,
+) -> None:
+    memory = Memory(steps)
+    chosen = choose(cast(RankGroup, Ranks(others)), cast(RankMemory, memory), tmp_path)
+    assert (chosen.step, memory.adopted, chosen.why_not_memory) == (step, adopted, why)
+    assert chosen.state == (None if step < 0 else f"state of step {step}")

@@ -1,0 +1,102 @@
+"""Breaks of checkpoints in memory: slots, what is loaded, parts of a sharded state, plain loops."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_CHOICE = ("tests/flash_checkpoint/test_choice.py",)
+_DISK = ("tests/flash_checkpoint/test_disk.py",)
+_PERSISTER = ("tests/flash_checkpoint/test_persister.py",)
+_PROTECT = (
+    "tests/flash_checkpoint/test_protect.py"
+    "::test_random_generators_go_on_in_a_loop_without_a_loader",
+)
+_SAVER = ("tests/flash_checkpoint/test_memory_saver.py",)
+_SHARDED = ("tests/flash_checkpoint/test_sharded.py",)
+_SLOTS = ("tests/flash_checkpoint/test_slots.py",)
+
+BREAKS = (
+    # A slot that somebody writes to disk is overwritten.
+    Break(
+        "relkit/flash_checkpoint/slot_file.py",
+        "return next((index for index in others if not self.is_locked(index)), None)",
+        "return next(iter(others), None)",
+        _SAVER,
+    ),
+    # The newest whole slot is overwritten.
+    Break(
+        "relkit/flash_checkpoint/slot_file.py",
+        "newest = [slot.index for slot in self.whole()[:1]]",
+        "newest: list[int] = []",
+        _SAVER,
+    ),
+    # The layout of a slot may have changed since it was written.
+    Break(
+        "relkit/flash_checkpoint/slot_file.py",
+        "if native_copy.crc32c(data) != header.layout_checksum:",
+        "if False:",
+        _SLOTS,
+    ),
+    # An older step in memory goes before a newer one on disk.
+    Break(
+        "relkit/flash_checkpoint/choice.py",
+        'if step < 0 or step < offers[0]["disk"]:',
+        "if step < 0:",
+        _DISK,
+    ),
+    # A step that one rank refuses is loaded by the others.
+    Break(
+        "relkit/flash_checkpoint/choice.py",
+        "if not any(refusals):",
+        "if not all(refusals):",
+        _CHOICE,
+    ),
+    # The metadata of a checkpoint may name a file anywhere.
+    Break(
+        "relkit/flash_checkpoint/sharded/safe_metadata.py",
+        '        or ".." in PurePosixPath(name).parts\n',
+        "",
+        _SHARDED,
+    ),
+    Break(
+        "relkit/flash_checkpoint/sharded/safe_metadata.py",
+        "known = known if isinstance(known, torch.dtype) else None",
+        "pass",
+        _SHARDED,
+    ),
+    # Ranks that have different tensors under one name are taken for one state.
+    Break(
+        "relkit/flash_checkpoint/sharded/metadata.py",
+        "or known.size != whole.size",
+        "or False",
+        _SHARDED,
+    ),
+    # A slot is visible on disk although it does not match its checksums.
+    Break(
+        "relkit/flash_checkpoint/write_slot.py",
+        "lambda: memory_loader.verify(file, slot, pool),",
+        "lambda: None,",
+        _DISK,
+    ),
+    # A loop that goes on draws other random numbers.
+    Break(
+        "relkit/flash_checkpoint/protection/loop.py",
+        'random_streams.restore(own["random"])\n        elif',
+        "pass\n        elif",
+        _PROTECT,
+    ),
+    # A request of a node is answered before a round has dealt with it.
+    Break(
+        "relkit/launch/flash_checkpoint/own_requests.py",
+        "return self._newest.number > self._answered",
+        "return self._newest.number > self._answered + 1",
+        _PERSISTER,
+    ),
+    # Each round takes what try-to-persist has saved to be older.
+    Break(
+        "relkit/launch/flash_checkpoint/persister.py",
+        "saved = [request.by_ttp for request in new.values() if request.by_ttp is not None]",
+        "saved: list[SavedStep] = []",
+        _PERSISTER,
+    ),
+)
