@@ -220,7 +220,8 @@ def _expanded(text: str, source: str) -> list[str]:
         raise UsageProblem(f"{source}: {text!r} means {size} nodes; the limit is {MAX_NODES}")
     try:
         names = [name for part in _of_one_width(text) for name in NodeSet(part)]
-    except (NodeSetException, GroupResolverError) as error:
+    except (NodeSetException, GroupResolverError, AssertionError) as error:
+        # It asserts that digits after a bracket, which it joins to the range, are not too many.
         raise UsageProblem(f"{source}: {text!r} is not a node set: {error}") from error
     if not names:
         raise UsageProblem(f"{source}: {text!r} has no nodes")

@@ -286,6 +286,14 @@ def _numbers(value: object) -> tuple[int, ...]:
     return tuple(_list(value))
 
 
+def _holders(value: object) -> tuple[tuple[int, ...], ...]:
+    """Of the shards of a group, which has at least one."""
+    holders = tuple(_numbers(each) for each in _list(value))
+    if not holders:
+        raise ValueError("a group without shards")
+    return holders
+
+
 def _files(value: object) -> dict[str, tuple[str, int]]:
     files: dict[str, tuple[str, int]] = {}
     for name, (sha, size) in dict(value).items():  # type: ignore[call-overload]
@@ -296,7 +304,7 @@ def _files(value: object) -> dict[str, tuple[str, int]]:
 _READERS: dict[tuple[type[Any], str], Callable[[Any], object]] = {
     (Hello, "maps"): lambda value: tuple(_build(ReplicaMap, dict(each)) for each in _list(value)),
     (ReplicaMap, "ranks"): _numbers,
-    (ReplicaMap, "holders"): lambda value: tuple(_numbers(each) for each in _list(value)),
+    (ReplicaMap, "holders"): _holders,
     (State, "survivor"): lambda value: _build(Survivor, dict(value)),
     (Saved, "files"): _files,
     (Commit, "files"): _files,

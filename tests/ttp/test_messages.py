@@ -59,6 +59,8 @@ def test_a_message_survives_the_wire(message: Message) -> None:
         b'{"kind":"heartbeat","rank":true,"step":1}',
         b'{"kind":"heartbeat","rank":3,"step":1,"evil":2}',
         b'{"kind":"heartbeat","rank":3,"step":1,"step_s":NaN}',
+        b'{"kind":"hello","rank":0,"world_size":2,"pid":1,"host":"n","step":5,"epoch":0,'
+        b'"maps":[{"name":"g","ranks":[0,1],"holders":[]}]}',
         b'{"kind":"heartbeat","rank":3,"step":1,"step_s":-Infinity}',
         b'{"kind":"heartbeat","rank":3,"step":1,"step_s":1e400}',
         b'{"kind":"heartbeat","rank":3,"step":1,"step_s":-1}',

@@ -147,6 +147,7 @@ def test_exclusion_takes_sets_and_files_and_warns_of_strangers(tmp_path: Path) -
         "a[]",
         "n[1-100000000]",
         "n[1-1000]x[1-1000]",
+        "n[0-1]223372036854775808.0.0.1",
         "@no_such_group",
         "@;id",
         "/no/such/file",

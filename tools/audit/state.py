@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-import struct
 from pathlib import Path
 
 from tools.audit.mutate import MAX_BYTES
 
 # Inputs begun, when the one in hand began (monotonic clock, seconds), its length in bytes.
-_HEAD = struct.Struct("<QdQ")
+_HEAD_BYTES = 24
 
 
 class Shared:
@@ -24,25 +23,30 @@ class Shared:
     def __init__(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, _HEAD.size + MAX_BYTES)
-            self._map = mmap.mmap(descriptor, _HEAD.size + MAX_BYTES)
+            os.ftruncate(descriptor, _HEAD_BYTES + MAX_BYTES)
+            self._map = mmap.mmap(descriptor, _HEAD_BYTES + MAX_BYTES)
         finally:
             os.close(descriptor)
+        # Each is stored whole. struct.pack_into clears all of its bytes first, and a reader in
+        # between would see a process that has not begun.
+        words = memoryview(self._map)
+        self._count, self._began_s = words[:8].cast("Q"), words[8:16].cast("d")
+        self._size = words[16:_HEAD_BYTES].cast("Q")
 
     def begin(self, count: int, now_s: float, data: bytes) -> None:
         """An input is about to be tried; what packing has added beyond MAX_BYTES is left out."""
         data = data[:MAX_BYTES]
-        self._map[_HEAD.size : _HEAD.size + len(data)] = data
-        _HEAD.pack_into(self._map, 0, count, now_s, len(data))
+        self._map[_HEAD_BYTES : _HEAD_BYTES + len(data)] = data
+        self._count[0], self._began_s[0], self._size[0] = count, now_s, len(data)
 
     def idle(self, count: int) -> None:
         """None is being tried."""
-        _HEAD.pack_into(self._map, 0, count, 0.0, 0)
+        self._count[0], self._began_s[0], self._size[0] = count, 0.0, 0
 
     def read(self) -> tuple[int, float, bytes]:
         """(count, when the input in hand began, 0.0 for none, and the input)."""
-        count, began_s, size = _HEAD.unpack_from(self._map, 0)
-        return count, began_s, self._map[_HEAD.size : _HEAD.size + size]
+        end = _HEAD_BYTES + self._size[0]
+        return self._count[0], self._began_s[0], self._map[_HEAD_BYTES:end]
 
 
 def keep(folder: Path, data: bytes, why: str) -> None:
