@@ -43,7 +43,9 @@ def _native(dump: RankDump) -> set[str]:
 def test_both_ranks_are_seen_whole_without_a_stop(job: HungJob) -> None:
     waiting, culprit = capture_ranks(job.targets, deadline_s=20, native_fallback=False)
     assert waiting.engines == culprit.engines == ("hook", "py-spy")
-    assert waiting.notes == culprit.notes == ()
+    # That a thread stood still for long is said, too, where no processor was free.
+    notes = [*waiting.notes, *culprit.notes]
+    assert [note for note in notes if not note.startswith("hook: a thread stood still for ")] == []
     assert "all_reduce" in _python(waiting)
     assert "next_batch" in _python(culprit)
     # Called through the hook's wrapper, which is not shown: as if there were none.
