@@ -24,7 +24,7 @@ from relkit.commands._launch_network import (
     order_ranks,
 )
 from relkit.commands._launch_peers import OWN as PEER_OPTIONS
-from relkit.commands._launch_peers import keep_typed, meet, nodes_option
+from relkit.commands._launch_peers import meet, nodes_option
 from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job.settings import MonitorSettings, OnHang
@@ -75,8 +75,7 @@ class LaunchCommand(click.Command):
         if parts.wants_help:
             return super().parse_args(ctx, ["--help"])
         check(parts.torchrun, args)
-        keep_typed(ctx, args)
-        ctx.meta[_PARSED] = parts.torchrun
+        ctx.meta[_PARSED] = parts.torchrun, tuple(args)
         return super().parse_args(ctx, list(parts.own))
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -180,13 +179,13 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     default=0.0,
     show_default=True,
     metavar="MB/S",
-    help="Write it no faster than this on each node; 0: as fast as the disk is.",
+    help="Write such a checkpoint no faster than this on each node; 0: as fast as the disk is.",
 )
 @seconds_option(
     "--flash-timeout",
     1.0,
     600.0,
-    "How long writing it may take; after that, the checkpoint before stays the newest.",
+    "How long writing such a checkpoint may take; after that, the one before stays the newest.",
 )
 @nodes_option
 @network_options
@@ -225,23 +224,25 @@ def launch(
       relkit launch --network-check --nnodes 7:8 --rdzv-backend c10d \\
           --rdzv-endpoint host0:29400 --nproc-per-node 8 train.py
       (umask 077; head -c 32 /dev/urandom | base64 > ~/.relkit-secret)
-      srun --ntasks-per-node 1 relkit launch --secret-file ~/.relkit-secret --nnodes 2 \\
-          --rdzv-backend c10d --rdzv-endpoint host0:29400 --nproc-per-node 8 train.py
+      srun --ntasks-per-node 1 relkit launch --secret-file ~/.relkit-secret \\
+          --nnodes 2 --nproc-per-node 8 train.py
     """
-    options: Namespace = ctx.meta[_PARSED]
+    options: Namespace
+    options, typed = ctx.meta[_PARSED]
     action = OnHang(on_hang)
     asked = faults.parse_all(inject)
     if action is OnHang.RESTART:
         _check_restart(options, no_hook)
     check_network_options(ctx)
     check_script(options)
-    meeting = meet(ctx, options, nodes)
+    meeting = meet(options, typed, nodes)
     secret = take_secret(secret_file, os.environ)
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
     from relkit.commands._flash_checkpoint import slot_host
     from relkit.commands._incident import choose_timeline, log, monitor_into
+    from relkit.commands._launch_accounts import accounts_into
     from relkit.commands._persist import persist_host
     from relkit.launch.flash_checkpoint.persist_round import PersistSettings
     from relkit.launch.job.folder import JobFolder
@@ -267,6 +268,7 @@ def launch(
         return run_job(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret,
             slot_host(PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder),
+            accounts_into(folder),
         )  # fmt: skip
     finally:
         recorders.remove()

@@ -53,8 +53,8 @@ def sort(
       relkit topology sort network.txt --json | jq .crossings.saved
     """
     from relkit.hosts import read_nodes
+    from relkit.reports.topology_report import topology_report
     from relkit.topology import Topology, rank_order, read
-    from relkit.topology_report import topology_report
 
     started = time.time()
     network = read(file)

@@ -63,6 +63,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.stacks:stacks",
         "Capture the stacks of all ranks, and merge them into flame SVGs.",
     ),
+    "status": (
+        "relkit.commands.status:status",
+        "Say where a job stands, what each of its restarts took, and how much time was of use.",
+    ),
     "straggler": (
         "relkit.commands.straggler:straggler",
         "Find the slow rank, device, host or link, before a job and while it runs.",

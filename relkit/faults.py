@@ -17,6 +17,7 @@ from enum import Enum
 
 from relkit.errors import UsageProblem
 from relkit.slow_faults import SLOW_FAULTS, SlowFault, Slowness, parse_slow
+from relkit.whole_number import whole_number
 
 VARIABLE = "RELKIT_INJECT"
 SEPARATOR = ";"
@@ -93,13 +94,13 @@ def parse(spec: str) -> Fault | SlowFault:
 
 
 def _number(spec: str, key: str, value: str) -> int:
-    # isdecimal alone would let through digits of other scripts, which no one types on purpose.
-    if not (value.isascii() and value.isdecimal()):
+    number = whole_number(value)
+    if number is None:
         raise UsageProblem(
             f"the fault {spec!r} needs {key}=NUMBER",
             next_step="Write it like hang:rank=2:step=5.",
         )
-    return int(value)
+    return number
 
 
 def _kind(name: str, kind: str) -> str:

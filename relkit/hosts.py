@@ -12,8 +12,10 @@ from pathlib import Path
 
 from relkit.errors import UsageProblem
 from relkit.input_file import read_input_text
+from relkit.whole_number import whole_number
 
-MAX_NODES = 100_000
+MAX_NODES = 65_536
+_MAX_SLOTS = 1 << 20
 _MAX_ITEM = 60
 _MAX_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
@@ -108,11 +110,10 @@ def default_nodes(environ: Mapping[str, str] | None = None) -> NodeList:
             "no nodes are given, and this is not a Slurm job",
             next_step="Name them: --nodes hosts.txt, --nodes 'node[001-128]', or --nodes @group.",
         )
-    specs, warnings = _merged(_line(text, "SLURM_JOB_NODELIST"))
-    return NodeList(tuple(specs), tuple(warnings))
+    return slurm_nodes(text, "SLURM_JOB_NODELIST")
 
 
-def slurm_nodes(text: str, variable: str) -> tuple[NodeSpec, ...]:
+def slurm_nodes(text: str, variable: str) -> NodeList:
     """The nodes of a list of Slurm's, in its order.
 
     Args:
@@ -121,10 +122,10 @@ def slurm_nodes(text: str, variable: str) -> tuple[NodeSpec, ...]:
     Raises:
         UsageProblem: it is none.
     """
-    specs, _ = _merged(_line(text, variable))
+    specs, warnings = _merged(_line(text, variable))
     if not specs:
         raise UsageProblem(f"{variable} names no node")
-    return tuple(specs)
+    return NodeList(tuple(specs), tuple(warnings))
 
 
 def fold(names: Iterable[str]) -> str:
@@ -275,11 +276,13 @@ def _span(item: str, text: str, source: str) -> int:
 
 def _with(specs: list[NodeSpec], key: str, value: str, source: str) -> list[NodeSpec]:
     if key in ("slots", "max_slots", "max-slots"):
-        if not value.isdigit():
-            raise UsageProblem(f"{source}: {key}={value!r} is not a number")
-        return [replace(spec, slots=int(value)) for spec in specs] if key == "slots" else specs
+        slots = whole_number(value, _MAX_SLOTS)
+        if slots is None:
+            raise UsageProblem(f"{source}: {key}={value[:_MAX_ITEM]!r} is not a number of slots")
+        return [replace(spec, slots=slots) for spec in specs] if key == "slots" else specs
     if key == "port":
-        return [replace(spec, port=_port(value, source)) for spec in specs]
+        port = _port(value, source)
+        return [replace(spec, port=port) for spec in specs]
     if key == "user" and _USER.fullmatch(value):
         return [replace(spec, user=value) for spec in specs]
     if key == "address" and len(specs) == 1:
@@ -292,9 +295,10 @@ def _with(specs: list[NodeSpec], key: str, value: str, source: str) -> list[Node
 
 
 def _port(text: str, source: str) -> int:
-    if not text.isdigit() or not 0 < int(text) < 1 << 16:
-        raise UsageProblem(f"{source}: {text!r} is not a port")
-    return int(text)
+    port = whole_number(text, (1 << 16) - 1)
+    if not port:
+        raise UsageProblem(f"{source}: {text[:_MAX_ITEM]!r} is not a port")
+    return port
 
 
 def _refused(name: str, source: str) -> UsageProblem:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from relkit.accounting.report import HEADER, rows_of
 from relkit.findings import Evidence, Report, Status, docs_of
 from relkit.reports.content_policy import policy
 from relkit.reports.flame_svg import (
@@ -76,7 +77,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
 
     Args:
         report: findings and facts; of the facts it shows `culprits`, `victims`, `ranks`,
-            `trigger` and `job_id`, each only where it is there.
+            `trigger`, `job_id` and `recoveries`, each only where it is there.
         svgs: pictures by view ("mixed", "py", "cpp"; other names become their own titles), as
             flame_svg.render made them; nothing in them is escaped.
     """
@@ -103,6 +104,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
             columns=columns,
             rows=rows,
             left_out=left_out,
+            restarts=_restarts(facts),
             evidence=[(finding, item) for finding in report.findings for item in finding.evidence],
             tabs=[(name, _TABS.get(name, name), picture) for name, picture in _inline(svgs)],
             started=page_time(report.started),
@@ -129,6 +131,13 @@ def _headline(report: Report, culprits: Sequence[int]) -> str:
         Status.UNKNOWN: "relkit could not tell",
         Status.WARN: "Nothing is broken; something deserves a look",
     }.get(report.status, "Nothing is wrong")
+
+
+def _restarts(facts: Mapping[str, object]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Columns and rows of a job's restarts, where the report is of a job that had some."""
+    if "recoveries" not in facts:
+        return (), ()
+    return HEADER, rows_of(facts)
 
 
 def _numbers(value: object) -> list[int]:

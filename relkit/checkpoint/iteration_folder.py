@@ -19,6 +19,7 @@ from relkit.checkpoint.atomic_swap import exchange
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, Manifest, read_manifest
 from relkit.errors import BadInputFile, UnwritablePath
 from relkit.input_file import open_input
+from relkit.whole_number import whole_number
 
 TRACKER = "latest_checkpointed_iteration.txt"
 TEMPORARY = "_tmp"
@@ -193,7 +194,8 @@ def prune(root: Path, keep: int, step: int) -> tuple[int, ...]:
 def iterations(root: Path) -> tuple[int, ...]:
     """Steps that have a folder under its final name, ascending."""
     suffixes = (path.name.removeprefix("iter_") for path in root.glob("iter_*") if path.is_dir())
-    return tuple(sorted(int(digits) for digits in suffixes if digits.isdecimal()))
+    steps = (whole_number(suffix) for suffix in suffixes)
+    return tuple(sorted(step for step in steps if step is not None))
 
 
 def latest(root: Path) -> int | None:
@@ -210,12 +212,13 @@ def latest(root: Path) -> int | None:
         return None
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
-    if not (text.isascii() and text.isdecimal()):
+    step = whole_number(text)
+    if step is None:
         raise BadInputFile(
             f"{path} says {text!r}, which is no step",
             next_step=f"Write into it one of {_steps(root)}.",
         )
-    return int(text)
+    return step
 
 
 def existing(root: Path, step: int) -> Path:

@@ -10,6 +10,7 @@ from relkit.checkpoint import iteration_folder as files
 from relkit.checkpoint.manifest import MANIFEST, read_manifest
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
+from relkit.whole_number import whole_number
 
 _RESUME = "Resume from a whole iteration: write its number into the tracker."
 
@@ -151,9 +152,9 @@ def _of_root(root: Path) -> list[Finding]:
 
 def _iterations(path: Path) -> tuple[Path, tuple[int, ...]]:
     """The folder of all iterations, and the steps that are meant."""
-    digits = path.name.removeprefix("iter_")
-    if path.is_dir() and path.name.startswith("iter_") and digits.isdecimal():
-        return path.parent, (int(digits),)
+    step = whole_number(path.name.removeprefix("iter_"))
+    if path.is_dir() and path.name.startswith("iter_") and step is not None:
+        return path.parent, (step,)
     steps = files.iterations(path)
     if not steps:
         raise BadInputFile(

@@ -31,7 +31,7 @@ class Checkpointer(ABC):
     """
 
     def __init__(self, checkpoint_dir: str | os.PathLike[str], threads: int | None = None) -> None:
-        self._root = Path(checkpoint_dir)
+        self._root, self._pid = Path(checkpoint_dir), os.getpid()
         self._ranks = group_of_job()
         self._memory = RankMemory(self._ranks.rank, self._ranks.world_size, threads, self._root)
         self._memory_save = SaveHandle.ended(-1)
@@ -158,8 +158,15 @@ class Checkpointer(ABC):
         """Wait for the saves under way, and end the threads. Also called when the process exits."""
         atexit.unregister(self.close)
         self._memory.close()
-        self._disk_save.wait_end()
+        # In a forked child there is nothing to wait for: the writing thread is not in it.
+        if self._is_own:
+            self._disk_save.wait_end()
         self._memory.remove_own()
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether this process has made it, and was not forked since."""
+        return os.getpid() == self._pid
 
     def _report(self, error: Exception) -> None:
         # Once: a job that saves at every step would print little else.

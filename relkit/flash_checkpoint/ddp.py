@@ -14,8 +14,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from relkit.accounting.worker_notes import Load, noted_load
 from relkit.checkpoint.torch_file import read_plain
 from relkit.flash_checkpoint.checkpointer import Checkpointer
+from relkit.flash_checkpoint.choice import Choice
 from relkit.flash_checkpoint.on_disk import disk, saved_on_disk
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
@@ -56,15 +58,41 @@ class DdpCheckpointer(Checkpointer):
         if resume_path:
             self._memory.adopt(None)
             return _as_dict(read_plain(Path(resume_path), arrays=True))
-        found = self._choose()
-        if found.step < 0:
-            self._announce(f"nothing was saved: training begins{found.why_not_memory}")
+        return self.load_newer(-1, "")
+
+    def load_newer(self, step: int, what: str) -> dict[str, Any]:
+        """As load_checkpoint, for a loop that has saved a step to disk by itself.
+
+        Args:
+            step: of the loop's own checkpoint, the same on all ranks; -1: it has none.
+            what: its name, for the line that says what is loaded.
+
+        Returns:
+            the state; {} where none is newer than the loop's own, or nothing was saved.
+
+        Raises:
+            BadInputFile, RelkitError: as of load_checkpoint.
+        """
+        with noted_load() as load:
+            choice = self._choose()
+            if choice.step > step or step < 0:
+                return self._load(choice, load)
+            load.step, load.source = step, "disk"
+        self._memory.adopt(None)
+        self._announce(f"{what} is the newest step")
+        return {}
+
+    def _load(self, choice: Choice, load: Load) -> dict[str, Any]:
+        load.step = choice.step
+        if choice.step < 0:
+            self._announce(f"nothing was saved: training begins{choice.why_not_memory}")
             return {}
-        if found.saved is None:
-            self._announce(f"step {found.step} from memory")
-            return _as_dict(found.state)
-        state = saved_on_disk.read(found.saved, self._ranks.rank, self._ranks.world_size)
-        self._announce(f"step {found.step} from {found.saved.path}{found.why_not_memory}")
+        load.source = "memory" if choice.saved is None else "disk"
+        if choice.saved is None:
+            self._announce(f"step {choice.step} from memory")
+            return _as_dict(choice.state)
+        state = saved_on_disk.read(choice.saved, self._ranks.rank, self._ranks.world_size)
+        self._announce(f"step {choice.step} from {choice.saved.path}{choice.why_not_memory}")
         return _as_dict(state)
 
     def _writes_to_disk(self) -> bool:

@@ -72,24 +72,32 @@ class FsdpShardCheckpointer(Checkpointer):
         if resume_path:
             self._memory.adopt(None)
             return DiskReader(Path(resume_path))
-        found = self._choose()
-        if found.step < 0:
-            self._announce(f"nothing was saved: training begins{found.why_not_memory}")
+        choice = self._choose()
+        if choice.step < 0:
+            self._announce(f"nothing was saved: training begins{choice.why_not_memory}")
             return None
-        if found.saved is not None:
-            folder = sharded_on_disk.folder_of(found.saved)
+        if choice.saved is not None:
+            folder = sharded_on_disk.folder_of(choice.saved)
             ranks = sharded_on_disk.resharding(folder, self._ranks.world_size)
-            self._announce(f"step {found.step} from {folder}{ranks}{found.why_not_memory}")
+            self._announce(f"step {choice.step} from {folder}{ranks}{choice.why_not_memory}")
             return DiskReader(folder)
-        own = contents(found.state) if is_sharded(found.state) else None
+        own = contents(choice.state) if is_sharded(choice.state) else None
         parts = self._ranks.all_gather(own)
         if None in parts:
             raise RelkitError(
-                f"step {found.step} in memory was not saved by an FsdpShardCheckpointer",
+                f"step {choice.step} in memory was not saved by an FsdpShardCheckpointer",
                 next_step="Load it with the checkpointer that has saved it.",
             )
-        self._announce(f"step {found.step} from memory")
-        return MemoryReader(found.state, parts)
+        self._announce(f"step {choice.step} from memory")
+        return MemoryReader(choice.state, parts)
+
+    def close(self) -> None:
+        """As Checkpointer's; then no rank waits any longer for this one to save."""
+        try:
+            super().close()
+        finally:
+            if self._is_own:
+                self._ranks.retire()
 
     def _writes_to_disk(self) -> bool:
         return True
@@ -113,7 +121,7 @@ class FsdpShardCheckpointer(Checkpointer):
                 written = persist_slots.persist_slots([(file, slot)], folder, 0.0, WAIT_S)
             finally:
                 file.unlock(slot.index)
-        except (RelkitError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  rank 0 has it, which would wait for this rank
             written = _failed(error)
         self._end(number, step, folder, path, written, saved_unix_ns)
 
@@ -122,7 +130,7 @@ class FsdpShardCheckpointer(Checkpointer):
         number, folder = self._begin(path)
         try:
             written = Written((write_part(state, folder, self._ranks.rank),))
-        except (RelkitError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  rank 0 has it, which would wait for this rank
             written = _failed(error)
         self._end(number, step, folder, path, written, saved_unix_ns)
 
@@ -131,6 +139,7 @@ class FsdpShardCheckpointer(Checkpointer):
 
         Raises:
             UnwritablePath: it could not be made.
+            RelkitError: rank 0 does not save.
         """
         self._disk_saves += 1
         number = self._disk_saves
@@ -141,7 +150,7 @@ class FsdpShardCheckpointer(Checkpointer):
                 begun = {"folder": "", "problem": str(error)}
             self._ranks.put(f"{number}/begun", begun)
         else:
-            begun = self._ranks.wait_for(f"{number}/begun", WAIT_S)
+            begun = self._ranks.wait_for(f"{number}/begun", 0, WAIT_S)
         if begun["problem"]:
             raise UnwritablePath(begun["problem"])
         return number, Path(begun["folder"])
@@ -153,6 +162,7 @@ class FsdpShardCheckpointer(Checkpointer):
 
         Raises:
             UnwritablePath: the checkpoint is not on disk; the message says why.
+            RelkitError: a rank does not save.
         """
         rank, name = self._ranks.rank, f"{number}/written"
         self._ranks.put(f"{name}/{rank}", persist_slots.to_plain(written))
@@ -163,13 +173,14 @@ class FsdpShardCheckpointer(Checkpointer):
         try:
             files: list[FileRecord] = []
             for other in range(self._ranks.world_size):
-                one = persist_slots.from_plain(self._ranks.wait_for(f"{name}/{other}", WAIT_S))
-                if one.problem:
+                answer = self._ranks.wait_for(f"{name}/{other}", other, WAIT_S)
+                by_rank = persist_slots.from_plain(answer)
+                if by_rank.problem:
                     raise UnwritablePath(
-                        f"step {step} is not on disk: rank {other}: {one.problem}",
-                        next_step=one.next_step or "The previous checkpoint is intact.",
+                        f"step {step} is not on disk: rank {other}: {by_rank.problem}",
+                        next_step=by_rank.next_step or "The previous checkpoint is intact.",
                     )
-                files += one.files
+                files += by_rank.files
             facts = {"world_size": self._ranks.world_size, "saved_unix_ns": saved_unix_ns}
             sharded_on_disk.publish(folder, path, step, self._root, files, facts, WAIT_S)
         except BaseException:
@@ -179,4 +190,4 @@ class FsdpShardCheckpointer(Checkpointer):
 
 def _failed(error: Exception) -> Written:
     next_step = error.next_step if isinstance(error, RelkitError) else ""
-    return Written(problem=str(error), next_step=next_step)
+    return Written(problem=str(error) or type(error).__name__, next_step=next_step)

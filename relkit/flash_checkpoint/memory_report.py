@@ -85,11 +85,11 @@ def newest_common(slots: Sequence[SlotSeen]) -> int:
 
 
 def _of_folder(folder: Path) -> Iterator[SlotSeen]:
-    found = {}
+    paths = {}
     for path in folder.glob("rank-*.slots"):
         if match := re.fullmatch(r"rank-(\d+)\.slots", path.name):
-            found[int(match[1])] = path
-    for rank, path in sorted(found.items()):
+            paths[int(match[1])] = path
+    for rank, path in sorted(paths.items()):
         try:
             yield from _of_file(path, rank)
         except FileNotFoundError:

@@ -97,7 +97,7 @@ class MemorySaver:
         if not self._thread.is_alive():
             raise UsageProblem(
                 "the checkpointer is closed, or was made before this process was forked",
-                next_step="Make a new DdpCheckpointer in the process that saves.",
+                next_step="Make a new checkpointer in the process that saves.",
             )
         self.wait()
         saved_unix_ns = time.time_ns()

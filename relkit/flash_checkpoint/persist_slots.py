@@ -17,12 +17,12 @@ import torch
 
 from relkit.bounded_child import run_child
 from relkit.checkpoint.iteration_folder import write_file
+from relkit.checkpoint.limited_stream import LimitedStream
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import memory_loader
 from relkit.flash_checkpoint.errors import BadSlot
 from relkit.flash_checkpoint.native_copy import CopyPool
-from relkit.flash_checkpoint.on_disk.limited_stream import LimitedStream
 from relkit.flash_checkpoint.on_disk.persisted import file_name
 from relkit.flash_checkpoint.sharded.part import is_sharded
 from relkit.flash_checkpoint.sharded.part_file import write_part
@@ -133,13 +133,13 @@ def main() -> int:
 def _write(file: SlotFile, slot: WholeSlot, folder: Path, max_bytes_per_s: float) -> FileRecord:
     state, rank = memory_loader.mapped(file, slot), file.owner.rank
 
-    def limited(out: BinaryIO) -> BinaryIO:
-        return cast(BinaryIO, LimitedStream(out, max_bytes_per_s))
+    def save(out: BinaryIO) -> None:
+        torch.save(state, cast(BinaryIO, LimitedStream(out, max_bytes_per_s)))
 
     if is_sharded(state):
-        record = write_part(state, folder, rank, limited)
+        record = write_part(state, folder, rank, max_bytes_per_s)
     else:
-        record = write_file(folder, file_name(rank), lambda out: torch.save(state, limited(out)))
+        record = write_file(folder, file_name(rank), save)
     try:
         # Verified after it was written, so that no change meanwhile goes unnoticed.
         memory_loader.verify(file, slot, CopyPool(1))

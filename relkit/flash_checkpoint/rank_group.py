@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ class RankGroup:
         except (RuntimeError, OSError, ValueError) as error:
             raise RelkitError(
                 f"the ranks cannot agree on a checkpoint: {_first(error)}",
-                next_step="Every rank must call load_checkpoint().",
+                next_step="All ranks must call their checkpointers alike, in the same order.",
             ) from error
         return everything
 
@@ -83,28 +84,46 @@ class RankGroup:
         except (RuntimeError, OSError) as error:
             raise RelkitError(f"the store of the job does not answer: {_first(error)}") from error
 
-    def wait_for(self, name: str, timeout_s: float) -> Any:  # noqa: ANN401
+    def retire(self) -> None:
+        """This rank leaves no more notes: nobody need wait for one. The store may be gone."""
+        with suppress(RelkitError):
+            self.put(_retired(self.rank), value=True)
+
+    def wait_for(self, name: str, rank: int, timeout_s: float) -> Any:  # noqa: ANN401
         """The value that a rank has left, or leaves meanwhile. Other threads may use the store.
+
+        Args:
+            name: of the note; rank: whose note it is.
+            timeout_s: the longest to wait, s.
 
         Raises:
             DeadlineExceeded: it has left none in time.
-            RelkitError: the store does not answer.
+            RelkitError: it has retired without leaving one, or the store does not answer.
         """
         if self.store is None:
             return self._notes[name]
         end_s = time.monotonic() + timeout_s
         try:
             # A blocking get() would keep the training loop from the store.
-            while not self.store.check([self._note(name)]):
+            while True:
+                # Asked first: a note that was left before the rank retired is then seen.
+                has_retired = self.store.check([self._note(_retired(rank))])
+                if self.store.check([self._note(name)]):
+                    return parse_json(self.store.get(self._note(name)))
+                if has_retired:
+                    raise RelkitError(f"rank {rank} has closed its checkpointer, or has ended")
                 if time.monotonic() >= end_s:
-                    raise DeadlineExceeded(f"a rank has left no note {name!r} in {timeout_s:g} s")
+                    raise DeadlineExceeded(f"rank {rank} has not answered within {timeout_s:g} s")
                 time.sleep(_POLL_S)
-            return parse_json(self.store.get(self._note(name)))
         except (RuntimeError, OSError, ValueError) as error:
             raise RelkitError(f"the store of the job does not answer: {_first(error)}") from error
 
     def _note(self, name: str) -> str:
         return f"relkit-flash/{self.number}/notes/{name}"
+
+
+def _retired(rank: int) -> str:
+    return f"retired/{rank}"
 
 
 def _first(error: Exception) -> str:

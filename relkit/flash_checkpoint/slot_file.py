@@ -53,6 +53,8 @@ class SlotFile:
         self._reserved: dict[int, int] = {}
         self._map()
         self._close = weakref.finalize(self, os.close, descriptor)
+        # A save that is under way when the process exits still needs it.
+        self._close.atexit = False
 
     def _map(self) -> None:
         access = mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ

@@ -61,10 +61,10 @@ def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
                 continue
             if file != path and not looks_like_a_dump(file):
                 continue
-            found = DumpFile(file, int(name[1]))
+            dump = DumpFile(file, int(name[1]))
             written_ns = _written_ns(file)
-            if found.rank not in newest or written_ns > newest[found.rank][0]:
-                newest[found.rank] = (written_ns, found)
+            if dump.rank not in newest or written_ns > newest[dump.rank][0]:
+                newest[dump.rank] = (written_ns, dump)
     if not newest:
         raise UsageProblem(
             f"no dump in {', '.join(map(str, paths))}",

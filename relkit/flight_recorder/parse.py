@@ -10,6 +10,7 @@ from typing import Any
 from relkit.flight_recorder.model import FlightDump, FlightEntry
 from relkit.foreign_json import parse_json
 from relkit.stacks.model import Frame
+from relkit.whole_number import whole_number
 
 _MAX_RANKS = 1 << 20
 _MAX_ENTRIES = 500_000
@@ -81,8 +82,8 @@ def _entry(plain: Mapping[Any, Any], number: int, with_frames: bool) -> FlightEn
     transfer = _SEND.fullmatch(call)
     source = destination = -1
     if transfer:
-        one, other = int(transfer[2]), int(transfer[4])
-        source, destination = (one, other) if transfer[3] == "->" else (other, one)
+        left, right = int(transfer[2]), int(transfer[4])
+        source, destination = (left, right) if transfer[3] == "->" else (right, left)
     name = transfer[1] if transfer else call.partition(" ")[0]
     is_p2p = bool(plain.get("is_p2p")) or transfer is not None
     group = _sequence(plain.get("process_group", ("", "")), "a process_group")
@@ -163,8 +164,7 @@ def _number(plain: object, what: str, limit: int = _MAX_NUMBER) -> int:
     """A number that is not negative, also as text; 0 for None."""
     if plain is None:
         return 0
-    if isinstance(plain, str) and plain.isascii() and plain.isdecimal() and len(plain) < 20:
-        plain = int(plain)
-    if isinstance(plain, bool) or not isinstance(plain, int) or not 0 <= plain < limit:
+    number = whole_number(plain) if isinstance(plain, str) else plain
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < limit:
         raise ValueError(f"{what} is {str(plain)[:40]!r}")
-    return plain
+    return number

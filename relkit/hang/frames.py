@@ -7,12 +7,14 @@ from pathlib import PurePosixPath
 
 from relkit.hang.infrastructure import is_infrastructure
 from relkit.stacks.model import Frame
+from relkit.whole_number import whole_number
 
 
 def split_source(source: str) -> tuple[str, int]:
     """`path:line` taken apart; line 0 where there is none."""
     path, colon, line = source.rpartition(":")
-    return (path, int(line)) if colon and line.isdecimal() and line.isascii() else (source, 0)
+    number = whole_number(line) if colon else None
+    return (source, 0) if number is None else (path, number)
 
 
 def printable(text: str) -> str:

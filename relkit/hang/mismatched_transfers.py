@@ -33,8 +33,8 @@ def strayed(
     mutual = _mutual(ring, waits)
     instead: dict[int, Op] = {}
     for longest in _CONTEXTS:
-        found = {rank: expected_instead(views[rank], longest) for rank in ring}
-        instead = {rank: op for rank, op in found.items() if op is not None}
+        expected = {rank: expected_instead(views[rank], longest) for rank in ring}
+        instead = {rank: op for rank, op in expected.items() if op is not None}
         if 0 < 2 * len(instead) <= len(ring):
             return [_astray(r, op, waits, mutual, builders[r]) for r, op in instead.items()]
     short = {rank: op for rank in ring if (op := not_posted(views[rank])) is not None}
@@ -48,10 +48,11 @@ def strayed(
 def _mutual(ring: RankSet, waits: Sequence[Wait]) -> tuple[Transfer, ...]:
     """Two ranks that both send to each other, or both receive."""
     inside = [w.transfer for w in waits if w.transfer is not None and w.missing & ring]
-    for one in inside:
+    for each in inside:
         for other in inside:
-            if (one.rank, one.peer) == (other.peer, other.rank) and one.receives == other.receives:
-                return one, other
+            ends = (other.peer, other.rank)
+            if (each.rank, each.peer) == ends and each.receives == other.receives:
+                return each, other
     return ()
 
 

@@ -65,12 +65,12 @@ def _followers(text: str, at: int, longest: int) -> list[int]:
             low = middle
         else:
             high = middle - 1
-    found = []
+    followers = []
     start = text.find(text[at - low : at], 0, at - 1) if low else -1
     while start >= 0:
-        found.append(start + low)
+        followers.append(start + low)
         start = text.find(text[at - low : at], start + 1, at - 1)
-    return found
+    return followers
 
 
 def not_posted(view: RankView) -> Op | None:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from relkit.accounting.worker_notes import note_counted
+
 
 class _Counter:
     """Numbers the steps of a loop that does not number them itself."""
@@ -44,9 +46,12 @@ def mark_step(number: int | None = None) -> None:
     Args:
         number: of the step, 0 or more, the same on all ranks; counted where it is not given.
     """
-    number = _steps.next if number is None else number
-    _steps.next = number + 1
     library = _library()
+    if number is None:
+        number = _steps.next
+        if number == 0 and library is not None:
+            note_counted()
+    _steps.next = number + 1
     if library is not None and number >= 0:
         library.relkit_mark_step(number)
 

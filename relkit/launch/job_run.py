@@ -22,7 +22,10 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 from torch.distributed.run import run as torchrun
 
+from relkit.accounting.journal import Journal
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
+from relkit.launch.accounted_agent import AccountedAgent
+from relkit.launch.accounting.accounts import Accounts
 from relkit.launch.agent import AgentServices, MonitoredAgent, Prepare
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.monitor import Monitor
@@ -111,6 +114,7 @@ def run_job(
     stragglers: Stragglers | None = None,
     secret: OperatorSecret | None = None,
     slots: SlotHost | None = None,
+    accounts: Accounts | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -119,6 +123,7 @@ def run_job(
         prepare: see Prepare.
         log: writes one line to the terminal.
         network, persist, stragglers, secret, slots: see AgentServices.
+        accounts: of this run, not begun.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -134,11 +139,15 @@ def run_job(
         SecretMismatch: not all of them have the same secret.
     """
     made: list[MonitoredAgent] = []
+    kept = Accounts(Journal, log) if accounts is None else accounts
 
-    class JobAgent(MonitoredAgent):
+    class JobAgent(AccountedAgent):
         """The agent of this job; torch makes the instance, so the services come with the class."""
 
-        services = AgentServices(monitor, prepare, log, network, persist, stragglers, secret, slots)
+        accounts = kept
+        services = AgentServices(
+            monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots
+        )
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)

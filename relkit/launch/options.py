@@ -177,16 +177,27 @@ def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
         raise UsageProblem(f"--nproc-per-node {processes} starts no process")
     if torchrun.module and torchrun.no_python:
         raise UsageProblem("--module and --no-python exclude each other")
-    if needs_peers(torchrun, argv) and (
-        torchrun.rdzv_endpoint
-        or torchrun.rdzv_backend not in _WITHOUT_ENDPOINT
-        or _is_typed(torchrun, argv, _OF_NAMED_HOST)
-    ):
+    if needs_peers(torchrun, argv) and not is_left_open(torchrun, argv):
         raise UsageProblem(
             f"--nnodes {torchrun.nnodes} needs a host where the nodes meet, and none is named",
             next_step="Add --rdzv-backend c10d --rdzv-endpoint HOST:PORT (the same on all nodes),"
             " or --master-addr HOST --node-rank N.",
         )
+
+
+def is_left_open(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
+    """No option says where the nodes meet, nor anything that makes sense only with that.
+
+    Args:
+        torchrun: the parsed options; argv: as typed, to see what was left to a default.
+    """
+    return not (
+        torchrun.standalone
+        or torchrun.rdzv_endpoint
+        or torchrun.rdzv_backend not in _WITHOUT_ENDPOINT
+        or _names_a_host(torchrun, argv)
+        or _is_typed(torchrun, argv, _OF_NAMED_HOST)
+    )
 
 
 def needs_peers(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
@@ -198,7 +209,7 @@ def needs_peers(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
     low, _, high = torchrun.nnodes.partition(":")
     if int(high or low) < 2 or torchrun.standalone:
         return False
-    return not names_a_host(torchrun, argv)
+    return not _names_a_host(torchrun, argv)
 
 
 def check_script(torchrun: argparse.Namespace) -> None:
@@ -220,7 +231,7 @@ def program(torchrun: argparse.Namespace) -> str:
     return script if torchrun.no_python else os.environ.get("PYTHON_EXEC", sys.executable)
 
 
-def names_a_host(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
+def _names_a_host(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
     """The command line, or a PET_ variable of torchrun's, says where the nodes meet."""
     endpoint: str = torchrun.rdzv_endpoint
     if endpoint:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from relkit.linkcheck.model import Counter
 from relkit.linkcheck.tool import run_module
+from relkit.whole_number import whole_number
 
 _MAX_LANES = 36
 _ERRORS = {
@@ -30,10 +31,11 @@ def read_counters(timeout_s: float) -> Reading:
     reading: Reading = {}
     for line in run.output.splitlines():
         words = line.split("\t")
-        if len(words) == 4 and all(
-            word.isascii() and word.isdigit() for word in words[:2] + words[3:]
-        ):
-            reading[int(words[0]), int(words[1]), words[2]] = int(words[3])
+        if len(words) != 4:
+            continue
+        gpu, lane, value = (whole_number(words[at]) for at in (0, 1, 3))
+        if gpu is not None and lane is not None and value is not None:
+            reading[gpu, lane, words[2]] = value
     return reading
 
 

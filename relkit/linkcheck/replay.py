@@ -10,6 +10,7 @@ from relkit.errors import BadInputFile
 from relkit.foreign_json import parse_json
 from relkit.input_file import open_input
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
+from relkit.whole_number import whole_number
 
 _MAX_BYTES = 16 << 20
 _MAX_SOCKETS = 4096
@@ -89,8 +90,8 @@ def _list(document: dict[str, Any], key: str) -> list[Any]:
 
 
 def _socket(value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 5:
-        value = int(value)
+    if isinstance(value, str):
+        value = whole_number(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_SOCKETS:
         raise ValueError(f"{str(value)[:40]!r} is no socket")
     return value

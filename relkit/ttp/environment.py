@@ -10,7 +10,6 @@ from pathlib import Path
 from relkit.errors import RelkitError, UsageProblem
 from relkit.private_file import open_private, read_private
 from relkit.ttp.link import Endpoint, parse_endpoint
-from relkit.ttp.processor import ControllerAccess
 
 SWITCH = "ENABLE_TTP"
 REGISTRATION = "rank-"
@@ -20,6 +19,22 @@ _ATTEMPT = "RELKIT_TTP_ATTEMPT"
 _HEARTBEAT = "RELKIT_TTP_HEARTBEAT"
 _FOLDER = "RELKIT_TTP_FOLDER"
 _MAX_KEY_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerAccess:
+    """How to reach the controllers.
+
+    Args:
+        endpoints: the active controller's first, then the backups'.
+        secret: of the job; attempt: of the job.
+        heartbeat_s: between two signs of life, seconds.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    secret: bytes
+    attempt: int
+    heartbeat_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

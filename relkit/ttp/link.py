@@ -14,6 +14,7 @@ from relkit.net import handshake
 from relkit.net.dial import dial
 from relkit.net.interface import NoRoute
 from relkit.ttp.messages import LONGEST_LINE_BYTES, BadMessage, Message, decode, encode
+from relkit.whole_number import whole_number
 
 _CHUNK_BYTES = 1 << 16
 # A controller that does not take a message for this long is gone.
@@ -44,9 +45,10 @@ def parse_endpoint(text: str) -> Endpoint:
         LinkEnded: it is neither.
     """
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+    number = whole_number(port, 65535)
+    if not colon or not number:
         raise LinkEnded(f"{text!r} is not an endpoint of a controller")
-    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+    return Endpoint(host.removeprefix("[").removesuffix("]"), number)
 
 
 class LineBuffer:

@@ -6,8 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from relkit.ttp.environment import ControllerAccess
 from relkit.ttp.link import Endpoint, Link, LinkEnded, connect
 from relkit.ttp.messages import (
     Commit,
@@ -36,22 +37,6 @@ _BACKUP_S = 10.0
 # How long a thread that was told to leave may take: in the user's code, and in an order of ours.
 _LEAVE_S = 5.0
 _LEAVE_BUSY_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerAccess:
-    """How to reach the controllers.
-
-    Args:
-        endpoints: the active controller's first, then the backups'.
-        secret: of the job; attempt: of the job.
-        heartbeat_s: between two signs of life, seconds.
-    """
-
-    endpoints: tuple[Endpoint, ...]
-    secret: bytes
-    attempt: int
-    heartbeat_s: float = 1.0
 
 
 class Processor:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from relkit import procfs
 from tests import ports
 from tests.eager import eager
 from tests.patience import PATIENCE
@@ -57,8 +58,11 @@ class Started:
         try:
             code = self.process.wait(timeout_s * PATIENCE)
         except subprocess.TimeoutExpired:
+            stacks = _stacks(self.process.pid)
             self.stop()
-            raise AssertionError(f"runs after {timeout_s * PATIENCE} s:\n{self.text}") from None
+            raise AssertionError(
+                f"runs after {timeout_s * PATIENCE} s:\n{self.text}\n{stacks}"
+            ) from None
         duration_s = time.monotonic() - self.began
         return Done(code, _read(self.out), _read(self.err), duration_s)
 
@@ -84,6 +88,27 @@ class Started:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+def _stacks(pid: int) -> str:
+    """Where a command and what it has started stand, for a failing test."""
+    texts = []
+    py_spy = str(Path(sys.executable).with_name("py-spy"))
+    for each in (pid, *procfs.descendants(pid)):
+        # A process that stands still while it is forked has no native stacks that can be read.
+        for more in (("--native",), ()):
+            argv = [py_spy, "dump", "--pid", str(each), *more]
+            try:
+                done = subprocess.run(
+                    argv, capture_output=True, text=True, errors="replace", timeout=30, check=False
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                texts.append(f"Process {each}: {error}")
+                continue
+            texts.append(done.stdout or f"Process {each}: {done.stderr[:500]}")
+            if done.returncode == 0:
+                break
+    return "\n".join(texts)
 
 
 def _read(path: Path) -> str:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.cluster.conftest import Start, listens, report_of, until
+from tests.eager import eager
 
 pytestmark = pytest.mark.job
 
@@ -76,7 +77,11 @@ def test_ctrl_c_ends_a_launcher_whose_store_accepts_and_says_nothing(
     script = tmp_path / "rank.py"
     script.write_text(_RANK)
     with subprocess.Popen(
-        [sys.executable, "-c", _STORE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _STORE],
+        env=eager(os.environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as store:
         try:
             assert store.stdout is not None

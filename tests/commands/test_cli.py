@@ -81,6 +81,19 @@ def test_help_imports_no_torch_no_numpy_and_no_command() -> None:
     assert child.stderr.strip() == "0 []"
 
 
+def test_no_command_waits_for_torch_before_it_knows_what_to_do() -> None:
+    script = (
+        "import importlib, sys\nfrom relkit.cli import COMMANDS\n"
+        "for where, _ in COMMANDS.values():\n"
+        "    importlib.import_module(where.partition(':')[0])\n"
+        "print(len(COMMANDS), sorted({'torch', 'numpy'} & set(sys.modules)))"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert child.stdout.strip() == f"{len(COMMANDS)} []"
+
+
 def test_unknown_command_is_usage_and_names_the_fault() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "relkit", "nosuch"],

@@ -1,57 +1,48 @@
-"""Stands in for torch's compiler in ranks of tests, which compile nothing.
+"""What Python runs first in processes of tests: torch starts sooner, once one of them imports it.
 
-At their first use, torch.optim asks it to leave them alone, and DDP which mode it is in. Importing
-it for these answers is 1.8 s of a rank's 5 s of CPU. Torch's modules that run are the real ones,
-and what else is asked of this one is an AttributeError. The trainer's guide is followed without it.
-
-What `import torch` registers in Python for the compiler's tracing of shapes is left out as well,
-which is 0.5 of its 1.9 s (`no_shapes.py`).
+Ranks that compile nothing get stand-ins for the compiler (`no_compiler.py`), and the parts of torch
+that they do not use are loaded at their first use (`later.py`). The trainer's guide is followed
+without all this. Here nothing is imported, as many of these processes have no need of torch.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_file_location
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-_Function = Callable[..., Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
-def _disable(function: _Function | None = None, *_: object, **_options: object) -> _Function:
-    return function if function is not None else lambda given: given
-
-
-def _module(name: str, **contents: object) -> ModuleType:
-    module = ModuleType(name)
-    vars(module).update(contents)
-    sys.modules[name] = module
-    return module
-
-
-_module(
-    "torch._dynamo",
-    disable=_disable,
-    graph_break=lambda: None,
-    config=_module("torch._dynamo.config", error_on_nested_fx_trace=True),
-    utils=_module("torch._dynamo.utils", get_optimize_ddp_mode=lambda: "ddp_optimizer"),
-    trace_rules=_module("torch._dynamo.trace_rules", clear_lru_cache=lambda: None),
-)
-
-
-class _NoShapes:
-    """Finds this folder's file in the place of torch's."""
+class _AtTorch:
+    """Asked for every module that is not yet loaded; steps aside for good when it is torch."""
 
     @staticmethod
     def find_spec(
         name: str, _: Sequence[str] | None, __: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "torch._meta_registrations":
-            return None
-        return spec_from_file_location(name, Path(__file__).with_name("no_shapes.py"))
+        if name == "torch":
+            from importlib.util import find_spec
+
+            sys.meta_path.remove(_AtTorch)
+            _run("no_compiler")
+            _run("later")
+            # The list has changed below whoever goes through it.
+            return find_spec(name)
+        return None
 
 
-sys.meta_path.insert(0, _NoShapes)
+def _run(name: str) -> None:
+    """One of this folder's files, which may not be the first of that name on the path."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    file = f"{__file__.rpartition('/')[0]}/{name}.py"
+    spec = spec_from_file_location(f"tests_eager_{name}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(module_from_spec(spec))
+
+
+sys.meta_path.insert(0, _AtTorch)

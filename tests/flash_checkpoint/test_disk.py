@@ -15,6 +15,7 @@ from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from relkit.flash_checkpoint.on_disk import disk
 from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.write_slot import write_slot
+from tests.eager import eager
 from tests.flash_checkpoint.states import rich_state, same, saver_in
 from tests.flash_checkpoint.test_slots import one_thread
 from tests.patience import PATIENCE
@@ -27,7 +28,8 @@ def test_kills_at_random_moments_tear_nothing() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.flash_kills", "--kills", "12", "--persisted",
          "0", "--elements", "200000"],
-        cwd=ROOT, capture_output=True, text=True, timeout=100 * PATIENCE, check=False,
+        cwd=ROOT, env=eager(os.environ), capture_output=True, text=True,
+        timeout=100 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count('"kills": 12') == 2

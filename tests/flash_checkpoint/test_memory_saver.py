@@ -27,6 +27,7 @@ from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exchange import MemoryMailbox
+from tests.eager import eager
 from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
 from tests.flash_checkpoint.test_slots import everything_in, one_thread
 from tests.patience import PATIENCE
@@ -302,7 +303,7 @@ saver.close()
 
 def test_a_limit_on_files_leaves_what_there_is(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FILE_LIMIT, str(tmp_path)],
+        [sys.executable, "-c", FILE_LIMIT, str(tmp_path)], env=eager(os.environ),
         capture_output=True, text=True, timeout=60 * PATIENCE, check=True,
     )  # fmt: skip
     refusal, left = done.stdout.splitlines()

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata
 
 from relkit.checkpoint.iteration_folder import problems
-from relkit.errors import BadInputFile, UnwritablePath
+from relkit.errors import BadInputFile, RelkitError, UnwritablePath
+from relkit.flash_checkpoint import checkpointer as of_all_loops
+from relkit.flash_checkpoint import fsdp
 from relkit.flash_checkpoint.errors import NoRoom
 from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer, StorageType
+from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.sharded.disk_reader import DiskReader
 from relkit.flash_checkpoint.sharded.memory_reader import MemoryReader
@@ -240,3 +244,52 @@ def test_a_checkpointer_of_one_rank_saves_to_disk_with_and_without_room_in_memor
     told = capsys.readouterr().err
     assert told.count("no room in memory") == 1
     assert f"step 2 from {ck}/2\n" in told
+
+
+def two_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> tuple[FsdpShardCheckpointer, ...]:
+    """The checkpointers of a job of two ranks."""
+    store, made = HashStore(), []
+    for rank in range(2):
+        group = RankGroup(rank, 2, store, number)
+        monkeypatch.setattr(of_all_loops, "group_of_job", lambda group=group: group)
+        made.append(FsdpShardCheckpointer(tmp_path / "ck"))
+    return tuple(made)
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_nobody_waits_for_a_rank_that_has_closed_without_saving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: int
+) -> None:
+    ranks = two_ranks(tmp_path, monkeypatch, 100 + gone)
+    save = ranks[1 - gone].save_checkpoint(1, {"w": WHOLE.clone()}, storage_type=StorageType.DISK)
+    ranks[gone].close()
+    ranks[1 - gone].close()
+    assert save.done
+    with pytest.raises(RelkitError, match=f"^rank {gone} has closed its checkpointer"):
+        save.wait()
+    assert [path.name for path in (tmp_path / "ck").glob("*")] == []
+
+
+def test_rank_0_is_told_why_another_rank_cannot_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = two_ranks(tmp_path, monkeypatch, 102)
+
+    def broken(*_: object) -> None:
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        state = {"w": WHOLE.clone()}
+        saves = [ranks[0].save_checkpoint(1, state, storage_type=StorageType.DISK)]
+        patched.setattr(
+            ranks[1]._memory, "save", lambda step, *_: SaveHandle.ended(step, NoRoom(""))
+        )
+        patched.setattr(fsdp, "write_part", broken)
+        saves.append(ranks[1].save_checkpoint(1, state, storage_type=StorageType.DISK))
+    for save in saves:
+        with pytest.raises(UnwritablePath, match=r"AssertionError$"):
+            save.wait()
+    for rank in ranks:
+        rank.close()

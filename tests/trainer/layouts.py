@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -128,14 +129,19 @@ LAYOUTS = (
 )
 
 
+@functools.cache
+def _tokens() -> torch.Tensor:
+    text = SONNETS.read_text(encoding="utf-8")
+    numbers = {character: n for n, character in enumerate(sorted(set(text)), FIRST_TOKEN)}
+    return torch.tensor([numbers[character] for character in text])
+
+
 def micro_batches(step: int, *, rank: int, ranks: int) -> list[MicroBatch]:
     """A data-parallel rank's share of a step on the sonnets; characters are tokens.
 
     Some labels of each sample are left out of its loss, as many in each.
     """
-    text = SONNETS.read_text(encoding="utf-8")
-    numbers = {character: n for n, character in enumerate(sorted(set(text)), FIRST_TOKEN)}
-    tokens = torch.tensor([numbers[character] for character in text])
+    tokens = _tokens()
     generator = torch.Generator().manual_seed(step)
     starts = torch.randint(
         len(tokens) - SEQ_LENGTH - 1, (MICRO_BATCHES, SAMPLES), generator=generator

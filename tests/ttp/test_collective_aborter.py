@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from relkit import procfs
 from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_environment
+from tests.eager import eager
 
 pytestmark = [pytest.mark.timeout(120)]
 RANK = Path(__file__).with_name("abort_rank.py")
@@ -31,7 +32,7 @@ def process(arguments: list[str], environ: dict[str, str]) -> Iterator[subproces
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environ},
+        env=eager({**os.environ, "OMP_NUM_THREADS": "1", **environ}),
     )
     try:
         yield started

@@ -19,10 +19,9 @@ from relkit.trainer.core.hooks import ReadyStep, StepHooks
 from relkit.trainer.core.mesh import build_mesh
 from relkit.trainer.core.progress import Progress
 from relkit.trainer.core.trainer import Trainer
-from relkit.ttp.environment import WorkerEnvironment
+from relkit.ttp.environment import ControllerAccess, WorkerEnvironment
 from relkit.ttp.fault_injector import Death, FaultInjector, from_environment, parse, to_environment
 from relkit.ttp.link import Endpoint
-from relkit.ttp.processor import ControllerAccess
 from relkit.ttp.rank_state import RankState, TrainingInterrupted
 from tests.trainer.checkpointing.checkpoint_run import config_of
 from tests.trainer.layouts import ALONE, micro_batches

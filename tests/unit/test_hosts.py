@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,21 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path.write_text("good\n# fine\nba;d\n")
     with pytest.raises(UsageProblem, match="line 3"):
         read_nodes(str(path))
+
+
+@pytest.mark.parametrize("word", ["port=0", "port=65536", "port=²", "slots=²", "slots=-1"])
+def test_a_number_that_is_none_is_named(tmp_path: Path, word: str) -> None:
+    (tmp_path / "hosts").write_text(f"n1 {word}\n")
+    with pytest.raises(UsageProblem, match=re.escape(word.partition("=")[2])):
+        read_nodes(str(tmp_path / "hosts"))
+
+
+@pytest.mark.parametrize("key", ["port", "slots", "max_slots"])
+def test_a_number_of_many_digits_is_refused_in_a_few_words(tmp_path: Path, key: str) -> None:
+    (tmp_path / "hosts").write_text(f"n1 {key}={'7' * 9000}\n")
+    with pytest.raises(UsageProblem) as told:
+        read_nodes(str(tmp_path / "hosts"))
+    assert len(str(told.value)) < 300
 
 
 def test_slurm_gives_the_default() -> None:

@@ -22,8 +22,9 @@ MAX_CORE_LINES = 3000
 # "entry" are those of them that stand above the library: the package's API and the command line.
 ALLOWED: Mapping[str, str] = {
     "commands": (
-        "ground relkit.checkpoint relkit.data relkit.doctor relkit.flash_checkpoint relkit.fleet "
-        "relkit.flight_recorder relkit.hang relkit.launch relkit.launch.flash_checkpoint "
+        "ground relkit.accounting relkit.checkpoint relkit.data relkit.doctor "
+        "relkit.flash_checkpoint relkit.fleet relkit.flight_recorder relkit.hang relkit.launch "
+        "relkit.launch.accounting relkit.launch.flash_checkpoint "
         "relkit.launch.hang relkit.launch.job relkit.launch.netcheck relkit.launch.peers "
         "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
@@ -32,11 +33,13 @@ ALLOWED: Mapping[str, str] = {
         "relkit.ttp reports"
     ),
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
+    "relkit.accounting": "ground",
     "relkit.checkpoint": "ground",
     "relkit.data": "ground",
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
     "relkit.flash_checkpoint": (
-        "ground relkit.checkpoint relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.sharded"
+        "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint.on_disk "
+        "relkit.flash_checkpoint.sharded"
     ),
     "relkit.flash_checkpoint.on_disk": "ground relkit.checkpoint relkit.flash_checkpoint.sharded",
     "relkit.flash_checkpoint.protection": "ground relkit.flash_checkpoint",
@@ -44,11 +47,13 @@ ALLOWED: Mapping[str, str] = {
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
     "relkit.hang": "ground relkit.hook relkit.stacks",
-    "relkit.hook": "ground",
+    "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
-        "ground relkit.bootstrap relkit.launch.flash_checkpoint relkit.launch.hang "
+        "ground relkit.accounting relkit.bootstrap relkit.launch.accounting "
+        "relkit.launch.flash_checkpoint relkit.launch.hang "
         "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler"
     ),
+    "relkit.launch.accounting": "ground relkit.accounting relkit.hook relkit.launch.job",
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.sharded relkit.launch.job"
@@ -102,13 +107,16 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.trainer.config relkit.trainer.core relkit.trainer.data"
     ),
     "relkit.trainer.run": (
-        "ground relkit.checkpoint relkit.hook relkit.trainer.checkpointing "
+        "ground relkit.accounting relkit.checkpoint relkit.hook relkit.trainer.checkpointing "
         "relkit.trainer.config relkit.trainer.core relkit.trainer.data relkit.trainer.kernels "
         "relkit.trainer.telemetry relkit.ttp"
     ),
     "relkit.trainer.telemetry": "ground",
     "relkit.ttp": "ground relkit.checkpoint relkit.hook relkit.net",
-    "reports": "ground relkit.netcheck relkit.stacks relkit.straggler relkit.straggler.present",
+    "reports": (
+        "ground relkit.accounting relkit.netcheck relkit.stacks relkit.straggler "
+        "relkit.straggler.present"
+    ),
 }
 
 # torch is slow to start: only what runs inside a job, or in a child made for it, imports it.

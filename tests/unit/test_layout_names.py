@@ -9,14 +9,6 @@ from tests.unit.test_layout import ROOT, python_files
 
 FILLERS = frozenset({"found", "one"})
 
-# Folders that still have some: the next ones. One that has none left must leave.
-TO_RENAME = (
-    "relkit/flash_checkpoint",
-    "relkit/flight_recorder",
-    "relkit/hang",
-    "relkit/launch/flash_checkpoint",
-)
-
 
 def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Each variable, argument and attribute that is set or declared here, with its line."""
@@ -61,9 +53,4 @@ def test_no_name_is_a_filler() -> None:
         for name, line in names(ast.parse(path.read_text()))
         if name in FILLERS
     ]
-    listed = tuple(f"{folder}/" for folder in TO_RENAME)
-    assert [at for at in fillers if not at[0].startswith(listed)] == []
-    done = [
-        folder for folder in listed if not any(path.startswith(folder) for path, _, _ in fillers)
-    ]
-    assert done == [], "a listed folder that has none any more"
+    assert fillers == []

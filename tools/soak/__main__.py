@@ -108,10 +108,13 @@ class Soak:
         done = subprocess.run(
             [*line, "-o", str(into)], capture_output=True, text=True, timeout=60, check=False
         )
-        found = len(list(into.glob("*.stacktrace"))) if into.exists() else 0
+        got = len(list(into.glob("*.stacktrace"))) if into.exists() else 0
         shutil.rmtree(into, ignore_errors=True)
-        if done.returncode or found != RANKS:
-            self.problems.append(f"a capture got {found} of {RANKS} ranks: {done.stderr[-300:]}")
+        if done.returncode or got != RANKS:
+            self.problems.append(f"a capture got {got} of {RANKS} ranks: {done.stderr[-300:]}")
+        if not (got or self.captures):
+            # An hour would show nothing: an old hook in the environment, for instance.
+            raise RuntimeError(f"{self.problems[-1]}\nnext: Run `pip install -e .`, and try again.")
         self.captures += 1
 
 

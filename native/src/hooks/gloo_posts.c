@@ -7,6 +7,13 @@
 
 enum { POSTS = 512, SET_BITS = 7, SET = 4, TRANSPORT_AT = 24 };
 
+/* In place of a buffer's address: a thread is writing here. */
+enum { BEING_WRITTEN = 1 };
+
+/* Larger than any age, which is a multiple of 1 << RK_OP_POST_SHIFT. */
+#define EMPTY (UINT32_MAX - 1)
+#define OWN_PLACE UINT32_MAX
+
 _Static_assert(POSTS == SET << SET_BITS, "the hash covers the table");
 
 /* By buffer, for buffers posted outside collectives: a set of places each, where the newest stay. */
@@ -19,7 +26,7 @@ static struct {
     _Atomic uint64_t tag, size_bytes;
 } posts[POSTS];
 
-/* Wraps within the flags of an operation. */
+/* How many were posted; the flags of an operation hold it modulo 2^24. */
 static _Atomic uint32_t made;
 
 /* gloo's transport context of each communicator, which its buffers hold on to. */
@@ -64,34 +71,38 @@ static unsigned set_of(const void *buffer)
            (unsigned)(((uintptr_t)buffer >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SET_BITS));
 }
 
-/* Where a buffer is noted; -1 where it is not. */
-static int post_of(const void *buffer)
+/* Takes the place in which to note a buffer: its own, else an empty one, else that of its set's oldest
+ * post. -1 where other threads are writing them all, or keep taking them first. */
+static int take_place(const void *buffer)
 {
     unsigned first = set_of(buffer);
-    for (unsigned at = first; at < first + SET; at++)
-        if (atomic_load_explicit(&posts[at].buffer, memory_order_acquire) == (uintptr_t)buffer)
-            return (int)at;
-    return -1;
-}
-
-/* Where to note it: over itself, else over the oldest of its set. */
-static unsigned place_for(const void *buffer, uint32_t now)
-{
-    int same = post_of(buffer);
-    if (same >= 0)
-        return (unsigned)same;
-    unsigned oldest = set_of(buffer);
-    uint32_t age = 0;
-    for (unsigned at = oldest, i = 0; i < SET; i++, at++) {
-        uint32_t flags = atomic_load_explicit(&posts[at].flags, memory_order_relaxed);
-        uint32_t own =
-            flags == 0 ? UINT32_MAX : now - (flags >> RK_OP_POST_SHIFT << RK_OP_POST_SHIFT);
-        if (own > age) {
-            age = own;
-            oldest = at;
+    for (int trial = 0; trial < SET; trial++) {
+        int place = -1;
+        uint32_t best = 0;
+        uint64_t held = 0;
+        for (unsigned at = first; at < first + SET; at++) {
+            uint64_t other = atomic_load_explicit(&posts[at].buffer, memory_order_acquire);
+            if (other == BEING_WRITTEN)
+                continue;
+            uint32_t number =
+                atomic_load_explicit(&posts[at].flags, memory_order_acquire) >> RK_OP_POST_SHIFT;
+            /* `made` is read last: it is never behind a number that was seen. */
+            uint32_t age = (atomic_load_explicit(&made, memory_order_relaxed) - number)
+                           << RK_OP_POST_SHIFT;
+            uint32_t merit = other == (uintptr_t)buffer ? OWN_PLACE : other == 0 ? EMPTY : age;
+            if (place < 0 || merit > best) {
+                place = (int)at;
+                best = merit;
+                held = other;
+            }
         }
+        if (place < 0)
+            return -1;
+        if (atomic_compare_exchange_strong_explicit(&posts[place].buffer, &held, BEING_WRITTEN,
+                                                    memory_order_acq_rel, memory_order_relaxed))
+            return place;
     }
-    return oldest;
+    return -1;
 }
 
 void rk_gloo_note_post(const void *buffer, bool receives, int peer, uint64_t tag, uint64_t offset,
@@ -111,11 +122,11 @@ void rk_gloo_note_post(const void *buffer, bool receives, int peer, uint64_t tag
                        .flops = tag};
     if (key.communicator >= 0 && peer >= 0)
         rk_peer_post(header, key, &op);
-    uint32_t now = (atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1)
-                   << RK_OP_POST_SHIFT;
-    op.flags |= now;
-    unsigned at = place_for(buffer, now);
-    atomic_store_explicit(&posts[at].buffer, 0, memory_order_relaxed);
+    uint32_t number = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
+    op.flags |= number << RK_OP_POST_SHIFT;
+    int at = take_place(buffer);
+    if (at < 0)
+        return;
     atomic_store_explicit(&posts[at].peer, peer, memory_order_release);
     atomic_store_explicit(&posts[at].communicator, op.communicator, memory_order_release);
     atomic_store_explicit(&posts[at].flags, op.flags, memory_order_release);
@@ -127,15 +138,21 @@ void rk_gloo_note_post(const void *buffer, bool receives, int peer, uint64_t tag
 
 void rk_gloo_describe_wait(struct rk_op *op, const void *buffer)
 {
-    int at = post_of(buffer);
-    if (at < 0)
-        return;
-    op->peer = atomic_load_explicit(&posts[at].peer, memory_order_relaxed);
-    op->communicator = (int16_t)atomic_load_explicit(&posts[at].communicator, memory_order_relaxed);
-    op->seq = atomic_load_explicit(&posts[at].seq, memory_order_relaxed);
-    op->flops = atomic_load_explicit(&posts[at].tag, memory_order_relaxed);
-    op->flags |= atomic_load_explicit(&posts[at].flags, memory_order_relaxed);
-    op->size_bytes = atomic_load_explicit(&posts[at].size_bytes, memory_order_relaxed);
+    unsigned at = set_of(buffer), end = at + SET;
+    while (atomic_load_explicit(&posts[at].buffer, memory_order_acquire) != (uintptr_t)buffer)
+        if (++at == end)
+            return;
+    struct rk_op wait = *op;
+    wait.peer = atomic_load_explicit(&posts[at].peer, memory_order_acquire);
+    wait.communicator =
+        (int16_t)atomic_load_explicit(&posts[at].communicator, memory_order_acquire);
+    wait.seq = atomic_load_explicit(&posts[at].seq, memory_order_acquire);
+    wait.flops = atomic_load_explicit(&posts[at].tag, memory_order_acquire);
+    wait.flags |= atomic_load_explicit(&posts[at].flags, memory_order_acquire);
+    wait.size_bytes = atomic_load_explicit(&posts[at].size_bytes, memory_order_acquire);
+    /* Another thread's post may have taken the place meanwhile. */
+    if (atomic_load_explicit(&posts[at].buffer, memory_order_relaxed) == (uintptr_t)buffer)
+        *op = wait;
 }
 
 void rk_gloo_note_sender(struct rk_header *header, struct rk_op *op, int peer)

@@ -22,7 +22,7 @@ from relkit.errors import BadInputFile, UnwritablePath
 from relkit.flash_checkpoint.on_disk import disk
 from relkit.flash_checkpoint.on_disk.disk import OnDisk
 from relkit.flash_checkpoint.on_disk.saved_on_disk import SavedOnDisk
-from relkit.flash_checkpoint.sharded.seal import seal
+from relkit.flash_checkpoint.sharded.seal import METADATA, seal
 
 _NEXT_STEP = "Load another folder: get_storage_reader(path)."
 
@@ -107,12 +107,10 @@ def folder_of(saved: SavedOnDisk) -> Path:
         folder = saved.path.parent
         if saved.path.name == MANIFEST:
             disk.require_as_written(saved, _NEXT_STEP)
-    if not os.path.lexists(folder / ".metadata"):
+    if not os.path.lexists(folder / METADATA):
         raise BadInputFile(
             f"{saved.path} is not a sharded checkpoint",
-            next_step="Load it with the checkpointer that has saved it, or "
-            + _NEXT_STEP[:1].lower()
-            + _NEXT_STEP[1:],
+            next_step=f"Load it with the checkpointer that has saved it. {_NEXT_STEP}",
         )
     return folder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from relkit.checkpoint.iteration_folder import write_file
+from relkit.checkpoint.limited_stream import LimitedStream
 from relkit.checkpoint.manifest import FileRecord
 from relkit.flash_checkpoint.sharded.part import DATA, MARK, contents
 
@@ -25,35 +26,15 @@ def contents_name(rank: int) -> str:
     return f"__{rank}_0.contents"
 
 
-class _Counting:
-    """A stream that knows how much was written into it."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.size_bytes = 0
-
-    def write(self, data: bytes) -> int:
-        self._stream.write(data)
-        written = memoryview(data).nbytes
-        self.size_bytes += written
-        return written
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-
 def write_part(
-    part: Mapping[str, Any],
-    folder: Path,
-    rank: int,
-    into: Callable[[BinaryIO], BinaryIO] = lambda out: out,
+    part: Mapping[str, Any], folder: Path, rank: int, max_bytes_per_s: float = 0.0
 ) -> FileRecord:
     """Write a part durably, and beside it what it consists of, for `seal`.
 
     Args:
         part: from `take_apart`.
         folder: exists.
-        into: wraps the stream that is written to.
+        max_bytes_per_s: limit on writing; 0: none.
 
     Raises:
         UnwritablePath: the disk is full, or the folder cannot be written.
@@ -61,7 +42,7 @@ def write_part(
     places: dict[tuple[str, int], tuple[int, int]] = {}
 
     def save(out: BinaryIO) -> None:
-        stream = _Counting(into(out))
+        stream = LimitedStream(out, max_bytes_per_s)
         for name, number, value in _items(part):
             start = stream.size_bytes
             torch.save(_alone(value), cast(BinaryIO, stream))

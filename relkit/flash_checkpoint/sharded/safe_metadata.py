@@ -68,7 +68,7 @@ def read_metadata(path: Path) -> dcp.Metadata:
             classes of DCP's metadata, which is named; or it names files outside of its folder.
     """
     try:
-        found = _Unpickler(io.BytesIO(read_input(path, _MAX_BYTES))).load()
+        metadata = _Unpickler(io.BytesIO(read_input(path, _MAX_BYTES))).load()
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror or error}") from error
     except _Refused as error:
@@ -79,11 +79,11 @@ def read_metadata(path: Path) -> dcp.Metadata:
         ) from error
     except _UNREADABLE as error:
         raise BadInputFile(f"{path} is not DCP's metadata, or is damaged: {error}"[:400]) from error
-    if not isinstance(found, dcp.Metadata) or not isinstance(found.storage_data, dict):
+    if not isinstance(metadata, dcp.Metadata) or not isinstance(metadata.storage_data, dict):
         raise BadInputFile(f"{path} is not DCP's metadata")
-    for info in found.storage_data.values():
+    for info in metadata.storage_data.values():
         _require_inside(path, info)
-    return found
+    return metadata
 
 
 def _require_inside(path: Path, info: object) -> None:

@@ -173,7 +173,7 @@ class PersistRound:
             folder = iteration_folder.begin(root / persisted.FOLDER, chosen.step)
             try:
                 all_written = self._write(len(damaged), chosen.step)
-                broken = next((one for one in all_written if one.problem), None)
+                broken = next((written for written in all_written if written.problem), None)
                 if broken is None:
                     return self._publish(chosen, folder, all_written)
             except RelkitError:

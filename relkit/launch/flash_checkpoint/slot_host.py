@@ -79,6 +79,15 @@ class SlotHost:
         if self._persister is not None and self._slots is not None and self._slots.has_any:
             self._persister.ask(trigger, by_ttp)
 
+    def wait_collected(self) -> None:
+        """Wait, not for long, until the slots that were asked for are locked."""
+        if self._persister is not None:
+            self._persister.wait_collected(_COLLECT_S)
+
+    def newest(self) -> int:
+        """The newest step that all ranks of this node have whole; -1 where there is none."""
+        return -1 if self._slots is None else self._slots.newest()
+
     def close(self) -> None:
         """The job has ended: wait until its slots are persisted, where that was asked for, and
         remove them."""
@@ -93,7 +102,7 @@ class SlotHost:
 
     def _end_attempt(self, *, is_restart: bool) -> None:
         if self._persister is not None:
-            self._persister.wait_collected(_COLLECT_S)
+            self.wait_collected()
             self._persister.close(is_restart=is_restart)
             self._earlier.append(self._persister)
             self._persister = None

@@ -74,6 +74,7 @@ class WatchState:
 
     Args:
         failure: a worker of this node failed: what happened; "" for none.
+        remote_failure: node 0 was told that a worker of another node failed: what happened.
         failure_handled: that failure is part of an incident already.
         action: what to do with the job; None to go on.
         hung: the job hangs, and has not moved since.
@@ -82,6 +83,7 @@ class WatchState:
     """
 
     failure: str = ""
+    remote_failure: str = ""
     failure_handled: bool = False
     action: OnHang | None = None
     hung: bool = False

@@ -66,7 +66,9 @@ class WatchLeader:
         """
         state = self._state
         remote = () if alone else self._remote.all(now_s)
-        failure = state.failure or ("" if alone else self._remote_failure())
+        told = "" if state.failure or alone else self._remote_failure()
+        state.remote_failure = state.remote_failure or told
+        failure = state.failure or told
         if failure and not state.failure_handled:
             state.failure_handled = True
             # The report of a hang explains the failure that ended it.

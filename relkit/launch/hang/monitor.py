@@ -100,6 +100,12 @@ class Monitor:
         watch = self._watch
         return watch is not None and watch.state.hung
 
+    @property
+    def remote_failure(self) -> str:
+        """What node 0 was told of a worker of another node that failed; "" for nothing."""
+        watch = self._watch
+        return "" if watch is None else watch.state.remote_failure
+
     def failed(self, sentence: str, timeout_s: float = POST_MORTEM_S) -> None:
         """A worker failed: have its peers captured before they are stopped.
 

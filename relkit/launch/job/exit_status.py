@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from relkit.input_file import read_input_text
 from relkit.launch.job.settings import ExitStatus
 
 _MAX_ERROR_FILE_BYTES = 16 << 20
+# What how_rank_ended says.
+_RANK_ENDED = re.compile(
+    r"rank (\d{1,7}) \(pid \d{1,10}\) "
+    r"(exited with code \d{1,3}|was killed by (?:SIG\w{1,12}|signal \d{1,3}))",
+    re.ASCII,
+)
 
 
 def peek_exit(pid: int) -> int | None:
@@ -38,6 +45,12 @@ def how_it_ended(exit_code: int) -> str:
 def how_rank_ended(rank: int, pid: int, exit_code: int) -> str:
     """The same, with the rank: "rank 3 (pid 711) was killed by SIGKILL"."""
     return f"rank {rank} (pid {pid}) {how_it_ended(exit_code)}"
+
+
+def rank_that_ended(sentence: str) -> tuple[int, str] | None:
+    """The inverse, of what another node says: the rank, and how it ended; None for all else."""
+    match = _RANK_ENDED.fullmatch(sentence)
+    return None if match is None else (int(match[1]), match[2])
 
 
 def end_of_child(pid: int) -> str | None:

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import dataclass
 
 from relkit.errors import UsageProblem
+from relkit.whole_number import whole_number
 
 # Below the ports that Linux gives to outgoing connections (32768 and up), which could be in use.
 _FIRST_PORT, _PORTS = 20_000, 9_000
@@ -55,9 +56,7 @@ class MeetingPoint:
 
 def number(text: str | None) -> int | None:
     """A whole number from the environment, 0 or more; None for anything else."""
-    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        return None
-    return int(text)
+    return whole_number(text, 999_999_999)
 
 
 def is_zero(text: str | None) -> bool | None:

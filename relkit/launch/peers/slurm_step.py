@@ -31,7 +31,7 @@ def slurm_step(environ: Mapping[str, str], address_of: Callable[[str], str]) -> 
             f"this is Slurm job {job}, but no step of it: one launcher is needed on each node",
             next_step="Write: srun --ntasks-per-node 1 relkit launch ...",
         )
-    names = [spec.name for spec in slurm_nodes(nodelist, "SLURM_STEP_NODELIST")]
+    names = [spec.name for spec in slurm_nodes(nodelist, "SLURM_STEP_NODELIST").nodes]
     tasks = number(environ.get("SLURM_STEP_NUM_TASKS"))
     if tasks is not None and tasks > len(names):
         raise NoMeetingPoint(

@@ -12,10 +12,12 @@ from relkit.hook.environment import all_job_folders, job_folders
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
 from relkit.stacks.engines.base import Target
+from relkit.whole_number import whole_number
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdigit() else -1
+    number = whole_number(text)
+    return -1 if number is None else number
 
 
 def _hook_file(pid: int) -> Path | None:

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from relkit.trainer.config.config import ModelConfig
 from relkit.trainer.core.moe import MoELayer
+from relkit.trainer.core.parameters import drawn
 from relkit.trainer.kernels.gemm import Linear, linear
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -169,6 +170,11 @@ class TransformerLayer(nn.Module):
         return output
 
 
+def _embedding(rows: int, size: int) -> nn.Embedding:
+    made: nn.Embedding = nn.Embedding.from_pretrained(drawn(rows, size), freeze=False)  # type: ignore[no-untyped-call]
+    return made
+
+
 class Embedding(nn.Module):
     """Words and, where positions are absolute, their places.
 
@@ -177,10 +183,10 @@ class Embedding(nn.Module):
 
     def __init__(self, config: ModelConfig, rows: int) -> None:
         super().__init__()
-        self.word_embeddings = nn.Embedding(rows, config.hidden_size)
+        self.word_embeddings = _embedding(rows, config.hidden_size)
         self.position_embeddings: nn.Embedding | None = None
         if config.position_embedding_type == "absolute":
-            self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
+            self.position_embeddings = _embedding(config.positions, config.hidden_size)
         self.spread: nn.Module = nn.Identity()
         self.dropout = nn.Dropout(config.hidden_dropout)
 
@@ -217,8 +223,7 @@ class OutputLayer(nn.Module):
         super().__init__()
         self.weight: nn.Parameter | None = None
         if config.untie_embeddings_and_output_weights:
-            self.weight = nn.Parameter(torch.empty(rows, config.hidden_size))
-            nn.init.normal_(self.weight, std=config.init_method_std)
+            self.weight = nn.Parameter(drawn(rows, config.hidden_size, std=config.init_method_std))
 
     def forward(self, hidden: Tensor, tied_weight: Tensor | None) -> Tensor:
         """Logits [B, S, V]; `tied_weight` is the embedding's, and used where there is no own."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relkit.trainer.config.config import ModelConfig
+from relkit.trainer.core.parameters import drawn
 
 RunExperts = Callable[[Tensor, Sequence[int]], Tensor]
 """Runs the experts held here, in the order of their numbers, over rows sorted by expert; the
@@ -70,8 +71,9 @@ class Router(nn.Module):
         assert config.num_moe_experts is not None
         self.topk = config.moe_router_topk
         self.aux_loss_coeff = config.moe_aux_loss_coeff
-        self.weight = nn.Parameter(torch.empty(config.num_moe_experts, config.hidden_size))
-        nn.init.normal_(self.weight, std=config.init_method_std)
+        self.weight = nn.Parameter(
+            drawn(config.num_moe_experts, config.hidden_size, std=config.init_method_std)
+        )
         self.gather_counts: Callable[[Tensor], Tensor] = lambda counts: counts
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:

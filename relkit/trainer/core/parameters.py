@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor, nn
+
 
 @dataclass(frozen=True, slots=True)
 class ParamInfo:
@@ -32,3 +35,12 @@ class ParamInfo:
     partial: bool = False
     tied_copy: bool = False
     decay: bool = True
+
+
+def drawn(*shape: int, std: float = 1.0) -> Tensor:
+    """A new tensor of that shape, normally distributed; on the meta device nothing is drawn.
+
+    There, torch would import its compiler for it: 2 s of CPU in each rank before its first step.
+    """
+    made = torch.empty(*shape)
+    return made if made.is_meta else nn.init.normal_(made, std=std)

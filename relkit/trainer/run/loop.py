@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
+from relkit.accounting.worker_notes import noted_load
 from relkit.checkpoint import iteration_folder
 from relkit.errors import EXIT_OK, BadInputFile, RelkitError, UsageProblem
 from relkit.hook.marks import input_wait, mark_step
@@ -80,16 +81,18 @@ class Run:
         if seen[0] is None:
             self.log.info(f"no checkpoint in {folder}: training starts from its first step")
             return
-        trainer.restore(
-            checkpoint.load(
-                Path(folder),
-                chunks=trainer.chunks,
-                infos=trainer.infos,
-                optimizer=trainer.optimizer,
-                config=self.config,
-                mesh=self.mesh,
+        with noted_load() as load:
+            trainer.restore(
+                checkpoint.load(
+                    Path(folder),
+                    chunks=trainer.chunks,
+                    infos=trainer.infos,
+                    optimizer=trainer.optimizer,
+                    config=self.config,
+                    mesh=self.mesh,
+                )
             )
-        )
+            load.step, load.source = trainer.progress.step, "disk"
         self.saved_step = trainer.progress.step if folder == training.save else None
         self.log.info(f"resumed from step {trainer.progress.step} of {folder}")
         self.events.write("resume", step=trainer.progress.step, folder=folder)

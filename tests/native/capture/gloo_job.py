@@ -14,6 +14,7 @@ from pathlib import Path
 from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_environment
 from relkit.hook.reader import read_state
 from relkit.stacks.engines.base import Target
+from tests.eager import eager
 from tests.native.capture.targets import settled, until
 
 _RANK = """
@@ -49,7 +50,7 @@ def hung_job(folder: Path, ranks: int = 2) -> Iterator[HungJob]:
     try:
         for rank in range(ranks):
             identity = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
-            environment = {**os.environ, **identity, "OMP_NUM_THREADS": "1"}
+            environment = eager({**os.environ, **identity, "OMP_NUM_THREADS": "1"})
             environment |= worker_environment(job_folder, os.getpid(), environment)
             processes.append(
                 subprocess.Popen(

@@ -16,6 +16,7 @@ from relkit.stacks.dumpfile import decode, encode
 from relkit.stacks.engines.base import Target
 from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import Frame, RankDump
+from tests.eager import eager
 from tests.native.capture.targets import NESTED, running, settled, target
 
 pytestmark = pytest.mark.native
@@ -62,7 +63,7 @@ def test_by_the_hook() -> None:
     job_id = f"test-{secrets.token_hex(4)}"
     folder = prepare_job_dir(job_id, 1)
     identity = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **identity}
+    environment = eager({**os.environ, **identity})
     environment |= worker_environment(folder, os.getpid(), environment)
     # The hook has a file from its first hooked call on.
     script = "import torch\ntorch.mm(torch.ones(64, 64), torch.ones(64, 64))\n" + NESTED

@@ -16,6 +16,7 @@ from relkit.hook.capture import capture_native
 from relkit.hook.model import HookState, Op, OpKind
 from relkit.hook.reader import RECENT_EACH
 from relkit.hook.release import release
+from tests.eager import eager
 from tests.native.recording import Recording, process
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -123,7 +124,7 @@ def running_job(recording: Recording, code: str, size: int) -> Iterator[Job]:
     with ExitStack() as stack:
         ranks = []
         for rank in range(size):
-            env = recording.environment()
+            env = eager(recording.environment())
             env |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
             env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             command = [sys.executable, "-W", "ignore", "-c", SETUP + code]

@@ -16,7 +16,7 @@ from tests.native.recording import CORE, NATIVE, compile_c, process
 
 pytestmark = pytest.mark.native
 SOURCES = [NATIVE / "tests" / "recorder_test.c", *CORE]
-TESTS = ("recorder_test", "event_ring_test", "peers_test")
+TESTS = ("recorder_test", "event_ring_test", "peers_test", "gloo_posts_test")
 
 
 @pytest.mark.parametrize("name", TESTS)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +17,19 @@ from relkit.trainer.core.build import build_model, loss_function, stage_layers
 from relkit.trainer.core.mesh import Group, Mesh, build_mesh
 from relkit.trainer.core.pipeline import run_step
 from relkit.trainer.data.samples import MicroBatch
+from tests.patience import PATIENCE
 from tests.trainer.layouts import ALONE, MODELS, micro_batches
+
+_ONE_STEP = """
+import sys
+from relkit.trainer.config.config import OptimizerConfig
+from tests.trainer.core.test_layouts import ALONE, Run
+for model in sys.argv[1:]:
+    run = Run(ALONE.config(model, OptimizerConfig()))
+    loss = run.forward_backward(0)
+    run.optimizer.update(run.optimizer.prepare(), 1e-3)
+    print(loss > 0, "torch._dynamo" in sys.modules)
+"""
 
 
 def alone(model: str = "gpt2") -> tuple[TrainerConfig, Mesh]:
@@ -111,3 +126,11 @@ def test_gradients_grow_with_the_scale_also_those_of_load_balancing(model: str) 
     for name, gradient in once.items():
         assert torch.equal(scaled[name], gradient * 1024), name
         torch.testing.assert_close(twice[name], gradient, msg=name)
+
+
+def test_a_step_waits_for_no_compiler() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ONE_STEP, *MODELS], cwd=Path(__file__).parents[3],
+        capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.stdout == "True False\n" * len(MODELS), done.stderr

@@ -253,6 +253,7 @@ def test_places_are_short_and_safe() -> None:
     assert place(Frame("a\nb\x1b[31m", "x.py:1")) == "x.py:1 a?b?[31m"
     assert split_source("C:9") == ("C", 9)
     assert split_source("no line:") == ("no line:", 0)
+    assert split_source("x.py:" + "7" * 5000)[1] == 0
 
 
 @settings(deadline=None)

@@ -132,6 +132,9 @@ EXAMPLE = str(demonstration.example())
         (["launch", "--nnodes", "2", EXAMPLE], "2 nodes need a host where they meet"),
         (["launch", "--nodes", "n[1-2]", "--master-addr", "n1", EXAMPLE], "--nodes says where"),
         (["launch", "--nodes", "n[1-2]", "--standalone", EXAMPLE], "--nodes says where"),
+        (["launch", "--nodes", "n[1-2]", "--node-rank", "1", EXAMPLE], "--nodes says where"),
+        (["launch", "--nodes", "n[1-2]", "--rdzv-backend=etcd", EXAMPLE], "--nodes says where"),
+        (["launch", "--nodes", "n[1-2]", "--rdzv-endpoint=:1", EXAMPLE], "--nodes says where"),
         (["launch", "nosuch.py"], "no training script"),
     ],
 )

@@ -51,6 +51,18 @@ def test_words_for_an_end(code: int, words: str) -> None:
     assert exit_status.how_it_ended(code) == words
 
 
+def test_what_another_node_says_of_a_rank_is_understood() -> None:
+    for code in (*range(-64, 0), *range(1, 256)):
+        told = exit_status.how_rank_ended(12, 345, code)
+        assert exit_status.rank_that_ended(told) == (12, exit_status.how_it_ended(code))
+    for text in (
+        "",
+        "rank 1 (pid 2) was killed by SIGKILL\n",
+        "rank x (pid 2) was killed by SIGHUP",
+    ):
+        assert exit_status.rank_that_ended(text) is None
+
+
 @pytest.mark.parametrize(
     ("plain", "line"),
     [

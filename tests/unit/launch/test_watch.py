@@ -271,6 +271,8 @@ def test_a_failure_on_node_1_is_judged_by_node_0(monkeypatch: pytest.MonkeyPatch
     assert second.state.captured.is_set()
     job.run(6, second, first)
     assert second.state.judged.is_set()
+    told = (first.state.remote_failure, second.state.remote_failure)
+    assert told == ("rank 3 (pid 1003) was killed by SIGSEGV", "")
     # A failure is torchrun's to act on.
     assert first.state.action is second.state.action is None
 

@@ -128,8 +128,8 @@ BREAKS = (
     Break("relkit/checkpoint/iteration_folder.py", "max(keep, 1)", "keep", _FOLDER),
     Break(
         "relkit/checkpoint/iteration_folder.py",
-        "if digits.isdecimal()))",
-        "if digits.removesuffix(TEMPORARY).isdecimal()))",
+        "(whole_number(suffix) for suffix in suffixes)",
+        "(whole_number(suffix.removesuffix(TEMPORARY)) for suffix in suffixes)",
         _FOLDER,
     ),
     Break(

@@ -6,6 +6,9 @@ from tools.mutants.model import Break
 
 _CHOICE = ("tests/flash_checkpoint/test_choice.py",)
 _DISK = ("tests/flash_checkpoint/test_disk.py",)
+_HF = (
+    "tests/flash_checkpoint/test_hf_trainer.py::test_the_newest_step_is_resumed_from_wherever_it_is",
+)
 _PERSISTER = ("tests/flash_checkpoint/test_persister.py",)
 _PROTECT = (
     "tests/flash_checkpoint/test_protect.py"
@@ -16,6 +19,27 @@ _SHARDED = ("tests/flash_checkpoint/test_sharded.py",)
 _SLOTS = ("tests/flash_checkpoint/test_slots.py",)
 
 BREAKS = (
+    # A Trainer goes back to a step in memory that is no newer than its own on disk.
+    Break(
+        "relkit/flash_checkpoint/ddp.py",
+        "if choice.step > step or step < 0:",
+        "if choice.step >= 0 or step < 0:",
+        _HF,
+    ),
+    # A folder that the Trainer has not finished counts.
+    Break(
+        "relkit/flash_checkpoint/hf_trainer.py",
+        "(folder / _STATE).is_file() and any(",
+        "any(",
+        _HF,
+    ),
+    # Random generators begin anew.
+    Break(
+        "relkit/flash_checkpoint/hf_trainer.py",
+        'if state["ranks"] == ranks.world_size:',
+        "if False:",
+        _HF,
+    ),
     # A slot that somebody writes to disk is overwritten.
     Break(
         "relkit/flash_checkpoint/slot_file.py",

@@ -196,8 +196,8 @@ BREAKS = (
     ),
     Break(
         "relkit/flight_recorder/analyze.py",
-        "written_ns > newest[found.rank][0]",
-        "written_ns < newest[found.rank][0]",
+        "written_ns > newest[dump.rank][0]",
+        "written_ns < newest[dump.rank][0]",
         _FLIGHT,
     ),
     Break(

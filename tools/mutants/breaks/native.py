@@ -7,9 +7,11 @@ from tools.mutants.model import Break
 _RECORDER = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-recorder_test]",)
 _RING = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-event_ring_test]",)
 _PEERS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-peers_test]",)
+_POSTS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-gloo_posts_test]",)
 _HELPERS = "tests/native/hook/test_helpers.py"
 _EDGES = ("tests/native/merge/test_edges.py",)
 _FILE = "native/src/core/recorder.c"
+_GLOO_POSTS = "native/src/hooks/gloo_posts.c"
 
 BREAKS = (
     Break(
@@ -23,6 +25,14 @@ BREAKS = (
         "[number % RK_PEER_SIZES]",
         "[0]",
         _PEERS,
+    ),
+    Break(_GLOO_POSTS, "other == 0 ? EMPTY : age;", "EMPTY;", _POSTS),
+    Break(_GLOO_POSTS, "other == (uintptr_t)buffer ? OWN_PLACE : other", "other", _POSTS),
+    Break(
+        _GLOO_POSTS,
+        "            if (other == BEING_WRITTEN)\n                continue;\n",
+        "",
+        _POSTS,
     ),
     Break(
         _FILE,

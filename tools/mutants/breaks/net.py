@@ -116,7 +116,19 @@ BREAKS = (
         "return address",
         _HOSTS,
     ),
-    Break("relkit/hosts.py", "not 0 < int(text) < 1 << 16", "not 0 <= int(text) < 1 << 16", _HOSTS),
+    Break("relkit/hosts.py", "if not port:", "if port is None:", _HOSTS),
+    Break(
+        "relkit/whole_number.py",
+        "(text.isascii() and text.isdecimal())",
+        "text.isdigit()",
+        ("tests/unit/test_whole_number.py",),
+    ),
+    Break(
+        "relkit/whole_number.py",
+        "len(text) > len(str(LARGEST)) or ",
+        "",
+        ("tests/unit/test_whole_number.py",),
+    ),
     Break("relkit/hosts.py", 'line.split("#", 1)[0]', "line", _HOSTS),
     Break("relkit/hosts.py", 'key == "address" and len(specs) == 1', 'key == "address"', _HOSTS),
     Break(

@@ -1,4 +1,4 @@
-"""A stream that writes no faster than a limit."""
+"""A stream that writes no faster than a limit, and counts what it has written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LimitedStream:
         self._stream, self._max_bytes_per_s = stream, max_bytes_per_s
         self._clock, self._pause = clock, pause
         self._began_s = clock()
-        self._size_bytes = 0
+        self.size_bytes = 0
 
     def write(self, data: bytes) -> int:
         """As of any stream."""
@@ -36,9 +36,9 @@ class LimitedStream:
         for start in range(0, len(whole), _PART_BYTES):
             part = whole[start : start + _PART_BYTES]
             self._stream.write(part)
-            self._size_bytes += len(part)
+            self.size_bytes += len(part)
             if self._max_bytes_per_s:
-                due_s = self._began_s + self._size_bytes / self._max_bytes_per_s
+                due_s = self._began_s + self.size_bytes / self._max_bytes_per_s
                 self._pause(max(0.0, due_s - self._clock()))
         return len(whole)
 

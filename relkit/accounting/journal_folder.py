@@ -1,0 +1,122 @@
+"""Where launchers leave their journals: a folder a job, in shared memory, of this user alone.
+
+Writing there never waits for a disk, and what is left there outlives the job, not the host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from relkit import procfs
+from relkit.job_id import safe_job_id
+from relkit.private_file import is_private_folder
+
+SUFFIX, NOW_SUFFIX = ".journal", ".now"
+# Folders of ended jobs beyond these are removed, oldest first.
+MAX_JOBS = 64
+# Launchers of one job and host, of runs that have ended, whose journals are kept.
+MAX_ENDED = 32
+_SHARED_MEMORY = Path("/dev/shm")
+_NAME = re.compile(r"([1-9][0-9]{0,9})-([0-9]{1,20})\.journal")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """A journal on this host.
+
+    Args:
+        path: of the file; pid, start_ticks: of the launcher that writes it.
+    """
+
+    path: Path
+    pid: int
+    start_ticks: int
+
+    @property
+    def is_live(self) -> bool:
+        """Its launcher still runs."""
+        return procfs.is_same_process(self.pid, self.start_ticks)
+
+    @property
+    def changed_s(self) -> float:
+        """When it was changed last, Unix time; 0 where it is gone."""
+        with suppress(OSError):
+            return self.path.stat().st_mtime
+        return 0.0
+
+
+def _home() -> Path:
+    return _SHARED_MEMORY / f"relkit-{os.geteuid()}-jobs"
+
+
+def make(job_id: str) -> Path:
+    """Where this process is to keep its journal of a job; what is too old is removed.
+
+    Raises:
+        OSError: shared memory cannot be written, or the folder there is another user's.
+    """
+    home = _home()
+    folder = home / safe_job_id(job_id)
+    for each in (home, folder):
+        each.mkdir(mode=0o700, exist_ok=True)
+        if not is_private_folder(each):
+            raise PermissionError(13, "belongs to another user, or others may read it", str(each))
+    _sweep(folder)
+    pid = os.getpid()
+    return folder / f"{pid}-{procfs.start_ticks(pid)}{SUFFIX}"
+
+
+def _sweep(mine: Path) -> None:
+    ended = sorted(
+        (each for each in journals_in(mine) if not each.is_live),
+        key=lambda each: each.changed_s,
+        reverse=True,
+    )
+    for each in ended[MAX_ENDED:]:
+        with suppress(OSError):
+            each.path.with_suffix(NOW_SUFFIX).unlink(missing_ok=True)
+            each.path.unlink()
+    folders = {}
+    for folder in _folders():
+        files = journals_in(folder)
+        if folder != mine and not any(each.is_live for each in files):
+            folders[folder] = max((each.changed_s for each in files), default=0.0)
+    for folder in sorted(folders, key=lambda each: folders[each], reverse=True)[MAX_JOBS:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def journals_in(folder: Path) -> tuple[JournalFile, ...]:
+    """The journals of a job's folder, in no order."""
+    with suppress(OSError):
+        return tuple(
+            JournalFile(path, int(match[1]), int(match[2]))
+            for path in folder.iterdir()
+            if (match := _NAME.fullmatch(path.name))
+        )
+    return ()
+
+
+def journals_of(job_id: str) -> tuple[JournalFile, ...]:
+    """The journals of a job on this host, of this user."""
+    folder = _home() / safe_job_id(job_id)
+    if not (is_private_folder(folder.parent) and is_private_folder(folder)):
+        return ()
+    return journals_in(folder)
+
+
+def jobs_here() -> tuple[str, ...]:
+    """The jobs of this user that have a journal on this host."""
+    return tuple(folder.name for folder in _folders() if journals_in(folder))
+
+
+def _folders() -> Iterator[Path]:
+    home = _home()
+    with suppress(OSError):
+        if is_private_folder(home):
+            yield from (folder for folder in sorted(home.iterdir()) if is_private_folder(folder))

@@ -1,0 +1,101 @@
+"""What only a worker knows of its start, left for the launcher beside the recorder's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relkit.accounting.attempts import COUNTED
+from relkit.errors import RelkitError
+from relkit.foreign_json import parse_json
+from relkit.output import write_atomic
+from relkit.private_file import read_private
+from relkit.whole_number import whole_number
+
+_FOLDER_VARIABLE = "RELKIT_HOOK_DIR"
+_MAX_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LoadNote:
+    """A checkpoint was loaded, or there was none to load.
+
+    Args:
+        begin_s, end_s: monotonic clock.
+        step: that it is of; -1 for none.
+        source: "memory", "disk" or "".
+    """
+
+    begin_s: float
+    end_s: float
+    step: int = -1
+    source: str = ""
+
+
+class Load:
+    """A load under way; `step` and `source` are set by who loads."""
+
+    def __init__(self) -> None:
+        self.step, self.source = -1, ""
+
+
+@contextmanager
+def noted_load() -> Iterator[Load]:
+    """Around a load: says how long it took, where a launcher wants to know."""
+    load, begin_s = Load(), time.monotonic()
+    yield load
+    note = LoadNote(begin_s, time.monotonic(), load.step, load.source)
+    _leave("load", json.dumps([note.begin_s, note.end_s, note.step, note.source]))
+
+
+def note_counted() -> None:
+    """The steps of this process are numbered by relkit, from 0, and not by its loop."""
+    _leave(COUNTED, json.dumps([time.monotonic()]))
+
+
+def read_load(folder: Path, rank: int) -> LoadNote | None:
+    """What a rank has loaded last; None where it has not said, or cannot be read."""
+    plain = _read(folder, "load", rank)
+    try:
+        begin_s, end_s, step, source = plain
+        note = LoadNote(float(begin_s), float(end_s), int(step), str(source)[:20])
+    except (ValueError, TypeError, OverflowError):
+        return None
+    is_sane = 0.0 <= note.begin_s <= note.end_s <= time.monotonic() and -1 <= note.step < 1 << 40
+    return note if is_sane else None
+
+
+def is_counted(folder: Path, rank: int, since_s: float) -> bool:
+    """Whether a rank has said since then that its steps are numbered by relkit."""
+    plain = _read(folder, COUNTED, rank)
+    try:
+        return float(plain[0]) >= since_s
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return False
+
+
+def _read(folder: Path, kind: str, rank: int) -> list[Any]:
+    try:
+        plain = parse_json(read_private(_path(folder, kind, rank), _MAX_BYTES))
+    except (OSError, ValueError):
+        return []
+    return plain if isinstance(plain, list) else []
+
+
+def _leave(kind: str, text: str) -> None:
+    folder, rank = os.environ.get(_FOLDER_VARIABLE, ""), whole_number(os.environ.get("RANK", "0"))
+    if not folder or rank is None:
+        return
+    # A launcher that goes without it only says less.
+    with suppress(RelkitError):
+        write_atomic(_path(Path(folder), kind, rank), text)
+
+
+def _path(folder: Path, kind: str, rank: int) -> Path:
+    return folder / f"rank-{rank}.{kind}"
