@@ -33,6 +33,7 @@ from pathlib import Path
 from relkit import procfs
 from relkit.hook.environment import job_dir
 from relkit.output import write_atomic
+from tools.soak.bare import train_bare
 from tools.soak.figure import draw
 from tools.soak.samples import Curve, Use, judge, shared_memory_of, table, use_of
 
@@ -208,18 +209,6 @@ def _go_through(
         time.sleep(_SAMPLE_S)
 
 
-def train_bare(folder: Path, steps: int) -> None:
-    """The same steps by torchrun."""
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone",
-        "--nproc-per-node", str(RANKS), str(JOB), str(folder), str(steps), "0",
-    ]  # fmt: skip
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "ENABLE_TTP": "False"}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the bare run ended with {done.returncode}: {done.stderr[-2000:]}")
-
-
 def compare(soak: Soak, bare: Path) -> int:
     """Hold the losses against the bare run's; how many there are."""
     own = losses_of(soak.folder)
@@ -253,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         train_under_relkit(soak, options.minutes, options.restart_every, log)
         steps = 1 + max(step for _, step in losses_of(folder))
         print(f"{steps} steps; the bare run makes the same", flush=True)
-        train_bare(bare, steps)
+        stood_still = train_bare(JOB, RANKS, bare, steps)
         compared = compare(soak, bare)
     curves = soak.curves()
     if not curves:
@@ -272,6 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "title": title,
         "captures": soak.captures,
         "losses_compared": compared,
+        "bare_run_stood_still": stood_still,
         "problems": soak.problems,
         "curves": {f"{curve.panel}, {curve.name}": curve.points for curve in curves},
     }
@@ -280,6 +270,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"{title}, {soak.captures} captures, {stragglers} lines on the straggler, {compared} losses"
     )
+    if stood_still:
+        print(f"the bare run stood still {stood_still} times, and was started again")
     print("\n".join(soak.problems) or "all as it should be")
     return 1 if soak.problems else 0
 

@@ -1,13 +1,15 @@
-"""Whether a curve of the soak is flat."""
+"""Whether a curve of the soak is flat, and what becomes of a bare run that stands still."""
 
 from __future__ import annotations
 
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
 
+from tools.soak.bare import BareRunFailed, run_until_done
 from tools.soak.figure import draw
 from tools.soak.samples import Curve, judge, shared_memory_of, table, use_of
 
@@ -74,3 +76,36 @@ def test_this_process_and_a_folder(tmp_path: Path) -> None:
     files, size_bytes = shared_memory_of(tmp_path)
     assert files == 1
     assert size_bytes >= 1 << 16
+
+
+# Its second start comes to the end. The first one leaves a child behind that does not end, either.
+STANDS_STILL = """
+import pathlib, signal, subprocess, sys
+folder = pathlib.Path(sys.argv[1])
+starts = folder / "starts"
+starts.open("a").write("x")
+if len(starts.read_text()) < int(sys.argv[2]):
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    (folder / "child").write_text(str(child.pid))
+    signal.pause()
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_bare_run_that_stands_still_is_started_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STANDS_STILL, str(tmp_path), "2"]
+    assert run_until_done(command, os.environ, tmp_path / "starts", still_s=3) == 1
+    child = int((tmp_path / "child").read_text())
+    assert (
+        not Path(f"/proc/{child}/stat").exists() or " Z " in Path(f"/proc/{child}/stat").read_text()
+    )
+    command[-1] = "9"
+    with pytest.raises(BareRunFailed, match="stood still 2 times for 1 s"):
+        run_until_done(command, os.environ, tmp_path / "starts", still_s=1, most=1)
+
+
+@pytest.mark.timeout(60)
+def test_what_a_bare_run_says_before_it_fails_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('no such thing')"]
+    with pytest.raises(BareRunFailed, match="ended with 1: no such thing"):
+        run_until_done(command, os.environ, tmp_path / "none")
