@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from relkit import procfs
 from relkit.errors import HookUnavailable, UnwritablePath, UsageProblem
 from relkit.hook.locate import hook_library
 from relkit.private_file import is_private_folder
@@ -194,3 +195,14 @@ def _really_allocate(folder: Path, size: int) -> None:
     finally:
         os.close(descriptor)
         Path(name).unlink(missing_ok=True)
+
+
+def writer_lives(recorder: Path) -> bool:
+    """Whether the process that records into this file still runs."""
+    pid = recorder.stem
+    return pid.isdecimal() and procfs.is_same_process(int(pid), 0)
+
+
+def is_recorded(job_dir: Path) -> bool:
+    """Whether a process that still runs records into a job's folder."""
+    return any(writer_lives(path) for path in job_dir.glob("*.rkhook"))

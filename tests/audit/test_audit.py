@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import random
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.waiting import eventually
 from tools.audit import __main__ as audit
 from tools.audit import native
 from tools.audit.child import attempt
@@ -132,3 +136,21 @@ def test_the_table_and_the_command_to_reproduce(
     assert "refused, as it should be" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         audit.main(["nothing-of-that-name"])
+
+
+@pytest.mark.timeout(120)
+def test_who_tries_inputs_ends_with_who_watches(tmp_path: Path) -> None:
+    code = "import sys; from tools.audit.supervise import fuzz; from pathlib import Path; fuzz("
+    code += "'slow', Path(sys.argv[1]), seed=1, seconds=600, inputs=10**9, progress=print)"
+    watching = subprocess.Popen(
+        [sys.executable, "-u", "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert watching.stdout is not None
+        next(line for line in watching.stdout if " 0 inputs" not in line)
+        (child,) = psutil.Process(watching.pid).children()
+        watching.terminate()
+        eventually(lambda: not child.is_running(), f"{child} still runs")
+    finally:
+        watching.kill()
+        watching.communicate()

@@ -52,6 +52,10 @@ class Ranks:
     steps: dict[int, list[int]]
     broken: dict[int, Written] = field(default_factory=dict)
     locked: int = 0
+    may_write: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.may_write.set()
 
     def newest(self) -> int:
         return max(set.intersection(*(set(steps) for steps in self.steps.values())), default=-1)
@@ -65,6 +69,7 @@ class Ranks:
 
     def write(self, step: int, max_bytes_per_s: float, timeout_s: float) -> Written:
         assert (max_bytes_per_s, timeout_s) == (5e6, 60.0)
+        assert self.may_write.wait(60 * PATIENCE)
         if step in self.broken:
             return self.broken[step]
         folder = persisted.temporary_folder(self.root, step)
@@ -226,6 +231,30 @@ def test_what_both_nodes_ask_for_is_persisted_once_and_what_is_newer_again(job: 
     assert [outcome.step for outcome in job.outcomes] == [5, 6, 7]
     assert [outcome.line for outcome in job.outcomes] == job.lines
     assert job.steps() == (6, 7), "two are kept"
+
+
+def test_who_notices_the_fault_while_its_step_is_written_need_not_wait(job: Job) -> None:
+    job.begin({0: [4]}, {1: [4]})
+    for ranks in job.slots:
+        ranks.may_write.clear()
+    job.nodes[0].ask("rank 1 failed")
+    eventually(lambda: all(ranks.locked for ranks in job.slots), lambda: "no round", 60.0)
+    for node in job.nodes:
+        node.wait_collected(60 * PATIENCE)
+        node.ask("its neighbour failed")
+        # The round is under way, and goes on for as long as nothing may be written.
+        node.wait_collected(3600.0)
+        assert node._requests.is_pending
+    # A newer step must be locked first, and there is no round yet that does.
+    job.slots[1].steps = {1: [4, 5]}
+    job.nodes[1].ask("again")
+    job.nodes[1].wait_collected(0.01)
+    assert not job.nodes[1]._requests._collected.is_set()
+    for ranks in job.slots:
+        ranks.may_write.set()
+    eventually(lambda: not any(n._requests.is_pending for n in job.nodes), lambda: "", 60.0)
+    job.end()
+    assert job.steps() == (4,)
 
 
 def test_an_unexpected_error_is_said_once_and_not_tried_again(

@@ -5,8 +5,10 @@ python -m tools.audit.child NAME FOLDER SEED SECONDS INPUTS INPUT_S
 
 from __future__ import annotations
 
+import ctypes
 import random
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -22,10 +24,13 @@ from tools.audit.target import Run, Target
 # Address space, beyond what the process has once the seeds are read.
 _MAX_GROWTH_BYTES = 1 << 30
 _MAX_KEPT = 20
+_PR_SET_PDEATHSIG = 1
 
 
 def main(argv: list[str]) -> int:
     """Try inputs until the time is over; what goes wrong is written into the folder."""
+    # Who watches it may be ended, in whatever way.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     target, folder = _target(argv[0]), Path(argv[1])
     seed, end_s, most = int(argv[2]), time.monotonic() + float(argv[3]), int(argv[4])
     input_s = float(argv[5])

@@ -21,15 +21,17 @@ class OwnRequests:
         self._noted = self._answered = 0
         self._collected = threading.Event()
 
-    def add(self, trigger: str, by_ttp: SavedStep | None) -> None:
+    def add(self, trigger: str, by_ttp: SavedStep | None, *, is_collected: bool = False) -> None:
         """Make a request.
 
         Args:
             trigger: what happened to the job; by_ttp: what try-to-persist has saved since.
+            is_collected: a round that is under way has locked all that it is about.
         """
         with self._lock:
             self._newest = self._newest.next(trigger, by_ttp)
-            self._collected.clear()
+            if not is_collected:
+                self._collected.clear()
 
     @property
     def is_pending(self) -> bool:

@@ -87,6 +87,8 @@ class Persister:
         self._handled: dict[int, int] = {}
         # The newest step of this node when a round last looked; -2 before the first round.
         self._last_newest = -2
+        # The same of the round under way, once it has locked the slots; -2 outside of rounds.
+        self._locked_newest = -2
         self._last: PersistRound | None = None
         self._closing: _Closing | None = None
         self._thread = threading.Thread(target=self._run, name="relkit-flash-persist", daemon=True)
@@ -99,7 +101,9 @@ class Persister:
             trigger: what happened.
             by_ttp: what try-to-persist has saved since.
         """
-        self._requests.add(trigger, by_ttp)
+        # All nodes notice the same fault, and this one may do so while it writes the step already.
+        is_collected = by_ttp is None and self._slots.newest() <= self._locked_newest
+        self._requests.add(trigger, by_ttp, is_collected=is_collected)
         self._wake.set()
 
     def wait_collected(self, timeout_s: float) -> None:
@@ -170,7 +174,10 @@ class Persister:
             return
         if mailbox.get(round_key(self._next_number())) is not None:
             noted, newest = requests.noted, self._slots.newest()
-            line = self._next_round().follow(requests.mark_collected)
+            try:
+                line = self._next_round().follow(lambda: self._mark_collected(newest))
+            finally:
+                self._locked_newest = -2
             if requests.is_pending:
                 self._log(line)
             self._last_newest = newest
@@ -208,11 +215,17 @@ class Persister:
             return
         try:
             with self._one_at_a_time:
-                outcome = self._next_round().lead(trigger, by_ttp, self._requests.mark_collected)
+                outcome = self._next_round().lead(
+                    trigger, by_ttp, lambda: self._mark_collected(newest)
+                )
             self._publish(outcome, self._attempt.job_id)
         finally:
-            self._last_newest = newest
+            self._last_newest, self._locked_newest = newest, -2
             self._note_handled(requests)
+
+    def _mark_collected(self, newest: int) -> None:
+        self._locked_newest = newest
+        self._requests.mark_collected()
 
     def _note_handled(self, requests: dict[int, PersistRequest]) -> None:
         self._handled = {node: request.number for node, request in requests.items()}

@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-from relkit import procfs
 from relkit.errors import RelkitError
 from relkit.hook import environment
 from relkit.hook.compatible import program_of, why_not_preloadable
@@ -121,7 +120,7 @@ def _remove_if_left(folder: Path) -> None:
     if lock is None:
         return
     try:
-        if not any(_lives(path) for path in folder.glob(_RECORDERS)):
+        if not environment.is_recorded(folder):
             environment.remove_job_dir(folder)
     finally:
         os.close(lock)
@@ -140,10 +139,5 @@ def sweep(parent: Path) -> None:
 def _drop_ended(folder: Path) -> None:
     """Remove the recorder files of an earlier attempt, whose processes are gone."""
     for path in folder.glob(_RECORDERS):
-        if not _lives(path):
+        if not environment.writer_lives(path):
             path.unlink(missing_ok=True)
-
-
-def _lives(recorder: Path) -> bool:
-    pid = recorder.stem
-    return pid.isdecimal() and procfs.is_same_process(int(pid), 0)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from relkit import procfs
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
 from relkit.hook import environment
 from relkit.job_id import safe_job_id
@@ -29,7 +28,7 @@ def jobs_here() -> tuple[str, ...]:
     jobs = []
     for folder in environment.all_job_folders():
         path = folder / LIVE_FILE
-        if not path.exists() or not records(folder):
+        if not path.exists() or not environment.is_recorded(folder):
             continue
         try:
             jobs.append((-path.stat().st_mtime_ns, folder.name))
@@ -38,19 +37,13 @@ def jobs_here() -> tuple[str, ...]:
     return tuple(name for _, name in sorted(jobs))
 
 
-def records(folder: Path) -> bool:
-    """Whether a process that lives records into a job's folder."""
-    pids = [path.stem for path in folder.glob("*.rkhook")]
-    return any(pid.isdecimal() and procfs.is_same_process(int(pid), 0) for pid in pids)
-
-
 def refresh(folder: Path) -> None:
     """Have a running job's launcher write what it knows by now; nothing where there is none.
 
     Args:
         folder: the job's shared-memory folder.
     """
-    if (folder / LIVE_FILE).exists() and records(folder):
+    if (folder / LIVE_FILE).exists() and environment.is_recorded(folder):
         live_file.wait_for_news(folder)
 
 

@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 from relkit.errors import NoSuchProcess, RelkitError
+from relkit.hook.environment import is_recorded
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, load
-from relkit.straggler.transport.locate import LIVE_FILE, job_folders, jobs_here, records, refresh
+from relkit.straggler.transport.locate import LIVE_FILE, job_folders, jobs_here, refresh
 
 # A launcher that was killed leaves its files; without any rank that lives the job is over.
 _SILENT_S = 10.0
@@ -82,4 +83,4 @@ class HistoryTail:
         return True
 
     def _is_left_over(self) -> bool:
-        return self.silent_s >= _SILENT_S and not records(self._path.parent)
+        return self.silent_s >= _SILENT_S and not is_recorded(self._path.parent)

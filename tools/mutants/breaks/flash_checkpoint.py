@@ -40,6 +40,20 @@ BREAKS = (
         "if False:",
         _HF,
     ),
+    # A node that notices a fault late waits until the step of the round under way is on disk.
+    Break(
+        "relkit/launch/flash_checkpoint/persister.py",
+        "is_collected = by_ttp is None and self._slots.newest() <= self._locked_newest",
+        "is_collected = False",
+        _PERSISTER,
+    ),
+    # It does not wait, although it has a newer step than the round under way.
+    Break(
+        "relkit/launch/flash_checkpoint/persister.py",
+        "is_collected = by_ttp is None and self._slots.newest() <= self._locked_newest",
+        "is_collected = self._locked_newest >= 0",
+        _PERSISTER,
+    ),
     # A slot that somebody writes to disk is overwritten.
     Break(
         "relkit/flash_checkpoint/slot_file.py",
