@@ -25,8 +25,7 @@ pytestmark = pytest.mark.native
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("hard") / "hard_to_capture"
     # Bound at its start: at a function's first call the dynamic linker saves all vector registers,
-    # which with AVX-512 is more than the 2 KiB that are left: the thread would end there, captured or
-    # not.
+    # with AVX-512 more than the 2 KiB that are left: the thread would end, captured or not.
     flags = ("-Wno-infinite-recursion", "-Wl,-z,now")
     return compile_c(output, [NATIVE / "tests" / "hard_to_capture.c"], *flags)
 
