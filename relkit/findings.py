@@ -32,6 +32,7 @@ DOCS_VARIABLE = "RELKIT_DOCS_URL"
 DOCS_PAGES = {
     "CKPT": "ckpt",
     "DATA": "data",
+    "DEATH": "death",
     "DEMO": "doctor",
     "DOC": "doctor",
     "FLASH": "flash",

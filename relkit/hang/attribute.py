@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.cycles import astray, left_out
-from relkit.hang.deaths import collateral, died, left, primary_deaths
+from relkit.hang.death_cause import outside_words
+from relkit.hang.deaths import collateral, died, ended_from_outside, left, primary_deaths
 from relkit.hang.device_stalled import device_stalls
 from relkit.hang.finding_builder import (
     FindingBuilder,
@@ -62,6 +63,8 @@ def attribute(job: JobView) -> HangVerdict:
     known = [view for view in analysis.views.values() if not view.absent_reason]
     if not known:
         return HangVerdict((), (), "nothing is known of any rank: no launcher has reported")
+    if (number := ended_from_outside(known)) is not None:
+        return HangVerdict((), (), f"somebody ended the job: {outside_words(known, number)}")
     culprits = _proven(analysis)
     inconclusive = ""
     if not any(c.category in _ENOUGH for c in culprits):

@@ -10,6 +10,7 @@ from relkit.hang.frames import printable
 from relkit.hang.model import RankView
 from relkit.hang.words import shortened
 from relkit.hook.model import Op
+from relkit.post_mortem.kernel_lines import is_oom_kill
 
 # What the survivors of a broken connection, or of a peer that never came, raise.
 _COLLATERAL = re.compile(
@@ -20,11 +21,29 @@ _COLLATERAL = re.compile(
     re.IGNORECASE,
 )
 _BY_LAUNCHER = (-signal.SIGTERM, -signal.SIGKILL)
+_ASKED_TO_END = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+# What a process gets for a fault of its own.
+_CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL)
 
 
 def died(view: RankView) -> bool:
     """Known to have ended, and not normally."""
     return not view.alive and not view.absent_reason and view.exit_code != 0
+
+
+def oom_killed(view: RankView) -> bool:
+    """The kernel has killed it for memory: its log says so, or the counter of its cgroup does."""
+    evidence = view.death
+    if evidence is None or not died(view):
+        return False
+    if any(is_oom_kill(line, view.pid) for line in evidence.kernel_lines):
+        return True
+    return view.exit_code == -signal.SIGKILL and bool(evidence.oom_kills)
+
+
+def is_crash(exit_code: int | None) -> bool:
+    """It was ended by a signal that a process gets for a fault of its own."""
+    return exit_code in _CRASHES
 
 
 def left(view: RankView) -> bool:
@@ -75,25 +94,57 @@ def primary_deaths(views: Sequence[RankView]) -> tuple[RankView, ...]:
     """The ranks that died first and on their own, earliest first; often one, or none.
 
     A launcher ends the other ranks once one has failed: SIGTERM and SIGKILL of a rank that sat in
-    communication, or that came after a failure of another sort, are its doing. A rank that
+    communication, or that came after a failure of another sort, are its doing. So is every
+    SIGTERM beside a death of another kind. Where all ranks got SIGTERM, somebody ended the job,
+    and none of them is at fault. A rank that
     died while it computed died on its own; one that died inside an operation may have been
     taken down by its peer, and counts only where nobody else does.
     """
     dead = [view for view in views if died(view)]
-    own = [view for view in dead if not collateral(view)]
-    candidates = [view for view in own if not _in_communication(view)]
+    if ended_from_outside(views) is not None:
+        return ()
+    own = [view for view in dead if not collateral(view) and not _ended_by_launcher(view)]
+    candidates = [view for view in own if not _in_communication(view) or oom_killed(view)]
     if not candidates:
         candidates = [v for v in own if v.exit_code != -signal.SIGTERM or len(dead) == 1]
     known = [view for view in candidates if view.exit_code is not None]
     candidates = known or candidates
-    hard = [view for view in candidates if view.exit_code not in _BY_LAUNCHER]
+    hard = [view for view in candidates if _is_own_end(view)]
     if hard:
         first_s = min(map(_when, hard))
         candidates = [v for v in candidates if v in hard or _when(v) < first_s]
+    # Who asks one rank to end is not at work where another was killed, crashed or gave up.
+    not_asked = [view for view in candidates if view.exit_code != -signal.SIGTERM]
+    candidates = not_asked or candidates
     candidates.sort(key=lambda view: (_when(view), view.rank))
     # Beyond the first, only those whose recorder shows that no peer took them down.
     return tuple(v for i, v in enumerate(candidates) if i == 0 or _independent(v))
 
 
+def ended_from_outside(views: Sequence[RankView]) -> int | None:
+    """The signal by which somebody outside has ended all ranks; None where it was otherwise.
+
+    Of a job of a single rank nobody can say whether the job was meant or the rank.
+    """
+    known = [view for view in views if not view.absent_reason]
+    codes = {view.exit_code for view in known}
+    if len(known) < 2 or any(v.alive or _ended_by_launcher(v) for v in known) or len(codes) != 1:
+        return None
+    code = codes.pop()
+    return -code if code in _ASKED_TO_END else None
+
+
+def _ended_by_launcher(view: RankView) -> bool:
+    return view.death is not None and view.death.ended_by_launcher
+
+
+def _is_own_end(view: RankView) -> bool:
+    return view.exit_code not in _BY_LAUNCHER or oom_killed(view)
+
+
 def _independent(view: RankView) -> bool:
-    return view.hook is not None and not _in_communication(view)
+    # Of several that were asked to end, the others tell nothing that the first does not.
+    is_asked = view.exit_code in _ASKED_TO_END
+    return oom_killed(view) or (
+        view.hook is not None and not _in_communication(view) and not is_asked
+    )

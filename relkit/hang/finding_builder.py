@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relkit.hang.activity import Activity, ThreadState
-from relkit.hang.deaths import last_communication
+from relkit.hang.death_cause import reasons_of
+from relkit.hang.deaths import last_communication, oom_killed
 from relkit.hang.frames import printable
 from relkit.hang.groups import Group
 from relkit.hang.model import Category, Culprit, RankView
@@ -135,6 +136,8 @@ class FindingBuilder:
         if category is Category.DEAD:
             if view.alive:
                 return f"is exiting on its own, {activity.sentence()}{idle}"
+            if oom_killed(view):
+                return f"{exit_words(view.exit_code)}: the kernel's OOM killer"
             error = f": {shortened(printable(view.error), 160)}" if view.error else ""
             return f"{exit_words(view.exit_code)}{error}"
         if category is Category.LEFT:
@@ -191,6 +194,8 @@ class FindingBuilder:
                 details.append(f"its innermost frame is {activity.leaf}")
             if activity.kernel:
                 details.append(f"it sleeps in the kernel function {activity.kernel}")
+        if category is Category.DEAD and not view.alive:
+            details += reasons_of(view)
         if view.called_from:
             details.append(f"its newest operation was called in {printable(view.called_from)}")
         elif view.alive and view.dump is None:

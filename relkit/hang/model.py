@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from relkit.hook.model import HookState
+from relkit.post_mortem.model import DeathEvidence
 from relkit.stacks.model import RankDump
 
 
@@ -28,6 +29,7 @@ class RankView:
         absent_reason: why nothing is known ("host n3 did not answer"), "" otherwise.
         called_from: where its newest operation was called ("train.py:88 step"), where a recorder
             knows that, else "".
+        death: what its host shows of its death; None where it lives, or nobody has asked.
     """
 
     rank: int
@@ -44,6 +46,7 @@ class RankView:
     error: str = ""
     absent_reason: str = ""
     called_from: str = ""
+    death: DeathEvidence | None = None
 
 
 @dataclass(frozen=True, slots=True)

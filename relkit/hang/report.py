@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hang.advice import ENTRIES, NO_STACK, advice_for
+from relkit.hang.death_cause import (
+    OOM_ADVICE,
+    findings_of,
+    hardware_findings,
+    outside_finding,
+)
+from relkit.hang.deaths import died, ended_from_outside, oom_killed
 from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
@@ -50,7 +58,13 @@ def hang_report(
     views = {view.rank: view for view in job.ranks}
     findings = [_finding(group, job, verdict, views) for group in _alike(verdict.culprits)]
     if not findings:
-        findings = [_inconclusive(job, verdict)]
+        number = ended_from_outside(job.ranks)
+        findings = [
+            _inconclusive(job, verdict) if number is None else outside_finding(job.ranks, number)
+        ]
+    named = dict.fromkeys(culprit.rank for culprit in verdict.culprits)
+    findings += findings_of(views[rank] for rank in named if rank in views)
+    findings += hardware_findings(job.ranks)
     findings += _unread(job)
     return Report(
         command="hang",
@@ -112,6 +126,12 @@ def _finding(
 ) -> Finding:
     first = group[0]
     view = views.get(first.rank)
+    advice = advice_for(
+        first.category,
+        view.exit_code if view else None,
+        first.pid,
+        has_stacks=job.has_stacks,
+    )
     return Finding(
         id=ENTRIES[first.category].id,
         status=Status.FAIL,
@@ -120,12 +140,7 @@ def _finding(
         nodes=fold_hosts(c.host for c in group),
         reasons=first.reasons,
         evidence=(*_evidence_of(view), *_longest_wait(job, verdict)),
-        advice=advice_for(
-            first.category,
-            view.exit_code if view else None,
-            first.pid,
-            has_stacks=job.has_stacks,
-        ),
+        advice=OOM_ADVICE if view is not None and oom_killed(view) else advice,
     )
 
 
@@ -234,5 +249,10 @@ def _facts(job: JobView, verdict: HangVerdict) -> dict[str, Any]:
         ],
         "victims": [{"ranks": v.ranks, "sentence": v.sentence} for v in verdict.victims],
         "ranks": rank_rows(job),
+        "deaths": [
+            {"rank": view.rank, "exit_code": view.exit_code, **asdict(view.death)}
+            for view in job.ranks
+            if view.death is not None and died(view)
+        ],
         "absent": (RankSet.world(job.world_size) - known).fold(),
     }

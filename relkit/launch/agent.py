@@ -50,6 +50,7 @@ from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
+from relkit.launch.job.worker_ends import first_failure, settle, with_doing, worker_files
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
 from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
@@ -57,6 +58,7 @@ from relkit.launch.straggler.exclusion import Excluded
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.operator_secret import OperatorSecret, derive
+from relkit.post_mortem.collector import HostDeaths, WorkerFiles
 from relkit.ranks import RankSet
 
 if TYPE_CHECKING:
@@ -265,6 +267,7 @@ class MonitoredAgent(LocalElasticAgent):
         self._end_notes = self._mailbox(worker_group, "end-")
         mailbox = self._mailbox(worker_group)
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
+        deaths = HostDeaths(self._worker_files)
         with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True
@@ -272,6 +275,7 @@ class MonitoredAgent(LocalElasticAgent):
             LocalRank(worker.global_rank, int(pids[worker.local_rank]))
             for worker in worker_group.workers
         )
+        deaths.look(each.pid for each in ranks)
         if persist is not None:
             self._recovery = FaultRecovery(persist, {each.rank: each.pid for each in ranks})
         self.services.log(
@@ -286,6 +290,7 @@ class MonitoredAgent(LocalElasticAgent):
                 mailbox=mailbox,
                 ranks=lambda: ranks,
                 exit_statuses=lambda: self._exit_statuses,
+                deaths=deaths,
             )
         )
         if stragglers is not None:
@@ -365,6 +370,8 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._poll_exits(worker_group)
+        if failure:
+            settle(lambda: self._exit_statuses, lambda: self._poll_exits(worker_group))
         lead = self._recovery
         # Do not return in between: torch restarts the workers when it sees another node come back.
         while lead is not None and lead.holds(
@@ -403,12 +410,12 @@ class MonitoredAgent(LocalElasticAgent):
         return result
 
     def _take_failures(self, result: RunResult) -> None:
-        first = min(result.failures, key=lambda rank: result.failures[rank].timestamp)
-        for rank, failure in result.failures.items():
-            self._exit_statuses = {
-                **self._exit_statuses,
-                rank: self._exit_status(failure.local_rank, rank, failure.exitcode),
-            }
+        statuses = {
+            rank: self._exit_status(failure.local_rank, rank, failure.exitcode)
+            for rank, failure in result.failures.items()
+        }
+        first = first_failure(statuses)
+        self._exit_statuses = {**self._exit_statuses, **with_doing(statuses, first)}
         failure = result.failures[first]
         self._failed(how_rank_ended(first, failure.pid, failure.exitcode))
 
@@ -450,6 +457,9 @@ class MonitoredAgent(LocalElasticAgent):
         error_files = self._pcontext.error_files if self._pcontext else {}
         seen_alive_unix_s = self._seen_alive_unix_s.get(rank, time.time())
         return exit_status(exit_code, Path(error_files.get(local_rank, "")), seen_alive_unix_s)
+
+    def _worker_files(self) -> Mapping[int, WorkerFiles]:
+        return worker_files(self._pcontext, self._worker_group.workers)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         self._leave()

@@ -21,6 +21,7 @@ from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.settings import ExitStatus, Log, OnHang
+from relkit.post_mortem.collector import HostDeaths
 from relkit.private_file import open_private
 
 POLL_S = 0.1
@@ -252,6 +253,7 @@ def run_command(
         mailbox=MemoryMailbox(),
         ranks=observer.discover,
         exit_statuses=deaths.exit_statuses,
+        deaths=HostDeaths(dict),
     )
     child: subprocess.Popen[bytes] | None = None
     watching = False

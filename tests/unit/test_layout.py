@@ -46,12 +46,13 @@ ALLOWED: Mapping[str, str] = {
     "relkit.flash_checkpoint.sharded": "ground relkit.checkpoint",
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
-    "relkit.hang": "ground relkit.hook relkit.stacks",
+    "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
     "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
         "ground relkit.accounting relkit.bootstrap relkit.launch.accounting "
         "relkit.launch.flash_checkpoint relkit.launch.hang "
-        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler"
+        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler "
+        "relkit.post_mortem"
     ),
     "relkit.launch.accounting": "ground relkit.accounting relkit.hook relkit.launch.job",
     "relkit.launch.flash_checkpoint": (
@@ -59,10 +60,10 @@ ALLOWED: Mapping[str, str] = {
         "relkit.flash_checkpoint.sharded relkit.launch.job"
     ),
     "relkit.launch.hang": (
-        "ground relkit.hang relkit.hook relkit.launch.job relkit.stacks relkit.stacks.dump "
-        "relkit.stacks.engines"
+        "ground relkit.hang relkit.hook relkit.launch.job relkit.post_mortem relkit.stacks "
+        "relkit.stacks.dump relkit.stacks.engines"
     ),
-    "relkit.launch.job": "ground relkit.hang relkit.hook relkit.stacks",
+    "relkit.launch.job": "ground relkit.hang relkit.hook relkit.post_mortem relkit.stacks",
     "relkit.launch.netcheck": (
         "ground relkit.fleet relkit.launch.job relkit.net relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.report relkit.netcheck.solve"
@@ -82,6 +83,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.netcheck.measure.probes": "ground relkit.net relkit.netcheck",
     "relkit.netcheck.report": "ground relkit.netcheck",
     "relkit.netcheck.solve": "relkit.netcheck",
+    "relkit.post_mortem": "ground",
     "relkit.stacks": "ground",
     "relkit.stacks.dump": "ground relkit.hook relkit.stacks relkit.stacks.engines",
     "relkit.stacks.engines": "ground relkit.hook relkit.stacks",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from relkit.hang.deaths import died
 from relkit.hang.model import RankView
 from relkit.launch.hang import incident
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import Mailbox
 from relkit.launch.job.settings import ExitStatus, LocalRank, OnHang
+from relkit.post_mortem.collector import NO_DEATHS, DeathCollector
+from relkit.post_mortem.model import DeathEvidence
 from relkit.stacks.model import RankDump
 
 
@@ -25,6 +28,7 @@ class WatchedAttempt:
         mailbox: to the other nodes.
         ranks: this node's ranks now.
         exit_statuses: how this node's ranks ended, by rank, as far as the launcher knows.
+        deaths: asks this host why a rank died.
     """
 
     job_id: str
@@ -33,6 +37,7 @@ class WatchedAttempt:
     mailbox: Mailbox
     ranks: Callable[[], Sequence[LocalRank]]
     exit_statuses: Callable[[], Mapping[int, ExitStatus]]
+    deaths: DeathCollector = NO_DEATHS
 
     def local_views(self, *, recent: bool) -> tuple[RankView, ...]:
         """This node's ranks now.
@@ -41,6 +46,34 @@ class WatchedAttempt:
             recent: with the operations that each rank finished last.
         """
         return self.observer.views(self.ranks(), self.exit_statuses(), recent=recent)
+
+    def with_deaths(self, views: Sequence[RankView]) -> tuple[RankView, ...]:
+        """The same views, with what this host shows of those of these local ranks that died.
+
+        To be called before the launcher reaps them.
+        """
+        ends = self.exit_statuses()
+        return tuple(self._with_death(view, ends.get(view.rank)) for view in views)
+
+    def _with_death(self, view: RankView, end: ExitStatus | None) -> RankView:
+        if not died(view):
+            return view
+        if end is not None and end.by_launcher:
+            return replace(view, death=DeathEvidence(ended_by_launcher=True))
+        return replace(view, death=self.deaths.evidence(view.rank, view.pid))
+
+    def with_core_stacks(self, views: Sequence[RankView], timeout_s: float) -> tuple[RankView, ...]:
+        """The same views, with the stack from the first core file that there is.
+
+        Args:
+            timeout_s: the longest that it may take, s.
+        """
+        for i, view in enumerate(views):
+            if view.death is not None and view.death.core:
+                stack = self.deaths.core_stack(view.death.core, timeout_s)
+                told = replace(view, death=replace(view.death, core_stack=stack))
+                return (*views[:i], told, *views[i + 1 :])
+        return tuple(views)
 
     def world_size_of(self, views: Sequence[RankView]) -> int:
         """Ranks in the job; the best guess from these views where the launcher does not know."""

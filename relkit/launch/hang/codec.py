@@ -17,6 +17,7 @@ from relkit.errors import BadDump
 from relkit.foreign_json import parse_json
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState
+from relkit.post_mortem.model import evidence_from_json
 from relkit.stacks.dumpfile import MAX_FILE_BYTES, decode, encode
 from relkit.stacks.model import RankDump
 
@@ -77,8 +78,9 @@ def _shallow(view: RankView) -> dict[str, Any]:
 
 def _view_from_plain(plain: Plain) -> RankView:
     fields = dict(plain)
-    hook = fields.pop("hook", None)
-    return RankView(**fields, hook=None if hook is None else HookState.from_json(hook))
+    hook, death = fields.pop("hook", None), evidence_from_json(fields.pop("death", None))
+    state = None if hook is None else HookState.from_json(hook)
+    return RankView(**fields, hook=state, death=death)
 
 
 def encode_views(views: Sequence[RankView], extra: Plain | None = None) -> bytes:

@@ -155,10 +155,12 @@ class WatchFollower:
             world_size=self._attempt.world_size_of(local),
             job_id=str(fields.get("job_id", self._attempt.job_id)),
         )
-        incident.answer(self._attempt.mailbox, self._incident, local, dumps)
+        views = self._attempt.with_deaths(local)
+        self._state.captured.set()
+        views = self._attempt.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
+        incident.answer(self._attempt.mailbox, self._incident, views, dumps)
         self._answered_incident = self._incident
         self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
-        self._state.captured.set()
         self._write_dumps(dumps)
 
     def _take_over(self, result: bytes) -> None:

@@ -24,6 +24,9 @@ from relkit.stacks.model import RankDump
 # A hung job waits anyway; after a failure the launcher (and torchrun's restart) waits for us.
 HANG_CAPTURE_S = 10.0
 FAILURE_CAPTURE_S = 1.5
+# gdb takes seconds to load the libraries of torch. Nobody waits for it but the report.
+CORE_STACK_S = 8.0
+CORE_STACK_SHARED_S = 2.0
 # Time for the other nodes' answers on top of their capture: their tick, and the store.
 GATHER_MARGIN_S = 3.0
 

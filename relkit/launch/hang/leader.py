@@ -111,11 +111,16 @@ class WatchLeader:
         self._incident += 1
         is_shared = attempt.mailbox.nodes > 1 and not alone and self._request(number, deadline_s)
         dumps = attempt.capture(local, deadline_s, world_size=world_size, job_id=attempt.job_id)
+        local = attempt.with_deaths(local)
         views = {view.rank: view for view in (*local, *remote)}
         silent_nodes: tuple[int, ...] = ()
         if is_shared:
             dumps, silent_nodes = self._gather(number, deadline_s, views, dumps)
         self._state.captured.set()
+        if not is_shared:
+            views.update(
+                {v.rank: v for v in attempt.with_core_stacks(local, incident.CORE_STACK_S)}
+            )
         result = incident.judge(
             tuple(views.values()),
             dumps,

@@ -67,6 +67,7 @@ class Watch:
         is_shared = self._attempt.mailbox.nodes > 1
         # Only what is sent to node 0, and what an incident is judged by, needs finished operations.
         local = self._attempt.local_views(recent=is_shared)
+        self._attempt.deaths.look(view.pid for view in local if view.alive)
         self._follower.report_unseen(now_s, local, self._hang_timeout_s)
         self._follower.report_unreadable()
         self._follower.report_refusals(local)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from relkit.hang.deaths import collateral, primary_deaths
+from relkit.hang.deaths import collateral, ended_from_outside, oom_killed, primary_deaths
 from relkit.hang.model import RankView
+from relkit.post_mortem.model import DeathEvidence
 from tests.unit.hang.hang_builders import op, state, view
 
 WORLD = 4
+BY_LAUNCHER = DeathEvidence(ended_by_launcher=True)
 
 
 def dead(
@@ -81,9 +85,55 @@ def test_a_death_without_a_time_comes_after_those_with_one() -> None:
     assert first(dead(0, 7), dead(1, 7, 5.0)) == [1, 0]
 
 
-def test_only_terminated_ranks_name_the_first() -> None:
+def test_of_several_terminated_ranks_the_first_is_named_while_others_live() -> None:
+    alive = view(2, WORLD)
     assert first(dead(0, -15, end="inside")) == [0]
-    assert first(dead(0, -15, 2.0), dead(1, -15, 1.0, end="inside")) == [0]
+    assert first(dead(0, -15, 2.0), dead(1, -15, 1.0), alive) == [1]
+    assert first(dead(0, -15, 2.0), dead(1, -15, 1.0, end="inside"), alive) == [0]
+
+
+@pytest.mark.parametrize("code", [-15, -2, -1])
+def test_nobody_is_at_fault_where_somebody_ended_all_ranks(code: int) -> None:
+    ranks = [dead(rank, code, 2.0 - rank, end="inside" if rank else "host") for rank in range(3)]
+    assert first(*ranks) == []
+    assert ended_from_outside(ranks) == -code
+    absent = view(3, WORLD, alive=False, absent_reason="its node sent nothing")
+    assert ended_from_outside([*ranks, absent]) == -code
+
+
+def test_ranks_that_did_not_all_end_alike_were_not_ended_from_outside() -> None:
+    assert ended_from_outside([dead(0, -15)]) is None
+    assert ended_from_outside([dead(0, -15), view(1, WORLD)]) is None
+    assert ended_from_outside([dead(0, -15), dead(1, -9)]) is None
+    assert ended_from_outside([dead(0, -9), dead(1, -9)]) is None
+    assert ended_from_outside([dead(0, 1), dead(1, 1)]) is None
+    assert ended_from_outside([dead(0, -15), replace(dead(1, -15), death=BY_LAUNCHER)]) is None
+
+
+def test_a_rank_that_the_launcher_ended_is_never_at_fault() -> None:
+    # Seen: rank 2 was killed while it imported torch, all four in the same look.
+    killed = view(2, WORLD, alive=False, exit_code=-9, failed_unix_s=5.0)
+    ended = [
+        view(r, WORLD, alive=False, exit_code=-15, failed_unix_s=5.0, death=BY_LAUNCHER)
+        for r in (0, 1, 3)
+    ]
+    assert first(*ended, killed) == [2]
+    assert first(*(replace(v, death=None) for v in ended), killed) == [2]
+    asked = view(2, WORLD, alive=False, exit_code=-15, failed_unix_s=6.0)
+    assert first(*ended, asked) == [2]
+
+
+def test_a_rank_killed_for_memory_is_at_fault_however_it_stood() -> None:
+    line = "Memory cgroup out of memory: Killed process 77 (python3) total-vm:1kB"
+    oom = dead(2, -9, 3.0, end="inside")
+    by_log = replace(oom, death=DeathEvidence(kernel_lines=(line.replace("77", str(oom.pid)),)))
+    by_count = replace(oom, death=DeathEvidence(oom_kills=1))
+    for told in (by_log, by_count):
+        assert oom_killed(told)
+        assert first(dead(0, -15, 1.0), dead(1, -15, 1.0, end="inside"), told) == [2]
+    assert not oom_killed(replace(oom, death=DeathEvidence(kernel_lines=(line,))))
+    assert not oom_killed(replace(oom, death=DeathEvidence(oom_kills=0)))
+    assert not oom_killed(replace(by_count, exit_code=1))
 
 
 def test_two_independent_deaths_are_both_named_the_earlier_first() -> None:

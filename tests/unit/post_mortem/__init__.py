@@ -1,0 +1,1 @@
+"""What a host shows of a rank that died."""

@@ -1,0 +1,69 @@
+"""Breaks of what is known of ranks that died: who is at fault, and what the host shows of it."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_DEATHS = ("tests/unit/hang/test_deaths.py",)
+_CAUSE = ("tests/unit/hang/test_death_cause.py",)
+_CGROUP = ("tests/unit/post_mortem/test_memory_cgroup.py",)
+_KERNEL = ("tests/unit/post_mortem/test_kernel.py",)
+_FILES = ("tests/unit/post_mortem/test_files.py",)
+_ENDS = ("tests/unit/launch/test_worker_ends.py",)
+
+BREAKS = (
+    Break(
+        "relkit/hang/deaths.py",
+        "if not collateral(view) and not _ended_by_launcher(view)]",
+        "if not collateral(view)]",
+        _DEATHS,
+    ),
+    Break("relkit/hang/deaths.py", "candidates = not_asked or candidates", "pass", _DEATHS),
+    Break("relkit/hang/deaths.py", "if len(known) < 2 or any(", "if any(", _DEATHS),
+    Break("relkit/hang/deaths.py", "or oom_killed(view)]", "]", _DEATHS),
+    Break(
+        "relkit/hang/deaths.py",
+        "return -code if code in _ASKED_TO_END else None",
+        "return -code if code else None",
+        _DEATHS,
+    ),
+    Break(
+        "relkit/hang/death_cause.py",
+        "if is_oom_kill(line, view.pid)\n",
+        "",
+        _CAUSE,
+    ),
+    Break("relkit/hang/death_cause.py", "and evidence.oom_kills == 0:", ":", _CAUSE),
+    Break(
+        "relkit/post_mortem/memory_cgroup.py",
+        "max(0, now.oom_kills - (before or 0))",
+        "now.oom_kills",
+        _CGROUP,
+    ),
+    Break(
+        "relkit/post_mortem/memory_cgroup.py",
+        'or ".." in name.split("/")',
+        "",
+        _CGROUP,
+    ),
+    Break("relkit/post_mortem/kernel_log.py", "if at_us > time_us", "if at_us >= time_us", _KERNEL),
+    Break("relkit/post_mortem/last_output.py", "lines = lines[1:]", "pass", _FILES),
+    Break(
+        "relkit/post_mortem/core_file.py",
+        "if facts.st_mtime >= since_unix_s and path.is_file():",
+        "if path.is_file():",
+        _FILES,
+    ),
+    Break(
+        "relkit/launch/job/worker_ends.py",
+        "next(iter(own or killed or statuses))",
+        "next(iter(own or statuses))",
+        _ENDS,
+    ),
+    Break(
+        "relkit/launch/job/worker_ends.py",
+        "by_launcher=rank != first and",
+        "by_launcher=",
+        _ENDS,
+    ),
+)
