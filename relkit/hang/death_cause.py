@@ -71,7 +71,7 @@ def reasons_of(view: RankView) -> tuple[str, ...]:
             reasons.append(
                 f"the kernel's OOM killer struck {times} in its memory cgroup {evidence.cgroup}"
             )
-        elif view.exit_code == -signal.SIGKILL and evidence.oom_kills == 0:
+        elif view.exit_code == -signal.SIGKILL and evidence.oom_kills == 0 and not oom_killed(view):
             reasons.append(f"no OOM kill is counted in its memory cgroup {evidence.cgroup}")
     operation_words = last_operation(view)
     if operation_words:
@@ -118,9 +118,9 @@ def hardware_findings(views: Iterable[RankView]) -> list[Finding]:
 
 
 def outside_words(views: Iterable[RankView], number: int) -> str:
-    """`all of ranks 0-3 got SIGTERM`."""
-    ranks = RankSet.of(view.rank for view in views if not view.absent_reason)
-    return f"all of {of_ranks(ranks)} got {signal.Signals(number).name}"
+    """`ranks 0-3 got SIGTERM`."""
+    ranks = RankSet.of(view.rank for view in views if view.exit_code == -number)
+    return f"{of_ranks(ranks)} got {signal.Signals(number).name}"
 
 
 def outside_finding(views: Sequence[RankView], number: int) -> Finding:

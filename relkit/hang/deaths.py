@@ -127,11 +127,13 @@ def ended_from_outside(views: Sequence[RankView]) -> int | None:
     Of a job of a single rank nobody can say whether the job was meant or the rank.
     """
     known = [view for view in views if not view.absent_reason]
-    codes = {view.exit_code for view in known}
-    if len(known) < 2 or any(v.alive or _ended_by_launcher(v) for v in known) or len(codes) != 1:
+    if any(view.alive or _ended_by_launcher(view) for view in known):
         return None
-    code = codes.pop()
-    return -code if code in _ASKED_TO_END else None
+    # Who is asked a moment later than its peers may lose its connection to them first.
+    own = [v.exit_code for v in known if v.exit_code is not None and not collateral(v)]
+    if len(own) < 2 or len(set(own)) != 1:
+        return None
+    return -own[0] if own[0] in _ASKED_TO_END else None
 
 
 def _ended_by_launcher(view: RankView) -> bool:

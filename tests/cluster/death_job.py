@@ -17,6 +17,10 @@ DIES = int(os.environ["RANK"]) == VICTIM
 if DIES and HOW == "import":
     os.kill(os.getpid(), signal.SIGKILL)
 
+if DIES and HOW == "memory":
+    # So early that the launcher sees it there, while torch is imported.
+    (Path(sys.argv[3]) / "cgroup.procs").write_text(str(os.getpid()))
+
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
@@ -29,7 +33,6 @@ def die() -> None:
     if HOW == "exit":
         os._exit(3)
     if HOW == "memory":
-        (Path(sys.argv[3]) / "cgroup.procs").write_text(str(os.getpid()))
         kept = []
         while True:
             kept.append(bytearray(os.urandom(1 << 22)))

@@ -101,6 +101,15 @@ def test_nobody_is_at_fault_where_somebody_ended_all_ranks(code: int) -> None:
     assert ended_from_outside([*ranks, absent]) == -code
 
 
+def test_ranks_that_lost_their_peers_before_they_were_asked_change_nothing() -> None:
+    lost = dead(2, 1, 2.0, "RuntimeError: Connection closed by peer", end="failed")
+    unknown = dead(3, None)
+    assert ended_from_outside([dead(0, -15), dead(1, -15), lost, unknown]) == 15
+    assert first(dead(0, -15), dead(1, -15), lost, unknown) == []
+    # One alone was asked: it took the others down.
+    assert ended_from_outside([dead(0, -15), lost, unknown]) is None
+
+
 def test_ranks_that_did_not_all_end_alike_were_not_ended_from_outside() -> None:
     assert ended_from_outside([dead(0, -15)]) is None
     assert ended_from_outside([dead(0, -15), view(1, WORLD)]) is None

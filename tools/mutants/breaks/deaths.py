@@ -19,12 +19,17 @@ BREAKS = (
         _DEATHS,
     ),
     Break("relkit/hang/deaths.py", "candidates = not_asked or candidates", "pass", _DEATHS),
-    Break("relkit/hang/deaths.py", "if len(known) < 2 or any(", "if any(", _DEATHS),
+    Break(
+        "relkit/hang/deaths.py",
+        "if len(own) < 2 or len(set(own)) != 1:",
+        "if len(set(own)) != 1:",
+        _DEATHS,
+    ),
     Break("relkit/hang/deaths.py", "or oom_killed(view)]", "]", _DEATHS),
     Break(
         "relkit/hang/deaths.py",
-        "return -code if code in _ASKED_TO_END else None",
-        "return -code if code else None",
+        "return -own[0] if own[0] in _ASKED_TO_END else None",
+        "return -own[0]",
         _DEATHS,
     ),
     Break(
@@ -33,7 +38,7 @@ BREAKS = (
         "",
         _CAUSE,
     ),
-    Break("relkit/hang/death_cause.py", "and evidence.oom_kills == 0:", ":", _CAUSE),
+    Break("relkit/hang/death_cause.py", "            and evidence.oom_kills == 0\n", "", _CAUSE),
     Break(
         "relkit/post_mortem/memory_cgroup.py",
         "max(0, now.oom_kills - (before or 0))",
