@@ -36,7 +36,7 @@ def report_ids(*dead_views: RankView) -> list[str]:
 def test_an_oom_kill_is_named_with_its_cgroup_and_limit() -> None:
     evidence = DeathEvidence(
         cgroup="/job/rank2", oom_kills=1, memory_limit_bytes=64 << 20, memory_peak_bytes=64 << 20,
-        kernel_lines=(OOM_LINE,),
+        kernel_lines=(XID, OOM_LINE),
     )  # fmt: skip
     (finding,) = findings_of([dead(-9, evidence)])
     assert (finding.id, finding.status, finding.ranks) == ("RK-DEATH-001", Status.FAIL, "2")

@@ -38,7 +38,7 @@ BREAKS = (
         "",
         _CAUSE,
     ),
-    Break("relkit/hang/death_cause.py", "            and evidence.oom_kills == 0\n", "", _CAUSE),
+    Break("relkit/hang/death_cause.py", "evidence.oom_kills == 0", "True", _CAUSE),
     Break(
         "relkit/post_mortem/memory_cgroup.py",
         "max(0, now.oom_kills - (before or 0))",
