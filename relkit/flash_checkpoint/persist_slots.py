@@ -23,6 +23,8 @@ from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import memory_loader
 from relkit.flash_checkpoint.errors import BadSlot
 from relkit.flash_checkpoint.native_copy import CopyPool
+from relkit.flash_checkpoint.on_disk.iteration_files import is_files, write_files
+from relkit.flash_checkpoint.on_disk.native_objects import StandIns
 from relkit.flash_checkpoint.on_disk.persisted import file_name
 from relkit.flash_checkpoint.sharded.part import is_sharded
 from relkit.flash_checkpoint.sharded.part_file import write_part
@@ -38,8 +40,8 @@ class Written:
     """What came of writing the slots of a node.
 
     Args:
-        files: that are whole and durable, one per slot.
-        problem: why there are fewer files than slots; "" where there are not.
+        files: that are whole and durable, at least one per slot.
+        problem: why some slots have none; "" where all have.
         next_step: what to do about it.
         is_damaged: a slot was damaged or given up: another step may be better.
     """
@@ -122,7 +124,7 @@ def main() -> int:
                 next_step="Save to a folder that all nodes share.",
             )
         for slot in map(requested_slot, request["slots"]):
-            files += [_write(*slot, folder, limit)]
+            files += _write(*slot, folder, limit)
     except RelkitError as error:
         problem, next_step = str(error), error.next_step
         is_damaged = isinstance(error, BadSlot)
@@ -130,22 +132,26 @@ def main() -> int:
     return 0
 
 
-def _write(file: SlotFile, slot: WholeSlot, folder: Path, max_bytes_per_s: float) -> FileRecord:
+def _write(
+    file: SlotFile, slot: WholeSlot, folder: Path, max_bytes_per_s: float
+) -> list[FileRecord]:
     state, rank = memory_loader.mapped(file, slot), file.owner.rank
 
     def save(out: BinaryIO) -> None:
         torch.save(state, cast(BinaryIO, LimitedStream(out, max_bytes_per_s)))
 
     if is_sharded(state):
-        record = write_part(state, folder, rank, max_bytes_per_s)
+        records = [write_part(state, folder, rank, max_bytes_per_s)]
+    elif is_files(state):
+        records = write_files(state, folder, rank, StandIns(), max_bytes_per_s)
     else:
-        record = write_file(folder, file_name(rank), save)
+        records = [write_file(folder, file_name(rank), save)]
     try:
         # Verified after it was written, so that no change meanwhile goes unnoticed.
         memory_loader.verify(file, slot, CopyPool(1))
     except BadSlot as error:
         raise BadSlot(error.fault, f"rank {rank}: {error}") from error
-    return record
+    return records
 
 
 if __name__ == "__main__":

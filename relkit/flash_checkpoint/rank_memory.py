@@ -46,6 +46,11 @@ class RankMemory:
         except RelkitError as error:
             self._failure = error
 
+    @property
+    def folder(self) -> Path | None:
+        """Of the slots, in shared memory; None where it cannot be used."""
+        return None if self._saver is None else self._path.parent
+
     def save(
         self,
         step: int,

@@ -41,6 +41,11 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.sharded"
     ),
+    "relkit.flash_checkpoint.megatron": (
+        "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
+        "relkit.flash_checkpoint.on_disk"
+    ),
+    "relkit.flash_checkpoint.megatron_dist_ckpt": "relkit.flash_checkpoint.megatron",
     "relkit.flash_checkpoint.on_disk": "ground relkit.checkpoint relkit.flash_checkpoint.sharded",
     "relkit.flash_checkpoint.protection": "ground relkit.flash_checkpoint",
     "relkit.flash_checkpoint.sharded": "ground relkit.checkpoint",

@@ -1,6 +1,6 @@
 """Checkpoints that launchers have written from memory: one file per rank, and a manifest.
 
-Of a sharded state, the files are those of torch.distributed.checkpoint.
+Of a sharded state, the files are those of torch.distributed.checkpoint; of Megatron's, its own.
 They are iterations of `relkit.checkpoint.iteration_folder` in a folder of their own, so that
 `relkit ckpt verify` and retention work as for any other.
 """
@@ -16,6 +16,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import read_manifest
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile
+from relkit.flash_checkpoint.on_disk.iteration_files import list_name
 from relkit.flash_checkpoint.sharded.part_file import part_name
 
 FOLDER = "from-memory"
@@ -48,9 +49,20 @@ def file_name(rank: int) -> str:
 
 
 def are_complete(names: Collection[str], world_size: int) -> bool:
-    """Whether these are the files of all ranks: of whole states, or of parts of a sharded one."""
+    """Whether these are the files of all ranks, each once.
+
+    Of whole states, or of parts of a sharded one, there is one per rank; of states that consist of
+    a framework's files, a list per rank, and the files.
+    """
+    distinct = set(names)
+    if len(distinct) != len(names):
+        return False
     kinds = (file_name, part_name)
-    return any(set(names) == {name(rank) for rank in range(world_size)} for name in kinds)
+    if any(distinct == {name(rank) for rank in range(world_size)} for name in kinds):
+        return True
+    return {list_name(rank) for rank in range(world_size)} == {
+        name for name in distinct if name.startswith("rank-")
+    }
 
 
 def are_parts(names: Collection[str]) -> bool:

@@ -1,0 +1,280 @@
+"""Saves and restores what Megatron-LM's own functions save and load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from relkit.accounting.worker_notes import Load, noted_load
+from relkit.checkpoint import iteration_folder
+from relkit.checkpoint.manifest import FileRecord
+from relkit.errors import BadInputFile, UsageProblem
+from relkit.flash_checkpoint.choice import Choice
+from relkit.flash_checkpoint.folder_checkpointer import FolderCheckpointer
+from relkit.flash_checkpoint.megatron import exchange, intercept, sharded_state
+from relkit.flash_checkpoint.megatron.intercept import Captured
+from relkit.flash_checkpoint.megatron.native import Megatron
+from relkit.flash_checkpoint.megatron.own_tracker import OwnNewest, own_newest
+from relkit.flash_checkpoint.on_disk import iteration_files, persisted
+from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_objects, to_plain
+from relkit.flash_checkpoint.on_disk.persisted import Persisted
+from relkit.flash_checkpoint.save_handle import SaveHandle
+from relkit.flash_checkpoint.storage_type import StorageType
+
+# A checkpoint in memory is this job's own, whole, and not one to fine-tune from.
+_AS_RESUMED: Mapping[str, Any] = {
+    "finetune": False, "pretrained_checkpoint": None, "ckpt_step": None,
+    "non_persistent_ckpt_type": None, "auto_detect_ckpt_format": False,
+}  # fmt: skip
+# Megatron is not to write anything, nor to remove what is on disk.
+_IN_MEMORY: Mapping[str, Any] = {"async_save": False, "save_retain_interval": None}
+_DISTRIBUTED_FORMATS = ("torch_dist", "zarr")
+
+
+class MegatronCheckpointer(FolderCheckpointer):
+    """Calls Megatron's own functions, and keeps what they write.
+
+    In memory each rank keeps what Megatron has it write: of ranks with the same parameters, one
+    has the file. Of megatron-core's distributed checkpoints each rank keeps all that it has.
+    On disk there is Megatron's own layout.
+
+    Args:
+        checkpoint_dir: `args.save`, which all ranks share.
+        threads: as of Checkpointer.
+
+    Raises:
+        UsageProblem: there are several ranks, and no process group yet.
+    """
+
+    def save_native(
+        self,
+        megatron: Megatron,
+        required: tuple[Any, ...],
+        flops: float,
+        options: Mapping[str, Any],
+        storage_type: StorageType,
+    ) -> SaveHandle:
+        """Save what Megatron's `save_checkpoint` saves.
+
+        Args:
+            required, flops, options: as of `Megatron.save`.
+            storage_type: DISK of a distributed checkpoint is left to Megatron alone.
+
+        Raises:
+            UsageProblem: the format of its checkpoints cannot be kept in memory.
+        """
+        step = int(required[0])
+        if storage_type is StorageType.DISK and _is_distributed(megatron.arguments):
+            megatron.save(required, flops, options)
+            return SaveHandle.ended(step)
+        with (
+            self._scratch() as folder,
+            intercept.captured(folder, megatron.checkpointing) as kept,
+            megatron.with_arguments(save=str(folder), **_IN_MEMORY),
+        ):
+            megatron.save(required, flops, {**options, "checkpointing_context": None})
+        return self.save_checkpoint(step, self._state(kept, megatron), storage_type=storage_type)
+
+    def load_native(
+        self, megatron: Megatron, required: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> tuple[int, float]:
+        """Load the newest state of all ranks with Megatron's `load_checkpoint`.
+
+        Args:
+            required, options: as of `Megatron.load`.
+
+        Returns:
+            the iteration, and the floating-point operations so far.
+
+        Raises:
+            BadInputFile: what was saved is damaged, or of a model that is divided in another way.
+        """
+        folder = megatron.arguments.load
+        is_own = folder is not None and Path(folder).absolute() == self._root.absolute()
+        own = self._own_newest() if is_own else OwnNewest(-1, 0)
+        with noted_load() as load:
+            choice = self._choose()
+            if choice.step >= 0 and choice.saved is None and choice.step >= own.step:
+                load.step, load.source = choice.step, "memory"
+                self._announce(f"step {choice.step} from memory")
+                return self._from_memory(choice.step, choice.state, megatron, required, options)
+            self._memory.adopt(None)
+            saved = choice.saved
+            is_newer = isinstance(saved, Persisted) and saved.saved_unix_ns > own.saved_unix_ns
+            if isinstance(saved, Persisted) and is_own and is_newer:
+                loaded = self._from_launchers(saved, megatron, required, options, load)
+                if loaded is not None:
+                    return loaded
+            load.step, load.source = own.step, "disk" if own.step >= 0 else ""
+            self._announce(_what_megatron_loads(own, folder, choice))
+            return megatron.load(required, options)
+
+    def _own_newest(self) -> OwnNewest:
+        """What Megatron's tracker names, as rank 0 sees it."""
+        seen = own_newest(self._root) if self._ranks.rank == 0 else OwnNewest(-1, 0)
+        step, saved_unix_ns = self._ranks.all_gather([seen.step, seen.saved_unix_ns])[0]
+        return OwnNewest(step, saved_unix_ns)
+
+    def _state(self, kept: Captured, megatron: Megatron) -> dict[str, Any]:
+        """What Megatron has saved, as plain data.
+
+        Raises:
+            UsageProblem: it has saved in a way that is not known.
+        """
+        arguments = megatron.arguments
+        if not _is_distributed(arguments) and _uses_distributed(arguments):
+            raise UsageProblem(
+                f"checkpoints in Megatron's format {arguments.ckpt_format} are not kept in memory",
+                next_step="Use --ckpt-format torch or torch_dist, or save to disk only.",
+            )
+        dropped: set[str] = set()
+        if kept.sharded is not None:
+            state: dict[str, Any] = to_plain(kept.sharded, dropped)
+        else:
+            state = iteration_files.of_files(to_plain(kept.files, dropped))
+        if dropped:
+            self._report(
+                _Dropped(f"of Megatron's arguments, not kept: {', '.join(sorted(dropped))}")
+            )
+        return state
+
+    def _from_memory(
+        self,
+        step: int,
+        state: Mapping[str, Any],
+        megatron: Megatron,
+        required: tuple[Any, ...],
+        options: Mapping[str, Any],
+    ) -> tuple[int, float]:
+        kinds = self._ranks.all_gather(
+            [iteration_files.is_files(state), sharded_state.is_sharded(state)]
+        )
+        if kinds.count(kinds[0]) != len(kinds) or not any(kinds[0]):
+            raise BadInputFile(
+                f"step {step} in memory was not saved by Megatron",
+                next_step="Load it with the checkpointer that has saved it.",
+            )
+        files: Mapping[str, Any] = {}
+        names = []
+        if kinds[0][0]:
+            plain = exchange.share(
+                self._ranks, iteration_files.files_of(state), megatron.file_of_rank(step)
+            )
+            names = exchange.names_of_all(self._ranks, plain)
+            files = to_objects(plain, own_member)
+        with self._scratch() as folder:
+            _lay_out(folder, step, names)
+            serve = (
+                intercept.served(folder, files)
+                if kinds[0][0]
+                else intercept.served_sharded(
+                    folder, to_objects(dict(state), own_member), megatron.checkpointing
+                )
+            )
+            with serve, megatron.with_arguments(load=str(folder), **_AS_RESUMED):
+                return megatron.load(required, {**options, "checkpointing_context": None})
+
+    def _from_launchers(
+        self,
+        saved: Persisted,
+        megatron: Megatron,
+        required: tuple[Any, ...],
+        options: Mapping[str, Any],
+        load: Load,
+    ) -> tuple[int, float] | None:
+        """Load what launchers have written; None where only the same number of ranks could."""
+        load.step, load.source = saved.step, "disk"
+        if (saved.path / iteration_files.list_name(0)).exists():
+            name = megatron.file_of_rank(saved.step)
+            for _, problem in iteration_folder.problems(saved.path, only=[name]):
+                raise BadInputFile(
+                    f"{saved.path / name} {problem}",
+                    next_step=f"Move {saved.path.parent} away, and Megatron loads its own.",
+                )
+            self._announce(f"step {saved.step} from {saved.path}")
+            with megatron.with_arguments(load=str(saved.path.parent), **_AS_RESUMED):
+                return megatron.load(required, options)
+        if saved.world_size != self._ranks.world_size:
+            self._announce(
+                f"step {saved.step} in {saved.path} is not used: {saved.world_size} ranks saved it"
+            )
+            return None
+        state = persisted.read(saved, self._ranks.rank, self._ranks.world_size)
+        self._announce(f"step {saved.step} from {saved.path}")
+        return self._from_memory(saved.step, state, megatron, required, options)
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """An empty folder that Megatron takes for the one of its checkpoints."""
+        folder = Path(tempfile.mkdtemp(prefix="megatron-", dir=self._memory.folder))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _name_on_disk(self, step: int) -> str:
+        return iteration_folder.iteration_name(step)
+
+    def _part_of_rank(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        return state_dict
+
+    def _write_files(self, state: dict[str, Any], folder: Path) -> Sequence[FileRecord]:
+        return iteration_files.write_files(state, folder, self._ranks.rank, own_member)
+
+    def _publish(
+        self,
+        folder: Path,
+        path: Path,
+        step: int,
+        files: Sequence[FileRecord],
+        facts: Mapping[str, int],
+    ) -> None:
+        iteration_folder.commit(folder, step, files, facts)
+
+
+class _Dropped(UserWarning):
+    """What is not kept of a state."""
+
+
+def _uses_distributed(arguments: Any) -> bool:  # noqa: ANN401
+    return bool(getattr(arguments, "use_dist_ckpt", False))
+
+
+def _is_distributed(arguments: Any) -> bool:  # noqa: ANN401
+    """Whether Megatron saves with megatron-core's `dist_checkpointing`."""
+    kind = getattr(arguments, "ckpt_format", getattr(arguments, "dist_ckpt_format", "torch_dist"))
+    return _uses_distributed(arguments) and kind in _DISTRIBUTED_FORMATS
+
+
+def _what_megatron_loads(
+    own: OwnNewest, folder: str | os.PathLike[str] | None, choice: Choice
+) -> str:
+    if own.step >= 0:
+        return f"step {own.step} from {folder}{choice.why_not_memory}"
+    if folder is None:
+        return f"nothing was saved: training begins{choice.why_not_memory}"
+    return f"nothing was saved in memory: Megatron loads from {folder}{choice.why_not_memory}"
+
+
+def _lay_out(folder: Path, step: int, names: Sequence[str]) -> None:
+    """Make a folder look like one of Megatron's checkpoints, whose content is in memory.
+
+    Args:
+        names: of its files; none for a distributed checkpoint.
+    """
+    iteration = folder / iteration_folder.iteration_name(step)
+    iteration.mkdir()
+    for name in names:
+        (iteration / name).parent.mkdir(parents=True, exist_ok=True)
+        (iteration / name).touch()
+    if not names:
+        (iteration / "metadata.json").write_text(
+            '{"sharded_backend": "torch_dist", "sharded_backend_version": 1,'
+            ' "common_backend": "torch", "common_backend_version": 1}'
+        )
+    (folder / iteration_folder.TRACKER).write_text(str(step))

@@ -1,0 +1,80 @@
+"""A state that consists of a framework's own files: what one rank writes into an iteration folder.
+
+Megatron's layout: `iter_0000010/mp_rank_00/model_optim_rng.pt`, which needs no relkit to load.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+import torch
+
+from relkit.checkpoint.iteration_folder import write_file
+from relkit.checkpoint.limited_stream import LimitedStream
+from relkit.checkpoint.manifest import FileRecord
+from relkit.errors import BadInputFile
+from relkit.flash_checkpoint.on_disk.native_objects import Member, to_objects
+
+# The key that makes a state one of files.
+MARK = "relkit.files/1"
+
+
+def of_files(files: Mapping[str, Any]) -> dict[str, Any]:
+    """The state that consists of these files: names within the iteration's folder -> plain data."""
+    return {MARK: dict(files)}
+
+
+def is_files(state: object) -> bool:
+    """Whether a state is one of `of_files`."""
+    return isinstance(state, dict) and set(state) == {MARK} and isinstance(state[MARK], dict)
+
+
+def files_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inverse of `of_files`. The names are not trusted.
+
+    Raises:
+        BadInputFile: a file is not inside the folder.
+    """
+    for name in state[MARK]:
+        parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+        if not parts or parts[0] == "/" or ".." in parts:
+            raise BadInputFile(
+                f"a state in memory names {name!r}, which is no file of a checkpoint"
+            )
+    files: Mapping[str, Any] = state[MARK]
+    return files
+
+
+def list_name(rank: int) -> str:
+    """Name of the file that lists what a rank has written: there may be nothing else of it."""
+    return f"rank-{rank}.files"
+
+
+def write_files(
+    state: Mapping[str, Any], folder: Path, rank: int, member: Member, max_bytes_per_s: float = 0.0
+) -> list[FileRecord]:
+    """Write a rank's files durably, and the list of them.
+
+    Args:
+        state: from `of_files`.
+        folder: exists.
+        member: makes members of enums; see native_objects.
+        max_bytes_per_s: limit on writing; 0: none.
+
+    Raises:
+        BadInputFile: a file is not inside the folder.
+        UnwritablePath: the disk is full, or the folder cannot be written.
+    """
+    records = []
+    for name, content in files_of(state).items():
+        native = to_objects(content, member)
+
+        def save(out: BinaryIO, native: object = native) -> None:
+            torch.save(native, cast(BinaryIO, LimitedStream(out, max_bytes_per_s)))
+
+        records.append(write_file(folder, name, save))
+    listed = json.dumps([record.name for record in records]).encode()
+    return [*records, write_file(folder, list_name(rank), lambda out: out.write(listed))]

@@ -1,0 +1,149 @@
+"""Objects in a framework's states that are not plain data, as plain data; and back.
+
+Of arguments (`argparse.Namespace`), the plain fields are kept; of a member of an enum, its name and
+value; of a stream of bytes, the bytes. Nothing is imported or called that a state names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from enum import Enum
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+# The key that makes a dict an object, and the kinds of objects.
+_KIND = "relkit.object/1"
+_ARGUMENTS, _MEMBER, _BYTES = "arguments", "member", "bytes"
+_PLAIN = (
+    bool, int, float, str, bytes, complex, type(None), torch.Tensor, torch.nn.Parameter,
+    torch.Size, torch.dtype, torch.device, np.ndarray,
+)  # fmt: skip
+
+# Given module and name of an enum, and the member's name and value: what stands for the member.
+Member = Callable[[str, str, str, object], object]
+
+
+def to_plain(value: Any, dropped: set[str]) -> Any:  # noqa: ANN401
+    """A value in which objects have become plain data; what needs no change is the same object.
+
+    Args:
+        dropped: gets the names of fields of arguments that are not plain, and are left out.
+    """
+    if isinstance(value, argparse.Namespace):
+        return {_KIND: _ARGUMENTS, "fields": _fields(value, dropped)}
+    if isinstance(value, Enum):
+        kind = type(value)
+        of = [kind.__module__, kind.__qualname__, value.name]
+        return {_KIND: _MEMBER, "of": of, "value": to_plain(value.value, dropped)}
+    if isinstance(value, io.BytesIO):
+        return {_KIND: _BYTES, "bytes": value.getvalue()}
+    return _mapped(value, lambda inner: to_plain(inner, dropped))
+
+
+def to_objects(value: Any, member: Member) -> Any:  # noqa: ANN401
+    """The inverse.
+
+    Args:
+        member: makes a member of an enum.
+    """
+    if not isinstance(value, dict) or _KIND not in value:
+        return _mapped(value, lambda inner: to_objects(inner, member))
+    kind = value[_KIND]
+    if kind == _ARGUMENTS:
+        fields = {name: to_objects(field, member) for name, field in value["fields"].items()}
+        return argparse.Namespace(**fields)
+    if kind == _MEMBER:
+        module, enum, name = value["of"]
+        return member(module, enum, name, value["value"])
+    return io.BytesIO(value["bytes"])
+
+
+def _fields(arguments: argparse.Namespace, dropped: set[str]) -> dict[str, Any]:
+    fields = {}
+    for name, field in vars(arguments).items():
+        plain = to_plain(field, dropped)
+        if _is_plain(plain):
+            fields[name] = plain
+        else:
+            dropped.add(name)
+    return fields
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(_is_plain(inner) for pair in value.items() for inner in pair)
+    if isinstance(value, (list, tuple, set)) and type(value) is not torch.Size:
+        return type(value) in (list, tuple, set) and all(map(_is_plain, value))
+    return type(value) in _PLAIN or isinstance(value, np.generic)
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    """A container with its content changed: the same one if nothing has changed."""
+    if isinstance(value, dict):
+        pairs = {key: change(inner) for key, inner in value.items()}
+        is_same = all(pairs[key] is inner for key, inner in value.items())
+        if is_same and type(value) is not defaultdict:
+            return value
+        if type(value) is not OrderedDict:
+            return pairs
+        ordered = OrderedDict(pairs)
+        if hasattr(value, "_metadata"):  # of a module's state: the versions of its parts
+            ordered._metadata = value._metadata  # type: ignore[attr-defined]
+        return ordered
+    if type(value) in (list, tuple):
+        changed = [change(inner) for inner in value]
+        is_same = all(new is old for new, old in zip(changed, value, strict=True))
+        return value if is_same else type(value)(changed)
+    return value
+
+
+def own_member(module: str, enum: str, name: str, value: object) -> object:
+    """As Member: of an enum that this process has imported; else the value."""
+    kind = getattr(sys.modules.get(module), enum, None)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind.__members__.get(name, value)
+    return value
+
+
+class StandIns:
+    """Members of enums that are not imported here, for a process that only pickles them.
+
+    A pickle names the enum, and Megatron imports it when it loads the file. Empty modules of these
+    names are put into `sys.modules`: for a process that does nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str], type] = {}
+        self._modules: set[str] = set()
+
+    def __call__(self, module: str, enum: str, name: str, value: object) -> object:
+        """As Member."""
+        if module in sys.modules and module not in self._modules:
+            return own_member(module, enum, name, value)
+        if not all(part.isidentifier() for part in (*module.split("."), enum)):
+            return value
+        if (module, enum) not in self._kinds:
+            self._kinds[module, enum] = self._make(module, enum)
+        member: Any = object.__new__(self._kinds[module, enum])
+        member.relkit_value = value
+        return member
+
+    def _make(self, module: str, enum: str) -> type:
+        parts = module.split(".")
+        for count in range(1, len(parts) + 1):
+            name = ".".join(parts[:count])
+            if name not in sys.modules:
+                sys.modules[name] = ModuleType(name)
+                self._modules.add(name)
+        # As a member of an enum is pickled: its class, called with its value.
+        reduce = {"__reduce__": lambda self: (type(self), (self.relkit_value,))}
+        kind = type(enum, (), {"__module__": module, **reduce})
+        setattr(sys.modules[module], enum, kind)
+        return kind

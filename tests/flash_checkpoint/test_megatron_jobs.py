@@ -1,0 +1,139 @@
+"""Megatron jobs that save at every step and are killed resume from memory, bit for bit.
+
+Megatron-LM's training package is a stand-in: see megatron_stand_in.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relkit.checkpoint import iteration_folder
+from relkit.errors import UsageProblem
+from relkit.flash_checkpoint import megatron_dist_ckpt
+from relkit.flash_checkpoint.megatron import load_checkpoint
+from tests.cluster.conftest import Done, Start, orphans_come_to_us, start
+from tests.patience import PATIENCE
+
+__all__ = ["orphans_come_to_us", "start"]
+pytestmark = pytest.mark.timeout(200)
+
+JOB = Path(__file__).with_name("megatron_job.py")
+GUIDE = Path(__file__).parents[1] / "data" / "dlrover_guide_megatron.txt"
+# megatron-core needs what `tests.eager` leaves out of torch.
+TRUE_TORCH = ("env", "PYTHONPATH=", sys.executable, "-m", "relkit")
+STEPS = 6
+_LOSS = re.compile(r"^(\S+) \S+ rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
+
+
+def code(text: str) -> str:
+    """Without layout."""
+    return re.sub(r"\s+", "", text)
+
+
+def test_the_jobs_code_is_the_guides_in_an_order_that_python_takes() -> None:
+    lines = GUIDE.read_text().splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("if args.save"))
+    saved, (loaded,) = (
+        code("".join(lines[begin : begin + 3])),
+        [line for line in lines if line.startswith("args.iteration, _")],
+    )
+    # An argument by position after one by name is a syntax error.
+    flops = "num_floating_point_operations_so_far=0,"
+    assert f"{flops}opt_param_scheduler," in saved
+    legal = saved.replace(f"{flops}opt_param_scheduler,", f"opt_param_scheduler,{flops}")
+    written = code(JOB.read_text()).replace("saved=save_checkpoint", "save_checkpoint")
+    assert legal in written
+    assert code(loaded) in written
+
+
+def run(start: Start, tmp_path: Path, kind: str, every: int, deeds: str) -> Done:
+    """The job under the launcher; each loss must be that of the undisturbed job."""
+    done = start(
+        "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--timeline-path",
+        tmp_path / "timeline", JOB, kind, tmp_path / "ck", str(STEPS), str(every), deeds,
+        program=TRUE_TORCH,
+    ).wait(150)  # fmt: skip
+    assert done.code == 0, done.err
+    rows = _LOSS.findall(done.out)
+    real = {row[1:3]: row[3] for row in rows if row[0] == "undisturbed"}
+    assert len(real) == 2 * STEPS
+    assert [row for row in rows if row[3] != real[row[1:3]]] == []
+    assert {row[1:3] for row in rows if row[0] != "undisturbed"} == set(real)
+    return done
+
+
+OPEN = """
+import json, sys, torch
+state = torch.load(sys.argv[1], weights_only=False)
+args = state["args"]
+print(json.dumps({
+    "iteration": state["iteration"], "flops": state["num_floating_point_operations_so_far"],
+    "args": type(args).__name__, "attention_backend": str(args.attention_backend),
+    "save": args.save, "consumed_train_samples": args.consumed_train_samples,
+    "relkit": any(name.startswith("relkit") for name in sys.modules),
+}))
+"""
+
+
+def opened(path: Path) -> object:
+    """What is in a file, as torch and megatron-core read it in another process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OPEN, str(path)],
+        capture_output=True, check=True, text=True, timeout=100 * PATIENCE,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+@pytest.mark.job
+def test_ranks_that_share_a_file_go_on_from_memory_and_the_files_are_megatrons(
+    start: Start, tmp_path: Path
+) -> None:
+    done = run(start, tmp_path, "dp", STEPS, "0:0:4:kill-saved,0:1:4:kill-saved")
+    assert re.findall(r"flash checkpoint: step (\d+) from memory", done.err) == ["4"], done.err
+    assert done.err.count("of Megatron's arguments, not kept: timers") >= 1
+    # What the job has saved, and what launchers have: nothing of relkit is needed to open them.
+    for root, step in ((tmp_path / "ck", STEPS), (tmp_path / "ck" / "from-memory", 4)):
+        assert (root / "latest_checkpointed_iteration.txt").read_text() == str(step)
+        folder = root / f"iter_{step:07d}"
+        assert iteration_folder.problems(folder) == ()
+        assert opened(folder / "mp_rank_00" / "model_optim_rng.pt") == {
+            "iteration": step,
+            "flops": 30.0 if step == STEPS else 0,
+            "args": "Namespace",
+            "attention_backend": "AttnBackend.flash",
+            "save": str(tmp_path / "ck"),
+            "consumed_train_samples": 8 * step,
+            "relkit": False,
+        }
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("kind", ["tp", "dist"])
+def test_ranks_with_parts_of_their_own_go_on_from_memory(
+    start: Start, tmp_path: Path, kind: str
+) -> None:
+    done = run(start, tmp_path, kind, STEPS, "0:1:3")
+    (began,) = re.findall(r"flash checkpoint: step (\d+) from memory", done.err)
+    # The killed rank had begun to save its step, which may be whole or not.
+    assert began in {"2", "3"}, done.err
+    names = {path.name for path in (tmp_path / "ck" / f"iter_{STEPS:07d}").iterdir()}
+    own = {"mp_rank_00", "mp_rank_01"} if kind == "tp" else {"common.pt", "metadata.json"}
+    assert own <= names
+
+
+@pytest.mark.parametrize("load", [load_checkpoint, megatron_dist_ckpt.load_checkpoint])
+def test_replicas_are_refused_by_name(load: object) -> None:
+    assert callable(load)
+    with pytest.raises(UsageProblem, match=r"^replica_count=2: replicas on other hosts are not"):
+        load([], None, None, replica_count=2)
+
+
+def test_without_megatron_it_says_what_is_missing() -> None:
+    with pytest.raises(UsageProblem, match=r"^Megatron-LM is not installed"):
+        load_checkpoint([], None, None)
