@@ -31,7 +31,7 @@ def install(**arguments: Any) -> Namespace:  # noqa: ANN401
     if not torch.cuda.is_available():
         # megatron-core's writer waits for the GPU, and counts failures on it, whether there is one
         # or not.
-        torch.cuda.synchronize = lambda *_: None  # type: ignore[assignment]
+        torch.cuda.synchronize = lambda *_: None
         torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment,return-value]
     training = ModuleType("megatron.training")
     training.checkpointing = sys.modules[__name__]  # type: ignore[attr-defined]
