@@ -20,6 +20,9 @@ _LIMIT_BYTES = 1 << 16
 _NO_LIMIT_BYTES = 1 << 60
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _MAX_CGROUPS = 4096
+# Field 9 of /proc/PID/stat, counted from the state on, which is field 3 (proc(5)), and a flag of
+# include/linux/sched.h.
+_FLAGS, _PF_EXITING = 6, 0x4
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,7 @@ class MemoryCgroups:
         """Remember the cgroup of each of these that lives, and what was counted there at first."""
         for pid in pids:
             text = _read(self._proc / str(pid) / "cgroup")
-            if not text or self._names.get(pid) == text:
+            if not text or self._names.get(pid) == text or self._is_ending(pid):
                 continue
             cgroup = memory_cgroup(text, self._mounts)
             if cgroup is None or len(self._before) >= _MAX_CGROUPS:
@@ -169,6 +172,15 @@ class MemoryCgroups:
             self._names[pid], self._cgroups[pid] = text, cgroup
             if cgroup.folder not in self._before:
                 self._before[cgroup.folder] = counters(cgroup).oom_kills
+
+    def _is_ending(self, pid: int) -> bool:
+        """It has been killed, but may still be giving its memory back; or it is gone.
+
+        To be asked after its cgroup: version 1 shows a process that ends in the root already.
+        """
+        fields = _read(self._proc / str(pid) / "stat").rpartition(")")[2].split()
+        flags = whole_number(fields[_FLAGS]) if len(fields) > _FLAGS else None
+        return flags is None or bool(flags & _PF_EXITING)
 
     def since(self, pid: int) -> tuple[str, MemoryCounters] | None:
         """The cgroup a process was last seen in, its counters now, and the kills since it was.

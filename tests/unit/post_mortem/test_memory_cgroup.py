@@ -36,8 +36,10 @@ class Host:
             (place / "memory.max").write_text("max\n" if limit == UNLIMITED else limit)
             (place / "memory.peak").write_text("1040384\n")
 
-    def put(self, pid: int, name: str) -> None:
+    def put(self, pid: int, name: str, flags: int = 0x400000) -> None:
         (self.proc / str(pid)).mkdir(exist_ok=True)
+        stat = f"{pid} (a) name) R 1 {pid} {pid} 0 -1 {flags} 8 0 0 0\n"
+        (self.proc / str(pid) / "stat").write_text(stat)
         controllers = "memory" if self.version == 1 else ""
         text = f"7:cpu:/elsewhere\n{4 if controllers else 0}:{controllers}:{name}\n"
         (self.proc / str(pid) / "cgroup").write_text(text)
@@ -55,10 +57,12 @@ def test_kills_since_the_process_was_first_seen(tmp_path: Path, version: int) ->
     assert (seen[0], seen[1].oom_kills) == ("/job/rank2", 0)
     host.count("job/rank2", 4)
     # Dead: version 1 shows it in the root, version 2 nothing of it.
-    host.put(711, "/")
+    host.count("", 0)
+    host.put(711, "/", flags=0x400000 | 0x4)
+    cgroups.look([711])
     seen = cgroups.since(711)
     assert seen is not None
-    assert seen[1].oom_kills == 1
+    assert (seen[0], seen[1].oom_kills) == ("/job/rank2", 1)
     assert (seen[1].limit_bytes, seen[1].peak_bytes) == (1048576, 1040384)
     assert cgroups.since(712) is None
 
