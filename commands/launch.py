@@ -46,6 +46,7 @@ _OWN = (
     OwnOption(("--timeline-path", "--timeline_path")),
     OwnOption(("--on-hang", "--on_hang")),
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
+    OwnOption(("--no-warm-standby", "--no_warm_standby"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
     OwnOption(("--secret-file", "--secret_file")),
     OwnOption(("--straggler",)),
@@ -114,6 +115,12 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 @shared.timeline_path("LAUNCH")
 @shared.on_hang((OnHang.REPORT, OnHang.SAVE, OnHang.RESTART, OnHang.ABORT), OnHang.SAVE)
 @click.option("--no-hook", is_flag=True, help="Run as plain torchrun: no hang detection.")
+@click.option(
+    "--no-warm-standby",
+    is_flag=True,
+    help="Do not keep a process beside each worker that has imported what the script imports, and "
+    "takes its place at a restart (only with --max-restarts).",
+)
 @click.option(
     "--inject",
     multiple=True,
@@ -196,6 +203,7 @@ def launch(
     timeline_path: Path | None,
     on_hang: str,
     no_hook: bool,
+    no_warm_standby: bool,
     inject: tuple[str, ...],
     secret_file: Path | None,
     straggler: str,
@@ -268,7 +276,7 @@ def launch(
         return run_job(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret,
             slot_host(PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder),
-            accounts_into(folder),
+            accounts_into(folder), warm_standby=not no_warm_standby,
         )  # fmt: skip
     finally:
         recorders.remove()

@@ -73,6 +73,12 @@ static bool is_set(const char *variable)
     return value != NULL && strcmp(value, "1") == 0;
 }
 
+/* Set as long as this process only waits to become a rank: relkit/launch/warm_standby. */
+static bool is_standby(void)
+{
+    return getenv("RELKIT_STANDBY") != NULL;
+}
+
 bool rk_hook_is_disabled(void)
 {
     return is_set("RELKIT_HOOK_DISABLE");
@@ -151,10 +157,18 @@ static enum rk_progress begin(enum rk_hook_id hook)
     if (!rk_libc_is_glibc() || rk_hook_is_disabled() || directory == NULL || directory[0] != '/' ||
         !watch_forks())
         return RK_STARTED;
+    if (is_standby())
+        return RK_WAITING;
     if (!communicates(hook) && is_helper(directory))
         return RK_WAITING;
     start(directory);
     return RK_STARTED;
+}
+
+void relkit_standby_over(void)
+{
+    rk_was_loaded();
+    atomic_store_explicit(&rk_progress, RK_NOT_STARTED, memory_order_release);
 }
 
 /* Another thread makes the first hooked call at this very moment. Its set-up takes well under a

@@ -7,7 +7,8 @@
 
 #include "table/table.h"
 
-/* RK_WAITING: a rank's helper, which records from its first communication on, if there is one. */
+/* RK_WAITING: a rank's helper, which records from its first communication on, if there is one; or a
+ * standby, which records once it is a rank. */
 enum rk_progress { RK_NOT_STARTED, RK_STARTING, RK_WAITING, RK_STARTED };
 
 /* Where this process is between its first hooked call and the end of what that sets up. */
@@ -22,6 +23,10 @@ bool rk_hook_is_disabled(void);
 
 /* This library was loaded into the process, by its start or by exec. */
 void rk_was_loaded(void);
+
+/* A standby has got its rank, and the environment to go with it: what was waited for begins anew, so
+ * that it records as a process that has just been started. */
+__attribute__((visibility("default"))) void relkit_standby_over(void);
 
 void rk_initialise_slowly(enum rk_hook_id hook);
 

@@ -21,7 +21,8 @@ class What(str, Enum):
     """What a record is about; `at_s` is when it was, unless it says otherwise.
 
     LAUNCHER: the first record: `name` is the host, `text` the job's id, `number` the format.
-    ATTEMPT: workers are started; `number` of the attempt, `node`, `nodes` and `world_size`.
+    ATTEMPT: workers are started; `number` of the attempt, `node`, `nodes` and `world_size`;
+        `standbys`: how many of them were warm standbys.
     PHASE: `name` took `seconds`, and ended now.
     OPERATION: the first operation between ranks was finished.
     LOAD: a checkpoint of step `number` (-1: none) was loaded in `seconds`; `text`: from where.
@@ -32,6 +33,7 @@ class What(str, Enum):
     FAULT: of the kind `name`, in words `text`; it had begun at most `seconds` before. `number`:
         the rank at fault, -1 where it is none.
     SAVED: step `number` was saved by `name` after the fault.
+    STANDBY: `number` warm standbys wait, the largest with `size_mb` MB of memory (PSS).
     ALIVE: the launcher lived.
     ENDED: the launcher ended its run: `name` says how, `text` why.
     FULL: the journal has no room for more.
@@ -47,6 +49,7 @@ class What(str, Enum):
     LAST_STEP = "last step"
     FAULT = "fault"
     SAVED = "saved"
+    STANDBY = "standby"
     ALIVE = "alive"
     ENDED = "ended"
     FULL = "full"
@@ -74,6 +77,8 @@ class Record:
     node: int = 0
     nodes: int = 0
     world_size: int = 0
+    standbys: int = 0
+    size_mb: float = 0.0
 
     def to_line(self) -> bytes:
         """As a line of at most MAX_LINE_BYTES; text that is too long is cut."""

@@ -19,15 +19,15 @@ from relkit.launch.accounting.accounts import (
     fault_elsewhere,
     fault_of,
 )
-from relkit.launch.agent import MonitoredAgent
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.settings import JobAborted, LocalRank
+from relkit.launch.standby_agent import StandbyAgent
 
 HANG = "hang"
 _NODES = "nodes changed"
 
 
-class AccountedAgent(MonitoredAgent):
+class AccountedAgent(StandbyAgent):
     """Only watches the clock: what it adds to a call of the agent's is what it notes of it."""
 
     accounts: Accounts
@@ -53,6 +53,11 @@ class AccountedAgent(MonitoredAgent):
         finally:
             self.accounts.ended(how, why)
         return result  # type: ignore[return-value]  # as torch's own
+
+    @property
+    def is_training(self) -> bool:
+        """The workers have been seen to work."""
+        return self.accounts.is_working
 
     def _job_id(self) -> str:
         job_id = str(self._worker_group.spec.rdzv_handler.get_run_id())
@@ -80,6 +85,7 @@ class AccountedAgent(MonitoredAgent):
                 int(worker_group.group_world_size or 1),
                 int(workers[0].world_size),
                 [LocalRank(w.global_rank, int(pids[w.local_rank])) for w in workers],
+                self.standbys.used,
             )
         )
         return pids

@@ -37,6 +37,8 @@ from relkit.launch.job.settings import Log
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.straggler_thread import Stragglers
+from relkit.launch.warm_standby.standby import Target
+from relkit.launch.warm_standby.standbys import Standbys
 from relkit.operator_secret import OperatorSecret
 from relkit.printable import printable
 
@@ -115,6 +117,7 @@ def run_job(
     secret: OperatorSecret | None = None,
     slots: SlotHost | None = None,
     accounts: Accounts | None = None,
+    warm_standby: bool = False,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -124,6 +127,7 @@ def run_job(
         log: writes one line to the terminal.
         network, persist, stragglers, secret, slots: see AgentServices.
         accounts: of this run, not begun.
+        warm_standby: keep processes that wait to be workers, where there may be a restart.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -140,11 +144,13 @@ def run_job(
     """
     made: list[MonitoredAgent] = []
     kept = Accounts(Journal, log) if accounts is None else accounts
+    waiting = Standbys(_standby_target(options) if warm_standby else None, log, kept.standby)
 
     class JobAgent(AccountedAgent):
         """The agent of this job; torch makes the instance, so the services come with the class."""
 
         accounts = kept
+        standbys = waiting
         services = AgentServices(
             monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots
         )
@@ -183,6 +189,7 @@ def run_job(
         # Before the agent runs, this is torch's way to refuse an option's value.
         raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
     finally:
+        waiting.close()
         monitor.close()
         if stragglers is not None:
             stragglers.close()
@@ -192,6 +199,13 @@ def run_job(
             with suppress(SignalException):  # asked again to end: the checkpoint before stays
                 slots.close()
     return 0
+
+
+def _standby_target(options: argparse.Namespace) -> Target | None:
+    """What a standby would run; None where none is of use."""
+    if options.max_restarts < 1 or options.no_python:
+        return None
+    return Target(options.training_script, options.module)
 
 
 def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:

@@ -15,6 +15,7 @@ from relkit.accounting.journal import Journal
 from relkit.accounting.records import Record, What
 from relkit.accounting.words import back_line
 from relkit.launch.accounting.attempt_notes import AttemptNotes
+from relkit.launch.accounting.progress import Progress
 from relkit.launch.job.exit_status import how_it_ended, rank_that_ended
 from relkit.launch.job.settings import ExitStatus, LocalRank, Log
 
@@ -29,6 +30,7 @@ class StartedAttempt:
     Args:
         number: restarts before it; node, nodes, world_size: of its rendezvous.
         ranks: of this node.
+        standbys: how many of these were warm standbys.
     """
 
     number: int
@@ -36,6 +38,7 @@ class StartedAttempt:
     nodes: int
     world_size: int
     ranks: Sequence[LocalRank]
+    standbys: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,12 @@ class Accounts:
         """A fault was noted, and no workers have been started since."""
         return self._faulted
 
+    @property
+    def is_working(self) -> bool:
+        """This node's first rank has finished a step, or an operation where it tells no steps."""
+        progress = None if self._notes is None else self._notes.progress
+        return progress is not None and self._is_back(progress)
+
     def noting(self, prepare: Prepare) -> Prepare:
         """The same, and the folder of the recorders is known here from then on."""
 
@@ -144,6 +153,7 @@ class Accounts:
             node=attempt.node,
             nodes=attempt.nodes,
             world_size=attempt.world_size,
+            standbys=attempt.standbys,
         )
         if self._journal is not None and self._job_dir is not None and attempt.ranks:
             first = min(attempt.ranks, key=lambda local: local.rank)
@@ -158,14 +168,20 @@ class Accounts:
                 return
             progress = self._notes.progress
             self._has_steps = self._has_steps or progress.first is not None
-            # A loop that has told its steps before will tell them again.
-            is_back = progress.done_s is not None or (
-                progress.operation_s is not None and not self._has_steps
-            )
-            if self._waits_for_back and is_back:
+            if self._waits_for_back and self._is_back(progress):
                 self._waits_for_back = False
                 if not self._journal.is_full:
                     self._log(back_line(account_of(self._journal.records).recoveries[-1]))
+
+    def _is_back(self, progress: Progress) -> bool:
+        # A loop that has told its steps before will tell them again.
+        return progress.done_s is not None or (
+            progress.operation_s is not None and not self._has_steps
+        )
+
+    def standby(self, processes: int, pss_bytes: int) -> None:
+        """Standbys wait for all workers of this node."""
+        self._add(What.STANDBY, number=processes, size_mb=pss_bytes / 1e6)
 
     def fault(self, fault: Fault) -> bool:
         """Workers have to be stopped; False where that was known: the first fault is the cause."""

@@ -1,0 +1,45 @@
+"""The monitored agent, with warm standbys in its workers' places at a restart."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
+
+from relkit.launch.agent import MonitoredAgent
+from relkit.launch.warm_standby.standbys import Standbys
+from relkit.launch.warm_standby.worker_start import standbys_first
+
+# Where nothing shows that the job trains, it is taken to after this long.
+_STARTED_S = 60.0
+
+
+class StandbyAgent(MonitoredAgent):
+    """Starts workers from standbys, and makes new ones once the job trains."""
+
+    standbys: Standbys
+    _started_s = 0.0
+
+    @property
+    def is_training(self) -> bool:
+        """The workers have been seen to work."""
+        return False
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        with standbys_first(self.standbys):
+            pids = super()._start_workers(worker_group)
+        self._started_s = time.monotonic()
+        return pids
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        result = super()._monitor_workers(worker_group)
+        if result.state is WorkerState.HEALTHY:
+            is_up = self.is_training or time.monotonic() - self._started_s > _STARTED_S
+            self.standbys.look(may_start=is_up and self._remaining_restarts > 0)
+        return result
+
+    def _exit_barrier(self) -> None:
+        # The workers of this node are done, and other nodes may take their time.
+        self.standbys.close()
+        super()._exit_barrier()

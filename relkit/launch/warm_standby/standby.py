@@ -1,0 +1,206 @@
+"""The launcher's end of one standby."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relkit.foreign_json import parse_json
+from relkit.held_signals import signals_held
+from relkit.launch.warm_standby import handover
+from relkit.launch.warm_standby.handover import WorkerCommand
+
+# Imports that take longer than this do not end at all.
+READY_S = 600.0
+HAND_OVER_S = 5.0
+_END_S = 2.0
+_MAX_MESSAGE_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a worker runs.
+
+    Args:
+        name: of the script, or of the module; is_module: it is the latter.
+    """
+
+    name: str
+    is_module: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a standby says once it waits.
+
+    Args:
+        pss_bytes: memory that it takes; 0 where that is not known.
+        imported: modules that its script would import, and that it has.
+        stopped: why not all of them are among these; "" where they are.
+        took_s: from its start, s.
+    """
+
+    pss_bytes: int
+    imported: int
+    stopped: str
+    took_s: float
+
+
+class HandOverFailed(Exception):
+    """A standby does not become a worker; it is gone, and a plain start takes its place."""
+
+
+class Standby:
+    """One process that waits to be the worker of a local rank.
+
+    Start it in the launcher's main thread: the kernel ends it with the thread that has started it.
+    Then look() until `ready` is set, and hand_over() or end() once.
+
+    Args:
+        command: of the worker that it is made after.
+        target: that this command runs.
+    """
+
+    def __init__(self, command: WorkerCommand, target: Target) -> None:
+        self.command, self.ready, self.refused = command, None, ""
+        self.ready: Ready | None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._target = target
+        self._begun_s = time.monotonic()
+        self._environment: dict[str, str] = {}
+        self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = ours
+        with theirs:
+            environment = handover.standby_environment(
+                self.command.environment, theirs.fileno(), os.getpid()
+            )
+            if environment is None:
+                raise OSError(f"no path list can name {handover.FOLDER}")
+            self._environment = environment
+            script = os.path.abspath(self._target.name)  # noqa: PTH100  links stay
+            order = {
+                "path": script,
+                "module": self._target.name if self._target.is_module else "",
+                "folder": handover.script_folder((script,), self._target.is_module),
+            }
+            ours.setblocking(False)
+            ours.send(json.dumps(order).encode())
+            # As torch does it (SubprocessHandler): what it signals is the group.
+            with signals_held():
+                self.process = subprocess.Popen(
+                    self.command.argv,
+                    env=environment,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
+
+    def look(self) -> str:
+        """See how far it is; why it is of no use any more, "" where it is or may become so."""
+        if self.process is None or self._socket is None:
+            return "it was not started"
+        if self.refused:
+            return self.refused
+        if self.ready is None:
+            try:
+                self._note(self._message())
+            except BlockingIOError:
+                if time.monotonic() - self._begun_s > READY_S:
+                    return f"it was not ready after {READY_S:g} s"
+            except (OSError, ValueError, TypeError, KeyError):
+                return self.refused or "it has ended"
+        return self.refused or ("it has ended" if self.process.poll() is not None else "")
+
+    def _note(self, message: dict[str, Any]) -> None:
+        if "refused" in message:
+            self.refused = str(message["refused"])[:200]
+            return
+        # Of a program that a wrapper has started, the wrapper would be waited for.
+        if self.process is None or message["ready"] != self.process.pid:
+            self.refused = "the interpreter is not what the launcher has started"
+            return
+        self.ready = Ready(
+            max(0, int(message["pss_bytes"])),
+            int(message["imported"]),
+            str(message["stopped"])[:500],
+            float(message["took_s"]),
+        )
+
+    def hand_over(
+        self, worker: WorkerCommand, descriptors: Sequence[tuple[int, int]]
+    ) -> subprocess.Popen[bytes]:
+        """Have it become a worker.
+
+        Args:
+            worker: the command that it runs.
+            descriptors: (1 or 2, what that shall be in it), for those that are not the launcher's.
+
+        Returns:
+            The process, which runs the script from now on.
+
+        Raises:
+            HandOverFailed: why it does not. It has run nothing of the script, and is gone.
+        """
+        why = self.look() or handover.why_not_for(self.command, worker)
+        if not why and self.ready is None:
+            why = "it was not ready"
+        if why or self.process is None or self._socket is None:
+            self.end()
+            raise HandOverFailed(why)
+        to_set, to_unset = handover.changes(self._environment, worker.environment)
+        given = {
+            "set": to_set,
+            "unset": to_unset,
+            "folder": str(Path.cwd()),
+            "descriptors": [number for number, _ in descriptors],
+        }
+        try:
+            self._socket.settimeout(HAND_OVER_S)
+            data = json.dumps(given).encode()
+            socket.send_fds(self._socket, [data], [each for _, each in descriptors])
+            if self._message() != {"taken": self.process.pid}:
+                raise ValueError("not what was expected")
+            self._socket.send(json.dumps({"go": True}).encode())
+        except (OSError, ValueError) as error:
+            self.end()
+            raise HandOverFailed(f"it did not take over ({type(error).__name__})") from error
+        except BaseException:
+            # A signal to the launcher: the process is in nobody's hands.
+            self.end()
+            raise
+        self._socket.close()
+        return self.process
+
+    def end(self) -> None:
+        """End it."""
+        if self._socket is not None:
+            self._socket.close()
+        if self.process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_S)
+
+    def _message(self) -> dict[str, Any]:
+        assert self._socket is not None
+        plain = parse_json(self._socket.recv(_MAX_MESSAGE_BYTES))
+        if not isinstance(plain, dict):
+            raise TypeError("not an object")
+        return plain

@@ -1,0 +1,446 @@
+"""What a standby does before it is a worker: import, wait, take over what it is given.
+
+It talks to the launcher over a socket of whole messages (JSON, one object each):
+
+    launcher: {"path": ..., "module": ..., "variables": [...]}   what it will run
+    standby:  {"ready": PID, "pss_bytes": ..., ...}  or  {"refused": WHY}
+    launcher: {"set": {...}, "unset": [...], "folder": ...} + descriptors for stdout and stderr
+    standby:  {"taken": PID}
+    launcher: {"go": true}
+
+Only after "go" does Python go on to the script, so that a launcher that has lost patience never has
+it run twice. The end of the socket at any moment, or an error, is the end of the process.
+
+It needs nothing but the standard library, and is loaded without relkit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import site
+import socket
+import sys
+import sysconfig
+import threading
+import time
+from contextlib import suppress
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+MAX_MESSAGE_BYTES = 160 << 10
+NICE = 10
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
+_CAP_SYS_NICE = 1 << 23
+_MAX_OUTPUT_BYTES = 1 << 20
+# Device files that a process has open once it uses a device; CUDA's contexts are looked at below.
+_DEVICES = ("/dev/kfd", "/dev/davinci", "/dev/accel")
+# Killed first where memory runs out: the job comes first.
+_OOM_SCORE = "1000"
+
+
+class Refused(BaseException):
+    """This process would not be what a new one is. No library takes it for an error of its own."""
+
+
+def become_a_worker(descriptor: int, script_imports: Any) -> None:  # noqa: ANN401
+    """Import, wait and take over; returns once the script is to run, and ends the process else.
+
+    Args:
+        descriptor: of the socket to the launcher.
+        script_imports: the module of that name.
+    """
+    try:
+        with socket.socket(fileno=descriptor) as launcher:
+            launcher.set_inheritable(False)
+            _Standby(launcher, script_imports).run()
+    except BaseException:  # noqa: BLE001  whatever it is, nobody waits for this process
+        os._exit(1)
+
+
+class _Standby:
+    def __init__(self, launcher: socket.socket, script_imports: Any) -> None:  # noqa: ANN401
+        self._launcher, self._script_imports = launcher, script_imports
+
+    def run(self) -> None:
+        """From the first message to "go"."""
+        begin_s = time.monotonic()
+        modest = Modest()
+        order, _ = self._receive()
+        output = CapturedOutput()
+        try:
+            plan = self._import(order)
+            refused = why_not_like_new(self._launcher.fileno())
+        except Refused as why:
+            refused = str(why)
+        finally:
+            output.stop()
+        if refused:
+            self._send({"refused": refused})
+            os._exit(0)
+        self._send(
+            {
+                "ready": os.getpid(),
+                "pss_bytes": pss_bytes(),
+                "imported": len(plan.imports),
+                "stopped": plan.stopped[:500],
+                "took_s": time.monotonic() - begin_s,
+            }
+        )
+        given, descriptors = self._receive()
+        modest.end()
+        take_environment(given)
+        os.chdir(given["folder"])
+        for target, given_descriptor in zip(given["descriptors"], descriptors, strict=True):
+            os.dup2(given_descriptor, target)
+            os.close(given_descriptor)
+        self._send({"taken": os.getpid()})
+        go, _ = self._receive()
+        if go != {"go": True}:
+            os._exit(1)
+        output.show()
+        start_clocks_anew()
+        tell_the_hook()
+
+    def _import(self, order: dict[str, Any]) -> Any:  # noqa: ANN401
+        folder = order["folder"]
+        locate = Locator(folder, self._script_imports)
+        path, package = order["path"], ""
+        if order["module"]:
+            path, package = locate.main_module(order["module"])
+        planned = self._script_imports.planned_imports
+        plan = planned(path, package, locate, read_source)
+        with own_modules_refused(folder):
+            make_imports(plan.steps, self._script_imports.SetVariable)
+        return plan
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        data, descriptors, flags, _ = socket.recv_fds(self._launcher, MAX_MESSAGE_BYTES, 2)
+        if not data or flags & socket.MSG_TRUNC:
+            os._exit(0)
+        return json.loads(data), descriptors
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._launcher.send(json.dumps(message).encode())
+
+
+class Modest:
+    """The first to be killed, the last to run, and gone with the launcher, until `end()`."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None)
+        signal_at_end = ctypes.c_int(0)
+        self._libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(signal_at_end), 0, 0, 0)
+        self._signal_at_end = signal_at_end.value
+        launcher = os.getppid()
+        self._libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if launcher != os.getppid():
+            os._exit(0)
+        self._comm = _read("/proc/self/comm")
+        _write("/proc/self/comm", "relkit-standby")
+        self._oom_score = _read("/proc/self/oom_score_adj")
+        _write("/proc/self/oom_score_adj", _OOM_SCORE)
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        # Only where it can be undone.
+        self._is_nice = may_be_raised() and self._nice < NICE
+        if self._is_nice:
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
+
+    def end(self) -> None:
+        """As any other process again.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        if self._is_nice:
+            for thread in os.listdir("/proc/self/task"):
+                with suppress(ProcessLookupError):
+                    os.setpriority(os.PRIO_PROCESS, int(thread), self._nice)
+        if self._oom_score:
+            _write("/proc/self/oom_score_adj", self._oom_score)
+            if _read("/proc/self/oom_score_adj") != self._oom_score:
+                raise OSError("oom_score_adj cannot be set back")
+        _write("/proc/self/comm", self._comm)
+        self._libc.prctl(_PR_SET_PDEATHSIG, self._signal_at_end, 0, 0, 0)
+
+
+def may_be_raised() -> bool:
+    """Whether this process may run at a higher priority again once it has lowered it."""
+    with suppress(OSError, ValueError):
+        for line in _read("/proc/self/status").splitlines():
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) & _CAP_SYS_NICE)
+    return False
+
+
+class CapturedOutput:
+    """What imports write is kept, and shown when the script would have made them.
+
+    The descriptors 1 and 2 are those of the launcher until then.
+    """
+
+    def __init__(self) -> None:
+        self._kept = [os.memfd_create(f"relkit-standby-{number}") for number in (1, 2)]
+        self._real = [os.dup(number) for number in (1, 2)]
+        for number, kept in zip((1, 2), self._kept, strict=True):
+            os.dup2(kept, number)
+
+    def stop(self) -> None:
+        """Later output goes where it did before."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        for number, real in zip((1, 2), self._real, strict=True):
+            os.dup2(real, number)
+            os.close(real)
+
+    def show(self) -> None:
+        """Write what was kept."""
+        for number, kept in zip((1, 2), self._kept, strict=True):
+            text = os.pread(kept, _MAX_OUTPUT_BYTES, 0)
+            os.close(kept)
+            # Nobody may read there any more, which the script will find out by itself.
+            with suppress(OSError):
+                while text:
+                    text = text[os.write(number, text) :]
+
+
+class Locator:
+    """Where a module comes from, without importing any.
+
+    Args:
+        folder: that stands first on the path when the script runs.
+    """
+
+    def __init__(self, folder: str, script_imports: Any) -> None:  # noqa: ANN401
+        self._folder, self._script_imports = folder, script_imports
+        names = ("stdlib", "platstdlib", "purelib", "platlib")
+        folders = {sysconfig.get_path(name) for name in names}
+        with suppress(AttributeError):
+            folders.update(site.getsitepackages())
+        if site.ENABLE_USER_SITE:
+            folders.add(site.getusersitepackages())
+        real = {os.path.realpath(each) for each in folders if each}
+        self._installed = tuple(f"{each}{os.sep}" for each in real)
+
+    def __call__(self, module: str) -> Any:  # noqa: ANN401
+        """As `Locate` of script_imports."""
+        where, located = self._script_imports.Where, self._script_imports.Located
+        top = module.partition(".")[0]
+        if top in sys.builtin_module_names or top in sys.stdlib_module_names:
+            return located(where.INSTALLED)
+        spec = own_spec(top, self._folder) or self._spec(top)
+        if spec is None:
+            return located(where.ABSENT)
+        if own_spec(top, self._folder) is None and (self._is_installed(spec) or top == "relkit"):
+            return located(where.INSTALLED)
+        spec = self._inner(spec, module)
+        if spec is None:
+            return located(where.ABSENT)
+        return located(where.OWN, spec.origin if spec.has_location and spec.origin else "")
+
+    def main_module(self, module: str) -> tuple[str, str]:
+        """The file that `python -m module` runs, and the package that it is in."""
+        top = module.partition(".")[0]
+        spec = own_spec(top, self._folder) or self._spec(top)
+        spec = spec and self._inner(spec, module)
+        if spec and spec.submodule_search_locations is not None:
+            module += ".__main__"
+            spec = self._inner(spec, f"{spec.name}.__main__", above=spec.name)
+        if not spec or not spec.origin:
+            raise Refused(f"the source of {module} is not found")
+        return spec.origin, module.rpartition(".")[0]
+
+    def _spec(self, top: str) -> Any:  # noqa: ANN401
+        try:
+            return importlib.util.find_spec(top)
+        except (ImportError, ValueError, AttributeError):
+            return None
+
+    def _inner(self, spec: Any, module: str, above: str = "") -> Any:  # noqa: ANN401
+        """The spec of a module below that of a package, found without importing either."""
+        name = above or module.partition(".")[0]
+        for part in module[len(name) + 1 :].split(".") if module != name else []:
+            name += f".{part}"
+            places = spec.submodule_search_locations
+            if places is None:
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(name, list(places))
+            if spec is None:
+                return None
+        return spec
+
+    def _is_installed(self, spec: Any) -> bool:  # noqa: ANN401
+        places = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
+        return all(os.path.realpath(each).startswith(self._installed) for each in places)
+
+
+def own_spec(top: str, folder: str) -> Any:  # noqa: ANN401
+    """The spec of a module that stands beside the script; None where there is none.
+
+    A folder without `__init__.py` is none: what is installed goes before it.
+    """
+    spec = importlib.machinery.PathFinder.find_spec(top, [folder])
+    return spec if spec is not None and spec.origin is not None else None
+
+
+def read_source(path: str) -> bytes:
+    """The bytes of a source."""
+    with open(path, "rb") as stream:  # noqa: PTH123
+        return stream.read(8 << 20)
+
+
+class own_modules_refused:  # noqa: N801  a context manager
+    """The folder of the script stands first on the path, as it will, and nothing comes from it.
+
+    Args:
+        folder: of the script.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        sys.path.insert(0, self._folder)
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+
+    def __exit__(self, *_error: object) -> None:
+        finders: list[object] = sys.meta_path  # type: ignore[assignment]
+        finders.remove(self)
+        with suppress(ValueError):
+            sys.path.remove(self._folder)
+        sys.path_importer_cache.pop(self._folder, None)
+
+    def find_spec(self, name: str, path: object = None, _target: object = None) -> None:
+        """Asked for every module before it is imported."""
+        is_stdlib = name in sys.builtin_module_names or name in sys.stdlib_module_names
+        if path is None and not is_stdlib and own_spec(name, self._folder) is not None:
+            raise Refused(f"an installed package looks for {name}, which stands beside the script")
+
+
+def make_imports(steps: Sequence[Any], variable: type) -> None:
+    """Make the imports of a plan, and leave the environment as they leave it.
+
+    Args:
+        steps: of the plan; variable: the class of those that set one.
+    """
+    before: dict[str, str | None] = {}
+    try:
+        for step in steps:
+            if isinstance(step, variable):
+                name: str = step.name  # type: ignore[attr-defined]
+                before.setdefault(name, os.environ.get(name))
+                if not (step.is_default and name in os.environ):  # type: ignore[attr-defined]
+                    os.environ[name] = step.value  # type: ignore[attr-defined]
+            else:
+                __import__(step.module, {}, {}, list(step.names))
+    except ImportError:
+        # The script may be ready for that, or fail of it as it would without a standby.
+        return
+    except Exception as error:
+        raise Refused(f"an import has failed with {type(error).__name__}") from error
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def why_not_like_new(launcher: int) -> str:
+    """What imports have done that a waiting process must not have; "" for nothing.
+
+    Args:
+        launcher: descriptor of the socket to it.
+    """
+    threads = [each.name for each in threading.enumerate() if each is not threading.main_thread()]
+    if threads:
+        return f"an import has started a thread ({threads[0][:40]})"
+    if any(_read(f"/proc/self/task/{each}/children") for each in os.listdir("/proc/self/task")):
+        return "an import has started a process"
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if target.startswith(_DEVICES):
+                return f"an import has opened a device ({target})"
+            if target.startswith("socket:") and int(name) != launcher and int(name) > 2:
+                return "an import has opened a socket"
+    if os.environ.get("RELKIT_HOOK_DIR") and not hasattr(ctypes.CDLL(None), "relkit_standby_over"):
+        return "its hook is of another version of relkit"
+    return "an import has made a CUDA context" if has_cuda_context() else ""
+
+
+def has_cuda_context() -> bool:
+    """Whether this process holds memory of a device; makes nothing that is not there."""
+    with suppress(OSError, AttributeError):
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        count, context = ctypes.c_int(0), ctypes.c_void_p(None)
+        # Without cuInit, which nothing here calls, these say so and there is no context.
+        if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+            return False
+        if driver.cuCtxGetCurrent(ctypes.byref(context)) == 0 and context.value:
+            return True
+        for device in range(count.value):
+            flags, active = ctypes.c_uint(0), ctypes.c_int(0)
+            state = driver.cuDevicePrimaryCtxGetState
+            if state(device, ctypes.byref(flags), ctypes.byref(active)) == 0 and active.value:
+                return True
+    return False
+
+
+def take_environment(given: dict[str, Any]) -> None:
+    """Make the variables those of the worker; what imports have set beside them stays."""
+    for name in given["unset"]:
+        os.environ.pop(name, None)
+    os.environ.update(given["set"])
+
+
+def start_clocks_anew() -> None:
+    """What counts from the import of a module on, as far as the standard library has it."""
+    logging: ModuleType | None = sys.modules.get("logging")
+    begun = getattr(logging, "_startTime", None)
+    if isinstance(begun, float):
+        vars(logging)["_startTime"] = time.time()
+    elif isinstance(begun, int):  # Python 3.13
+        vars(logging)["_startTime"] = time.time_ns()
+
+
+def tell_the_hook() -> None:
+    """The preloaded library, if it is here, begins as in a new process."""
+    over: Callable[[], None] | None = getattr(ctypes.CDLL(None), "relkit_standby_over", None)
+    if over is not None:
+        over()
+
+
+def pss_bytes() -> int:
+    """This process's share of the memory that it uses; 0 where the kernel does not say."""
+    for line in _lines("/proc/self/smaps_rollup"):
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def _lines(path: str) -> Iterator[str]:
+    yield from _read(path).splitlines()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as stream:  # noqa: PTH123
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    with suppress(OSError), open(path, "w") as stream:  # noqa: PTH123
+        stream.write(text)
