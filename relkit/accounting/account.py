@@ -49,6 +49,7 @@ class Recovery:
         steps_lost: steps that were done before and are done again; None: not known.
         saved: the record of what was saved because of the fault; None for nothing.
         restarted: workers were started again.
+        standbys: how many of those of this node were warm standbys.
     """
 
     fault: Record | None
@@ -59,6 +60,7 @@ class Recovery:
     steps_lost: int | None = None
     saved: Record | None = None
     restarted: bool = False
+    standbys: int = 0
 
     @property
     def other_s(self) -> float | None:
@@ -80,6 +82,7 @@ class Account:
         ended: the last record of a run that has ended; None: it has not, or not in an orderly way.
         wall_s: from the launcher's begin to its end, or to the last that was seen of it, s.
         productive_s: of that, in steps that count; basis: what that was made of.
+        standby: the newest record of the warm standbys that wait; None: there were none.
     """
 
     launcher: Record
@@ -90,6 +93,7 @@ class Account:
     wall_s: float
     productive_s: float
     basis: Basis
+    standby: Record | None = None
 
     @property
     def ettr(self) -> float | None:
@@ -149,6 +153,7 @@ def account_of(records: Sequence[Record]) -> Account:
         last_s - launcher.at_s,
         productive_s,
         basis,
+        next((record for record in reversed(records) if record.what is What.STANDBY), None),
     )
 
 
@@ -205,6 +210,7 @@ def _recovery(span: _Span, before: Attempt | None) -> Recovery:
         _steps_lost(before, attempt) if span.fault is not None else None,
         span.saved,
         restarted=span.fault is not None,
+        standbys=attempt.begun.standbys,
     )
 
 

@@ -11,13 +11,14 @@ from relkit.accounting.account import PHASES, Account, Basis, Recovery, account_
 from relkit.accounting.journal_folder import JournalFile
 from relkit.accounting.read_journal import JournalRead, read_journal
 from relkit.accounting.records import Record, What
-from relkit.accounting.words import back_line, lost_words, phases_line
+from relkit.accounting.words import back_line, lost_words, phases_line, standbys_words
 from relkit.errors import BadInputFile, RelkitError
 from relkit.findings import Evidence, Finding, Report, Status
 
 HEADER = ("restart", "cause", "total", *PHASES, "other", "step", "lost")
 JOBS_HEADER = ("job", "state", "node", "restarts", "ettr", "time", "begun")
 _HOW = "of the launcher's journal, by this host's monotonic clock"
+_STANDBY_HOW = "when all of them were ready; --no-warm-standby leaves them out"
 _ETTR_HOW = {
     Basis.STEPS: "time in steps that no restart has lost, of the launcher's time",
     Basis.TIME: "by time only: steps that were done again count as well",
@@ -143,6 +144,11 @@ def _state(account: Account, journal: JournalRead) -> Finding:
         Evidence("launcher's time", round(account.wall_s, 3), "s", how=_HOW),
         Evidence("ETTR", _share(account), how=_ETTR_HOW.get(account.basis, "no step was seen")),
     ]
+    if (standby := account.standby) is not None:
+        each = f"{standby.size_mb:,.0f} MB each (PSS)"
+        evidence.append(
+            Evidence("warm standby", f"{standbys_words(standby.number)}, {each}", how=_STANDBY_HOW)
+        )
     last = account.recoveries[-1] if account.recoveries else None
     fault = last.fault.text if last is not None and last.fault is not None else ""
     if state in ("running", "recovering", "succeeded"):
@@ -226,6 +232,8 @@ def _facts(account: Account, journal: JournalRead) -> dict[str, Any]:
         "restarts": dict(account.restarts),
         "start": _row(account.start),
         "recoveries": [_row(each) for each in account.recoveries],
+        "standby_processes": 0 if account.standby is None else account.standby.number,
+        "standby_pss_mb": None if account.standby is None else round(account.standby.size_mb, 1),
     }
 
 
@@ -248,6 +256,7 @@ def _row(recovery: Recovery) -> dict[str, Any]:
         "steps_lost": recovery.steps_lost,
         "saved_step": None if saved is None else saved.number,
         "saved_by": "" if saved is None else saved.name,
+        "standbys": recovery.standbys,
     }
 
 

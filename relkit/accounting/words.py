@@ -22,8 +22,15 @@ def lost_words(steps_lost: int | None) -> str:
     return f"{steps_lost:,} step{'' if steps_lost == 1 else 's'} lost"
 
 
+def standbys_words(count: int) -> str:
+    """ "1 warm standby"."""
+    return f"{count:,} warm standby{'' if count == 1 else 's'}"
+
+
 def back_line(recovery: Recovery) -> str:
     """The line of a recovery that has reached its first step, or its first operation."""
     where = f"back at step {recovery.step}" if recovery.step >= 0 else "back"
     total = "" if recovery.total_s is None else f" after {recovery.total_s:.1f} s"
+    if recovery.standbys:
+        where += f" with {standbys_words(recovery.standbys)}"
     return f"{where}{total}: {phases_line(recovery)}; {lost_words(recovery.steps_lost)}"

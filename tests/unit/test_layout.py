@@ -57,7 +57,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.accounting relkit.bootstrap relkit.launch.accounting "
         "relkit.launch.flash_checkpoint relkit.launch.hang "
         "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler "
-        "relkit.post_mortem"
+        "relkit.launch.warm_standby relkit.post_mortem"
     ),
     "relkit.launch.accounting": "ground relkit.accounting relkit.hook relkit.launch.job",
     "relkit.launch.flash_checkpoint": (
@@ -79,6 +79,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.launch.job relkit.straggler relkit.straggler.collect "
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"
     ),
+    "relkit.launch.warm_standby": "ground relkit.launch.job",
     "relkit.linkcheck": "ground",
     "relkit.net": "ground",
     "relkit.netcheck.measure": (

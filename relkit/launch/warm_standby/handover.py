@@ -14,8 +14,19 @@ _PATH = "PYTHONPATH"
 # What a launcher gives anew at each start. Nothing reads these before the script runs; a change of
 # any other variable might matter to what has been imported.
 _OF_ATTEMPT = frozenset(
-    "RANK LOCAL_RANK GROUP_RANK ROLE_RANK ROLE_NAME WORLD_SIZE LOCAL_WORLD_SIZE GROUP_WORLD_SIZE"
-    " ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT".split()
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "ROLE_NAME",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ]
 )
 _OF_ATTEMPT_PREFIXES = ("TORCHELASTIC_", "RELKIT_")
 
@@ -71,7 +82,9 @@ def standby_environment(
     return {**worker, _PATH: path, VARIABLE: f"{descriptor}:{launcher_pid}"}
 
 
-def changes(standby: Mapping[str, str], worker: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def changes(
+    standby: Mapping[str, str], worker: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
     """The variables that a standby has to set, and those to take away.
 
     Args:

@@ -61,10 +61,10 @@ def _limits(own: str, cgroups: Path) -> Iterator[Room]:
 def _fields(path: Path) -> dict[str, int]:
     fields = {}
     for line in _text(path).splitlines():
-        name, *values = line.split()
-        number = whole_number(values[0]) if values else None
+        words = line.split()
+        number = whole_number(words[1]) if len(words) > 1 else None
         if number is not None:
-            fields[name.rstrip(":")] = number
+            fields[words[0].rstrip(":")] = number
     return fields
 
 

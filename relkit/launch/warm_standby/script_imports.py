@@ -26,13 +26,60 @@ MAX_SOURCES = 500
 MAX_SOURCE_BYTES = 4 << 20
 
 _HARMLESS = frozenset(
-    "bool bytes dict float frozenset getattr hasattr int isinstance len list max min object range"
-    " set sorted str sum tuple type Path pathlib.Path os.getenv os.environ.get environ.get"
-    " os.environ.copy os.getcwd os.path.abspath os.path.basename os.path.dirname os.path.exists"
-    " os.path.expanduser os.path.join os.path.realpath time.time time.monotonic time.perf_counter"
-    " time.strftime datetime.now datetime.datetime.now logging.getLogger getLogger re.compile"
-    " TypeVar typing.TypeVar namedtuple collections.namedtuple NewType typing.NewType"
-    " argparse.ArgumentParser ArgumentParser".split()
+    [
+        "bool",
+        "bytes",
+        "dict",
+        "float",
+        "frozenset",
+        "getattr",
+        "hasattr",
+        "int",
+        "isinstance",
+        "len",
+        "list",
+        "max",
+        "min",
+        "object",
+        "range",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+        "type",
+        "Path",
+        "pathlib.Path",
+        "os.getenv",
+        "os.environ.get",
+        "environ.get",
+        "os.environ.copy",
+        "os.getcwd",
+        "os.path.abspath",
+        "os.path.basename",
+        "os.path.dirname",
+        "os.path.exists",
+        "os.path.expanduser",
+        "os.path.join",
+        "os.path.realpath",
+        "time.time",
+        "time.monotonic",
+        "time.perf_counter",
+        "time.strftime",
+        "datetime.now",
+        "datetime.datetime.now",
+        "logging.getLogger",
+        "getLogger",
+        "re.compile",
+        "TypeVar",
+        "typing.TypeVar",
+        "namedtuple",
+        "collections.namedtuple",
+        "NewType",
+        "typing.NewType",
+        "argparse.ArgumentParser",
+        "ArgumentParser",
+    ]
 )
 _ENVIRONMENT = frozenset({"environ", "environb"})
 _ENVIRONMENT_CALLS = frozenset(

@@ -71,8 +71,8 @@ class Standby:
     """
 
     def __init__(self, command: WorkerCommand, target: Target) -> None:
-        self.command, self.ready, self.refused = command, None, ""
-        self.ready: Ready | None
+        self.command, self.refused = command, ""
+        self.ready: Ready | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._target = target
         self._begun_s = time.monotonic()

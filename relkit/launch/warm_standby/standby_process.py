@@ -162,7 +162,7 @@ class Modest:
             OSError: that is not possible.
         """
         if self._is_nice:
-            for thread in os.listdir("/proc/self/task"):
+            for thread in _names("/proc/self/task"):
                 with suppress(ProcessLookupError):
                     os.setpriority(os.PRIO_PROCESS, int(thread), self._nice)
         if self._oom_score:
@@ -299,7 +299,7 @@ def read_source(path: str) -> bytes:
         return stream.read(8 << 20)
 
 
-class own_modules_refused:  # noqa: N801  a context manager
+class own_modules_refused:
     """The folder of the script stands first on the path, as it will, and nothing comes from it.
 
     Args:
@@ -314,7 +314,7 @@ class own_modules_refused:  # noqa: N801  a context manager
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
 
     def __exit__(self, *_error: object) -> None:
-        finders: list[object] = sys.meta_path  # type: ignore[assignment]
+        finders: list[object] = sys.meta_path
         finders.remove(self)
         with suppress(ValueError):
             sys.path.remove(self._folder)
@@ -365,11 +365,11 @@ def why_not_like_new(launcher: int) -> str:
     threads = [each.name for each in threading.enumerate() if each is not threading.main_thread()]
     if threads:
         return f"an import has started a thread ({threads[0][:40]})"
-    if any(_read(f"/proc/self/task/{each}/children") for each in os.listdir("/proc/self/task")):
+    if any(_read(f"/proc/self/task/{each}/children") for each in _names("/proc/self/task")):
         return "an import has started a process"
-    for name in os.listdir("/proc/self/fd"):
+    for name in _names("/proc/self/fd"):
         with suppress(OSError):
-            target = os.readlink(f"/proc/self/fd/{name}")
+            target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
             if target.startswith(_DEVICES):
                 return f"an import has opened a device ({target})"
             if target.startswith("socket:") and int(name) != launcher and int(name) > 2:
@@ -427,6 +427,10 @@ def pss_bytes() -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10
     return 0
+
+
+def _names(folder: str) -> list[str]:
+    return os.listdir(folder)  # noqa: PTH208
 
 
 def _lines(path: str) -> Iterator[str]:

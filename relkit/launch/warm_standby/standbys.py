@@ -86,6 +86,7 @@ class Standbys:
         self._standbys: dict[int, StandbyProcess] = {}
         self._failures: dict[int, int] = {}
         self._said: set[str] = set()
+        self._is_announced = False
         self.used = 0
 
     @property
@@ -139,12 +140,13 @@ class Standbys:
         Args:
             may_start: the job trains, and there is a restart left.
         """
-        was_complete = self.summary is not None
         for local_rank, standby in list(self._standbys.items()):
             if why := standby.look():
                 self._drop(local_rank, standby, why)
-        if not was_complete and (summary := self.summary) is not None:
+        summary = self.summary
+        if summary is not None and not self._is_announced:
             self._announce(summary)
+        self._is_announced = summary is not None
         if may_start and self._target is not None:
             self._start_missing(self._target)
 

@@ -20,7 +20,7 @@ def _give_way() -> None:
     sys.path[:] = [entry for entry in sys.path if entry != here]
     mine = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ImportError as error:
         if error.name != "sitecustomize" or mine is None:
             raise

@@ -1,0 +1,183 @@
+"""One standby, with real processes: it runs the script as a new process would, and only once."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relkit.launch.warm_standby.handover import WorkerCommand
+from relkit.launch.warm_standby.standby import HandOverFailed, Standby, Target
+from tests.waiting import eventually
+
+_SHOWS = """
+import json, logging, os, signal, sys, threading
+import helper
+RAN = open(os.environ["RAN"], "a")
+RAN.write("x")
+def main():
+    facts = {
+        "argv": sys.argv, "path0": sys.path[0], "path": sys.path[1:], "name": __name__,
+        "file": globals().get("__file__"), "spec": getattr(__spec__, "name", None),
+        "main": sys.modules["__main__"].main is main, "cwd": os.getcwd(),
+        "environ": {k: v for k, v in os.environ.items() if k not in ("RAN", "LC_CTYPE")},
+        "handlers": [str(signal.getsignal(n)) for n in range(1, 65) if n not in (32, 33)],
+        "threads": threading.active_count(), "flags": str(sys.flags), "nice": os.nice(0),
+        "meta": [str(f).partition(" at ")[0] for f in sys.meta_path],
+        "comm": open("/proc/self/comm").read(), "cmdline": open("/proc/self/cmdline").read(),
+        "oom": open("/proc/self/oom_score_adj").read(), "sid": os.getsid(0) == os.getpid(),
+        "ours": [n for n in sys.modules if "standby" in n], "helper": helper.COUNT,
+        "fds": len(os.listdir("/proc/self/fd")), "orig": sys.orig_argv,
+    }
+    print(json.dumps(facts), flush=True)
+    sys.exit(7)
+main()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shows.py").write_text(_SHOWS)
+    (tmp_path / "helper.py").write_text("COUNT = 1\nprint('helper')\n")
+    return tmp_path
+
+
+def command(folder: Path, *line: str, **environment: str) -> WorkerCommand:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    added = {"RAN": str(folder / "ran"), "RANK": "1", **environment}
+    return WorkerCommand((sys.executable, "-u", *line), {**kept, **added})
+
+
+def is_ready(standby: Standby) -> bool:
+    assert standby.look() == ""
+    return standby.ready is not None
+
+
+def made(worker: WorkerCommand, target: Target) -> Standby:
+    standby = Standby(worker, target)
+    standby.start()
+    eventually(lambda: is_ready(standby), lambda: standby.look())
+    return standby
+
+
+def plain(worker: WorkerCommand, out: Path) -> int:
+    with out.open("wb") as stream:
+        return subprocess.run(
+            worker.argv, env=worker.environment, stdout=stream, start_new_session=True,
+            timeout=50, check=False,
+        ).returncode  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [("shows.py", "a", "-b"), ("-m", "shows", "a")])
+def test_nothing_that_a_script_sees_is_different(
+    folder: Path, line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    before = command(folder, *line, GONE="1", RELKIT_OLD="1")
+    before = WorkerCommand(
+        before.argv, {k: v for k, v in before.environment.items() if k != "GONE"}
+    )
+    after = command(folder, *line, RANK="0", RELKIT_NEW="2")
+    is_module = line[0] == "-m"
+    standby = made(before, Target(line[1] if is_module else line[0], is_module))
+    assert not (folder / "ran").exists()
+    with (folder / "warm").open("wb") as stream:
+        process = standby.hand_over(after, [(1, stream.fileno())])
+    assert process.wait(50) == plain(after, folder / "fresh") == 7
+    warm, fresh = ((folder / name).read_text().splitlines() for name in ("warm", "fresh"))
+    assert warm[0] == fresh[0] == "helper"
+    assert json.loads(warm[1]) == json.loads(fresh[1])
+    assert (folder / "ran").read_text() == "xx"
+
+
+def test_what_an_import_prints_comes_when_the_script_would_import_it(folder: Path) -> None:
+    site = folder / "site"
+    site.mkdir()
+    (folder / "script.py").write_text("import this\nprint('mine')\n")
+    worker = command(folder, str(folder / "script.py"))
+    standby = made(worker, Target(str(folder / "script.py")))
+    with (folder / "warm").open("wb") as stream:
+        assert standby.hand_over(worker, [(1, stream.fileno())]).wait(50) == 0
+    lines = (folder / "warm").read_text().splitlines()
+    assert lines[0] == "The Zen of Python, by Tim Peters"
+    assert lines[-1] == "mine"
+
+
+def test_another_environment_is_refused_and_the_script_never_run(folder: Path) -> None:
+    standby = made(command(folder, str(folder / "shows.py")), Target(str(folder / "shows.py")))
+    other = command(folder, str(folder / "shows.py"), OMP_NUM_THREADS="3")
+    with pytest.raises(HandOverFailed, match="OMP_NUM_THREADS has changed"):
+        standby.hand_over(other, ())
+    assert standby.process is not None
+    assert standby.process.returncode == -signal.SIGKILL
+    assert not (folder / "ran").exists()
+
+
+def test_one_that_was_killed_is_not_used(folder: Path) -> None:
+    worker = command(folder, str(folder / "shows.py"))
+    standby = made(worker, Target(str(folder / "shows.py")))
+    assert standby.process is not None
+    standby.process.kill()
+    standby.process.wait(50)
+    assert standby.look() == "it has ended"
+    with pytest.raises(HandOverFailed, match="it has ended"):
+        standby.hand_over(worker, ())
+
+
+@pytest.mark.parametrize(
+    ("does", "why"),
+    [
+        ("import threading\nthreading.Thread(target=threading.Event().wait).start()", "thread"),
+        ("import socket\nkept = socket.create_server(('127.0.0.1', 0))", "socket"),
+        ("import subprocess\nkept = subprocess.Popen(['sleep', '100'])", "process"),
+        ("raise RuntimeError", "RuntimeError"),
+        ("import helper", "helper, which stands beside the script"),
+    ],
+)
+def test_an_import_that_leaves_something_running_refuses(folder: Path, does: str, why: str) -> None:
+    # An installed package: the folder stands in for site-packages.
+    site = folder / "installed"
+    site.mkdir()
+    (site / "leaves_something.py").write_text(does)
+    (folder / "sitecustomize.py").write_text(
+        f"import site, sys\nsys.path.append({str(site)!r})\n"
+        f"site.getsitepackages = lambda: [{str(site)!r}]\n"
+    )
+    (folder / "script.py").write_text("import leaves_something\n")
+    worker = command(folder, str(folder / "script.py"), PYTHONPATH=str(folder))
+    standby = Standby(worker, Target(str(folder / "script.py")))
+    standby.start()
+    try:
+        eventually(lambda: standby.look() != "", lambda: str(standby.ready))
+        assert why in standby.look()
+    finally:
+        standby.end()
+
+
+def test_it_ends_with_the_launcher(folder: Path) -> None:
+    code = (
+        "import os, sys, time\n"
+        "from relkit.launch.warm_standby.standby import *\n"
+        "from relkit.launch.warm_standby.handover import WorkerCommand\n"
+        f"s = Standby(WorkerCommand((sys.executable, '-u', {str(folder / 'shows.py')!r}),"
+        f" dict(os.environ)), Target({str(folder / 'shows.py')!r}))\n"
+        "s.start()\n"
+        "while s.ready is None and not s.look(): time.sleep(0.01)\n"
+        "print(s.process.pid, flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert launcher.stdout is not None
+    pid = int(launcher.stdout.readline())
+    descriptor = os.pidfd_open(pid)
+    launcher.kill()
+    launcher.wait(50)
+    launcher.stdout.close()
+    assert select.select([descriptor], [], [], 50)[0]
+    os.close(descriptor)

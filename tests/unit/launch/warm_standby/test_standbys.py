@@ -1,0 +1,159 @@
+"""When standbys are made, used and given up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from relkit.launch.warm_standby.handover import WorkerCommand
+from relkit.launch.warm_standby.memory import Room
+from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Target
+from relkit.launch.warm_standby.standbys import StandbyProcess, Standbys
+
+TARGET = Target("train.py")
+WORKER = WorkerCommand((sys.executable, "-u", "train.py"), {"RANK": "0"})
+PROCESS = cast("subprocess.Popen[bytes]", object())
+
+
+@dataclass
+class Pretended:
+    """A standby without a process."""
+
+    fails: str = ""
+    hand_over_fails: str = ""
+    ready: Ready | None = None
+    is_ended: bool = False
+
+    def start(self) -> None:
+        return
+
+    def look(self) -> str:
+        return self.fails
+
+    def hand_over(self, _: WorkerCommand, __: Sequence[tuple[int, int]]) -> subprocess.Popen[bytes]:
+        if self.hand_over_fails:
+            raise HandOverFailed(self.hand_over_fails)
+        return PROCESS
+
+    def end(self) -> None:
+        self.is_ended = True
+
+
+@dataclass
+class Stage:
+    """Standbys with pretended processes, and what was said."""
+
+    cores: int = 64
+    free: float = 0.5
+    target: Target | None = TARGET
+    logged: list[str] = field(default_factory=list)
+    made: list[Pretended] = field(default_factory=list)
+    standbys: Standbys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.standbys = Standbys(
+            self.target,
+            self.logged.append,
+            make=self._make,
+            room=lambda: Room(1000, int(1000 * self.free)),
+            cores=self.cores,
+        )
+
+    def _make(self, _: WorkerCommand, __: Target) -> StandbyProcess:
+        self.made.append(Pretended())
+        return self.made[-1]
+
+    def workers_start(self, count: int = 2) -> list[subprocess.Popen[bytes] | None]:
+        self.standbys.begin()
+        return [self.standbys.start(local_rank, WORKER, ()) for local_rank in range(count)]
+
+    def all_ready(self) -> None:
+        for each in self.made:
+            each.ready = Ready(150_000_000, 3, "", 1.0)
+        self.standbys.look(may_start=False)
+
+
+def test_they_are_made_once_the_job_trains_and_used_at_the_restart() -> None:
+    stage = Stage()
+    assert stage.workers_start() == [None, None]
+    stage.standbys.look(may_start=False)
+    assert stage.made == []
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 2
+    stage.all_ready()
+    said = "warm standby: 2 processes, 150 MB each (PSS); --no-warm-standby leaves them out"
+    assert stage.logged == [said]
+    assert stage.workers_start() == [PROCESS, PROCESS]
+    assert stage.standbys.used == 2
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 4
+    stage.standbys.close()
+    assert [each.is_ended for each in stage.made] == [False, False, True, True]
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 4
+
+
+def test_few_at_a_time_import_where_there_are_few_cores() -> None:
+    stage = Stage(cores=2)
+    stage.workers_start()
+    stage.standbys.look(may_start=True)
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 1
+    stage.all_ready()
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 2
+
+
+def test_one_that_does_not_take_over_is_said_and_a_plain_start_takes_place() -> None:
+    stage = Stage()
+    stage.workers_start()
+    stage.standbys.look(may_start=True)
+    stage.all_ready()
+    stage.made[1].hand_over_fails = "it was not ready"
+    assert stage.workers_start() == [PROCESS, None]
+    assert stage.standbys.used == 1
+    assert stage.logged[-1] == (
+        "local rank 1 is started anew, its standby was not used: it was not ready"
+    )
+
+
+def test_those_that_fail_again_and_again_are_given_up() -> None:
+    stage = Stage()
+    stage.workers_start(1)
+    for _ in range(10):
+        stage.standbys.look(may_start=True)
+        stage.made[-1].fails = "it has ended"
+    assert len(stage.made) == 3
+    assert all(each.is_ended for each in stage.made)
+    assert stage.logged == ["warm standby: that of local rank 0 is of no use: it has ended"]
+
+
+def test_without_enough_memory_none_is_made_and_that_is_said_once() -> None:
+    stage = Stage(free=0.19)
+    stage.workers_start()
+    for _ in range(3):
+        stage.standbys.look(may_start=True)
+    assert stage.made == []
+    assert len(stage.logged) == 1
+    assert "19% of the memory is available" in stage.logged[0]
+
+
+@pytest.mark.parametrize("argv", [("/bin/sh", "train.sh"), ("numactl", "python")])
+def test_what_is_no_interpreter_has_none(argv: tuple[str, ...]) -> None:
+    stage = Stage()
+    assert stage.standbys.start(0, WorkerCommand(argv, {}), ()) is None
+    stage.standbys.look(may_start=True)
+    assert stage.made == []
+    assert "no Python interpreter" in stage.logged[0]
+
+
+def test_where_they_are_not_wanted_nothing_happens() -> None:
+    stage = Stage(target=None)
+    assert stage.workers_start() == [None, None]
+    stage.standbys.look(may_start=True)
+    assert (stage.made, stage.logged) == ([], [])
