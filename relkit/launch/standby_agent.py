@@ -18,7 +18,8 @@ _STARTED_S = 60.0
 class StandbyAgent(MonitoredAgent):
     """Starts workers from standbys, and makes new ones once the job trains."""
 
-    standbys: Standbys
+    # The launcher sets its own.
+    standbys = Standbys(None, lambda _line: None)
     _started_s = 0.0
 
     @property
@@ -34,7 +35,7 @@ class StandbyAgent(MonitoredAgent):
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result = super()._monitor_workers(worker_group)
-        if result.state is WorkerState.HEALTHY:
+        if self.standbys.is_wanted and result.state is WorkerState.HEALTHY:
             is_up = self.is_training or time.monotonic() - self._started_s > _STARTED_S
             self.standbys.look(may_start=is_up and self._remaining_restarts > 0)
         return result

@@ -33,6 +33,7 @@ class Notes:
         self.ends: list[tuple[str, str]] = []
         self.in_fault = False
         self.moved_s: float | None = 1.0
+        self.is_working = False
 
     def fault(self, fault: Fault) -> bool:
         if self.in_fault:

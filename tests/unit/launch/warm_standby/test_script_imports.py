@@ -170,7 +170,8 @@ _LINES = st.sampled_from(
         "os.environ['A'] = '1'", "os.environ['A'] = b", "def f():\n    import yaml",
         "class A(B):\n    x = f()",
         "try:\n    import absent\nexcept E:\n    import yaml",
-        "try:\n    import torch\nfinally:\n    f()", "if a:\n    import yaml", "async def g(): await h",
+        "try:\n    import torch\nfinally:\n    f()", "if a:\n    import yaml",
+        "async def g(): await h",
         "for i in j:\n    import torch", "global z", "lambda: 0", "assert f()", "x[0] = 1",
     ]
 )  # fmt: skip
