@@ -2,8 +2,8 @@
 
     python standby_job.py FOLDER [--steps N] [--kill-at STEP] [--go FILE] [--exit CODE]
 
-Rank 1 of the first attempt kills itself at that step, once there is the file. Each rank adds a line to
-FOLDER/rank-R.jsonl at its start and for each step.
+Rank 1 of the first attempt kills itself at that step, once there is the file. Each rank adds a line
+to FOLDER/rank-R.jsonl at its start and for each step.
 """
 
 from __future__ import annotations

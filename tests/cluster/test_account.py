@@ -38,7 +38,7 @@ def test_a_kill_and_a_hang_are_accounted_for_phase_by_phase(start: Start, tmp_pa
     done = start(
         "launch", "--nproc-per-node", "2", "--max-restarts", "2", "--on-hang", "restart",
         "--hang-timeout", f"{HANG_S:g}", "--rdzv-id", job_id, "--rdzv-backend", "c10d",
-        "--rdzv-endpoint", "localhost:0", "--timeline-path", timeline,
+        "--rdzv-endpoint", "localhost:0", "--timeline-path", timeline, "--no-warm-standby",
         Path(account_job.__file__), tmp_path / "checkpoints",
     ).wait(90)  # fmt: skip
     assert done.code == 0, done.err

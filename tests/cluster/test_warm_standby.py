@@ -97,7 +97,7 @@ def test_standbys_go_on_as_the_ranks_would_have(
     recovery = json.loads((folder / "t/recovery.json").read_text())
     assert [each["standbys"] for each in recovery["recoveries"]][:1] == [2]
     assert recovery["standby_processes"] == 2
-    assert recovery["standby_pss_mb"] > 10
+    assert recovery["standby_pss_mb"] > 0
 
 
 def test_one_that_does_not_answer_is_left_and_the_job_goes_on(start: Start, folder: Path) -> None:

@@ -311,10 +311,11 @@ class own_modules_refused:
 
     def __enter__(self) -> None:
         sys.path.insert(0, self._folder)
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        finders: Any = sys.meta_path
+        finders.insert(0, self)
 
     def __exit__(self, *_error: object) -> None:
-        finders: list[object] = sys.meta_path
+        finders: Any = sys.meta_path
         finders.remove(self)
         with suppress(ValueError):
             sys.path.remove(self._folder)
