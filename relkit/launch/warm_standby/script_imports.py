@@ -145,6 +145,10 @@ class Plan:
         return tuple(step for step in self.steps if isinstance(step, Import))
 
 
+# What torch imports by itself at the first optimizer or wrapper of a model, as costly as torch
+# (`torch._compile`). It reads variables of torch's, which the script may have set until then.
+LATER_OF_TORCH = Import("torch._dynamo")
+
 Locate = Callable[[str], Located]
 Read = Callable[[str], bytes]
 
@@ -162,6 +166,8 @@ def planned_imports(path: str, package: str, locate: Locate, read: Read) -> Plan
     # An import that fails outside of any `try` is the end of the script.
     with suppress(_AbsentModule):
         walk.source(path, package)
+    if walk.imports_torch and not walk.changes_environment_later:
+        walk.steps.append(LATER_OF_TORCH)
     return Plan(tuple(walk.steps), walk.reason if walk.has_left_out else "")
 
 
@@ -187,6 +193,16 @@ class _Walk:
         self._path, self._package = "", ""
         # A function of the user's own writes to the environment, and a call may lead to it.
         self._functions_write = False
+
+    @property
+    def imports_torch(self) -> bool:
+        """The script has torch at the top."""
+        return any(isinstance(each, Import) and _top(each.module) == "torch" for each in self.steps)
+
+    @property
+    def changes_environment_later(self) -> bool:
+        """The environment may be another one when the script has run on for a while."""
+        return self._functions_write or self._level is _Level.NOTHING
 
     def source(self, path: str, package: str) -> None:
         """Go through a source, once."""
@@ -260,7 +276,7 @@ class _Walk:
         return ".".join([*above, node.module] if node.module else above)
 
     def _import(self, module: str, names: tuple[str, ...]) -> None:
-        top = module.partition(".")[0]
+        top = _top(module)
         if not top or top == "__future__":
             return
         located = self._locate(module)
@@ -315,6 +331,10 @@ class _Walk:
         if isinstance(part, ast.Attribute | ast.Subscript):
             return not isinstance(part.ctx, ast.Load)
         return isinstance(part, ast.Import | ast.ImportFrom)
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _is_type_checking(test: ast.expr) -> bool:

@@ -311,12 +311,10 @@ class own_modules_refused:
 
     def __enter__(self) -> None:
         sys.path.insert(0, self._folder)
-        finders: Any = sys.meta_path
-        finders.insert(0, self)
+        sys.meta_path.insert(0, self)
 
     def __exit__(self, *_error: object) -> None:
-        finders: Any = sys.meta_path
-        finders.remove(self)
+        sys.meta_path.remove(self)
         with suppress(ValueError):
             sys.path.remove(self._folder)
         sys.path_importer_cache.pop(self._folder, None)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.launch.warm_standby.script_imports import (
+    LATER_OF_TORCH,
     Import,
     Located,
     Plan,
@@ -39,7 +40,8 @@ def plan_of(script: str, own: Mapping[str, str] | None = None) -> Plan:
 
 
 def modules(plan: Plan) -> list[str]:
-    return [each.module for each in plan.imports]
+    """Without what comes on top of torch."""
+    return [each.module for each in plan.imports if each != LATER_OF_TORCH]
 
 
 def test_imports_at_the_top_are_taken_in_their_order() -> None:
@@ -49,7 +51,12 @@ def test_imports_at_the_top_are_taken_in_their_order() -> None:
         "def f():\n    import numpy\n    g()\n"
     )
     assert plan == Plan(
-        (Import("torch.nn"), Import("yaml"), Import("transformers", ("AutoModel", "Trainer")))
+        (
+            Import("torch.nn"),
+            Import("yaml"),
+            Import("transformers", ("AutoModel", "Trainer")),
+            LATER_OF_TORCH,
+        )
     )
 
 
@@ -146,14 +153,22 @@ def test_constants_in_the_environment_are_set_in_their_place() -> None:
     )
     assert plan.steps == (
         Import("os"), SetVariable("A", "1"), Import("torch"), SetVariable("B", "2", True),
-        Import("yaml"),
+        Import("yaml"), LATER_OF_TORCH,
     )  # fmt: skip
 
 
 def test_nothing_is_said_where_nothing_was_left_out() -> None:
     assert plan_of("import torch\ndef main(): pass\nif __name__ == '__main__':\n    main()\n") == (
-        Plan((Import("torch"),))
+        Plan((Import("torch"), LATER_OF_TORCH))
     )
+
+
+def test_what_torch_imports_later_is_taken_unless_the_environment_may_change() -> None:
+    assert plan_of("import torch\n").imports[-1] == LATER_OF_TORCH
+    assert LATER_OF_TORCH not in plan_of("import yaml\n").imports
+    later = "import torch\ndef main():\n    os.environ['TORCH_LOGS'] = level\n"
+    assert plan_of(later).imports == (Import("torch"),)
+    assert plan_of("import torch\nos.environ['A'] = b\n").imports == (Import("torch"),)
 
 
 @pytest.mark.parametrize("source", ["import torch\n(", "\0", "(" * 5000, "x = " + "-" * 50_000])
