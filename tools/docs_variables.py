@@ -100,6 +100,10 @@ INTERNAL: dict[str, Variable] = {
         "", "The launcher's folder for [checkpoints in memory](../flash-checkpoint.md)."
     ),
     "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
+    "RELKIT_STANDBY": Variable(
+        "",
+        "While a [warm standby](../launch.md#warm-standby) waits: its socket, and the launcher.",
+    ),
     "RELKIT_TRACER_PID": Variable(
         "", "The launcher, which may read the workers' stacks under yama `ptrace_scope` 1."
     ),
