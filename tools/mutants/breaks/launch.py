@@ -481,7 +481,7 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/job/folder.py",
-        "if not any(_lives(path) for path in folder.glob(_RECORDERS)):",
+        "if not environment.is_recorded(folder):",
         "if True:",
         _FOLDER,
     ),
