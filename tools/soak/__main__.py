@@ -124,9 +124,17 @@ def ranks_of(launcher: int) -> dict[int, int]:
     found = {}
     for pid in procfs.children(launcher):
         rank = procfs.rank_environment(pid).get("RANK", "")
-        if rank.isdecimal():
+        # A warm standby has the environment of the rank whose place it may take.
+        if rank.isdecimal() and not _is_standby(pid):
             found[int(rank)] = pid
     return found
+
+
+def _is_standby(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "relkit-standby"
+    except OSError:
+        return False
 
 
 def lines_of(folder: Path) -> int:

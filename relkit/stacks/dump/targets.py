@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relkit import procfs
@@ -20,8 +20,8 @@ def _number(text: str | None) -> int:
     return -1 if number is None else number
 
 
-def _hook_file(pid: int) -> Path | None:
-    """The recorder's file of a process, whichever job it belongs to."""
+def _recorder(pid: int) -> tuple[Path, HookState] | None:
+    """The recorder's file of a process and what it says, whichever job it belongs to."""
     for folder in all_job_folders():
         path = folder / f"{pid}.rkhook"
         try:
@@ -29,15 +29,25 @@ def _hook_file(pid: int) -> Path | None:
         except RelkitError:
             continue
         if procfs.is_same_process(pid, state.start_ticks):
-            return path
+            return path, state
     return None
+
+
+def _told(
+    environment: Mapping[str, str], recorder: tuple[Path, HookState] | None
+) -> tuple[int, int]:
+    """A process's rank and world size; -1 for each that is not known."""
+    if recorder is not None and recorder[1].rank >= 0:
+        return recorder[1].rank, recorder[1].world_size
+    return _number(environment.get("RANK")), _number(environment.get("WORLD_SIZE"))
 
 
 def targets_of_pids(pids: Sequence[int]) -> tuple[Target, ...]:
     """Targets for processes that somebody named.
 
-    Their ranks come from RANK and WORLD_SIZE in their environment; where those are missing or
-    clash, the processes are numbered in the order given.
+    Their ranks come from their recorders, else from RANK and WORLD_SIZE in the environment that
+    they were started with, which of a warm standby is that of the worker before it. Where ranks are
+    missing or clash, the processes are numbered in the order given.
 
     Raises:
         NoSuchProcess: none of them exists.
@@ -46,16 +56,19 @@ def targets_of_pids(pids: Sequence[int]) -> tuple[Target, ...]:
     if not any(procfs.is_same_process(pid, 0) for pid in unique):
         named = ", ".join(str(pid) for pid in unique)
         raise NoSuchProcess(f"no such process: {named}")
-    environments = [procfs.rank_environment(pid) for pid in unique]
-    ranks = [_number(environment.get("RANK")) for environment in environments]
-    worlds = [_number(environment.get("WORLD_SIZE")) for environment in environments]
+    recorders = [_recorder(pid) for pid in unique]
+    told = [
+        _told(procfs.rank_environment(pid), recorder)
+        for pid, recorder in zip(unique, recorders, strict=True)
+    ]
+    ranks, worlds = [rank for rank, _ in told], [size for _, size in told]
     world = max(worlds)
     if -1 in ranks or len(set(ranks)) < len(ranks) or len(set(worlds)) > 1 or max(ranks) >= world:
         ranks, world = list(range(len(unique))), len(unique)
     host = socket.gethostname()
     targets = []
-    for pid, rank in zip(unique, ranks, strict=True):
-        path = _hook_file(pid)
+    for pid, rank, recorder in zip(unique, ranks, recorders, strict=True):
+        path = recorder[0] if recorder else None
         job_id = path.parent.name if path else ""
         targets.append(Target(pid, rank, world, host, job_id, path, procfs.start_ticks(pid)))
     return tuple(targets)
