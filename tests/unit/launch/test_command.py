@@ -27,6 +27,7 @@ def test_defaults() -> None:
         "timeline_path": None,
         "on_hang": "save",
         "no_hook": False,
+        "no_warm_standby": False,
         "inject": (),
         "secret_file": None,
         "straggler": "warn",
