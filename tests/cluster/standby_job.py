@@ -64,9 +64,12 @@ def main() -> None:
     for step in range(options.steps):
         relkit.step(step)
         if step == options.kill_at and not attempt:
-            while not options.go.exists():
-                dist.all_reduce(torch.zeros(1))
+            # All leave in the same turn: who saw the file later would wait for the others for ever.
+            seen = torch.zeros(1)
+            while not seen:
                 time.sleep(0.05)
+                seen.fill_(options.go.exists())
+                dist.all_reduce(seen)
             dist.barrier()
             if rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
