@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,8 @@ from relkit.ranks import RankSet
 _LONGEST_REASON = 240
 _OUTPUT_LINES = 3
 _STACK_FRAMES = 3
+# What torch puts before the lines of a worker: "[rank2]:", "[default0]:".
+_PREFIX = re.compile(r"^\[\w{1,40}\]:")
 
 OOM_ADVICE = (
     "Give the job more memory (the limit of that cgroup, the scheduler's request), or let the "
@@ -77,8 +80,9 @@ def reasons_of(view: RankView) -> tuple[str, ...]:
     if operation_words:
         reasons.append(f"its last operation was {operation_words}")
     if evidence is not None and evidence.output:
-        lines = [line.strip() for line in evidence.output if any(map(str.isalpha, line[8:]))]
-        last = " / ".join(lines[-_OUTPUT_LINES:])
+        told = (_PREFIX.sub("", line).strip() for line in evidence.output)
+        # Not those that only underline the line above them, as tracebacks have.
+        last = " / ".join([line for line in told if any(map(str.isalpha, line))][-_OUTPUT_LINES:])
         reasons.append(f"its last output: {shortened(printable(last), _LONGEST_REASON)}")
     if evidence is not None and evidence.core_stack:
         frames = "; ".join(evidence.core_stack[:_STACK_FRAMES])
@@ -94,7 +98,7 @@ def findings_of(views: Iterable[RankView]) -> list[Finding]:
     """What the hosts show beside the verdict.
 
     Args:
-        views: ranks that died of themselves; of other ranks only errors of hardware count.
+        views: ranks that died of themselves; of other ranks only hardware errors count.
     """
     findings = []
     for view in views:
@@ -200,7 +204,7 @@ def _hardware(host: str, lines: tuple[str, ...]) -> Finding:
     return Finding(
         id="RK-DEATH-002",
         status=Status.WARN,
-        title=f"the kernel of {printable(host)} has logged an error of hardware: {what}",
+        title=f"the kernel of {printable(host)} has logged a hardware error: {what}",
         nodes=printable(host),
         reasons=tuple(shortened(line, _LONGEST_REASON) for line in lines),
         advice=HARDWARE_ADVICE,

@@ -20,8 +20,10 @@ _COLLATERAL = re.compile(
     r"application timeout",
     re.IGNORECASE,
 )
-_BY_LAUNCHER = (-signal.SIGTERM, -signal.SIGKILL)
-_ASKED_TO_END = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+# What torch closes the workers with that are left, the second if the first does not help.
+BY_LAUNCHER = (-signal.SIGTERM, -signal.SIGKILL)
+# What somebody sends who wants a process to end.
+ASKED_TO_END = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 # What a process gets for a fault of its own.
 _CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL)
 
@@ -96,9 +98,9 @@ def primary_deaths(views: Sequence[RankView]) -> tuple[RankView, ...]:
     A launcher ends the other ranks once one has failed: SIGTERM and SIGKILL of a rank that sat in
     communication, or that came after a failure of another sort, are its doing. So is every
     SIGTERM beside a death of another kind. Where all ranks got SIGTERM, somebody ended the job,
-    and none of them is at fault. A rank that
-    died while it computed died on its own; one that died inside an operation may have been
-    taken down by its peer, and counts only where nobody else does.
+    and none of them is at fault. A rank that died while it computed died on its own; one that
+    died inside an operation may have been taken down by its peer, and counts only where nobody
+    else does.
     """
     dead = [view for view in views if died(view)]
     if ended_from_outside(views) is not None:
@@ -133,7 +135,7 @@ def ended_from_outside(views: Sequence[RankView]) -> int | None:
     own = [v.exit_code for v in known if v.exit_code is not None and not collateral(v)]
     if len(own) < 2 or len(set(own)) != 1:
         return None
-    return -own[0] if own[0] in _ASKED_TO_END else None
+    return -own[0] if own[0] in ASKED_TO_END else None
 
 
 def _ended_by_launcher(view: RankView) -> bool:
@@ -141,12 +143,12 @@ def _ended_by_launcher(view: RankView) -> bool:
 
 
 def _is_own_end(view: RankView) -> bool:
-    return view.exit_code not in _BY_LAUNCHER or oom_killed(view)
+    return view.exit_code not in BY_LAUNCHER or oom_killed(view)
 
 
 def _independent(view: RankView) -> bool:
     # Of several that were asked to end, the others tell nothing that the first does not.
-    is_asked = view.exit_code in _ASKED_TO_END
+    is_asked = view.exit_code in ASKED_TO_END
     return oom_killed(view) or (
         view.hook is not None and not _in_communication(view) and not is_asked
     )

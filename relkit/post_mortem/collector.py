@@ -77,10 +77,12 @@ class HostDeaths:
     kernel_log: Callable[[], KernelLog] = read_kernel_log
     _began_unix_s: float = field(default_factory=time.time)
     _newest_us: int = -1
+    _problem: str = ""
 
     def __post_init__(self) -> None:
         """Note where the kernel's log ends now."""
-        self._newest_us = self.kernel_log().newest_us
+        log = self.kernel_log()
+        self._newest_us, self._problem = log.newest_us, log.problem
 
     def look(self, pids: Iterable[int]) -> None:
         """Remember in which cgroup each of these runs."""
@@ -90,6 +92,8 @@ class HostDeaths:
         """What this host knows of a rank whose process has ended."""
         seen = self.cgroups.since(pid)
         log = self.kernel_log()
+        # Without knowing where it ended, any line may be an old one.
+        new = () if self._problem else log.after(self._newest_us)
         files = self.files().get(rank, WorkerFiles())
         output, source = last_output(files.stderr, files.errors)
         core = None
@@ -100,8 +104,8 @@ class HostDeaths:
             oom_kills=None if seen is None else seen[1].oom_kills,
             memory_limit_bytes=0 if seen is None else seen[1].limit_bytes,
             memory_peak_bytes=0 if seen is None else seen[1].peak_bytes,
-            kernel_lines=relevant(log.after(self._newest_us), pid)[-MAX_KERNEL_LINES:],
-            kernel_log=log.problem,
+            kernel_lines=relevant(new, pid)[-MAX_KERNEL_LINES:],
+            kernel_log=self._problem or log.problem,
             output=output,
             output_source=source,
             core="" if core is None else str(core),

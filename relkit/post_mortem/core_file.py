@@ -53,7 +53,8 @@ def core_names(pattern: str, uses_pid: bool, pid: int, host: str) -> str:
             names.append(re.sub(r"([\[\]*?])", r"[\1]", piece))
     if uses_pid and not has_pid:
         names.append(f".{pid}")
-    return "".join(names)
+    # Two stars side by side mean something else to a glob, or nothing at all.
+    return re.sub(r"\*+", "*", "".join(names))
 
 
 def find_core(pid: int, folders: tuple[Path, ...], since_unix_s: float) -> Path | None:

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 
 from relkit.post_mortem.model import safe_line
+from relkit.whole_number import whole_number
 
 _DEVICE = "/dev/kmsg"
 _RECORD_BYTES = 1 << 13
@@ -56,30 +57,36 @@ def read_kernel_log() -> KernelLog:
     except OSError as error:
         return _by_system_call(f"{_DEVICE}: {error.strerror}")
     try:
-        return KernelLog(tuple(_records(descriptor)))
+        lines = _records(descriptor)
     except OSError as error:
         return _by_system_call(f"{_DEVICE}: {error.strerror}")
     finally:
         os.close(descriptor)
+    if lines is None:
+        return KernelLog(problem=f"{_DEVICE} was not at its end after {_DEADLINE_S:g} s")
+    return KernelLog(tuple(lines))
 
 
-def _records(descriptor: int) -> list[Timed]:
+def _records(descriptor: int) -> list[Timed] | None:
+    """All of them; None where there was no end in time: the newest would be missing."""
     end_s = time.monotonic() + _DEADLINE_S
     lines: list[Timed] = []
     for _ in range(_MAX_RECORDS):
+        if time.monotonic() >= end_s:
+            return None
         try:
             record = os.read(descriptor, _RECORD_BYTES)
         except BlockingIOError:
-            break
+            return lines
         except BrokenPipeError:
             # Overwritten while we read; the next read goes on with the oldest that is left.
             continue
         line = parse_record(record)
         if line is not None:
             lines.append(line)
-        if not record or time.monotonic() >= end_s:
-            break
-    return lines
+        if not record:
+            return lines
+    return None
 
 
 def parse_record(record: bytes) -> Timed | None:
@@ -90,9 +97,8 @@ def parse_record(record: bytes) -> Timed | None:
     """
     head, _, rest = record.decode("utf-8", "replace").partition(";")
     fields = head.split(",")
-    if len(fields) < 3 or not (fields[2].isascii() and fields[2].isdecimal()):
-        return None
-    return int(fields[2][:18]), safe_line(rest.split("\n", 1)[0])
+    time_us = whole_number(fields[2]) if len(fields) > 2 else None
+    return None if time_us is None else (time_us, safe_line(rest.split("\n", 1)[0]))
 
 
 def parse_syslog(text: str) -> tuple[Timed, ...]:

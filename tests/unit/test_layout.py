@@ -79,7 +79,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.launch.job relkit.straggler relkit.straggler.collect "
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"
     ),
-    "relkit.launch.warm_standby": "ground relkit.launch.job",
+    "relkit.launch.warm_standby": "ground relkit.launch.job relkit.post_mortem",
     "relkit.linkcheck": "ground",
     "relkit.net": "ground",
     "relkit.netcheck.measure": (

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relkit.hang.deaths import ASKED_TO_END, BY_LAUNCHER
 from relkit.launch.job.settings import ExitStatus
 from relkit.post_mortem.collector import WorkerFiles
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 # Whoever ends a whole job signals one process after the other.
 SETTLE_S = 0.5
 _SETTLE_POLL_S = 0.02
-_ASKED_TO_END = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
-# torch closes the workers that are left by the first, and by the second if that does not help.
-_BY_TORCH = (-signal.SIGTERM, -signal.SIGKILL)
 
 
 def settle(
@@ -38,7 +36,7 @@ def settle(
     end_s = time.monotonic() + timeout_s
     while time.monotonic() < end_s:
         codes = [end.exit_code for end in statuses().values() if end.exit_code]
-        if not codes or any(code not in _ASKED_TO_END for code in codes):
+        if not codes or any(code not in ASKED_TO_END for code in codes):
             return
         time.sleep(_SETTLE_POLL_S)
         look()
@@ -51,7 +49,7 @@ def first_failure(statuses: Mapping[int, ExitStatus]) -> int:
         statuses: by rank, in torch's order: those that it saw before it closed the others come
             first. What it may have ended itself counts only where there is nothing else.
     """
-    own = [rank for rank, end in statuses.items() if end.exit_code not in _BY_TORCH]
+    own = [rank for rank, end in statuses.items() if end.exit_code not in BY_LAUNCHER]
     killed = [rank for rank, end in statuses.items() if end.exit_code == -signal.SIGKILL]
     return next(iter(own or killed or statuses))
 

@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from relkit.post_mortem.memory_cgroup import memory_cgroup, mounts_of
 from relkit.whole_number import whole_number
 
 _KIB = 1 << 10
+# By version: the files of the limit and of what is used, and the line that says what is cache.
+_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,33 +34,32 @@ class Room:
         return self.available_bytes / self.total_bytes if self.total_bytes > 0 else 0.0
 
 
-def room(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> Room | None:
+def room(proc: Path = Path("/proc")) -> Room | None:
     """What there is; None where the kernel does not say.
 
     Args:
-        proc, cgroups: where these file systems are mounted.
+        proc: where the kernel shows processes.
     """
     fields = _fields(proc / "meminfo")
     total, available = fields.get("MemTotal"), fields.get("MemAvailable")
     if not total or available is None:
         return None
     host = Room(total * _KIB, available * _KIB)
-    limits = _limits(_text(proc / "self/cgroup"), cgroups)
-    return min((host, *limits), key=lambda each: each.available_bytes)
+    return min((host, *_limits(proc)), key=lambda each: each.available_bytes)
 
 
-def _limits(own: str, cgroups: Path) -> Iterator[Room]:
-    """The limits of this process's groups (version 2), from the innermost to the root."""
-    paths = [line[3:].lstrip("/") for line in own.splitlines() if line.startswith("0::")]
-    folder = cgroups / paths[0] if paths else cgroups
-    for each in (folder, *folder.parents):
-        if not each.is_relative_to(cgroups):
-            return
-        limit = whole_number(_text(each / "memory.max").strip())
-        used = whole_number(_text(each / "memory.current").strip())
+def _limits(proc: Path) -> Iterator[Room]:
+    """The limits of this process's memory cgroups, from the innermost to the root."""
+    own = memory_cgroup(_text(proc / "self/cgroup"), mounts_of(_text(proc / "self/mountinfo")))
+    if own is None:
+        return
+    most, now, cache = _FILES[own.version]
+    for folder in (own.folder, *own.folder.parents):
+        limit = whole_number(_text(folder / most).strip())
+        used = whole_number(_text(folder / now).strip())
         if limit and used is not None:
             # The page cache counts as used here, and would make room.
-            cached = _fields(each / "memory.stat").get("inactive_file", 0)
+            cached = _fields(folder / "memory.stat").get(cache, 0)
             yield Room(limit, max(0, limit - used + cached))
 
 

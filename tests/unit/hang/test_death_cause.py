@@ -72,11 +72,11 @@ def test_a_crash_has_the_kernels_line_and_the_stack() -> None:
 
 
 def test_the_last_operation_and_the_last_words() -> None:
-    evidence = DeathEvidence(output=("a", "ValueError: bad\x1b batch", "[rank2]:    ^^^^^^^"))
+    evidence = DeathEvidence(output=("Killed", "ValueError: bad\x1b batch", "[rank2]:    ^^^^^^^"))
     ended, inside = dead(1, evidence), dead(1, evidence, in_flight=True)
     assert any("all_reduce #5" in r and "had ended" in r for r in reasons_of(ended))
     assert any("all_reduce #5" in r and "was in when it died" in r for r in reasons_of(inside))
-    assert reasons_of(ended)[-1] == "its last output: ValueError: bad? batch"
+    assert reasons_of(ended)[-1] == "its last output: Killed / ValueError: bad? batch"
     assert findings_of([ended]) == []
     assert reasons_of(replace(ended, hook=None, death=None)) == ()
 

@@ -81,6 +81,8 @@ def test_an_error_file_of_another_form_has_no_traceback(tmp_path: Path, content:
         ("core.%p", True, "core.711"),
         ("/var/crash/%e-%p-%h-%t", False, "/var/crash/*-711-n3-*"),
         ("a%%[b]%P", True, "a%[[]b[]]*"),
+        # "**" would be all folders below, or a ValueError.
+        ("/cores/%e%t", False, "/cores/*"),
         ("|/usr/lib/systemd/systemd-coredump %P", False, ""),
         ("", False, ""),
     ],
@@ -135,6 +137,11 @@ def test_all_of_it_together(tmp_path: Path) -> None:
     assert told.output == ("the end",)
     assert told.output_source == str(stderr)
     assert deaths.evidence(3, 7).output == ()
+    # Where the log did not end at the start is not known: its lines may be old ones.
+    unread = [KernelLog(problem="not at its end")]
+    deaths = HostDeaths(dict, kernel_log=lambda: unread[-1])
+    unread.append(logs[-1])
+    assert deaths.evidence(2, 7) == DeathEvidence(kernel_log="not at its end")
     assert NO_DEATHS.evidence(2, 7) == DeathEvidence(kernel_log="not asked")
 
 

@@ -60,6 +60,13 @@ def test_the_log_of_this_machine_is_read_or_the_reason_is_given() -> None:
         assert bool(log.lines) != bool(log.problem)
 
 
+def test_a_log_without_an_end_is_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_log, "_DEADLINE_S", 0.0)
+    if os.access("/dev/kmsg", os.R_OK):
+        expected = KernelLog(problem="/dev/kmsg was not at its end after 0 s")
+        assert read_kernel_log() == expected
+
+
 def test_without_the_device_the_system_call_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_log, "_DEVICE", "/dev/none-such")
     log = read_kernel_log()
