@@ -6,33 +6,19 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NoReturn
-
-_callers: set[threading.Thread] = set()
-
-
-@contextmanager
-def inside_cpp() -> Iterator[None]:
-    """Around a call into C++ in a daemon thread that nobody may be waiting for any more."""
-    thread = threading.current_thread()
-    _callers.add(thread)
-    try:
-        yield
-    finally:
-        _callers.discard(thread)
 
 
 def leave(code: int) -> NoReturn:
     """End with this exit code, as `sys.exit` does.
 
-    Where a thread is still `inside_cpp`, the interpreter is not taken down: such a thread, coming
-    back while it is, unwinds through C++, which ends the process by SIGABRT. What the interpreter
-    does before that is done: it waits for the threads that are not daemons, has idle thread pools
-    end theirs, runs what `atexit` has, and flushes.
+    Where a daemon thread still runs, ours or a library's, the interpreter is not taken down: one
+    that is inside C++ (torch's, numpy's) and comes back meanwhile unwinds through it, which ends
+    the process by SIGABRT. What the interpreter does before that is done: it waits for the threads
+    that are not daemons, has idle thread pools end theirs, runs what `atexit` has, and flushes.
     """
-    if not _callers:
+    if not any(thread.daemon for thread in threading.enumerate()):
         sys.exit(code)
     try:
         # Ctrl-C ends the wait for threads, as it does in the interpreter.

@@ -1,20 +1,16 @@
-"""A thread that does not return from C++ does not spoil the end of a process."""
+"""A daemon thread does not spoil the end of a process, wherever it is."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 
 import pytest
-
-from relkit import process_exit
-from relkit.launch.job.bounded_calls import BoundedCalls
 
 SCRIPT = """
 import atexit, os, signal, sys, threading
 from concurrent.futures import ThreadPoolExecutor
-from relkit.process_exit import inside_cpp, leave
+from relkit.process_exit import leave
 
 class Global:
     def __del__(self):
@@ -28,10 +24,9 @@ atexit.register(print, "atexit")
 begun, handled = threading.Event(), threading.Event()
 
 def call(begun=begun, is_stuck=sys.argv[1] != "returned", wait=threading.Event().wait):
-    with inside_cpp():
-        begun.set()
-        if is_stuck:
-            wait()
+    begun.set()
+    if is_stuck:
+        wait()
 
 def interrupt(main=threading.main_thread().ident):
     while sys._current_frames()[main].f_code.co_name != "_shutdown":
@@ -67,7 +62,7 @@ leave(3)
         ("returned", ["not flushed", "atexit", "taken down"]),
     ],
 )
-def test_the_interpreter_is_taken_down_only_where_no_call_is_stuck(
+def test_the_interpreter_is_taken_down_only_where_no_daemon_thread_runs(
     kind: str, output: list[str]
 ) -> None:
     done = subprocess.run(
@@ -75,13 +70,3 @@ def test_the_interpreter_is_taken_down_only_where_no_call_is_stuck(
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout.splitlines()) == (3, output), done.stderr
-
-
-def test_a_bounded_call_counts_as_such_a_call_until_it_returns() -> None:
-    def look() -> tuple[threading.Thread, bool]:
-        thread = threading.current_thread()
-        return thread, thread in process_exit._callers
-
-    thread, is_counted = BoundedCalls("counted").call(look, timeout_s=50.0)
-    assert is_counted
-    assert thread not in process_exit._callers

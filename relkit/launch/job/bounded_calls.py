@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from relkit.held_signals import signals_held
 from relkit.interruptible_wait import is_done_within
-from relkit.process_exit import inside_cpp
 
 # How long the thread stays when it has nothing to do, s.
 _IDLE_S = 2.0
@@ -85,8 +84,7 @@ class BoundedCalls:
                 future, function, _ = self._calls[0]
             if future.set_running_or_notify_cancel():
                 try:
-                    with inside_cpp():
-                        answer = function()
+                    answer = function()
                 except BaseException as error:  # noqa: BLE001 (it is the caller's)
                     self._done()
                     future.set_exception(error)

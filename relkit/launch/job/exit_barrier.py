@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
-from relkit.process_exit import inside_cpp
 
 _LOOK_S = 0.2
 _ALL_DONE = "done/all"
@@ -29,12 +28,8 @@ def wait_for_others(barrier: Callable[[], None], notes: Mailbox) -> None:
         notes: where nodes leave `ended_key`; not used by anybody else meanwhile.
     """
 
-    def wait() -> None:
-        with inside_cpp():
-            barrier()
-
     has_failed = threading.Event()
-    waiting = threading.Thread(target=wait, name="relkit-exit-barrier", daemon=True)
+    waiting = threading.Thread(target=barrier, name="relkit-exit-barrier", daemon=True)
     looking = threading.Thread(
         target=_look, args=(notes, waiting, has_failed), name="relkit-exit-look", daemon=True
     )

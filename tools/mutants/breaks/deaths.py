@@ -28,7 +28,7 @@ BREAKS = (
     Break("relkit/hang/deaths.py", "or oom_killed(view)]", "]", _DEATHS),
     Break(
         "relkit/hang/deaths.py",
-        "return -own[0] if own[0] in _ASKED_TO_END else None",
+        "return -own[0] if own[0] in ASKED_TO_END else None",
         "return -own[0]",
         _DEATHS,
     ),

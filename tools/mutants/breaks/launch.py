@@ -374,10 +374,10 @@ BREAKS = (
         _CALLS,
     ),
     Break(
-        "relkit/launch/job/exit_barrier.py",
-        "with inside_cpp():",
+        "relkit/process_exit.py",
+        "if not any(thread.daemon for thread in threading.enumerate()):",
         "if True:",
-        ("tests/unit/launch/test_exit_barrier.py",),
+        ("tests/unit/test_process_exit.py",),
     ),
     Break(
         "relkit/launch/job/rendezvous.py",
