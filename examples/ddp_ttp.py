@@ -24,12 +24,7 @@ TEXT = Path(__file__).parent / "data" / "sonnets.txt"
 LENGTH = 32
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--folder", default="checkpoints")
-    options = parser.parse_args()
-    dist.init_process_group("gloo")
+def learn(options: argparse.Namespace) -> None:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(1)
     torch.manual_seed(1234)
@@ -67,6 +62,16 @@ def main() -> None:
     persist.run(train)  # new
     if rank == 0:
         print(f"done in process {os.getpid()}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--folder", default="checkpoints")
+    dist.init_process_group("gloo")
+    learn(parser.parse_args())
+    # The model is gone by now: torch would else end the group with it, waiting for a thread of
+    # gloo's and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
     dist.destroy_process_group()
 
 

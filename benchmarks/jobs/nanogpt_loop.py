@@ -72,6 +72,9 @@ def main() -> None:
         optimizer.zero_grad(set_to_none=True)
         if step % 50 == 0 and rank == 0:
             print(f"iter {step}: loss {loss.item() * _MICRO_STEPS:.4f}", flush=True)
+    # Before the group, which torch would else end together with the model: waiting for a thread of
+    # gloo's, and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
+    del model
     dist.destroy_process_group()
 
 

@@ -102,6 +102,9 @@ def main() -> None:
         if step % every == 0:
             checkpointer.save_checkpoint(step, state_dict, ckpt_path, storage_type=StorageType.DISK)
     checkpointer.wait_latest_checkpoint()
+    # Before the group, which torch would else end together with the model: waiting for a thread of
+    # gloo's, and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
+    del model
     dist.destroy_process_group()
 
 

@@ -94,10 +94,7 @@ def forward(deed: str) -> None:
         os.kill(os.getppid(), signal.SIGTERM)
 
 
-def main() -> None:
-    folder, steps, deeds = sys.argv[1], int(sys.argv[2]), Deeds(sys.argv[3])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def learn(folder: str, steps: int, deeds: Deeds) -> None:
     rank = dist.get_rank()
     torch.manual_seed(7)
     np.random.seed(7)
@@ -153,6 +150,14 @@ def main() -> None:
     persist.run(train)
     persist.save()
     print(f"rank {rank} is done", flush=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    learn(sys.argv[1], int(sys.argv[2]), Deeds(sys.argv[3]))
+    # The model is gone by now: torch would else end the group with it, waiting for a thread of
+    # gloo's and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
     dist.destroy_process_group()
 
 

@@ -56,10 +56,8 @@ def asked_to_end(folder: Path) -> bool:
     return bool(seen)
 
 
-def main() -> None:
-    folder, until, pause_s = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def learn(folder: Path, until: int, pause_s: float) -> None:
+    """Train until the end that the command line says."""
     rank = dist.get_rank()
     torch.manual_seed(11)
     network = nn.Sequential(nn.Linear(WIDTH, 128), nn.GELU(), nn.Dropout(0.1), nn.Linear(128, 1))
@@ -106,6 +104,15 @@ def main() -> None:
 
     persist.run(train)
     dist.barrier()
+
+
+def main() -> None:
+    """Join the job, train, leave."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    learn(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    # The model is gone by now: torch would else end the group with it, waiting for a thread of
+    # gloo's and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
     dist.destroy_process_group()
 
 
