@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from relkit.input_file import read_input
 from relkit.post_mortem.memory_cgroup import memory_cgroup, mounts_of
 from relkit.whole_number import whole_number
 
 _KIB = 1 << 10
-# By version: the files of the limit and of what is used, and the line that says what is cache.
+_LIMIT_BYTES = 1 << 20
+# By version: the limit, what is used, and what of that is cache in `memory.stat`.
 _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
@@ -50,17 +52,20 @@ def room(proc: Path = Path("/proc")) -> Room | None:
 
 def _limits(proc: Path) -> Iterator[Room]:
     """The limits of this process's memory cgroups, from the innermost to the root."""
-    own = memory_cgroup(_text(proc / "self/cgroup"), mounts_of(_text(proc / "self/mountinfo")))
+    mounts = mounts_of(_text(proc / "self/mountinfo"))
+    own = memory_cgroup(_text(proc / "self/cgroup"), mounts)
     if own is None:
         return
-    most, now, cache = _FILES[own.version]
+    limit_file, used_file, cached = _FILES[own.version]
     for folder in (own.folder, *own.folder.parents):
-        limit = whole_number(_text(folder / most).strip())
-        used = whole_number(_text(folder / now).strip())
+        if not folder.is_relative_to(mounts[own.version][1]):
+            return
+        limit = whole_number(_text(folder / limit_file).strip())
+        used = whole_number(_text(folder / used_file).strip())
         if limit and used is not None:
             # The page cache counts as used here, and would make room.
-            cached = _fields(folder / "memory.stat").get(cache, 0)
-            yield Room(limit, max(0, limit - used + cached))
+            freed = _fields(folder / "memory.stat").get(cached, 0)
+            yield Room(limit, max(0, limit - used + freed))
 
 
 def _fields(path: Path) -> dict[str, int]:
@@ -75,6 +80,6 @@ def _fields(path: Path) -> dict[str, int]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8", "replace")
+        return read_input(path, _LIMIT_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

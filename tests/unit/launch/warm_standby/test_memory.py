@@ -9,39 +9,47 @@ import pytest
 from relkit.launch.warm_standby.memory import Room, room
 
 _MEMINFO = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:    400 kB\n"
+# The files of a limit, of a cgroup without one, and a line of /proc/self/cgroup, by version.
+_V1 = {"memory.limit_in_bytes": "100000\n", "memory.usage_in_bytes": "80000\n"}
+_V1_OPEN = {"memory.limit_in_bytes": "9223372036854771712\n", "memory.usage_in_bytes": "70000\n"}
+_V2 = {"memory.max": "100000\n", "memory.current": "80000\n"}
+_V2_OPEN = {"memory.max": "max\n", "memory.current": "70000\n"}
+_FILES = {
+    1: ("4:memory:/job/step", "cgroup cgroup rw,memory", "memory.oom_control", _V1, _V1_OPEN),
+    2: ("0::/job/step", "cgroup2 cgroup2 rw", "memory.events", _V2, _V2_OPEN),
+}
+_STAT = "anon 5\ninactive_file 10000\ntotal_inactive_file 10000\n"
 
 
-def test_the_host(tmp_path: Path) -> None:
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    (tmp_path / "self").mkdir()
     (tmp_path / "meminfo").write_text(_MEMINFO)
-    there = room(tmp_path)
+    return tmp_path
+
+
+def test_the_host(proc: Path) -> None:
+    there = room(proc)
     assert there == Room(1000 << 10, 400 << 10)
     assert there is not None
     assert there.free_share == 0.4
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_limit_of_a_group_above(tmp_path: Path, version: int) -> None:
-    groups = tmp_path / "groups"
-    (tmp_path / "meminfo").write_text(_MEMINFO)
-    (tmp_path / "self").mkdir()
-    kind = "cgroup cgroup rw,memory" if version == 1 else "cgroup2 cgroup2 rw"
-    (tmp_path / "self/mountinfo").write_text(f"36 25 0:31 / {groups} rw shared:9 - {kind}\n")
-    (tmp_path / "self/cgroup").write_text(
-        "4:memory:/job/step\n" if version == 1 else "0::/job/step\n"
-    )
+def test_a_limit_of_a_cgroup_above(proc: Path, version: int) -> None:
+    line, kind, marker, limited, open_ = _FILES[version]
+    groups = proc / "groups"
+    (proc / "self/cgroup").write_text(f"{line}\n")
+    (proc / "self/mountinfo").write_text(f"35 25 0:30 / {groups} rw - {kind}\n")
     (groups / "job/step").mkdir(parents=True)
-    most, used, cache, count, none = (
-        ("limit_in_bytes", "usage_in_bytes", "total_inactive_file", "oom_control", 2**63 - 4096)
-        if version == 1
-        else ("max", "current", "inactive_file", "events", "max")
-    )
-    (groups / f"job/step/memory.{count}").write_text("oom_kill 0\n")
-    (groups / f"job/memory.{most}").write_text("100000\n")
-    (groups / f"job/memory.{used}").write_text("80000\n")
-    (groups / "job/memory.stat").write_text(f"anon 5\n{cache} 10000\n")
-    (groups / f"job/step/memory.{most}").write_text(f"{none}\n")
-    (groups / f"job/step/memory.{used}").write_text("80000\n")
-    assert room(tmp_path) == Room(100_000, 30_000)
+    for folder, files in ((groups / "job", limited), (groups / "job/step", open_)):
+        for name, text in {**files, marker: "", "memory.stat": _STAT}.items():
+            (folder / name).write_text(text)
+    assert room(proc) == Room(100_000, 30_000)
+    # No cgroup has a limit that is tighter than the host.
+    for name, text in open_.items():
+        (groups / "job" / name).write_text(text)
+    assert room(proc) == Room(1000 << 10, 400 << 10)
 
 
 def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path) -> None:
