@@ -114,6 +114,7 @@ class MonitoredAgent(LocalElasticAgent):
     _hung = False
     _hang_persisted = False
     _recovery: FaultRecovery | None = None
+    _deaths: HostDeaths | None = None
     _session = b""
     _started = False
     _end_notes: Mailbox = MemoryMailbox()
@@ -267,7 +268,7 @@ class MonitoredAgent(LocalElasticAgent):
         self._end_notes = self._mailbox(worker_group, "end-")
         mailbox = self._mailbox(worker_group)
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
-        deaths = HostDeaths(self._worker_files)
+        deaths = self._deaths = HostDeaths(self._worker_files)
         with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True

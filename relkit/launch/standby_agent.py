@@ -37,7 +37,9 @@ class StandbyAgent(MonitoredAgent):
         result = super()._monitor_workers(worker_group)
         if self.standbys.is_wanted and result.state is WorkerState.HEALTHY:
             is_up = self.is_training or time.monotonic() - self._started_s > _STARTED_S
-            self.standbys.look(may_start=is_up and self._remaining_restarts > 0)
+            killed = self.standbys.look(may_start=is_up and self._remaining_restarts > 0)
+            if killed and self._deaths is not None:
+                self._deaths.discount_kills(killed)
         return result
 
     def _exit_barrier(self) -> None:

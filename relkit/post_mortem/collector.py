@@ -88,6 +88,10 @@ class HostDeaths:
         """Remember in which cgroup each of these runs."""
         self.cgroups.look(pids)
 
+    def discount_kills(self, count: int) -> None:
+        """Processes beside the ranks were killed: OOM kills counted for them are not the ranks'."""
+        self.cgroups.discount_kills(count)
+
     def evidence(self, rank: int, pid: int) -> DeathEvidence:
         """What this host knows of a rank whose process has ended."""
         seen = self.cgroups.since(pid)

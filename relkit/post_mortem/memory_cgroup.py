@@ -124,7 +124,11 @@ def memory_cgroup(cgroups: str, mounts: dict[int, tuple[str, Path]]) -> MemoryCg
 def _below(place: Path, root: str, name: str) -> Path | None:
     """The folder of a cgroup; in a container the mount may begin at the container's own."""
     inside = name.removeprefix(root.rstrip("/")) if root != "/" else name
-    for folder in (place / inside.lstrip("/"), place):
+    inner = place / inside.lstrip("/")
+    # Where a cgroup has no memory controller of its own, that of the next one above it counts.
+    for folder in (inner, *inner.parents):
+        if not folder.is_relative_to(place):
+            return None
         if (folder / "memory.oom_control").exists() or (folder / "memory.events").exists():
             return folder
     return None
@@ -172,6 +176,17 @@ class MemoryCgroups:
             self._names[pid], self._cgroups[pid] = text, cgroup
             if cgroup.folder not in self._before:
                 self._before[cgroup.folder] = counters(cgroup).oom_kills
+
+    def discount_kills(self, count: int) -> None:
+        """Leave so many kills out of what is counted, as far as they have been counted by now.
+
+        Args:
+            count: of processes that have run in the same cgroups and are not asked about.
+        """
+        for cgroup in {each.folder: each for each in list(self._cgroups.values())}.values():
+            before, now = self._before.get(cgroup.folder), counters(cgroup).oom_kills
+            if before is not None and now is not None:
+                self._before[cgroup.folder] = min(now, before + count)
 
     def _is_ending(self, pid: int) -> bool:
         """It has been killed, but may still be giving its memory back; or it is gone.

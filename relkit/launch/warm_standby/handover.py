@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +111,6 @@ def is_python(program: str) -> bool:
     return False
 
 
-def script_folder(argv: Sequence[str], module: bool) -> str:
-    """The folder that stands first on the path when the script runs."""
-    return str(Path.cwd()) if module else str(Path(os.path.realpath(argv[0])).parent)
+def script_folder(script: str, *, is_module: bool) -> str:
+    """The folder that stands first on the path when the script runs, or the module."""
+    return str(Path.cwd()) if is_module else str(Path(os.path.realpath(script)).parent)

@@ -16,14 +16,17 @@ from typing import Any
 
 from relkit.foreign_json import parse_json
 from relkit.held_signals import signals_held
+from relkit.launch.job.exit_status import how_it_ended
 from relkit.launch.warm_standby import handover
 from relkit.launch.warm_standby.handover import WorkerCommand
+from relkit.whole_number import whole_number
 
 # Imports that take longer than this do not end at all.
 READY_S = 600.0
 HAND_OVER_S = 5.0
-_END_S = 2.0
+_END_S, _EXIT_CODE_S = 2.0, 0.1
 _MAX_MESSAGE_BYTES = 64 << 10
+_MAX_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,11 @@ class Ready:
 
     Args:
         pss_bytes: memory that it takes; 0 where that is not known.
-        imported: modules that its script would import, and that it has.
-        stopped: why not all of them are among these; "" where they are.
-        took_s: from its start, s.
+        stopped: why it has not imported all that its script will; "" where it has.
     """
 
     pss_bytes: int
-    imported: int
     stopped: str
-    took_s: float
 
 
 class HandOverFailed(Exception):
@@ -98,7 +97,7 @@ class Standby:
             order = {
                 "path": script,
                 "module": self._target.name if self._target.is_module else "",
-                "folder": handover.script_folder((script,), self._target.is_module),
+                "folder": handover.script_folder(script, is_module=self._target.is_module),
             }
             ours.setblocking(False)
             ours.send(json.dumps(order).encode())
@@ -123,23 +122,33 @@ class Standby:
             except BlockingIOError:
                 if time.monotonic() - self._begun_s > READY_S:
                     return f"it was not ready after {READY_S:g} s"
-            except (OSError, ValueError, TypeError, KeyError):
-                return self.refused or "it has ended"
-        return self.refused or ("it has ended" if self.process.poll() is not None else "")
+            except (OSError, ValueError):
+                # A process that ends closes its socket a little before its exit code is known.
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(_EXIT_CODE_S)
+                self.refused = self._end_words() or "what it says is not understood"
+        return self.refused or self._end_words()
+
+    @property
+    def was_killed(self) -> bool:
+        """It was ended by SIGKILL; to be asked before end()."""
+        return self.process is not None and self.process.returncode == -signal.SIGKILL
+
+    def _end_words(self) -> str:
+        code = None if self.process is None else self.process.poll()
+        return "" if code is None else f"it {how_it_ended(code)}"
 
     def _note(self, message: dict[str, Any]) -> None:
         if "refused" in message:
-            self.refused = str(message["refused"])[:200]
+            self.refused = str(message["refused"])[:_MAX_REASON]
             return
         # Of a program that a wrapper has started, the wrapper would be waited for.
-        if self.process is None or message["ready"] != self.process.pid:
+        if self.process is None or message.get("ready") != self.process.pid:
             self.refused = "the interpreter is not what the launcher has started"
             return
         self.ready = Ready(
-            max(0, int(message["pss_bytes"])),
-            int(message["imported"]),
-            str(message["stopped"])[:500],
-            float(message["took_s"]),
+            whole_number(str(message.get("pss_bytes"))) or 0,
+            str(message.get("stopped", ""))[:_MAX_REASON],
         )
 
     def hand_over(
@@ -164,13 +173,13 @@ class Standby:
             self.end()
             raise HandOverFailed(why)
         to_set, to_unset = handover.changes(self._environment, worker.environment)
-        given = {
-            "set": to_set,
-            "unset": to_unset,
-            "folder": str(Path.cwd()),
-            "descriptors": [number for number, _ in descriptors],
-        }
         try:
+            given = {
+                "set": to_set,
+                "unset": to_unset,
+                "folder": str(Path.cwd()),
+                "descriptors": [number for number, _ in descriptors],
+            }
             self._socket.settimeout(HAND_OVER_S)
             data = json.dumps(given).encode()
             socket.send_fds(self._socket, [data], [each for _, each in descriptors])
@@ -202,5 +211,5 @@ class Standby:
         assert self._socket is not None
         plain = parse_json(self._socket.recv(_MAX_MESSAGE_BYTES))
         if not isinstance(plain, dict):
-            raise TypeError("not an object")
+            raise ValueError("not an object")
         return plain

@@ -2,9 +2,9 @@
 
 It talks to the launcher over a socket of whole messages (JSON, one object each):
 
-    launcher: {"path": ..., "module": ..., "variables": [...]}   what it will run
-    standby:  {"ready": PID, "pss_bytes": ..., ...}  or  {"refused": WHY}
-    launcher: {"set": {...}, "unset": [...], "folder": ...} + descriptors for stdout and stderr
+    launcher: {"path": ..., "module": ..., "folder": ...}   what it will run
+    standby:  {"ready": PID, "pss_bytes": ..., "stopped": WHY}  or  {"refused": WHY}
+    launcher: {"set": {...}, "unset": [...], "folder": ..., "descriptors": [1, 2]}, and these two
     standby:  {"taken": PID}
     launcher: {"go": true}
 
@@ -73,7 +73,6 @@ class _Standby:
 
     def run(self) -> None:
         """From the first message to "go"."""
-        begin_s = time.monotonic()
         modest = Modest()
         order, _ = self._receive()
         output = CapturedOutput()
@@ -91,9 +90,7 @@ class _Standby:
             {
                 "ready": os.getpid(),
                 "pss_bytes": pss_bytes(),
-                "imported": len(plan.imports),
                 "stopped": plan.stopped[:500],
-                "took_s": time.monotonic() - begin_s,
             }
         )
         given, descriptors = self._receive()

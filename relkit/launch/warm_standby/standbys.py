@@ -28,6 +28,8 @@ class StandbyProcess(Protocol):
 
     ready: Ready | None
 
+    @property
+    def was_killed(self) -> bool: ...
     def start(self) -> None: ...
     def look(self) -> str: ...
     def hand_over(
@@ -66,7 +68,7 @@ class Standbys:
         on_complete: told their number and the memory of the largest, bytes, once all wait.
         make: makes a standby that is not yet started.
         room: this node's memory.
-        cores: of this node.
+        cores: that this process may use.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Standbys:
     ) -> None:
         self._target, self._log, self._make, self._room = target, log, make, room
         self._on_complete = on_complete
-        self._cores = cores or os.cpu_count() or 1
+        self._cores = cores or len(os.sched_getaffinity(0))
         self._commands: dict[int, WorkerCommand] = {}
         self._standbys: dict[int, StandbyProcess] = {}
         self._failures: dict[int, int] = {}
@@ -134,14 +136,19 @@ class Standbys:
         self.used += 1
         return process
 
-    def look(self, *, may_start: bool) -> None:
+    def look(self, *, may_start: bool) -> int:
         """See how far they are, and start what is missing.
 
         Args:
             may_start: the job trains, and there is a restart left.
+
+        Returns:
+            How many have been ended by SIGKILL, as the kernel's OOM killer does it.
         """
+        killed = 0
         for local_rank, standby in list(self._standbys.items()):
             if why := standby.look():
+                killed += standby.was_killed
                 self._drop(local_rank, standby, why)
         summary = self.summary
         if summary is not None and not self._is_announced:
@@ -149,6 +156,7 @@ class Standbys:
         self._is_announced = summary is not None
         if may_start and self._target is not None:
             self._start_missing(self._target)
+        return killed
 
     def close(self) -> None:
         """End all of them; none is made any more."""

@@ -83,6 +83,39 @@ def test_a_process_that_moves_is_followed(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
+def test_kills_of_others_in_the_same_cgroup_are_left_out(tmp_path: Path, version: int) -> None:
+    host = Host(tmp_path, version)
+    host.count("job", 3)
+    cgroups = MemoryCgroups(host.proc)
+    for pid in (711, 712):
+        host.put(pid, "/job")
+    cgroups.look([711, 712])
+    # Somebody's kill -9, which nothing has counted.
+    cgroups.discount_kills(1)
+    host.count("job", 4)
+    for discounted, kills in ((0, 1), (1, 0), (1, 0)):
+        cgroups.discount_kills(discounted)
+        seen = cgroups.since(711)
+        assert seen is not None
+        assert seen[1].oom_kills == kills
+    host.count("job", 6)
+    cgroups.discount_kills(1)
+    seen = cgroups.since(712)
+    assert seen is not None
+    assert seen[1].oom_kills == 1
+
+
+def test_a_cgroup_without_the_controller_counts_with_the_one_above(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2)
+    host.count("user", 3)
+    (host.tree / "user/app").mkdir()
+    mounts = mounts_of((host.proc / "self/mountinfo").read_text())
+    cgroup = memory_cgroup("0::/user/app\n", mounts)
+    assert cgroup is not None
+    assert cgroup.folder == host.tree / "user"
+
+
+@pytest.mark.parametrize("version", [1, 2])
 def test_in_a_container_the_mount_begins_at_its_own_cgroup(tmp_path: Path, version: int) -> None:
     host = Host(tmp_path, version, root="/docker/abc")
     host.count("", 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from relkit.launch.warm_standby.handover import WorkerCommand
-from relkit.launch.warm_standby.standby import HandOverFailed, Standby, Target
+from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby, Target
 from tests.waiting import eventually
 
 _SHOWS = """
@@ -123,11 +123,57 @@ def test_one_that_was_killed_is_not_used(folder: Path) -> None:
     worker = command(folder, str(folder / "shows.py"))
     standby = made(worker, Target(str(folder / "shows.py")))
     assert standby.process is not None
+    assert not standby.was_killed
     standby.process.kill()
     standby.process.wait(50)
-    assert standby.look() == "it has ended"
-    with pytest.raises(HandOverFailed, match="it has ended"):
+    assert standby.look() == "it was killed by SIGKILL"
+    assert standby.was_killed
+    with pytest.raises(HandOverFailed, match="it was killed by SIGKILL"):
         standby.hand_over(worker, ())
+
+
+def says_at_once(folder: Path, said: str) -> Standby:
+    """One in which an installed package uses the socket, to say this."""
+    (folder / "sitecustomize.py").write_text(
+        "import os, signal, socket\n"
+        "launcher = socket.socket(fileno=int(os.environ['RELKIT_STANDBY'].partition(':')[0]))\n"
+        f"said = {said!r}.replace('PID', str(os.getpid()))\n"
+        "if not said: os._exit(3)\n"
+        "launcher.send(said.encode())\n"
+        "signal.pause()\n"
+    )
+    worker = command(folder, str(folder / "shows.py"), PYTHONPATH=str(folder))
+    return Standby(worker, Target(str(folder / "shows.py")))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("{", "what it says is not understood"),
+        ("[1]", "what it says is not understood"),
+        ('{"ready": 1}', "the interpreter is not what the launcher has started"),
+        ("", "it exited with code 3"),
+    ],
+)
+def test_what_no_standby_says_is_the_end_of_it(folder: Path, said: str, why: str) -> None:
+    standby = says_at_once(folder, said)
+    standby.start()
+    try:
+        eventually(lambda: standby.look() != "", lambda: str(standby.ready))
+        assert standby.look() == why
+    finally:
+        standby.end()
+
+
+@pytest.mark.parametrize("size", ["1e999", "-1", '"many"', "9" * 400, "{}"])
+def test_a_memory_that_is_no_number_of_bytes_is_not_known(folder: Path, size: str) -> None:
+    standby = says_at_once(folder, f'{{"ready": PID, "pss_bytes": {size}, "stopped": ""}}')
+    standby.start()
+    try:
+        eventually(lambda: standby.look() != "" or standby.ready is not None, standby.look)
+        assert standby.ready == Ready(0, "")
+    finally:
+        standby.end()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ class Pretended:
     """A standby without a process."""
 
     fails: str = ""
+    was_killed: bool = False
     hand_over_fails: str = ""
     ready: Ready | None = None
     is_ended: bool = False
@@ -74,7 +75,7 @@ class Stage:
 
     def all_ready(self) -> None:
         for each in self.made:
-            each.ready = Ready(150_000_000, 3, "", 1.0)
+            each.ready = Ready(150_000_000, "")
         self.standbys.look(may_start=False)
 
 
@@ -131,6 +132,16 @@ def test_those_that_fail_again_and_again_are_given_up() -> None:
     assert len(stage.made) == 3
     assert all(each.is_ended for each in stage.made)
     assert stage.logged == ["warm standby: that of local rank 0 is of no use: it has ended"]
+
+
+def test_those_that_were_killed_are_counted() -> None:
+    stage = Stage()
+    stage.workers_start(3)
+    assert stage.standbys.look(may_start=True) == 0
+    for each, killed in zip(stage.made, (True, False, True), strict=True):
+        each.fails, each.was_killed = "it has ended", killed
+    assert stage.standbys.look(may_start=False) == 2
+    assert stage.standbys.look(may_start=False) == 0
 
 
 def test_without_enough_memory_none_is_made_and_that_is_said_once() -> None:
