@@ -14,6 +14,8 @@ from io import FileIO
 from pathlib import Path
 
 GONE = "gone"
+# As relkit/launch/warm_standby/standby_process.py names itself.
+_STANDBY = "relkit-standby"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STOP_SIGNALS = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1)
 
@@ -111,6 +113,11 @@ def threads(pid: int) -> tuple[ThreadFacts, ...]:
     """All threads' facts; empty where the process is gone."""
     listed = (thread(pid, os_thread_id) for os_thread_id in thread_ids(pid))
     return tuple(facts for facts in listed if facts is not None)
+
+
+def is_standby(pid: int) -> bool:
+    """It waits to become a worker: a warm standby, which has a worker's command and environment."""
+    return _status_fields(_text(Path(f"/proc/{pid}/status"))).get("Name") == _STANDBY
 
 
 def process_state(pid: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from relkit import procfs
 from tests.cluster.conftest import Start, Started
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
@@ -47,8 +48,7 @@ def launch(start: Start, folder: Path, *line: str | Path, as_module: bool = Fals
 
 def standby_pids(launcher: Started) -> set[int]:
     """Those that wait."""
-    children = psutil.Process(launcher.process.pid).children()
-    return {each.pid for each in children if each.name() == "relkit-standby"}
+    return {pid for pid in procfs.children(launcher.process.pid) if procfs.is_standby(pid)}
 
 
 def all_wait(launcher: Started) -> set[int]:

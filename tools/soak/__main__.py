@@ -125,16 +125,9 @@ def ranks_of(launcher: int) -> dict[int, int]:
     for pid in procfs.children(launcher):
         rank = procfs.rank_environment(pid).get("RANK", "")
         # A warm standby has the environment of the rank whose place it may take.
-        if rank.isdecimal() and not _is_standby(pid):
+        if rank.isdecimal() and not procfs.is_standby(pid):
             found[int(rank)] = pid
     return found
-
-
-def _is_standby(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_bytes().strip() == b"relkit-standby"
-    except OSError:
-        return False
 
 
 def lines_of(folder: Path) -> int:
@@ -279,7 +272,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{title}, {soak.captures} captures, {stragglers} lines on the straggler, {compared} losses"
     )
     if stood_still:
-        print(f"the bare run stood still, and was started again, this often: {stood_still}")
+        print(f"the bare run stood still {stood_still} times, and was started again")
     print("\n".join(soak.problems) or "all as it should be")
     return 1 if soak.problems else 0
 

@@ -47,7 +47,8 @@ def targets_of_pids(pids: Sequence[int]) -> tuple[Target, ...]:
 
     Their ranks come from their recorders, else from RANK and WORLD_SIZE in the environment that
     they were started with, which of a warm standby is that of the worker before it. Where ranks are
-    missing or clash, the processes are numbered in the order given.
+    missing or clash, the processes are numbered in the order given. Warm standbys that still wait
+    are left out, unless nothing else was named: `pgrep -f train.py` lists them, too.
 
     Raises:
         NoSuchProcess: none of them exists.
@@ -56,6 +57,7 @@ def targets_of_pids(pids: Sequence[int]) -> tuple[Target, ...]:
     if not any(procfs.is_same_process(pid, 0) for pid in unique):
         named = ", ".join(str(pid) for pid in unique)
         raise NoSuchProcess(f"no such process: {named}")
+    unique = tuple(pid for pid in unique if not procfs.is_standby(pid)) or unique
     recorders = [_recorder(pid) for pid in unique]
     told = [
         _told(procfs.rank_environment(pid), recorder)

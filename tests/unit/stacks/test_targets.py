@@ -28,3 +28,13 @@ def test_a_recorder_knows_better_than_the_environment_of_the_start(
     (target,) = targets.targets_of_pids([os.getpid()])
     assert (target.rank, target.world_size) == expected
     assert target.hook_file == (path if recorder else None)
+
+
+def test_a_standby_that_waits_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the command and the environment of a worker, and `pgrep -f` lists both."""
+    worker, standby = os.getpid(), os.getppid()
+    monkeypatch.setattr(procfs, "rank_environment", lambda _: {"RANK": "1", "WORLD_SIZE": "2"})
+    monkeypatch.setattr(procfs, "is_standby", lambda pid: pid == standby)
+    (target,) = targets.targets_of_pids([standby, worker])
+    assert (target.pid, target.rank, target.world_size) == (worker, 1, 2)
+    assert [each.pid for each in targets.targets_of_pids([standby])] == [standby]
