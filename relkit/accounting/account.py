@@ -82,7 +82,7 @@ class Account:
         ended: the last record of a run that has ended; None: it has not, or not in an orderly way.
         wall_s: from the launcher's begin to its end, or to the last that was seen of it, s.
         productive_s: of that, in steps that count; basis: what that was made of.
-        standby: the newest record of the warm standbys that wait; None: there were none.
+        standby: the newest record of warm standbys, when all were ready; None: there were none.
     """
 
     launcher: Record

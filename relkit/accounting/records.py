@@ -33,7 +33,8 @@ class What(str, Enum):
     FAULT: of the kind `name`, in words `text`; it had begun at most `seconds` before. `number`:
         the rank at fault, -1 where it is none.
     SAVED: step `number` was saved by `name` after the fault.
-    STANDBY: `number` warm standbys wait, the largest with `size_mb` MB of memory (PSS).
+    STANDBY: `number` warm standbys wait, the largest with `size_mb` MB of memory (PSS; 0: not
+        known).
     ALIVE: the launcher lived.
     ENDED: the launcher ended its run: `name` says how, `text` why.
     FULL: the journal has no room for more.

@@ -18,7 +18,7 @@ from relkit.findings import Evidence, Finding, Report, Status
 HEADER = ("restart", "cause", "total", *PHASES, "other", "step", "lost")
 JOBS_HEADER = ("job", "state", "node", "restarts", "ettr", "time", "begun")
 _HOW = "of the launcher's journal, by this host's monotonic clock"
-_STANDBY_HOW = "when all of them were ready; --no-warm-standby leaves them out"
+_STANDBY_HOW = "when all of them were last ready; --no-warm-standby leaves them out"
 _ETTR_HOW = {
     Basis.STEPS: "time in steps that no restart has lost, of the launcher's time",
     Basis.TIME: "by time only: steps that were done again count as well",
@@ -145,10 +145,7 @@ def _state(account: Account, journal: JournalRead) -> Finding:
         Evidence("ETTR", _share(account), how=_ETTR_HOW.get(account.basis, "no step was seen")),
     ]
     if (standby := account.standby) is not None:
-        each = f"{standby.size_mb:,.0f} MB each (PSS)"
-        evidence.append(
-            Evidence("warm standby", f"{standbys_words(standby.number)}, {each}", how=_STANDBY_HOW)
-        )
+        evidence.append(Evidence("warm standby", _waiting(standby), how=_STANDBY_HOW))
     last = account.recoveries[-1] if account.recoveries else None
     fault = last.fault.text if last is not None and last.fault is not None else ""
     if state in ("running", "recovering", "succeeded"):
@@ -212,6 +209,11 @@ def _restart_line(recovery: Recovery) -> str:
     return f"{sentence}; {back_line(recovery)}"
 
 
+def _waiting(standby: Record) -> str:
+    each = f"{standby.size_mb:,.0f} MB each (PSS)" if standby.size_mb else "memory not known"
+    return f"{standbys_words(standby.number)}, {each}"
+
+
 def _share(account: Account) -> str:
     if account.ettr is None:
         return "not known"
@@ -219,7 +221,7 @@ def _share(account: Account) -> str:
 
 
 def _facts(account: Account, journal: JournalRead) -> dict[str, Any]:
-    ettr = account.ettr
+    ettr, standby = account.ettr, account.standby
     return {
         "state": state_of(account, journal),
         "host": account.launcher.name,
@@ -232,8 +234,8 @@ def _facts(account: Account, journal: JournalRead) -> dict[str, Any]:
         "restarts": dict(account.restarts),
         "start": _row(account.start),
         "recoveries": [_row(each) for each in account.recoveries],
-        "standby_processes": 0 if account.standby is None else account.standby.number,
-        "standby_pss_mb": None if account.standby is None else round(account.standby.size_mb, 1),
+        "standby_processes": 0 if standby is None else standby.number,
+        "standby_pss_mb": round(standby.size_mb, 1) if standby and standby.size_mb else None,
     }
 
 

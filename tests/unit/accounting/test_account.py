@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from relkit.accounting.account import PHASES, Account, Basis, account_of
 from relkit.accounting.attempts import COUNTED
 from relkit.accounting.records import Record, What
+from relkit.accounting.report import run_report
 from relkit.accounting.words import back_line
 from tests.unit.accounting.stories import Story
 
@@ -34,6 +35,27 @@ def test_the_phases_of_a_recovery_add_up_with_what_is_in_none() -> None:
         "back at step 8 after 6.8 s: detect 0.2, capture 1.0, save 0.2, stop 0.5, rendezvous 1.0,"
         " start 2.0, load 0.5, first step 1.0, other 0.2 s; 2 steps lost"
     )
+
+
+@pytest.mark.parametrize(
+    ("size_mb", "words", "pss_mb"),
+    [
+        (170.26, "2 warm standbys, 170 MB each (PSS)", 170.3),
+        (0.0, "2 warm standbys, memory not known", None),
+    ],
+)
+def test_standbys_are_said_as_they_were_when_all_were_last_ready(
+    size_mb: float, words: str, pss_mb: float | None
+) -> None:
+    story = Story().attempt(0, 10).add(What.STANDBY, 1.0, number=4, size_mb=99.0)
+    story.add(What.STANDBY, 1.0, number=2, size_mb=size_mb)
+    report = run_report(story.records, argv=())
+    evidence = {each.name: each.value for each in report.findings[0].evidence}
+    assert evidence["warm standby"] == words
+    assert (report.facts["standby_processes"], report.facts["standby_pss_mb"]) == (2, pss_mb)
+    without = run_report(Story().attempt(0, 10).records, argv=())
+    assert "warm standby" not in {each.name for each in without.findings[0].evidence}
+    assert (without.facts["standby_processes"], without.facts["standby_pss_mb"]) == (0, None)
 
 
 def test_the_start_of_the_job_is_accounted_for_as_well_and_is_no_restart() -> None:
