@@ -27,12 +27,11 @@ _marks: dict[str, Any] = {}
 
 def _mark(kind: str, start_ns: int, end_ns: int) -> None:
     """Write one into the recorder; the first of its kind says that it is being reported."""
-    if "RELKIT_STANDBY" in os.environ:
-        return  # No rank yet: nobody is to be told, and the first one is still to come.
     ctypes = sys.modules.get("ctypes")
     # A collection may come while somebody imports ctypes; to import it here would be too dear.
     ready = ctypes is not None and not getattr(ctypes.__spec__, "_initializing", False)
-    if kind not in _marks and ctypes is not None and ready:
+    # A standby has no rank yet: its first one is still to come.
+    if kind not in _marks and ctypes is not None and ready and "RELKIT_STANDBY" not in os.environ:
         mark = getattr(ctypes.PyDLL(None), "relkit_mark_" + kind, None)
         if mark is not None:
             mark.argtypes, mark.restype = (ctypes.c_uint64, ctypes.c_uint64), None
