@@ -37,7 +37,7 @@ BREAKS = (
     Break(f"{_ROOM}/handover.py", "if standby.argv != worker.argv:", "if False:", _HANDOVER),
     # A script that starts Python would run twice.
     Break(f"{_ROOM}/handover.py", r'stream.read(4) == b"\x7fELF"', "True", _HANDOVER),
-    Break(f"{_ROOM}/memory.py", "limit - used + cached", "limit", _MEMORY),
+    Break(f"{_ROOM}/memory.py", "limit - used + freed", "limit", _MEMORY),
     Break(f"{_ROOM}/standbys.py", "room.free_share < MIN_FREE_SHARE", "False", _STANDBYS),
     Break(
         f"{_ROOM}/standbys.py",
@@ -65,7 +65,7 @@ BREAKS = (
     Break(
         f"{_ROOM}/standby_process.py",
         'raise Refused(f"an installed',
-        'return\n        raise Refused(f"an installed',
+        'Refused(f"an installed',
         _STANDBY,
     ),
 )
