@@ -27,8 +27,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relkit import procfs
 from relkit.accounting.account import PHASES
 from relkit.output import table
+from relkit.stacks.engines.pyspy import pyspy_path
 
 JOB = Path(__file__).with_name("jobs") / "restart_job.py"
 BAR = 0.25
@@ -114,8 +116,8 @@ def measure(launcher: Launcher, ranks: int) -> Run:
             killed_s = time.monotonic()
             os.kill(int((folder / f"pid-0-{ranks - 1}").read_text()), signal.SIGKILL)
             wait(lambda: len(commits(folder, 1)) > 0, _RESTART_S, job, folder)
-            if job.wait(_RESTART_S) != 0:
-                raise SystemExit(f"{launcher.title} has failed:\n{(folder / 'log').read_text()}")
+            # What ends with another code than 0 does not go on either.
+            wait(lambda: job.poll() == 0, _RESTART_S, job, folder)
         finally:
             if job.poll() is None:
                 job.terminate()
@@ -133,8 +135,21 @@ def wait(
     until_s = time.monotonic() + limit_s
     while not is_so():
         if time.monotonic() > until_s or job.poll() not in (None, 0):
-            raise SystemExit(f"the job does not go on:\n{(folder / 'log').read_text()}")
+            log = (folder / "log").read_text(errors="replace")
+            raise SystemExit(f"the job does not go on:\n{log}\n{stacks(job.pid)}")
         time.sleep(_POLL_S)
+
+
+def stacks(launcher: int) -> str:
+    """What a launcher and all of its processes are doing, by py-spy."""
+    shown = []
+    for pid in (launcher, *procfs.descendants(launcher)):
+        dump = subprocess.run(
+            [pyspy_path(), "dump", "--nonblocking", "--pid", str(pid)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        shown.append(f"{pid} {procfs.process_state(pid)}\n{dump.stdout or dump.stderr}")
+    return "\n".join(shown)
 
 
 def commits(folder: Path, attempt: int) -> list[tuple[int, float]]:
