@@ -235,8 +235,9 @@ class _Walk:
     def _limit(self, level: _Level, why: str, line: int) -> None:
         if level.value > self._level.value:
             self._level = level
-            left = "nothing" if level is _Level.NOTHING else "only torch and numpy"
-            self.reason = f"{self._path}:{line} {why}: {left} after it is imported in advance"
+            left = "nothing is" if level is _Level.NOTHING else "only torch and numpy are"
+            where = f"{self._path}:{line}" if line else self._path
+            self.reason = f"{where} {why}: after that, {left} imported in advance"
 
     def _statements(self, body: Sequence[ast.stmt]) -> None:
         for node in body:
@@ -323,7 +324,7 @@ class _Walk:
                 if self._functions_write and isinstance(part, ast.Call):
                     self._limit(_Level.NOTHING, "may change the environment", line)
                 else:
-                    self._limit(_Level.ROBUST, "runs code that is not known", line)
+                    self._limit(_Level.ROBUST, "runs unknown code", line)
 
     def _may_change_imports(self, part: ast.AST) -> bool:
         if isinstance(part, ast.Call):

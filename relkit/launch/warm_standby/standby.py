@@ -111,7 +111,7 @@ class Standby:
                 )
 
     def look(self) -> str:
-        """See how far it is; why it is of no use any more, "" where it is or may become so."""
+        """See how far it is; why it cannot be used any more, "" where it can or may yet."""
         if self.process is None or self._socket is None:
             return "it was not started"
         if self.refused:
@@ -126,7 +126,7 @@ class Standby:
                 # A process that ends closes its socket a little before its exit code is known.
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(_EXIT_CODE_S)
-                self.refused = self._end_words() or "what it says is not understood"
+                self.refused = self._end_words() or "it sent an unexpected message"
         return self.refused or self._end_words()
 
     @property

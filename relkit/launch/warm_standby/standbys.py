@@ -192,7 +192,7 @@ class Standbys:
         self._standbys.pop(local_rank, None)
         standby.end()
         self._failures[local_rank] = self._failures.get(local_rank, 0) + 1
-        self._say(f"warm standby: that of local rank {local_rank} is of no use: {why}")
+        self._say(f"warm standby for local rank {local_rank} given up: {why}")
 
     def _announce(self, summary: Summary) -> None:
         self._on_complete(summary.processes, summary.pss_bytes)

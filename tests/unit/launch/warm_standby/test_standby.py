@@ -123,7 +123,6 @@ def test_one_that_was_killed_is_not_used(folder: Path) -> None:
     worker = command(folder, str(folder / "shows.py"))
     standby = made(worker, Target(str(folder / "shows.py")))
     assert standby.process is not None
-    assert not standby.was_killed
     standby.process.kill()
     standby.process.wait(50)
     assert standby.look() == "it was killed by SIGKILL"
@@ -149,8 +148,8 @@ def says_at_once(folder: Path, said: str) -> Standby:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("{", "what it says is not understood"),
-        ("[1]", "what it says is not understood"),
+        ("{", "it sent an unexpected message"),
+        ("[1]", "it sent an unexpected message"),
         ('{"ready": 1}', "the interpreter is not what the launcher has started"),
         ("", "it exited with code 3"),
     ],
@@ -161,6 +160,7 @@ def test_what_no_standby_says_is_the_end_of_it(folder: Path, said: str, why: str
     try:
         eventually(lambda: standby.look() != "", lambda: str(standby.ready))
         assert standby.look() == why
+        assert not standby.was_killed
     finally:
         standby.end()
 

@@ -131,7 +131,7 @@ def test_those_that_fail_again_and_again_are_given_up() -> None:
         stage.made[-1].fails = "it has ended"
     assert len(stage.made) == 3
     assert all(each.is_ended for each in stage.made)
-    assert stage.logged == ["warm standby: that of local rank 0 is of no use: it has ended"]
+    assert stage.logged == ["warm standby for local rank 0 given up: it has ended"]
 
 
 def test_those_that_were_killed_are_counted() -> None:
