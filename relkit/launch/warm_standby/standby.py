@@ -198,14 +198,14 @@ class Standby:
 
     def end(self) -> None:
         """End it."""
+        # First of all: at the end of its socket it would end by itself, in its own time.
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_END_S)
         if self._socket is not None:
             self._socket.close()
-        if self.process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(_END_S)
 
     def _message(self) -> dict[str, Any]:
         assert self._socket is not None
