@@ -23,8 +23,16 @@ STEPS_AFTER = 5
 STEP_S = 0.05
 
 
-def main() -> None:
-    """Train, from the newest checkpoint."""
+def main() -> dist.Work | None:
+    """Train, from the newest checkpoint.
+
+    Returns:
+        The last barrier, for the caller to keep. The group is destroyed with the model, when this
+        function ends: by a destructor that holds the GIL and waits for gloo's thread. Where that
+        thread is the last to hold a barrier, it waits for the GIL in turn, to let go of the context
+        that backward() has left there (torch 2.13; see pytorch/pytorch#56297).
+    """
+    barrier: dist.Work | None = None
     folder = Path(sys.argv[1])
     dist.init_process_group("gloo")
     rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
@@ -50,11 +58,14 @@ def main() -> None:
             }  # fmt: skip
             torch.save(state, path.with_suffix(".tmp"))
             path.with_suffix(".tmp").rename(path)
-        dist.barrier()
+        barrier = dist.barrier(async_op=True)
+        if barrier is not None:
+            barrier.wait()
         if rank == 0:
             with (folder / "commits").open("a") as commits:
                 commits.write(json.dumps([attempt, step, time.monotonic()]) + "\n")
     dist.destroy_process_group()
+    return barrier
 
 
 def tell_step(step: int) -> None:
@@ -67,4 +78,4 @@ def tell_step(step: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    last = main()
