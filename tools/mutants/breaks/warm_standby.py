@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.mutants.model import Break
 
 _ROOM = "relkit/launch/warm_standby"
+_AGENT = ("tests/unit/launch/test_standby_agent.py",)
 _HANDOVER = ("tests/unit/launch/warm_standby/test_handover.py",)
 _IMPORTS = ("tests/unit/launch/warm_standby/test_script_imports.py",)
 _MEMORY = ("tests/unit/launch/warm_standby/test_memory.py",)
@@ -38,6 +39,29 @@ BREAKS = (
     # A script that starts Python would run twice.
     Break(f"{_ROOM}/handover.py", r'stream.read(4) == b"\x7fELF"', "True", _HANDOVER),
     Break(f"{_ROOM}/memory.py", "limit - used + freed", "limit", _MEMORY),
+    # The limit of a container of version 1 is not seen.
+    Break(f"{_ROOM}/memory.py", '"memory.limit_in_bytes"', '"memory.max"', _MEMORY),
+    # A standby that the OOM killer has ended makes the next SIGKILL of a rank one of its own.
+    Break("relkit/launch/standby_agent.py", "if killed and", "if not killed and", _AGENT),
+    Break(
+        "relkit/post_mortem/memory_cgroup.py",
+        "min(now, before + count)",
+        "before",
+        ("tests/unit/post_mortem/test_memory_cgroup.py",),
+    ),
+    Break(
+        "relkit/stacks/dump/targets.py",
+        "pid for pid in unique if not procfs.is_standby(pid)",
+        "pid for pid in unique",
+        ("tests/unit/stacks/test_targets.py",),
+    ),
+    # What it says ends the launcher.
+    Break(
+        f"{_ROOM}/standby.py",
+        'whole_number(str(message.get("pss_bytes"))) or 0',
+        'int(message["pss_bytes"])',
+        _STANDBY,
+    ),
     Break(f"{_ROOM}/standbys.py", "room.free_share < MIN_FREE_SHARE", "False", _STANDBYS),
     Break(
         f"{_ROOM}/standbys.py",
