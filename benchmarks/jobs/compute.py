@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=65536)
     parser.add_argument("--pinned", action="store_true", help="each rank on a core of its own")
     parser.add_argument("--times", type=Path)
+    parser.add_argument("--ends", type=Path, help="one a step, s, monotonic, as they are reached")
     parser.add_argument("--turns", type=Path, help="folder of named pipes: see turns.py")
     parser.add_argument("--turn-steps", type=int, default=1, help="steps of a turn")
     options = parser.parse_args()
@@ -50,6 +51,9 @@ def main() -> None:
                     torch.mm(left, right)
             dist.all_reduce(value.fill_(1.0))
         times_s.append(time.monotonic() - began_s)
+        if options.ends is not None and dist.get_rank() == 0:
+            with options.ends.open("a") as ends:
+                ends.write(f"{time.monotonic():.6f}\n")
     turns.end()
     if options.times is not None and dist.get_rank() == 0:
         options.times.write_text("".join(f"{each:.6f}\n" for each in times_s))
