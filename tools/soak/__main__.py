@@ -272,7 +272,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{title}, {soak.captures} captures, {stragglers} lines on the straggler, {compared} losses"
     )
     if stood_still:
-        print(f"the bare run stood still {stood_still} times, and was started again")
+        print(f"the bare run stood still, and was started again, this often: {stood_still}")
     print("\n".join(soak.problems) or "all as it should be")
     return 1 if soak.problems else 0
 
