@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -66,7 +67,7 @@ def read_manifest(folder: Path) -> Manifest:
         if plain["schema"] != SCHEMA:
             raise BadInputFile(f"{path} is a {plain['schema']!r}, not a {SCHEMA}")
         files = tuple(
-            FileRecord(_inside(entry["name"]), int(entry["size_bytes"]), str(entry["sha256"]))
+            FileRecord(name_inside(entry["name"]), int(entry["size_bytes"]), str(entry["sha256"]))
             for entry in plain["files"]
         )
         return Manifest(int(plain["step"]), files, dict(plain["facts"]))
@@ -76,8 +77,14 @@ def read_manifest(folder: Path) -> Manifest:
         raise BadInputFile(f"{path} is not a manifest: {error}", next_step=_NEXT_STEP) from error
 
 
-def _inside(name: str) -> str:
-    parts = PurePosixPath(name).parts
-    if not parts or parts[0] == "/" or ".." in parts:
-        raise ValueError(f"it names {name!r}, which is not inside the folder")
+def name_inside(name: object) -> str:
+    """A file's name that somebody else has written, where it stays inside of the folder.
+
+    Raises:
+        ValueError: it does not, or is no name.
+    """
+    parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+    if not isinstance(name, str) or not parts or parts[0] == "/" or ".." in parts or "\0" in name:
+        raise ValueError(f"it names {str(name)[:200]!r}, which is not inside the folder")
+    os.fsencode(name)  # not every text can be a name
     return name

@@ -23,8 +23,7 @@ _UNREADABLE = (
     RuntimeError,
     EOFError,
     ValueError,
-    KeyError,
-    IndexError,
+    LookupError,
     TypeError,
     AttributeError,
     AssertionError,
@@ -75,7 +74,8 @@ def read_plain_stream(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
 
 def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> Any:  # noqa: ANN401
     try:
-        allowed = [argparse.Namespace, *(_numpy_names() if arrays else ())]
+        allowed: list[Any] = [argparse.Namespace, (_no_bytes, "builtins.bytes")]
+        allowed += _numpy_names() if arrays else []
         with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
             # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
             warnings.simplefilter("ignore", UserWarning)
@@ -85,6 +85,11 @@ def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> 
         raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
     except _UNREADABLE as error:
         raise _refused(path, error) from error
+
+
+def _no_bytes() -> bytes:
+    """What the pickle of an empty `bytes` calls. `bytes` itself would make as many as it says."""
+    return b""
 
 
 def _numpy_names() -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+from http import HTTPStatus
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,10 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, Manifest, read_manifest
 from relkit.checkpoint.report import inspect, rows_of, verify
 from relkit.checkpoint.tensor_list import tensors_of
+from relkit.checkpoint.torch_file import read_plain_stream
 from relkit.data.index_file import DTYPES, Index, read_index, write_index
+from relkit.flash_checkpoint.on_disk import iteration_files
+from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_objects, to_plain
 from relkit.trainer.config.yaml_file import load_yaml
 from relkit.trainer.data import sample_cache
 from tools.audit.target import Run, Target, reads_file
@@ -51,6 +55,33 @@ def _tensors(_: Path) -> list[bytes]:
     out = io.BytesIO()
     torch.save(plain, out)
     return [out.getvalue()]
+
+
+def _objects(_: Path) -> list[bytes]:
+    plain = to_plain(
+        {
+            "args": argparse.Namespace(x=1, status=HTTPStatus.OK),
+            "extra": io.BytesIO(b"x"),
+            "a": b"",
+        },
+        set(),
+    )
+    made = []
+    for state in (plain, iteration_files.of_files({"mp_rank_00/a.pt": plain})):
+        out = io.BytesIO()
+        torch.save(state, out)
+        made.append(out.getvalue())
+    return made
+
+
+def _read_objects(_: Path) -> Run:
+    def run(data: bytes) -> None:
+        state = read_plain_stream(io.BytesIO(data), Path("sent by another rank"))
+        if iteration_files.is_files(state):
+            iteration_files.files_of(state)
+        to_objects(state, own_member)
+
+    return run
 
 
 def _indices(_: Path) -> list[bytes]:
@@ -95,6 +126,7 @@ _CONFIG = reads_file("config.yaml", lambda path: load_yaml(path, warn=lambda _: 
 TARGETS = (
     Target("manifests", "manifests, trackers, ckpt verify", _manifests, _read_manifest, "json"),
     Target("tensors", "checkpoint files (.pt)", _tensors, _TENSORS, "zip"),
+    Target("objects", "Megatron's objects, from ranks", _objects, _read_objects, "zip"),
     Target("indices", "token indices (.idx)", _indices, _INDEX),
     Target("samples", "cached sample indices (.npy)", _arrays, _read_arrays),
     Target("configs", "training configurations (YAML)", _configs, _CONFIG, "text"),

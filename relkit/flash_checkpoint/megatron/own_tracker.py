@@ -35,5 +35,5 @@ def own_newest(folder: Path) -> OwnNewest:
     try:
         facts = read_manifest(folder / iteration_folder.iteration_name(step)).facts
         return OwnNewest(step, int(facts["saved_unix_ns"]))
-    except (BadInputFile, KeyError, TypeError, ValueError):
+    except (BadInputFile, KeyError, TypeError, ValueError, OverflowError):
         return OwnNewest(step, written_ns)

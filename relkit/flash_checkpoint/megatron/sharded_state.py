@@ -14,11 +14,13 @@ from typing import Any
 from relkit.errors import BadInputFile
 
 MARK = "relkit.mcore/1"
+_PARTS = "common", "tensors", "objects"
 
 
 def is_sharded(state: object) -> bool:
     """Whether a state is one of `take`."""
-    return isinstance(state, dict) and MARK in state
+    kept = state.get(MARK) if isinstance(state, dict) else None
+    return isinstance(kept, dict) and all(isinstance(kept.get(part), dict) for part in _PARTS)
 
 
 def take(state_dict: dict[str, Any], content_metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def put_into(state: Mapping[str, Any], template: dict[str, Any]) -> dict[str, An
             raise BadInputFile(
                 f"{name} is asked for, and this rank does not have it in memory: the model is"
                 " divided in another way than it was saved",
-                next_step="Start the job anew: it loads what is on disk.",
+                next_step="Start the job again: it loads what is on disk.",
             )
         return kept[name]
 
@@ -85,8 +87,9 @@ def put_into(state: Mapping[str, Any], template: dict[str, Any]) -> dict[str, An
 
 def _name(shard: Any) -> str:  # noqa: ANN401
     """Names a shard: the same for what is the same part of the same tensor."""
-    part = [*shard.global_offset]
+    # Where it begins, how large it is (an object has no size), and what it is a part of.
+    numbers = [shard.global_offset, getattr(shard, "local_shape", ()), shard.global_shape]
     flattened = getattr(shard, "flattened_range", None)
     if flattened is not None:
-        part += [flattened.start, flattened.stop]
-    return f"{shard.key}|{','.join(map(str, part))}|{','.join(map(str, shard.global_shape))}"
+        numbers.append((flattened.start, flattened.stop))
+    return "|".join([str(shard.key), *(",".join(map(str, part)) for part in numbers)])

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import torch
 
 from relkit.checkpoint.iteration_folder import write_file
 from relkit.checkpoint.limited_stream import LimitedStream
-from relkit.checkpoint.manifest import FileRecord
+from relkit.checkpoint.manifest import FileRecord, name_inside
 from relkit.errors import BadInputFile
 from relkit.flash_checkpoint.on_disk.native_objects import Member, to_objects
+from relkit.foreign_json import parse_json
+from relkit.input_file import read_input
 
 # The key that makes a state one of files.
 MARK = "relkit.files/1"
+_MAX_LIST_BYTES = 1 << 20
 
 
 def of_files(files: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,19 +41,32 @@ def files_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         BadInputFile: a file is not inside the folder.
     """
-    for name in state[MARK]:
-        parts = PurePosixPath(name).parts if isinstance(name, str) else ()
-        if not parts or parts[0] == "/" or ".." in parts:
-            raise BadInputFile(
-                f"a state in memory names {name!r}, which is no file of a checkpoint"
-            )
     files: Mapping[str, Any] = state[MARK]
-    return files
+    try:
+        return {name_inside(name): content for name, content in files.items()}
+    except ValueError as error:
+        raise BadInputFile(f"a state in memory cannot be used: {error}") from error
 
 
 def list_name(rank: int) -> str:
     """Name of the file that lists what a rank has written: there may be nothing else of it."""
     return f"rank-{rank}.files"
+
+
+def listed(folder: Path, rank: int) -> list[str]:
+    """The names in the list of what a rank has written.
+
+    Raises:
+        BadInputFile: it is missing, or is no such list.
+    """
+    path = folder / list_name(rank)
+    try:
+        names = parse_json(read_input(path, _MAX_LIST_BYTES))
+        return [name_inside(name) for name in names]
+    except OSError as error:
+        raise BadInputFile(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise BadInputFile(f"{path} is not a list of files: {error}") from error
 
 
 def write_files(

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from relkit.errors import BadInputFile
+
 # The key that makes a dict an object, and the kinds of objects.
 _KIND = "relkit.object/1"
 _ARGUMENTS, _MEMBER, _BYTES = "arguments", "member", "bytes"
@@ -48,21 +50,61 @@ def to_plain(value: Any, dropped: set[str]) -> Any:  # noqa: ANN401
 
 
 def to_objects(value: Any, member: Member) -> Any:  # noqa: ANN401
-    """The inverse.
+    """The inverse. The data is not trusted.
 
     Args:
         member: makes a member of an enum.
+
+    Raises:
+        BadInputFile: `to_plain` makes no such thing.
     """
-    if not isinstance(value, dict) or _KIND not in value:
-        return _mapped(value, lambda inner: to_objects(inner, member))
-    kind = value[_KIND]
-    if kind == _ARGUMENTS:
-        fields = {name: to_objects(field, member) for name, field in value["fields"].items()}
-        return argparse.Namespace(**fields)
-    if kind == _MEMBER:
-        module, enum, name = value["of"]
-        return member(module, enum, name, value["value"])
-    return io.BytesIO(value["bytes"])
+    try:
+        return _Objects(member).of(value)
+    except RecursionError as error:
+        raise BadInputFile("a checkpoint is nested too deep") from error
+
+
+class _Objects:
+    """Makes the objects of one state. What occurs in several places is made once."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._made: dict[int, Any] = {}
+
+    def of(self, value: Any) -> Any:  # noqa: ANN401
+        """What stands for a value that lives as long as this object."""
+        if not isinstance(value, (dict, list, tuple)):
+            return value
+        number = id(value)
+        if number not in self._made:
+            is_object = isinstance(value, dict) and _KIND in value
+            self._made[number] = self._object(value) if is_object else _mapped(value, self.of)
+        return self._made[number]
+
+    def _object(self, value: dict[Any, Any]) -> object:
+        kind = value[_KIND]
+        kind = kind if isinstance(kind, str) else type(kind).__name__
+        if kind == _ARGUMENTS and _has_names(fields := value.get("fields")):
+            arguments = argparse.Namespace()
+            vars(arguments).update({name: self.of(inner) for name, inner in fields.items()})
+            return arguments
+        if kind == _MEMBER and _is_texts(of := value.get("of"), 3):
+            return self._member(*of, self.of(value.get("value")))
+        if kind == _BYTES and isinstance(content := value.get("bytes"), bytes):
+            return io.BytesIO(content)
+        raise BadInputFile(f"an object in a checkpoint cannot be read: {kind[:50]!r}")
+
+
+def _has_names(fields: object) -> bool:
+    return isinstance(fields, dict) and _is_texts(list(fields), len(fields))
+
+
+def _is_texts(value: object, count: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == count
+        and all(isinstance(text, str) for text in value)
+    )
 
 
 def _fields(arguments: argparse.Namespace, dropped: set[str]) -> dict[str, Any]:
@@ -106,7 +148,8 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
 
 def own_member(module: str, enum: str, name: str, value: object) -> object:
     """As Member: of an enum that this process has imported; else the value."""
-    kind = getattr(sys.modules.get(module), enum, None)
+    # Not getattr(): modules may have code that runs for a name that they do not have.
+    kind = getattr(sys.modules.get(module), "__dict__", {}).get(enum)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind.__members__.get(name, value)
     return value
@@ -128,6 +171,8 @@ class StandIns:
         if module in sys.modules and module not in self._modules:
             return own_member(module, enum, name, value)
         if not all(part.isidentifier() for part in (*module.split("."), enum)):
+            return value
+        if enum.startswith("__"):  # a module's own attribute
             return value
         if (module, enum) not in self._kinds:
             self._kinds[module, enum] = self._make(module, enum)

@@ -52,7 +52,7 @@ def are_complete(names: Collection[str], world_size: int) -> bool:
     """Whether these are the files of all ranks, each once.
 
     Of whole states, or of parts of a sharded one, there is one per rank; of states that consist of
-    a framework's files, a list per rank, and the files.
+    a framework's files, a list per rank, and the files, of which there is at least one.
     """
     distinct = set(names)
     if len(distinct) != len(names):
@@ -60,9 +60,8 @@ def are_complete(names: Collection[str], world_size: int) -> bool:
     kinds = (file_name, part_name)
     if any(distinct == {name(rank) for rank in range(world_size)} for name in kinds):
         return True
-    return {list_name(rank) for rank in range(world_size)} == {
-        name for name in distinct if name.startswith("rank-")
-    }
+    lists = {name for name in distinct if name.startswith("rank-")}
+    return lists == {list_name(rank) for rank in range(world_size)} and lists != distinct
 
 
 def are_parts(names: Collection[str]) -> bool:
@@ -95,7 +94,7 @@ def at_step(root: Path, step: int) -> Persisted:
     facts = read_manifest(folder).facts
     try:
         return Persisted(step, folder, int(facts["world_size"]), int(facts["saved_unix_ns"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadInputFile(f"{folder} was not written from memory: {error}") from error
 
 
