@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,11 @@ from relkit.flash_checkpoint.megatron import exchange, intercept, sharded_state
 from relkit.flash_checkpoint.megatron.intercept import Captured
 from relkit.flash_checkpoint.megatron.native import Megatron
 from relkit.flash_checkpoint.megatron.own_tracker import OwnNewest, own_newest
+from relkit.flash_checkpoint.megatron.scratch_folder import (
+    lay_out_checkpoint,
+    require_nothing_written,
+    scratch_folder,
+)
 from relkit.flash_checkpoint.on_disk import iteration_files, persisted
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_objects, to_plain
 from relkit.flash_checkpoint.on_disk.persisted import Persisted
@@ -63,22 +66,27 @@ class MegatronCheckpointer(FolderCheckpointer):
 
         Args:
             required, flops, options: as of `Megatron.save`.
-            storage_type: DISK of a distributed checkpoint is left to Megatron alone.
+            storage_type: DISK of a distributed checkpoint is left to Megatron alone, and so is what
+                it calls a non-persistent checkpoint.
 
         Raises:
             UsageProblem: the format of its checkpoints cannot be kept in memory.
         """
-        step = int(required[0])
-        if storage_type is StorageType.DISK and _is_distributed(megatron.arguments):
+        step, arguments = int(required[0]), megatron.arguments
+        to_disk = storage_type is StorageType.DISK and _uses_distributed(arguments)
+        if to_disk or options.get("non_persistent_ckpt"):
             megatron.save(required, flops, options)
             return SaveHandle.ended(step)
+        _require_known_format(arguments)
+        self._require_own_folder(arguments, options)
         with (
-            self._scratch() as folder,
+            scratch_folder(self._memory.folder) as folder,
             intercept.captured(folder, megatron.checkpointing) as kept,
             megatron.with_arguments(save=str(folder), **_IN_MEMORY),
         ):
             megatron.save(required, flops, {**options, "checkpointing_context": None})
-        return self.save_checkpoint(step, self._state(kept, megatron), storage_type=storage_type)
+            require_nothing_written(folder)
+        return self.save_checkpoint(step, self._state(kept), storage_type=storage_type)
 
     def load_native(
         self, megatron: Megatron, required: tuple[Any, ...], options: Mapping[str, Any]
@@ -111,8 +119,20 @@ class MegatronCheckpointer(FolderCheckpointer):
                 if loaded is not None:
                     return loaded
             load.step, load.source = own.step, "disk" if own.step >= 0 else ""
-            self._announce(_what_megatron_loads(own, folder, choice))
+            named = folder or getattr(megatron.arguments, "pretrained_checkpoint", None)
+            self._announce(_what_megatron_loads(own, named, choice))
             return megatron.load(required, options)
+
+    def _require_own_folder(self, arguments: Any, options: Mapping[str, Any]) -> None:  # noqa: ANN401
+        """A data loader's state is not in a folder that a save to disk replaces."""
+        folder = getattr(arguments, "dataloader_save", None)
+        has_state = folder and options.get("train_data_iterator") is not None
+        if has_state and Path(folder).absolute() == self._root.absolute():
+            raise UsageProblem(
+                "--dataloader-save names the folder of --save, whose iterations relkit replaces as"
+                " a whole",
+                next_step="Give --dataloader-save a folder of its own.",
+            )
 
     def _own_newest(self) -> OwnNewest:
         """What Megatron's tracker names, as rank 0 sees it."""
@@ -120,18 +140,8 @@ class MegatronCheckpointer(FolderCheckpointer):
         step, saved_unix_ns = self._ranks.all_gather([seen.step, seen.saved_unix_ns])[0]
         return OwnNewest(step, saved_unix_ns)
 
-    def _state(self, kept: Captured, megatron: Megatron) -> dict[str, Any]:
-        """What Megatron has saved, as plain data.
-
-        Raises:
-            UsageProblem: it has saved in a way that is not known.
-        """
-        arguments = megatron.arguments
-        if not _is_distributed(arguments) and _uses_distributed(arguments):
-            raise UsageProblem(
-                f"checkpoints in Megatron's format {arguments.ckpt_format} are not kept in memory",
-                next_step="Use --ckpt-format torch or torch_dist, or save to disk only.",
-            )
+    def _state(self, kept: Captured) -> dict[str, Any]:
+        """What Megatron has saved, as plain data."""
         dropped: set[str] = set()
         if kept.sharded is not None:
             state: dict[str, Any] = to_plain(kept.sharded, dropped)
@@ -156,19 +166,20 @@ class MegatronCheckpointer(FolderCheckpointer):
         )
         if kinds.count(kinds[0]) != len(kinds) or not any(kinds[0]):
             raise BadInputFile(
-                f"step {step} in memory was not saved by Megatron",
+                f"step {step} was not saved by Megatron",
                 next_step="Load it with the checkpointer that has saved it.",
             )
         files: Mapping[str, Any] = {}
-        names = []
+        names: list[str] = []
         if kinds[0][0]:
             plain = exchange.share(
                 self._ranks, iteration_files.files_of(state), megatron.file_of_rank(step)
             )
-            names = exchange.names_of_all(self._ranks, plain)
+            names = sorted({*chain(*exchange.names_of_all(self._ranks, plain))})
             files = to_objects(plain, own_member)
-        with self._scratch() as folder:
-            _lay_out(folder, step, names)
+        with scratch_folder(
+            self._memory.folder, lambda folder: lay_out_checkpoint(folder, step, names)
+        ) as folder:
             serve = (
                 intercept.served(folder, files)
                 if kinds[0][0]
@@ -190,8 +201,11 @@ class MegatronCheckpointer(FolderCheckpointer):
         """Load what launchers have written; None where only the same number of ranks could."""
         load.step, load.source = saved.step, "disk"
         if (saved.path / iteration_files.list_name(0)).exists():
-            name = megatron.file_of_rank(saved.step)
-            for _, problem in iteration_folder.problems(saved.path, only=[name]):
+            wanted = [megatron.file_of_rank(saved.step)]
+            if saved.world_size == self._ranks.world_size:
+                # What this rank has written it also loads: the distributed optimizer's part, too.
+                wanted += iteration_files.listed(saved.path, self._ranks.rank)
+            for name, problem in iteration_folder.problems(saved.path, only=wanted):
                 raise BadInputFile(
                     f"{saved.path / name} {problem}",
                     next_step=f"Move {saved.path.parent} away, and Megatron loads its own.",
@@ -207,15 +221,6 @@ class MegatronCheckpointer(FolderCheckpointer):
         state = persisted.read(saved, self._ranks.rank, self._ranks.world_size)
         self._announce(f"step {saved.step} from {saved.path}")
         return self._from_memory(saved.step, state, megatron, required, options)
-
-    @contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        """An empty folder that Megatron takes for the one of its checkpoints."""
-        folder = Path(tempfile.mkdtemp(prefix="megatron-", dir=self._memory.folder))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _name_on_disk(self, step: int) -> str:
         return iteration_folder.iteration_name(step)
@@ -245,10 +250,13 @@ def _uses_distributed(arguments: Any) -> bool:  # noqa: ANN401
     return bool(getattr(arguments, "use_dist_ckpt", False))
 
 
-def _is_distributed(arguments: Any) -> bool:  # noqa: ANN401
-    """Whether Megatron saves with megatron-core's `dist_checkpointing`."""
+def _require_known_format(arguments: Any) -> None:  # noqa: ANN401
     kind = getattr(arguments, "ckpt_format", getattr(arguments, "dist_ckpt_format", "torch_dist"))
-    return _uses_distributed(arguments) and kind in _DISTRIBUTED_FORMATS
+    if _uses_distributed(arguments) and kind not in _DISTRIBUTED_FORMATS:
+        raise UsageProblem(
+            f"checkpoints in Megatron's format {kind} are not kept in memory",
+            next_step="Use --ckpt-format torch or torch_dist, or save to disk only.",
+        )
 
 
 def _what_megatron_loads(
@@ -259,22 +267,3 @@ def _what_megatron_loads(
     if folder is None:
         return f"nothing was saved: training begins{choice.why_not_memory}"
     return f"nothing was saved in memory: Megatron loads from {folder}{choice.why_not_memory}"
-
-
-def _lay_out(folder: Path, step: int, names: Sequence[str]) -> None:
-    """Make a folder look like one of Megatron's checkpoints, whose content is in memory.
-
-    Args:
-        names: of its files; none for a distributed checkpoint.
-    """
-    iteration = folder / iteration_folder.iteration_name(step)
-    iteration.mkdir()
-    for name in names:
-        (iteration / name).parent.mkdir(parents=True, exist_ok=True)
-        (iteration / name).touch()
-    if not names:
-        (iteration / "metadata.json").write_text(
-            '{"sharded_backend": "torch_dist", "sharded_backend_version": 1,'
-            ' "common_backend": "torch", "common_backend_version": 1}'
-        )
-    (folder / iteration_folder.TRACKER).write_text(str(step))

@@ -39,7 +39,8 @@ def save_checkpoint(
         replica_count: 0; replicas on other hosts are not built yet.
 
     Returns:
-        a handle; its `wait()` returns when the state is in memory, or on disk for DISK.
+        a handle; its `wait()` returns when the state is in memory, or on disk for DISK. What
+        Megatron saves by itself with `--async-save` may not be on disk yet.
 
     Raises:
         UsageProblem: Megatron-LM is not installed, there is no `args.save`, or its checkpoint

@@ -1,7 +1,7 @@
 """Takes the place of what Megatron writes with and reads with, while its own functions run.
 
 Only calls of the same thread for files inside of a given folder are taken; everything else goes
-where it went before.
+where it went before. One thread at a time: what the other put back would be the first one's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 
-from relkit.errors import BadInputFile
+from relkit.errors import BadInputFile, UsageProblem
 from relkit.flash_checkpoint.megatron import sharded_state
+
+_one_at_a_time = threading.RLock()
 
 
 @dataclass(slots=True)
@@ -41,13 +43,22 @@ def captured(folder: Path, checkpointing: ModuleType) -> Iterator[Captured]:
     Args:
         folder: that Megatron is told to save to; it gets what else Megatron writes.
         checkpointing: Megatron's module.
+
+    Raises:
+        UsageProblem: meanwhile, to Megatron: it saves more than one distributed checkpoint.
     """
     kept = Captured()
 
     def save(state: object, path: Any, *_: object, **__: object) -> None:  # noqa: ANN401
         kept.files[_name(path, folder)] = state
 
-    def save_sharded(state: dict[str, Any], _path: Any, *_: object, **options: Any) -> None:  # noqa: ANN401
+    def save_sharded(state: dict[str, Any], path: Any, *_: object, **options: Any) -> None:  # noqa: ANN401
+        if kept.sharded is not None:
+            raise UsageProblem(
+                f"{_name(path, folder)} is a further distributed checkpoint of the same step, which"
+                " is not kept in memory",
+                next_step="Save to disk only: storage_type=StorageType.DISK.",
+            )
         kept.sharded = sharded_state.take(state, options.get("content_metadata"))
 
     with ExitStack() as stack:
@@ -78,7 +89,7 @@ def served(folder: Path, files: Mapping[str, Any]) -> Iterator[None]:
     def load(path: Any, *_: object, **__: object) -> Any:  # noqa: ANN401
         name = _name(path, folder)
         if name not in files:
-            raise BadInputFile(f"Megatron asks for {name}, which this rank has not in memory")
+            raise BadInputFile(f"Megatron asks for {name}, which is not in this rank's memory")
         return files[name]
 
     with _instead(torch, "load", load, folder, 0):
@@ -131,12 +142,13 @@ def _instead(
 
 @contextmanager
 def _swapped(module: ModuleType, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    original = getattr(module, name)
-    setattr(module, name, function)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
+    with _one_at_a_time:
+        original = getattr(module, name)
+        setattr(module, name, function)
+        try:
+            yield
+        finally:
+            setattr(module, name, original)
 
 
 def _is_inside(path: object, folder: Path) -> bool:

@@ -15,7 +15,6 @@ from relkit.errors import UsageProblem
 # Since core 0.6, and before.
 _MODULES = ("megatron.training.checkpointing", "megatron.checkpointing")
 _FLOPS = "num_floating_point_operations_so_far"
-_MISSING = object()
 
 
 class Megatron:
@@ -67,19 +66,21 @@ class Megatron:
     def with_arguments(self, **values: Any) -> Iterator[None]:  # noqa: ANN401
         """Other values of Megatron's arguments for a while; what it does not have is left."""
         arguments = self.arguments
-        before = {name: getattr(arguments, name, _MISSING) for name in values}
-        known = {name: value for name, value in values.items() if before[name] is not _MISSING}
+        before = {name: getattr(arguments, name) for name in values if hasattr(arguments, name)}
         try:
-            for name, value in known.items():
-                setattr(arguments, name, value)
+            for name in before:
+                setattr(arguments, name, values[name])
             yield
         finally:
-            for name in known:
-                setattr(arguments, name, before[name])
+            for name, value in before.items():
+                setattr(arguments, name, value)
 
 
 def _known(options: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Those options that are given, or that Megatron must refuse by itself."""
+    """Options without those left at None that this version does not have.
+
+    Of the others, Megatron itself refuses what it does not know.
+    """
     return {
         name: value for name, value in options.items() if value is not None or name in parameters
     }
