@@ -116,6 +116,8 @@ def main() -> int:
     request = json.loads(sys.argv[1])
     folder, limit = Path(request["folder"]), float(request["max_bytes_per_s"])
     files: list[FileRecord] = []
+    # One for all slots: what it has put in the place of a module is not that module.
+    stand_ins = StandIns()
     problem, next_step, is_damaged = "", "", False
     try:
         if not folder.is_dir():
@@ -124,7 +126,7 @@ def main() -> int:
                 next_step="Save to a folder that all nodes share.",
             )
         for slot in map(requested_slot, request["slots"]):
-            files += _write(*slot, folder, limit)
+            files += _write(*slot, folder, stand_ins, limit)
     except RelkitError as error:
         problem, next_step = str(error), error.next_step
         is_damaged = isinstance(error, BadSlot)
@@ -133,7 +135,7 @@ def main() -> int:
 
 
 def _write(
-    file: SlotFile, slot: WholeSlot, folder: Path, max_bytes_per_s: float
+    file: SlotFile, slot: WholeSlot, folder: Path, stand_ins: StandIns, max_bytes_per_s: float
 ) -> list[FileRecord]:
     state, rank = memory_loader.mapped(file, slot), file.owner.rank
 
@@ -143,7 +145,7 @@ def _write(
     if is_sharded(state):
         records = [write_part(state, folder, rank, max_bytes_per_s)]
     elif is_files(state):
-        records = write_files(state, folder, rank, StandIns(), max_bytes_per_s)
+        records = write_files(state, folder, rank, stand_ins, max_bytes_per_s)
     else:
         records = [write_file(folder, file_name(rank), save)]
     try:

@@ -3,8 +3,10 @@
     megatron_job.py KIND FOLDER STEPS EVERY_DISK DEEDS
 
 KIND: dp (both ranks have the same parameters), tp (each has its own) or dist (megatron-core's
-distributed checkpoints). DEEDS: as in ddp_job.py. Megatron's training loop is a stand-in. A job
-that comes to its end trains once more from the beginning and saves nothing: "undisturbed".
+distributed checkpoints). DEEDS: as in ddp_job.py; and ATTEMPT:RANK:0:forget: when launchers have
+written a step to disk, that rank loses what it has in memory. Megatron's training loop is a
+stand-in. A job that comes to its end trains once more from the beginning and saves nothing:
+"undisturbed".
 """
 
 from __future__ import annotations
@@ -12,16 +14,21 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from relkit.checkpoint import iteration_folder
+from relkit.flash_checkpoint import slot_folder
 from relkit.flash_checkpoint.megatron import StorageType
 from relkit.flash_checkpoint.megatron_dist_ckpt import load_checkpoint, save_checkpoint
+from relkit.flash_checkpoint.on_disk import persisted
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from tests.flash_checkpoint import megatron_stand_in
 from tests.flash_checkpoint.ddp_job import do
+from tests.waiting import eventually
 
 
 def made(kind: str) -> tuple[list[Any], torch.optim.Optimizer, Any]:
@@ -69,6 +76,15 @@ def save(
     return saved
 
 
+def forget(folder: Path, rank: int) -> None:
+    """Remove the slots of a rank when launchers have written what was in them."""
+    tracker = folder / persisted.FOLDER / iteration_folder.TRACKER
+    eventually(tracker.exists, lambda: f"no {tracker}", 60.0)
+    launchers = slot_folder.of_launcher()
+    assert launchers is not None
+    slot_folder.slots_path(launchers, rank).unlink()
+
+
 def main() -> None:
     """Train, save at every step, resume from the newest save."""
     warnings.simplefilter("ignore")
@@ -83,6 +99,8 @@ def main() -> None:
         tensor_model_parallel_size=1 if kind == "dp" else 2,
     )  # fmt: skip
     model, optimizer, opt_param_scheduler = made(kind)
+    if [attempt, str(rank), "0", "forget"] in deeds:
+        forget(Path(folder), rank)
     args.iteration, _ = load_checkpoint(model, optimizer, opt_param_scheduler)
     assert args.consumed_train_samples == 8 * args.iteration
     for step in range(args.iteration + 1, steps + 1):

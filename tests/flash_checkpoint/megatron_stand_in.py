@@ -11,7 +11,7 @@ import random
 import sys
 from argparse import Namespace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,9 @@ def install(**arguments: Any) -> Namespace:  # noqa: ANN401
     vars(_ARGS).update(
         attention_backend=AttnBackend.flash, params_dtype=torch.float32, consumed_train_samples=0,
         finetune=False, async_save=False, data_parallel_random_init=True,
-        timers=threadless_timers, **arguments,
+        timers=SimpleNamespace(level=0), **arguments,
     )  # fmt: skip
     return _ARGS
-
-
-def threadless_timers() -> None:
-    """An argument that is no plain value."""
 
 
 def get_args() -> Namespace:
@@ -71,6 +67,10 @@ def get_checkpoint_name(
     if return_base_dir:
         return str(folder)
     return str(folder / f"mp_rank_{_tensor_rank():02d}" / "model_optim_rng.pt")
+
+
+def _distributed_optimizer_name(checkpoint_name: str) -> str:
+    return str(Path(checkpoint_name).with_name("distrib_optim.pt"))
 
 
 def _rng_state() -> list[Any]:
@@ -141,6 +141,9 @@ def save_checkpoint(
         rng_state = _rng_state()
         if dist.get_rank() == 0 or _ARGS.tensor_model_parallel_size > 1:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
+            if _ARGS.tensor_model_parallel_size == 1:
+                # Of the distributed optimizer, which the first data-parallel rank saves and loads.
+                torch.save({"iteration": iteration}, _distributed_optimizer_name(name))
             state = {
                 "args": _ARGS,
                 "checkpoint_version": 3.0,
@@ -185,11 +188,13 @@ def load_checkpoint(
         model.load_state_dict(state["model"], strict=strict)
         _load_moments(optimizer, model, state)
     else:
-        state = torch.load(
-            get_checkpoint_name(folder, iteration), map_location="cpu", weights_only=False
-        )
+        # As plain data, and what megatron-core has registered.
+        state = torch.load(get_checkpoint_name(folder, iteration), map_location="cpu")
         model.load_state_dict(state["model"], strict=strict)
         optimizer.load_state_dict(state["optimizer"])
+        if dist.get_rank() == 0 and _ARGS.tensor_model_parallel_size == 1:
+            name = _distributed_optimizer_name(get_checkpoint_name(folder, iteration))
+            assert torch.load(name) == {"iteration": iteration}
     opt_param_scheduler.load_state_dict(state["opt_param_scheduler"])
     saved: Namespace = state["args"]
     assert saved.tensor_model_parallel_size == _ARGS.tensor_model_parallel_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ import torch.distributed.checkpoint
 from relkit.checkpoint import iteration_folder
 from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer
 from relkit.flash_checkpoint.on_disk import persisted
-from tests.cluster.conftest import Done, Start, orphans_come_to_us, start
+from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.flash_checkpoint.fsdp_job import WHOLES
 from tests.flash_checkpoint.states import same
+from tests.flash_checkpoint.undisturbed_run import run
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [
@@ -29,10 +29,6 @@ pytestmark = [
 dcp: Any = torch.distributed.checkpoint
 JOB = Path(__file__).with_name("fsdp_job.py")
 GUIDE = Path(__file__).parents[1] / "data" / "dlrover_guide_fsdp.txt"
-# DTensors need what `tests.eager` leaves out of torch.
-TRUE_TORCH = ("env", "PYTHONPATH=", sys.executable, "-m", "relkit")
-STEPS = 6
-_LOSS = re.compile(r"^(\S+) \S+ rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 
 
 def code(text: str) -> str:
@@ -56,23 +52,6 @@ def test_the_jobs_code_is_the_guides() -> None:
     assert code(f")\n{load.splitlines()[0] and ''}" + load.split("\n", 1)[1]) in written["load"]
 
 
-def run(start: Start, tmp_path: Path, kind: str, every: int, deeds: str) -> Done:
-    """The job under the launcher; each loss must be that of the undisturbed job."""
-    done = start(
-        "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--timeline-path",
-        tmp_path / "timeline", JOB, kind, tmp_path / "ck", str(STEPS), str(every), deeds,
-        program=TRUE_TORCH,
-    ).wait(150)  # fmt: skip
-    assert done.code == 0, done.err
-    rows = _LOSS.findall(done.out)
-    real = {row[1:3]: row[3] for row in rows if row[0] == "undisturbed"}
-    assert len(real) == 2 * STEPS
-    assert [row for row in rows if row[3] != real[row[1:3]]] == []
-    # Every step was made by the job itself, the last ones by its last attempt.
-    assert {row[1:3] for row in rows if row[0] != "undisturbed"} == set(real)
-    return done
-
-
 def whole(ck: Path, step: int) -> dict[str, torch.Tensor]:
     """The model of the undisturbed job."""
     wholes = torch.load(ck / WHOLES, weights_only=True)
@@ -94,7 +73,7 @@ def loaded(reader: Any, like: dict[str, torch.Tensor]) -> tuple[dict[str, torch.
 def test_the_guides_code_goes_on_from_memory_and_dcp_loads_what_is_on_disk(
     start: Start, tmp_path: Path
 ) -> None:
-    done = run(start, tmp_path, "guide", 6, "0:1:3")
+    done = run(start, tmp_path, JOB, "guide", "6", "0:1:3")
     began = re.findall(r"flash checkpoint: step (\d+) from memory", done.err)
     # The killed rank had begun to save its step, which may be whole or not.
     assert began in (["2"], ["3"]), done.err
@@ -113,7 +92,7 @@ def test_fully_shard_goes_on_from_memory_and_launchers_write_what_dcp_loads(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deeds = "0:0:4:kill-saved,0:1:4:kill-saved"
-    done = run(start, tmp_path, "fully_shard", 1000, deeds)
+    done = run(start, tmp_path, JOB, "fully_shard", "1000", deeds)
     began = re.findall(r"flash checkpoint: step (\d+) from memory", done.err)
     assert began == ["4"], done.err
     ck = tmp_path / "ck"

@@ -17,7 +17,8 @@ from relkit.checkpoint import iteration_folder
 from relkit.errors import UsageProblem
 from relkit.flash_checkpoint import megatron_dist_ckpt
 from relkit.flash_checkpoint.megatron import load_checkpoint
-from tests.cluster.conftest import Done, Start, orphans_come_to_us, start
+from tests.cluster.conftest import Start, orphans_come_to_us, start
+from tests.flash_checkpoint.undisturbed_run import STEPS, run
 from tests.patience import PATIENCE
 
 __all__ = ["orphans_come_to_us", "start"]
@@ -25,10 +26,6 @@ pytestmark = pytest.mark.timeout(200)
 
 JOB = Path(__file__).with_name("megatron_job.py")
 GUIDE = Path(__file__).parents[1] / "data" / "dlrover_guide_megatron.txt"
-# megatron-core needs what `tests.eager` leaves out of torch.
-TRUE_TORCH = ("env", "PYTHONPATH=", sys.executable, "-m", "relkit")
-STEPS = 6
-_LOSS = re.compile(r"^(\S+) \S+ rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 
 
 def code(text: str) -> str:
@@ -52,25 +49,9 @@ def test_the_jobs_code_is_the_guides_in_an_order_that_python_takes() -> None:
     assert code(loaded) in written
 
 
-def run(start: Start, tmp_path: Path, kind: str, every: int, deeds: str) -> Done:
-    """The job under the launcher; each loss must be that of the undisturbed job."""
-    done = start(
-        "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--timeline-path",
-        tmp_path / "timeline", JOB, kind, tmp_path / "ck", str(STEPS), str(every), deeds,
-        program=TRUE_TORCH,
-    ).wait(150)  # fmt: skip
-    assert done.code == 0, done.err
-    rows = _LOSS.findall(done.out)
-    real = {row[1:3]: row[3] for row in rows if row[0] == "undisturbed"}
-    assert len(real) == 2 * STEPS
-    assert [row for row in rows if row[3] != real[row[1:3]]] == []
-    assert {row[1:3] for row in rows if row[0] != "undisturbed"} == set(real)
-    return done
-
-
 OPEN = """
-import json, sys, torch
-state = torch.load(sys.argv[1], weights_only=False)
+import json, sys, torch, megatron.core
+state = torch.load(sys.argv[1], weights_only=True)
 args = state["args"]
 print(json.dumps({
     "iteration": state["iteration"], "flops": state["num_floating_point_operations_so_far"],
@@ -94,7 +75,7 @@ def opened(path: Path) -> object:
 def test_ranks_that_share_a_file_go_on_from_memory_and_the_files_are_megatrons(
     start: Start, tmp_path: Path
 ) -> None:
-    done = run(start, tmp_path, "dp", STEPS, "0:0:4:kill-saved,0:1:4:kill-saved")
+    done = run(start, tmp_path, JOB, "dp", str(STEPS), "0:0:4:kill-saved,0:1:4:kill-saved")
     assert re.findall(r"flash checkpoint: step (\d+) from memory", done.err) == ["4"], done.err
     assert done.err.count("of Megatron's arguments, not kept: timers") >= 1
     # What the job has saved, and what launchers have: nothing of relkit is needed to open them.
@@ -115,16 +96,28 @@ def test_ranks_that_share_a_file_go_on_from_memory_and_the_files_are_megatrons(
 
 @pytest.mark.job
 @pytest.mark.parametrize("kind", ["tp", "dist"])
-def test_ranks_with_parts_of_their_own_go_on_from_memory(
+def test_ranks_with_parts_of_their_own_go_on_from_what_launchers_wrote_and_from_memory(
     start: Start, tmp_path: Path, kind: str
 ) -> None:
-    done = run(start, tmp_path, kind, STEPS, "0:1:3")
-    (began,) = re.findall(r"flash checkpoint: step (\d+) from memory", done.err)
+    ck = tmp_path / "ck"
+    deeds = "0:0:3:kill-saved,0:1:3:kill-saved,1:0:0:forget,1:1:0:forget,1:1:5"
+    done = run(start, tmp_path, JOB, kind, str(STEPS), deeds, restarts=2)
+    first, began = re.findall(r"flash checkpoint: step (\d+) from (.*)", done.err)
+    assert first == ("3", f"{ck}/from-memory/iter_0000003")
     # The killed rank had begun to save its step, which may be whole or not.
-    assert began in {"2", "3"}, done.err
-    names = {path.name for path in (tmp_path / "ck" / f"iter_{STEPS:07d}").iterdir()}
+    assert began in {("4", "memory"), ("5", "memory")}, done.err
+    names = {path.name for path in (ck / f"iter_{STEPS:07d}").iterdir()}
     own = {"mp_rank_00", "mp_rank_01"} if kind == "tp" else {"common.pt", "metadata.json"}
     assert own <= names
+
+
+@pytest.mark.job
+def test_a_distributed_checkpoint_on_disk_is_megatrons_own(start: Start, tmp_path: Path) -> None:
+    run(start, tmp_path, JOB, "dist", "2", steps=2)
+    done = run(start, tmp_path, JOB, "dist", "1000", steps=4, begun=2)
+    assert re.findall(r"flash checkpoint: step (\d+) from (.*)", done.err) == [
+        ("2", str(tmp_path / "ck"))
+    ]
 
 
 @pytest.mark.parametrize("load", [load_checkpoint, megatron_dist_ckpt.load_checkpoint])

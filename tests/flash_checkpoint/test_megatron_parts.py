@@ -218,7 +218,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(tiny: TinyMeg
             save(1, kind)
     assert tiny.seen == []
     # Megatron writes it itself.
-    assert save(1, disk).wait() is None
+    save(1, disk).wait()
     assert save(2, memory, non_persistent_ckpt=True).done
     assert [(seen.save, seen.async_save) for seen in tiny.seen] == [(tiny.args.save, True)] * 2
     tiny.args.ckpt_format, tiny.args.use_dist_ckpt = "torch", False
@@ -307,7 +307,7 @@ def test_a_second_distributed_checkpoint_of_a_step_is_refused(
     checkpointing.get_checkpoint_tracker_filename = str  # type: ignore[attr-defined]
     checkpointing.dist_checkpointing = ModuleType("d")  # type: ignore[attr-defined]
     checkpointing.dist_checkpointing.save = print
-    monkeypatch.setattr(intercept.sharded_state, "take", lambda state, _: state)
+    monkeypatch.setattr(sharded_state, "take", lambda state, _: state)
     with intercept.captured(tmp_path, checkpointing) as kept:
         checkpointing.dist_checkpointing.save({"model": 1}, f"{tmp_path}/iter_1")
         with pytest.raises(UsageProblem, match=r"^modelopt_state is a further distributed"):

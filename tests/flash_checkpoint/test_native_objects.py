@@ -94,7 +94,7 @@ def test_what_is_not_plain_is_left_out_of_arguments_and_named() -> None:
 
 
 ODD = st.none() | st.integers() | st.text(max_size=5) | st.sampled_from(["arguments", "bytes"])
-HOSTILE = st.fixed_dictionaries(
+HOSTILE: st.SearchStrategy[Any] = st.fixed_dictionaries(
     {KIND: ODD | st.sampled_from(["member", "arguments", "bytes"]) | st.just([])},
     optional={
         "fields": st.dictionaries(ODD | st.just("self"), ODD) | ODD,
@@ -139,7 +139,7 @@ def test_what_occurs_often_is_made_once() -> None:
 def test_a_member_runs_no_code_and_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     lazy = ModuleType("lazy_module")
     asked: list[str] = []
-    lazy.__getattr__ = lambda name: asked.append(name)  # type: ignore[method-assign,assignment]
+    lazy.__getattr__ = lambda name: asked.append(name)  # type: ignore[method-assign]
     lazy.called = asked.append  # type: ignore[attr-defined]
     lazy.Backend = Backend  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lazy_module", lazy)

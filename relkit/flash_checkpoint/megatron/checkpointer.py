@@ -126,8 +126,9 @@ class MegatronCheckpointer(FolderCheckpointer):
     def _require_own_folder(self, arguments: Any, options: Mapping[str, Any]) -> None:  # noqa: ANN401
         """A data loader's state is not in a folder that a save to disk replaces."""
         folder = getattr(arguments, "dataloader_save", None)
-        has_state = folder and options.get("train_data_iterator") is not None
-        if has_state and Path(folder).absolute() == self._root.absolute():
+        if not folder or options.get("train_data_iterator") is None:
+            return
+        if Path(folder).absolute() == self._root.absolute():
             raise UsageProblem(
                 "--dataloader-save names the folder of --save, whose iterations relkit replaces as"
                 " a whole",

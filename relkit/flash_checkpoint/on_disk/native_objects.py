@@ -10,7 +10,7 @@ import argparse
 import io
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -77,34 +77,30 @@ class _Objects:
             return value
         number = id(value)
         if number not in self._made:
-            is_object = isinstance(value, dict) and _KIND in value
-            self._made[number] = self._object(value) if is_object else _mapped(value, self.of)
+            if isinstance(value, dict) and _KIND in value:
+                self._made[number] = self._object(value)
+            else:
+                self._made[number] = _mapped(value, self.of)
         return self._made[number]
 
     def _object(self, value: dict[Any, Any]) -> object:
         kind = value[_KIND]
         kind = kind if isinstance(kind, str) else type(kind).__name__
-        if kind == _ARGUMENTS and _has_names(fields := value.get("fields")):
+        fields, of = value.get("fields"), value.get("of")
+        if kind == _ARGUMENTS and isinstance(fields, dict) and _are_texts(fields):
             arguments = argparse.Namespace()
             vars(arguments).update({name: self.of(inner) for name, inner in fields.items()})
             return arguments
-        if kind == _MEMBER and _is_texts(of := value.get("of"), 3):
-            return self._member(*of, self.of(value.get("value")))
+        if kind == _MEMBER and isinstance(of, list) and len(of) == 3 and _are_texts(of):
+            module, enum, name = of
+            return self._member(module, enum, name, self.of(value.get("value")))
         if kind == _BYTES and isinstance(content := value.get("bytes"), bytes):
             return io.BytesIO(content)
         raise BadInputFile(f"an object in a checkpoint cannot be read: {kind[:50]!r}")
 
 
-def _has_names(fields: object) -> bool:
-    return isinstance(fields, dict) and _is_texts(list(fields), len(fields))
-
-
-def _is_texts(value: object, count: int) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == count
-        and all(isinstance(text, str) for text in value)
-    )
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _fields(arguments: argparse.Namespace, dropped: set[str]) -> dict[str, Any]:
