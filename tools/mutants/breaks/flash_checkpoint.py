@@ -103,7 +103,7 @@ BREAKS = (
         "getattr(sys.modules.get(module), enum, None)",
         _OBJECTS,
     ),
-    # A small state of lists in lists, each of them twice, takes as long as 2 to the power of 200.
+    # Lists that each contain one list twice take 2 to the power of their depth to read.
     Break(
         "relkit/flash_checkpoint/on_disk/native_objects.py",
         "if number not in self._made:",
