@@ -134,8 +134,8 @@ BREAKS = (
     ),
     Break(
         "relkit/checkpoint/manifest.py",
-        '    if not parts or parts[0] == "/" or ".." in parts:\n',
-        '    if not parts or ".." in parts:\n',
+        'parts[0] == "/" or ".." in parts',
+        '".." in parts',
         _FOLDER,
     ),
     Break(

@@ -32,14 +32,14 @@ BREAKS = (
     # A rank without a file of its own gets none from the rank that has it.
     Break(
         "relkit/flash_checkpoint/megatron/exchange.py",
-        'missing.setdefault(offer["wanted"], []).append(rank)',
+        "missing.setdefault(name, []).append(rank)",
         "pass",
         _MEGATRON,
     ),
     # A save into memory leaves its scratch folder in Megatron's arguments.
     Break(
         "relkit/flash_checkpoint/megatron/native.py",
-        "setattr(arguments, name, before[name])",
+        "setattr(arguments, name, value)",
         "pass",
         _MEGATRON,
     ),
