@@ -6,11 +6,13 @@ one start. None outlives the call.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import os
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +29,8 @@ from tests.eager import eager
 
 # Longer than any deadline: a rank that is not in the first worlds waits for those that are.
 WORLD_TIMEOUT = timedelta(minutes=10)
+# The part of the deadline after which every rank says where it stands, and goes on.
+_STACKS_AFTER = 0.9
 # How long the others may take to fail as well, before they are ended.
 _GRACE_S = 5.0
 
@@ -81,6 +85,7 @@ def run_ranks(job: Job, processes: int, folder: Path, *, deadline_s: float) -> N
     """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     arguments = [job.__module__, job.__name__, str(processes), str(store.port), str(folder)]
+    arguments.append(str(time.monotonic() + deadline_s * _STACKS_AFTER))
     started = subprocess.Popen(
         [sys.executable, "-m", "tests.trainer.processes", *arguments],
         env=eager({**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}),
@@ -89,17 +94,23 @@ def run_ranks(job: Job, processes: int, folder: Path, *, deadline_s: float) -> N
         text=True,
         start_new_session=True,
     )
+    ended = f"the ranks had not ended after {deadline_s} s"
     try:
         output, _ = started.communicate(timeout=deadline_s)
+        ended = f"the ranks ended with {started.returncode}"
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        output, _ = started.communicate()
     finally:
         if started.poll() is None:
             os.killpg(started.pid, signal.SIGKILL)
-            print(started.communicate()[0])
-    assert started.returncode == 0, output
+            started.wait()
+    assert started.returncode == 0, f"{ended}\n{output}"
 
 
-def _rank(rank: int, job: Job, port: int, folder: Path) -> None:
+def _rank(rank: int, job: Job, port: int, folder: Path, stacks_at_s: float) -> None:
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(max(1.0, stacks_at_s - time.monotonic()))
     try:
         job(Place(rank, port, folder))
     except BaseException:
@@ -108,11 +119,11 @@ def _rank(rank: int, job: Job, port: int, folder: Path) -> None:
         raise
 
 
-def _main(module: str, name: str, processes: str, port: str, folder: str) -> None:
+def _main(module: str, name: str, processes: str, port: str, folder: str, stacks_at_s: str) -> None:
     job = getattr(importlib.import_module(module), name)
     context = start_processes(  # type: ignore[no-untyped-call]
-        _rank, (job, int(port), Path(folder)), nprocs=int(processes), join=False,
-        start_method="fork",
+        _rank, (job, int(port), Path(folder), float(stacks_at_s)), nprocs=int(processes),
+        join=False, start_method="fork",
     )  # fmt: skip
     while not context.join(grace_period=_GRACE_S):
         pass

@@ -54,5 +54,14 @@ class _Recorder:
         self._write(event="cpu", seconds=sum(u.ru_utime + u.ru_stime for u in usages))
 
     def _outcome(self, test: str, outcome: str, seconds: float, longrepr: object) -> None:
-        reason = str(longrepr[-1]) if isinstance(longrepr, tuple) and longrepr else ""
-        self._write(event="outcome", test=test, outcome=outcome, seconds=seconds, reason=reason)
+        self._write(
+            event="outcome", test=test, outcome=outcome, seconds=seconds, reason=_reason(longrepr)
+        )
+
+
+def _reason(longrepr: object) -> str:
+    """Why a test was skipped, or the error that it failed with; "" where it passed."""
+    if isinstance(longrepr, tuple) and longrepr:
+        return str(longrepr[-1])
+    crash = getattr(longrepr, "reprcrash", None)
+    return str(crash.message if crash is not None else longrepr or "")

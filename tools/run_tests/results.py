@@ -20,12 +20,14 @@ class Problem:
         unit: the folder or tool it belongs to.
         lane: which lane ran it.
         is_test: whether it counts as a failed test; else as an error.
+        error: what a test failed with, of any number of lines; "" where `what` says it.
     """
 
     what: str
     unit: str
     lane: str
     is_test: bool = True
+    error: str = ""
 
 
 @dataclass
@@ -41,7 +43,7 @@ class UnitResult:
         collected: number of tests; None where it was never known.
         outcomes: worst outcome of each test.
         durations: seconds of each test: setup, call and teardown.
-        reasons: why a test was skipped.
+        reasons: why a test was skipped, or what it failed with first.
         running: the test that has begun and not finished.
         problems: what went wrong; filled in by `finish`.
     """
@@ -81,7 +83,8 @@ class UnitResult:
         self.outcomes[test] = max(before, outcome, key=_ORDER.index)
         self.durations[test] = self.durations.get(test, 0.0) + float(str(event["seconds"]))
         if event["reason"]:
-            self.reasons[test] = str(event["reason"])
+            # A test that fails may fail once more as it is cleaned up: the first error says why.
+            self.reasons.setdefault(test, str(event["reason"]))
 
     def count(self, outcome: str) -> int:
         """How many tests ended so."""
@@ -102,7 +105,7 @@ class UnitResult:
             if test == self.running:
                 self._problem(f"{test} (was running when the process ended)")
             elif outcome == "failed":
-                self._problem(test)
+                self._problem(test, self.reasons.get(test, ""))
             elif outcome == "skipped" and strict:
                 self._problem(f"{test} (skipped: {self.reasons.get(test, 'no reason')})")
         missing = (self.collected or 0) - len(self.outcomes)
@@ -117,8 +120,8 @@ class UnitResult:
         elif missing > 0 or (self.collected is None and not harmless):
             self._error(f"{self.unit}: {missing} tests did not run")
 
-    def _problem(self, what: str) -> None:
-        self.problems.append(Problem(what, self.unit, self.lane))
+    def _problem(self, what: str, error: str = "") -> None:
+        self.problems.append(Problem(what, self.unit, self.lane, error=error))
 
     def _error(self, what: str) -> None:
         self.problems.append(Problem(what, self.unit, self.lane, is_test=False))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from tools.run_tests.results import Problem, UnitResult
 
 _SLOWEST = 10
+# Of an error's lines: what was asserted comes first, a program's own traceback ends with its error.
+_FIRST_LINES, _LAST_LINES = 3, 5
+_WIDTH = 200
 
 
 def summary(
@@ -35,8 +39,18 @@ def summary(
         ]
     problems = [*(p for r in results for p in r.problems), *others]
     if problems:
-        lines += ["", "failed:", *(f"  [{p.lane}] {p.what}" for p in problems)]
+        lines += ["", "failed:", *_failed(problems)]
     return [*lines, "", closing_line(results, problems, seconds)]
+
+
+def _failed(problems: Sequence[Problem]) -> Iterator[str]:
+    """Each with its error; neighbours that failed with the same one have it below the last."""
+    for error, same in groupby(problems, key=lambda problem: problem.error):
+        yield from (f"  [{problem.lane}] {problem.what}" for problem in same)
+        lines = error.splitlines()
+        if len(lines) > _FIRST_LINES + _LAST_LINES:
+            lines = [*lines[:_FIRST_LINES], "...", *lines[-_LAST_LINES:]]
+        yield from (f"      {line[:_WIDTH]}" for line in lines)
 
 
 def _of_unit(result: UnitResult) -> str:

@@ -11,7 +11,9 @@ from pathlib import Path
 _ALONE = ("tests/straggler",)
 # The longest first, so that all lanes end together. A folder that is not here comes after, by its
 # number of files; one that has gone does no harm.
-_LONGEST_FIRST = ("tests/cluster", "tests/ttp", "tests/native", "tests/trainer/core")
+_LONGEST_FIRST = (
+    "tests/cluster", "tests/ttp", "tests/native", "tests/flash_checkpoint", "tests/trainer/core",
+)  # fmt: skip
 # A process costs two seconds of start, so a folder of fewer files is run with the one above it.
 _FEWEST_FILES = 5
 

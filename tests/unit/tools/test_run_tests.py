@@ -189,6 +189,46 @@ def test_the_slowest_tests_come_first() -> None:
     assert lines[-1] == "12 passed in 90.00s"
 
 
+def failed_with(error: str, *tests: str) -> list[Problem]:
+    return [Problem(test, "unit", "lane 1", error=error) for test in tests]
+
+
+def test_each_failure_is_listed_with_its_error_and_one_error_of_many_tests_once() -> None:
+    problems = [*failed_with("the ranks ended with 1", "t::a", "t::b"), *failed_with("", "t::c")]
+    listed = summary([], {}, problems, 1.0)[3:-2]
+    assert listed == [
+        "failed:",
+        "  [lane 1] t::a",
+        "  [lane 1] t::b",
+        "      the ranks ended with 1",
+        "  [lane 1] t::c",
+    ]
+
+
+def test_of_a_long_error_the_first_and_the_last_lines_are_listed() -> None:
+    long = "\n".join(["x" * 300, *map(str, range(2, 21))])
+    listed = summary([], {}, failed_with(long, "t::a"), 1.0)[5:-2]
+    assert [line.strip() for line in listed] == [
+        "x" * 200,
+        "2",
+        "3",
+        "...",
+        *map(str, range(16, 21)),
+    ]
+
+
+def test_what_a_fixture_of_many_tests_failed_with_is_listed(tmp_path: Path) -> None:
+    text = (
+        "import pytest\n@pytest.fixture(scope='module')\n"
+        "def thing():\n    raise OSError('no thing')\n"
+        "@pytest.mark.parametrize('n', range(3))\ndef test_it(thing, n):\n    pass\n"
+    )
+    runner = run(tmp_path, {"many": text})
+    listed = summary(runner.results, {}, [], 1.0)
+    assert [line for line in listed if "no thing" in line] == ["      OSError: no thing"]
+    assert listed[-1] == "3 failed in 1.00s"
+
+
 def test_what_belongs_to_no_test_is_listed_too() -> None:
     lost = Problem("left out: tests marked 'gdb' (no gdb)", "markers", "markers", is_test=False)
     lines = summary([], {}, [lost], 1.0)
