@@ -84,6 +84,9 @@ class RankMemory:
         if self._saver is None:
             return {}, [str(self._failure)]
         refused: list[str] = []
+        of_root = os.environ.get(slot_folder.ROOT_VARIABLE, "")
+        if of_root and of_root != str(self._root and self._root.absolute()):
+            return {}, [f"what a killed launcher has left belongs to the checkpoints in {of_root}"]
         try:
             self._file = SlotFile.open(self._path, self._owner)
         except FileNotFoundError:

@@ -1,7 +1,8 @@
 """The folder of slots in shared memory: the launcher's, or the process's own without a launcher.
 
 Its owner holds a lock on a file in it. The kernel releases the lock when the owner ends, however
-that happens; a folder without a lock has lost its owner, and is removed by whoever makes the next.
+that happens; a folder without a lock has lost its owner. Whoever makes the next folder takes it
+over, where it serves the same job, and removes it otherwise.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,6 +25,8 @@ from relkit.job_id import safe_job_id
 from relkit.private_file import is_private_folder, open_private
 
 FOLDER_VARIABLE = "RELKIT_FLASH_CHECKPOINT_FOLDER"
+# Where the ranks keep their checkpoints on disk whose slots a launcher has taken over.
+ROOT_VARIABLE = "RELKIT_FLASH_CHECKPOINT_ROOT"
 LOCK = "owner.lock"
 _SUFFIX = ".slots"
 _SHARED_MEMORY = Path("/dev/shm")
@@ -30,17 +34,30 @@ _LOCK_WAIT_S = 10.0
 _LOCK_POLL_S = 0.05
 
 
+class LeftFolder(Enum):
+    """What becomes of a folder of the same job that has lost its owner."""
+
+    TAKE = "take"
+    LEAVE = "leave"
+    REMOVE = "remove"
+
+
+Judge = Callable[[Path], LeftFolder]
+
+
 @dataclass(slots=True)
 class OwnFolder:
-    """A folder that this process has made and will remove.
+    """A folder that this process holds and will remove.
 
     Args:
         path: of the folder; lock: descriptor that holds the lock; pid: of this process.
+        is_taken: it was made by a process that has ended since.
     """
 
     path: Path
     lock: int
     pid: int
+    is_taken: bool = False
 
     def remove(self) -> None:
         """Remove it with all slots; nothing in a forked child, which has this object too."""
@@ -53,11 +70,16 @@ def _home() -> Path:
     return _SHARED_MEMORY / f"relkit-{os.geteuid()}-slots"
 
 
-def make(job_id: str) -> OwnFolder:
-    """Make a folder for a job's slots; folders that have lost their owners are removed first.
+def _remove_all(_folder: Path) -> LeftFolder:
+    return LeftFolder.REMOVE
+
+
+def make(job_id: str, judge: Judge = _remove_all) -> OwnFolder:
+    """Make a folder for a job's slots, or take one over; others without owners are removed first.
 
     Args:
         job_id: of the launcher.
+        judge: what becomes of a folder of this job that has lost its owner.
 
     Raises:
         UnwritablePath: shared memory cannot be written, or the folder there is another user's.
@@ -68,7 +90,11 @@ def make(job_id: str) -> OwnFolder:
         if not is_private_folder(home):
             raise PermissionError(13, "belongs to another user, or others may read it")
         with _one_at_a_time(home):
-            sweep(home)
+            left = {folder: judge(folder) for folder, _ in _without_owner(folders_of(job_id))}
+            take = [folder for folder in left if left[folder] is LeftFolder.TAKE][:1]
+            sweep(home, {*take, *(path for path in left if left[path] is LeftFolder.LEAVE)})
+            for taken, lock in _without_owner(take):
+                return OwnFolder(taken, os.dup(lock), os.getpid(), is_taken=True)
             folder = Path(tempfile.mkdtemp(prefix=f"{safe_job_id(job_id)}-", dir=home))
             lock = open_private(folder / LOCK, os.O_RDWR | os.O_CREAT)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -100,16 +126,22 @@ def _one_at_a_time(home: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def sweep(home: Path) -> None:
-    """Remove the folders that have lost their owners."""
-    for folder in _folders(home):
+def sweep(home: Path, kept: Collection[Path] = ()) -> None:
+    """Remove the folders that have lost their owners, but for those that are to be kept."""
+    for folder, _ in _without_owner(path for path in _folders(home) if path not in kept):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _without_owner(folders: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Those that have lost their owners, each with a descriptor that holds its lock meanwhile."""
+    for folder in folders:
         try:
             lock = open_private(folder / LOCK, os.O_RDWR)
         except OSError:
             continue  # is being made, or was not made by relkit
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            yield folder, lock
         except BlockingIOError:
             continue
         finally:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -32,22 +31,6 @@ class Products(Dataset[torch.Tensor]):
         return (matrix @ matrix)[0]
 
 
-def feeders() -> set[int]:
-    """The threads that hand indices to this epoch's workers."""
-    threads = threading.enumerate()
-    return {t.native_id or 0 for t in threads if t.name == "QueueFeederThread"}
-
-
-def wait_until_gone(threads: set[int]) -> None:
-    """Until the kernel has them no more.
-
-    In CPython before 3.12, a child that is forked while another thread ends may wait for ever for a
-    lock which that one held.
-    """
-    while any(Path(f"/proc/self/task/{thread}").exists() for thread in threads):
-        time.sleep(0.001)
-
-
 def main() -> None:
     epochs = int(sys.argv[1])
     torch.set_num_threads(1)
@@ -57,13 +40,12 @@ def main() -> None:
     for epoch in range(epochs):
         for batch in DataLoader(Products(), batch_size=4, num_workers=WORKERS):
             total += batch.sum(0)
-            feeding = feeders()
-        wait_until_gone(feeding)
-        dist.all_reduce(total)
         if dist.get_rank() == 0:
             sizes = [path.stat().st_blocks * 512 for path in folder.glob("*.rkhook")]
             print(f"epoch {epoch}: {len(sizes)} files, {sum(sizes)} bytes", flush=True)
-    dist.barrier()
+    # Not in each epoch: after a collective a thread of gloo's may ask for the GIL, and in CPython
+    # before 3.12 a child that is forked at that moment may wait for ever for a lock which it held.
+    dist.all_reduce(total)
     if dist.get_rank() == 0:
         print(f"folder {folder}", flush=True)
     while len(sys.argv) > 2 and not Path(sys.argv[2]).exists():

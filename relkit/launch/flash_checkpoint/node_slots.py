@@ -102,8 +102,8 @@ class NodeSlots:
         return NodeOffer(steps, self._root())
 
     def _root(self) -> str:
-        roots = (destination.read(self._folder, rank) for rank in self._ranks)
-        return next((str(root) for root in roots if root is not None), "")
+        notes = (destination.read(self._folder, rank) for rank in self._ranks)
+        return next((str(note.root) for note in notes if note is not None), "")
 
     def _file_of(self, rank: int) -> tuple[Path, Owner]:
         owner = slot_folder.owner(self._folder, rank, self._world_size)

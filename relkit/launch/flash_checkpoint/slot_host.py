@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from relkit.errors import UnwritablePath
 from relkit.flash_checkpoint import slot_folder
+from relkit.launch.flash_checkpoint.left_slots import judge, root_of
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
@@ -52,10 +53,12 @@ class SlotHost:
             workers then save to disk only.
         """
         self._end_attempt(is_restart=True)
-        if not self._tried:
-            self._tried = True
+        is_first, self._tried = not self._tried, True
+        if is_first:
             try:
-                self._folder = slot_folder.make(attempt.job_id)
+                self._folder = slot_folder.make(
+                    attempt.job_id, lambda left: judge(left, attempt.ranks, attempt.world_size)
+                )
             except UnwritablePath as error:
                 self._log(f"{error}")
         if self._folder is None:
@@ -67,7 +70,14 @@ class SlotHost:
             self._persister = Persister(
                 attempt, self._slots, self._settings, self._one_at_a_time, self._publish, self._log
             )
-        return {slot_folder.FOLDER_VARIABLE: str(folder)}
+        variables = {slot_folder.FOLDER_VARIABLE: str(folder)}
+        if is_first and self._folder.is_taken:
+            self._log(
+                f"flash checkpoint: step {self._slots.newest()} is still in memory, left by a"
+                f" launcher of job {attempt.job_id} that was killed"
+            )
+            variables[slot_folder.ROOT_VARIABLE] = str(root_of(folder, attempt.ranks))
+        return variables
 
     def persist(self, trigger: str, by_ttp: SavedStep | None = None) -> None:
         """Have the newest step that all ranks have persisted. Returns at once.
