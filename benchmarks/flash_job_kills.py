@@ -36,10 +36,10 @@ from pathlib import Path
 import torch
 
 from relkit import procfs
-from relkit.flash_checkpoint import slot_folder
-from relkit.flash_checkpoint.errors import BadSlot, SlotFault
 from relkit.flash_checkpoint.on_disk import persisted
-from relkit.flash_checkpoint.slot_file import SlotFile
+from relkit.flash_checkpoint.slots import slot_folder
+from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint.slots.slot_file import SlotFile
 from relkit.output import table
 from relkit.stacks.engines.pyspy import pyspy_path
 from tests.flash_checkpoint.checksum import checksum
@@ -117,13 +117,15 @@ class Tally:
 
     Args:
         kills: by who was killed; in_copy: those after which a slot was torn.
-        lost: how many steps had to be made again -> how often; written: steps on disk that were
-            read, and were right.
+        lost: how many steps had to be made again -> how often.
+        from_files: starts of ranks from the loop's own files; written: steps on disk that launchers
+            have written, and that were read.
     """
 
     kills: Counter[str] = field(default_factory=Counter)
     in_copy: int = 0
     lost: Counter[int] = field(default_factory=Counter)
+    from_files: int = 0
     written: int = 0
 
 
@@ -218,7 +220,7 @@ class Jobs:
 
     def _wait_gone(self, pids: Sequence[int]) -> None:
         until_s = time.monotonic() + _LIMIT_S
-        while left := [pid for pid in pids if procfs.process_state(pid)]:
+        while left := [pid for pid in pids if procfs.process(pid).state not in ("", "Z")]:
             if time.monotonic() > until_s:
                 raise Broken(f"processes outlive their launcher: {left}")
             time.sleep(_POLL_S)
@@ -245,8 +247,10 @@ class Jobs:
             raise Broken(f"ranks go on from different steps: {newest}")
         step = newest[0].step
         for rank, start in zip(self.ranks, newest, strict=True):
-            if step >= 0 and start.total != rank.sums[step]:
+            # The loop's own files have the state of rank 0, for all.
+            if step >= 0 and start.total not in (rank.sums[step], self.ranks[0].sums[step]):
                 raise Broken(f"{rank.path.name}: what was loaded is not step {step}")
+            self.tally.from_files += step >= 0 and start.total != rank.sums[step]
         # A rank may have noted that a step is whole one step before it notes so itself.
         if step < min(start.saved for start in newest):
             raise Broken(f"a step that all ranks had saved is lost: {newest}")
@@ -337,6 +341,7 @@ def show(jobs: Jobs, problem: str, output: Path | None) -> int:
     print(
         f"{tally.kills.total()} kills, {tally.in_copy} in a copy; steps made again:"
         f" {dict(sorted(tally.lost.items()))}; {jobs.ranks[0].made} steps;"
+        f" {tally.from_files} starts of ranks from the loop's files;"
         f" {tally.written} checkpoints of launchers read"
     )
     print(problem.splitlines()[0] if problem else "nothing torn, no wrong bit, none lost")

@@ -27,12 +27,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from relkit.flash_checkpoint import destination, memory_loader, slot_folder
+from relkit.flash_checkpoint import destination, memory_loader
 from relkit.flash_checkpoint.memory_saver import MemorySaver
-from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.on_disk import disk, persisted
-from relkit.flash_checkpoint.slot_file import SlotFile
-from relkit.flash_checkpoint.slot_format import Owner, job_mark
+from relkit.flash_checkpoint.slots import slot_folder
+from relkit.flash_checkpoint.slots.native_copy import CopyPool
+from relkit.flash_checkpoint.slots.slot_file import SlotFile
+from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings

@@ -65,6 +65,8 @@ def learn(folder: Path, elements: int, every: int) -> None:
     step = state["step"] + 1 if state else 0
     save: SaveHandle | None = None
     while not asked_to_end(folder):
+        # The loop's own files have the random state of rank 0 only.
+        torch.manual_seed(2 * step + rank)
         loss = (model(torch.randn(8, 16)) - 1).square().mean()
         optimizer.zero_grad()
         loss.backward()

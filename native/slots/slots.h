@@ -1,4 +1,4 @@
-/* The interface that relkit/flash_checkpoint/native_copy.py loads. */
+/* The interface that relkit/flash_checkpoint/slots/native_copy.py loads. */
 #ifndef RELKIT_SLOTS_H
 #define RELKIT_SLOTS_H
 

@@ -14,7 +14,7 @@ from relkit.flash_checkpoint.choice import Choice, choose
 from relkit.flash_checkpoint.rank_group import group_of_job
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.storage_type import StorageType
 
 

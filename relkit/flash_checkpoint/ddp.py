@@ -20,7 +20,7 @@ from relkit.flash_checkpoint.checkpointer import Checkpointer
 from relkit.flash_checkpoint.choice import Choice
 from relkit.flash_checkpoint.on_disk import disk, saved_on_disk
 from relkit.flash_checkpoint.save_handle import SaveHandle
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.storage_type import StorageType
 from relkit.flash_checkpoint.write_slot import write_slot
 

@@ -16,7 +16,7 @@ from relkit.flash_checkpoint.checkpointer import Checkpointer
 from relkit.flash_checkpoint.on_disk import sharded_on_disk
 from relkit.flash_checkpoint.persist_slots import Written
 from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 
 
 class FolderCheckpointer(Checkpointer):

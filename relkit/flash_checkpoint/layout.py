@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relkit.flash_checkpoint.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
 from relkit.foreign_json import parse_json
 
 SCHEMA = "relkit.slot/1"

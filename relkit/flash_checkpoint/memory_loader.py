@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relkit.flash_checkpoint import native_copy, snapshot
-from relkit.flash_checkpoint import slot_format as form
-from relkit.flash_checkpoint.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint import snapshot
 from relkit.flash_checkpoint.layout import Array
-from relkit.flash_checkpoint.native_copy import BLOCK_BYTES, CopyPool, Piece
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots import native_copy
+from relkit.flash_checkpoint.slots import slot_format as form
+from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint.slots.native_copy import BLOCK_BYTES, CopyPool, Piece
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 
 _MAX_NAMED = 5
 

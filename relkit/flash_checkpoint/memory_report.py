@@ -11,9 +11,9 @@ from typing import Any
 
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.flash_checkpoint import slot_folder
-from relkit.flash_checkpoint import slot_format as form
-from relkit.flash_checkpoint.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint.slots import slot_folder
+from relkit.flash_checkpoint.slots import slot_format as form
+from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
 from relkit.private_file import open_private
 from relkit.ranks import RankSet
 

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from relkit.errors import DeadlineExceeded, UsageProblem
-from relkit.flash_checkpoint import native_copy, snapshot
-from relkit.flash_checkpoint import slot_format as form
-from relkit.flash_checkpoint.errors import BadSlot, ChangedWhileCopied, NoRoom
-from relkit.flash_checkpoint.native_copy import CopyPool, block_count
+from relkit.flash_checkpoint import snapshot
 from relkit.flash_checkpoint.optimizer_watch import OptimizerWatch
 from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot, require_room
-from relkit.flash_checkpoint.slot_format import Owner, Places, SlotHeader
+from relkit.flash_checkpoint.slots import native_copy
+from relkit.flash_checkpoint.slots import slot_format as form
+from relkit.flash_checkpoint.slots.errors import BadSlot, ChangedWhileCopied, NoRoom
+from relkit.flash_checkpoint.slots.native_copy import CopyPool, block_count
+from relkit.flash_checkpoint.slots.other_ranks import Nobody, OtherRanks, slots_to_keep
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot, require_room
+from relkit.flash_checkpoint.slots.slot_format import Owner, Places, SlotHeader
 from relkit.flash_checkpoint.snapshot import Snapshot
 from relkit.interruptible_wait import wait_for_end
 
@@ -50,6 +52,7 @@ class MemorySaver:
             overwritten.
         owner: rank and job that the slots belong to.
         threads: number of threads that copy, 1 to 64.
+        others: the other ranks of the job; what they may need is not overwritten.
 
     Raises:
         SlotsUnavailable: the native library is missing.
@@ -58,8 +61,10 @@ class MemorySaver:
     # Files of which a saver of this process has discarded what an earlier run had left.
     _resumed: ClassVar[set[tuple[int, Path]]] = set()
 
-    def __init__(self, path: Path, owner: Owner, threads: int) -> None:
-        self._path, self._owner = path, owner
+    def __init__(
+        self, path: Path, owner: Owner, threads: int, others: OtherRanks | None = None
+    ) -> None:
+        self._path, self._owner, self._others = path, owner, others or Nobody()
         self._pool = CopyPool(threads)
         self._file: SlotFile | None = None
         self._adopted = False
@@ -225,16 +230,24 @@ class MemorySaver:
         return SlotFile.create(self._path.with_suffix(NEW_SUFFIX), self._owner, end_bytes)
 
     def _slot(self, file: SlotFile) -> int:
-        """The slot to save into: a free one, or one more while a slot is being written to disk.
+        """The slot to save into: a free one, or one more while the others are needed.
 
         Raises:
             NoRoom: there is no room for one more.
         """
-        index = file.free_slot()
-        if index is None:
+        kept = slots_to_keep([slot.header.step for slot in file.whole()], self._others)
+        index = file.free_slot(kept)
+        if index is not None:
+            return index
+        try:
             require_room(file.path.parent, file.slot_bytes)
-            index = file.add_slot()
-        return index
+            return file.add_slot()
+        except NoRoom:
+            # One more slot guards against a kill at this very moment: better a save without it.
+            index = file.free_slot()
+            if index is None:
+                raise
+            return index
 
     def _work(self) -> None:
         while (copy := self._copies.get()) is not None:

@@ -21,14 +21,14 @@ from relkit.checkpoint.limited_stream import LimitedStream
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import memory_loader
-from relkit.flash_checkpoint.errors import BadSlot
-from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.on_disk.iteration_files import is_files, write_files
 from relkit.flash_checkpoint.on_disk.native_objects import StandIns
 from relkit.flash_checkpoint.on_disk.persisted import file_name
 from relkit.flash_checkpoint.sharded.part import is_sharded
 from relkit.flash_checkpoint.sharded.part_file import write_part
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots.errors import BadSlot
+from relkit.flash_checkpoint.slots.native_copy import CopyPool
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.write_slot import requested_slot, slot_request
 from relkit.foreign_json import parse_json
 

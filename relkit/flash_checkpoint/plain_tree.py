@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from relkit.flash_checkpoint.errors import BadSlot, NotPlain, SlotFault
+from relkit.flash_checkpoint.slots.errors import BadSlot, NotPlain, SlotFault
 
 _KIND = "#"
 _MAX_DEPTH = 64

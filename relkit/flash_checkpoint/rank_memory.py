@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import RelkitError, UnwritablePath
-from relkit.flash_checkpoint import destination, memory_loader, slot_folder
-from relkit.flash_checkpoint.errors import BadSlot, NoRoom, SlotFault
+from relkit.flash_checkpoint import destination, memory_loader
 from relkit.flash_checkpoint.memory_saver import NEW_SUFFIX, MemorySaver
-from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.save_handle import SaveHandle
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots import slot_folder
+from relkit.flash_checkpoint.slots.errors import BadSlot, NoRoom, SlotFault
+from relkit.flash_checkpoint.slots.native_copy import CopyPool
+from relkit.flash_checkpoint.slots.other_ranks import others_of
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 
 
 class RankMemory:
@@ -42,7 +44,8 @@ class RankMemory:
                 folder = self._own.path
             self._path = slot_folder.slots_path(folder, rank)
             self._owner = slot_folder.owner(folder, rank, world_size)
-            self._saver = MemorySaver(self._path, self._owner, self._threads)
+            others = others_of(folder, rank, world_size, _local_world_size())
+            self._saver = MemorySaver(self._path, self._owner, self._threads, others)
         except RelkitError as error:
             self._failure = error
 
@@ -140,5 +143,8 @@ class RankMemory:
 
 def default_threads() -> int:
     """Half of this rank's share of the processors, 1 to 8."""
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
-    return max(1, min(8, len(os.sched_getaffinity(0)) // (2 * max(1, local))))
+    return max(1, min(8, len(os.sched_getaffinity(0)) // (2 * _local_world_size())))
+
+
+def _local_world_size() -> int:
+    return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1))

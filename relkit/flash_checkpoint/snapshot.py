@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from relkit.flash_checkpoint import layout, plain_tree
-from relkit.flash_checkpoint.errors import BadSlot, NotPlain, SlotFault
 from relkit.flash_checkpoint.layout import ALIGNMENT_BYTES, ITEM_BYTES, Array
-from relkit.flash_checkpoint.native_copy import BLOCK_BYTES, Piece, block_count
+from relkit.flash_checkpoint.slots.errors import BadSlot, NotPlain, SlotFault
+from relkit.flash_checkpoint.slots.native_copy import BLOCK_BYTES, Piece, block_count
 
 _NO_SUCH = -1
 

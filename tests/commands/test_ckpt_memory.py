@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from relkit.cli import cli
 from relkit.errors import BadInputFile
-from relkit.flash_checkpoint import slot_folder
 from relkit.flash_checkpoint.memory_saver import MemorySaver
-from relkit.flash_checkpoint.slot_file import SlotFile
+from relkit.flash_checkpoint.slots import slot_folder
+from relkit.flash_checkpoint.slots.slot_file import SlotFile
 
 JOB = "ckpt-memory"
 

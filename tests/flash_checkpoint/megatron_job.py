@@ -21,11 +21,11 @@ import torch
 import torch.distributed as dist
 
 from relkit.checkpoint import iteration_folder
-from relkit.flash_checkpoint import slot_folder
 from relkit.flash_checkpoint.megatron import StorageType
 from relkit.flash_checkpoint.megatron_dist_ckpt import load_checkpoint, save_checkpoint
 from relkit.flash_checkpoint.on_disk import persisted
 from relkit.flash_checkpoint.save_handle import SaveHandle
+from relkit.flash_checkpoint.slots import slot_folder
 from tests.flash_checkpoint import megatron_stand_in
 from tests.flash_checkpoint.ddp_job import do
 from tests.waiting import eventually

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from relkit.flash_checkpoint import memory_loader
 from relkit.flash_checkpoint.memory_saver import MemorySaver
-from relkit.flash_checkpoint.native_copy import CopyPool
-from relkit.flash_checkpoint.slot_file import SlotFile
-from relkit.flash_checkpoint.slot_format import Owner, job_mark
+from relkit.flash_checkpoint.slots.native_copy import CopyPool
+from relkit.flash_checkpoint.slots.slot_file import SlotFile
+from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
 
 OWNER = Owner(1, 4, job_mark("a job"))
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from relkit.checkpoint import iteration_folder
-from relkit.flash_checkpoint import slot_folder
 from relkit.flash_checkpoint.on_disk import persisted
 from relkit.flash_checkpoint.on_disk.disk import TRACKER, latest
+from relkit.flash_checkpoint.slots import slot_folder
 from tests.cluster.conftest import Done, Start, free_port, orphans_come_to_us, start, until
 from tests.eager import eager
 from tests.flash_checkpoint.states import same

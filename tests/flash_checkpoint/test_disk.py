@@ -13,7 +13,7 @@ import torch
 from relkit.errors import BadInputFile, RelkitError, UnwritablePath
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from relkit.flash_checkpoint.on_disk import disk
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.write_slot import write_slot
 from tests.eager import eager
 from tests.flash_checkpoint.states import rich_state, same, saver_in

@@ -18,7 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer
 from relkit.errors import BadInputFile, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint.ddp import DdpCheckpointer
 from relkit.flash_checkpoint.hf_trainer import FlashCheckpointCallback
-from relkit.flash_checkpoint.slot_folder import FOLDER_VARIABLE
+from relkit.flash_checkpoint.slots.slot_folder import FOLDER_VARIABLE
 from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.flash_checkpoint.hf_job import train
 

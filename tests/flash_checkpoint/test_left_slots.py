@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from relkit import procfs
-from relkit.flash_checkpoint import destination, slot_folder
+from relkit.flash_checkpoint import destination
 from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.slots import slot_folder
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exchange import MemoryMailbox
@@ -211,7 +212,7 @@ def test_a_job_goes_on_from_what_a_killed_launcher_left(
     workers = procfs.descendants(first.process.pid)
     first.process.send_signal(signal.SIGKILL)
     before = first.wait(30)
-    until(lambda: not any(procfs.process_state(pid) for pid in workers))
+    until(lambda: all(procfs.process(pid).state in ("", "Z") for pid in workers))
     done = start(*line, NEVER).wait(90)
     assert done.code == 0, done.err
     assert LEFT.search(done.err)[1] == "5", done.err  # type: ignore[index]

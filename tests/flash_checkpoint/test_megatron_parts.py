@@ -20,7 +20,6 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import MANIFEST, Manifest
 from relkit.errors import BadInputFile, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint import megatron
-from relkit.flash_checkpoint.errors import NoRoom
 from relkit.flash_checkpoint.megatron import (
     drop_in,
     exchange,
@@ -33,7 +32,8 @@ from relkit.flash_checkpoint.on_disk import iteration_files, persisted
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_plain
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.save_handle import SaveHandle
-from relkit.flash_checkpoint.slot_folder import FOLDER_VARIABLE
+from relkit.flash_checkpoint.slots.errors import NoRoom
+from relkit.flash_checkpoint.slots.slot_folder import FOLDER_VARIABLE
 from tests.patience import PATIENCE
 
 CHECKPOINTER = "relkit.flash_checkpoint.megatron.checkpointer"

@@ -16,14 +16,15 @@ import pytest
 import torch
 
 from relkit.errors import DeadlineExceeded, UnwritablePath, UsageProblem
-from relkit.flash_checkpoint import memory_saver, native_copy, slot_folder
-from relkit.flash_checkpoint import slot_format as form
-from relkit.flash_checkpoint.errors import ChangedWhileCopied, NoRoom
+from relkit.flash_checkpoint import memory_saver
 from relkit.flash_checkpoint.memory_saver import MemorySaver
-from relkit.flash_checkpoint.native_copy import CopyPool
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.save_handle import SaveHandle
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots import native_copy, slot_folder
+from relkit.flash_checkpoint.slots import slot_format as form
+from relkit.flash_checkpoint.slots.errors import ChangedWhileCopied, NoRoom
+from relkit.flash_checkpoint.slots.native_copy import CopyPool
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exchange import MemoryMailbox
@@ -285,7 +286,7 @@ def test_a_failure_is_reported_once_whenever_it_comes() -> None:
 FILE_LIMIT = """
 import resource, sys, torch
 from pathlib import Path
-from relkit.flash_checkpoint.errors import NoRoom
+from relkit.flash_checkpoint.slots.errors import NoRoom
 from tests.flash_checkpoint.states import loaded, saver_in
 folder = Path(sys.argv[1])
 saver = saver_in(folder)

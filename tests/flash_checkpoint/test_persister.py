@@ -18,11 +18,12 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.limited_stream import LimitedStream
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import BadInputFile
-from relkit.flash_checkpoint import destination, slot_folder
+from relkit.flash_checkpoint import destination
 from relkit.flash_checkpoint.ddp import DdpCheckpointer
 from relkit.flash_checkpoint.memory_saver import MemorySaver
 from relkit.flash_checkpoint.on_disk import disk, persisted
 from relkit.flash_checkpoint.persist_slots import Written
+from relkit.flash_checkpoint.slots import slot_folder
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, NodeSlots
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep, Verdict

@@ -17,7 +17,6 @@ from relkit.checkpoint.iteration_folder import problems
 from relkit.errors import BadInputFile, RelkitError, UnwritablePath
 from relkit.flash_checkpoint import checkpointer as of_all_loops
 from relkit.flash_checkpoint import fsdp
-from relkit.flash_checkpoint.errors import NoRoom
 from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer, StorageType
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.save_handle import SaveHandle
@@ -28,6 +27,7 @@ from relkit.flash_checkpoint.sharded.part import DATA, MARK, contents
 from relkit.flash_checkpoint.sharded.part_file import part_name, write_part
 from relkit.flash_checkpoint.sharded.seal import METADATA, write_metadata
 from relkit.flash_checkpoint.sharded.take_apart import take_apart
+from relkit.flash_checkpoint.slots.errors import NoRoom
 from tests.flash_checkpoint.states import same
 
 # Its functions are re-exported in a way that is not for type checkers.

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relkit.flash_checkpoint import layout, memory_loader, plain_tree, snapshot
-from relkit.flash_checkpoint import slot_format as form
-from relkit.flash_checkpoint.errors import BadSlot, NotPlain, SlotFault
-from relkit.flash_checkpoint.native_copy import CopyPool
-from relkit.flash_checkpoint.slot_file import SlotFile
-from relkit.flash_checkpoint.slot_format import Owner, job_mark
+from relkit.flash_checkpoint.slots import slot_format as form
+from relkit.flash_checkpoint.slots.errors import BadSlot, NotPlain, SlotFault
+from relkit.flash_checkpoint.slots.native_copy import CopyPool
+from relkit.flash_checkpoint.slots.slot_file import SlotFile
+from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
 from tests.flash_checkpoint.states import OWNER, loaded, rich_state, same, saver_in
 
 # Hypothesis asks for a fresh folder in each example; here each example rewrites the file.

@@ -39,7 +39,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
     "relkit.flash_checkpoint": (
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint.on_disk "
-        "relkit.flash_checkpoint.sharded"
+        "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots"
     ),
     "relkit.flash_checkpoint.megatron": (
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
@@ -49,6 +49,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.flash_checkpoint.on_disk": "ground relkit.checkpoint relkit.flash_checkpoint.sharded",
     "relkit.flash_checkpoint.protection": "ground relkit.flash_checkpoint",
     "relkit.flash_checkpoint.sharded": "ground relkit.checkpoint",
+    "relkit.flash_checkpoint.slots": "ground",
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
     "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
@@ -62,7 +63,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch.accounting": "ground relkit.accounting relkit.hook relkit.launch.job",
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
-        "relkit.flash_checkpoint.sharded relkit.launch.job"
+        "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job"
     ),
     "relkit.launch.hang": (
         "ground relkit.hang relkit.hook relkit.launch.job relkit.post_mortem relkit.stacks "

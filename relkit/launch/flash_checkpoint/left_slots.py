@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from relkit.flash_checkpoint import destination, slot_folder
-from relkit.flash_checkpoint.slot_folder import LeftFolder
+from relkit.flash_checkpoint import destination
+from relkit.flash_checkpoint.slots import slot_folder
+from relkit.flash_checkpoint.slots.slot_folder import LeftFolder
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from relkit.flash_checkpoint import destination, slot_folder
-from relkit.flash_checkpoint.errors import BadSlot
+from relkit.flash_checkpoint import destination
 from relkit.flash_checkpoint.on_disk import persisted
 from relkit.flash_checkpoint.persist_slots import Written, persist_slots
-from relkit.flash_checkpoint.slot_file import SlotFile, WholeSlot
-from relkit.flash_checkpoint.slot_format import Owner
+from relkit.flash_checkpoint.slots import slot_folder
+from relkit.flash_checkpoint.slots.errors import BadSlot
+from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
+from relkit.flash_checkpoint.slots.slot_format import Owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from relkit.flash_checkpoint import persist_slots
 from relkit.flash_checkpoint.on_disk import persisted, saved_on_disk
 from relkit.flash_checkpoint.persist_slots import Written
 from relkit.flash_checkpoint.sharded.seal import seal
-from relkit.flash_checkpoint.slot_format import MAX_SLOTS
+from relkit.flash_checkpoint.slots.slot_format import MAX_SLOTS
 from relkit.foreign_json import parse_json
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, SlotSource
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome

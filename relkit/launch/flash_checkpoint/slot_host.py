@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from relkit.errors import UnwritablePath
-from relkit.flash_checkpoint import slot_folder
+from relkit.flash_checkpoint.slots import slot_folder
 from relkit.launch.flash_checkpoint.left_slots import judge, root_of
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep

@@ -147,21 +147,21 @@ BREAKS = (
     ),
     # A slot that somebody writes to disk is overwritten.
     Break(
-        "relkit/flash_checkpoint/slot_file.py",
+        "relkit/flash_checkpoint/slots/slot_file.py",
         "return next((index for index in others if not self.is_locked(index)), None)",
         "return next(iter(others), None)",
         _SAVER,
     ),
     # The newest whole slot is overwritten.
     Break(
-        "relkit/flash_checkpoint/slot_file.py",
+        "relkit/flash_checkpoint/slots/slot_file.py",
         "newest = [slot.index for slot in self.whole()[:1]]",
         "newest: list[int] = []",
         _SAVER,
     ),
     # The layout of a slot may have changed since it was written.
     Break(
-        "relkit/flash_checkpoint/slot_file.py",
+        "relkit/flash_checkpoint/slots/slot_file.py",
         "if native_copy.crc32c(data) != header.layout_checksum:",
         "if False:",
         _SLOTS,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from relkit.errors import UnwritablePath
-from relkit.flash_checkpoint.slot_format import Owner, job_mark
+from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
 from relkit.job_id import safe_job_id
 from relkit.private_file import is_private_folder, open_private
 

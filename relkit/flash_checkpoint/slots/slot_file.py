@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from relkit.flash_checkpoint import native_copy
-from relkit.flash_checkpoint import slot_format as form
-from relkit.flash_checkpoint.errors import BadSlot, NoRoom, SlotFault
-from relkit.flash_checkpoint.slot_format import Owner, Places, SlotHeader
+from relkit.flash_checkpoint.slots import native_copy
+from relkit.flash_checkpoint.slots import slot_format as form
+from relkit.flash_checkpoint.slots.errors import BadSlot, NoRoom, SlotFault
+from relkit.flash_checkpoint.slots.slot_format import Owner, Places, SlotHeader
 from relkit.private_file import open_private
 
 # Spare room in each slot: later states may have longer lists than the first one.
@@ -194,9 +194,13 @@ class SlotFile:
                 slots.append(WholeSlot(index, self.header(index)))
         return sorted(slots, key=lambda slot: -slot.header.sequence)
 
-    def free_slot(self) -> int | None:
-        """A slot that is neither locked nor the newest whole one; None where there is none."""
-        newest = [slot.index for slot in self.whole()[:1]]
+    def free_slot(self, kept: int = 1) -> int | None:
+        """A slot to save into; None where there is none.
+
+        Args:
+            kept: so many of the newest whole slots are left alone, and all that are locked.
+        """
+        newest = [slot.index for slot in self.whole()[:kept]]
         others = (index for index in range(self.count) if index not in newest)
         return next((index for index in others if not self.is_locked(index)), None)
 

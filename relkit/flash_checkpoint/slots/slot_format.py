@@ -17,13 +17,14 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-from relkit.flash_checkpoint.errors import BadSlot, SlotFault
-from relkit.flash_checkpoint.native_copy import block_count, crc32c
+from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint.slots.native_copy import block_count, crc32c
 
 PAGE_BYTES = 4096
 VERSION = 1
-# The newest, one to save into, and two that are being written to disk: by the rank, by a launcher.
-MAX_SLOTS = 4
+# One to save into, two that other ranks may still need, and two that are being written to disk: by
+# the rank, and by a launcher.
+MAX_SLOTS = 5
 FILE_MAGIC = b"RKSLOTS\n"
 EMPTY, WRITING = 0, int.from_bytes(b"RKTORN!\n", "little")
 WHOLE = int.from_bytes(b"RKWHOLE\n", "little")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relkit.flash_checkpoint.errors import SlotsUnavailable
+from relkit.flash_checkpoint.slots.errors import SlotsUnavailable
 
 LIBRARY_VARIABLE = "RELKIT_SLOTS_LIBRARY"
 ABI = 2

@@ -1,0 +1,1 @@
+"""A rank's slots in shared memory: format, files, and the folder that the launcher owns."""
