@@ -31,6 +31,8 @@ def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shm"
     folder.mkdir()
     monkeypatch.setattr(slot_folder, "_SHARED_MEMORY", folder)
+    # It is on a disk, which may be nearly full.
+    monkeypatch.setattr(slot_folder, "_FREE_PART", 0.0)
     return folder
 
 
@@ -178,11 +180,38 @@ def test_what_is_another_launchers_of_the_job_is_left_to_it(
         launcher.host.close()
 
 
-def test_another_job_does_not_get_it(left: Path) -> None:
+def test_another_job_leaves_it_alone_for_a_while(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another() -> None:
+        launcher = Launcher(0, 1, job_id="another")
+        assert launcher.folder != left
+        launcher.host.close()
+
+    another()
+    another()
+    assert left.exists()
+    mark = left / slot_folder._LEFT_MARK
+    os.utime(mark, (mark.stat().st_atime, mark.stat().st_mtime - slot_folder._LEFT_ALONE_S - 1))
+    another()
+    assert not left.exists()
+
+
+def test_another_job_removes_it_where_memory_is_short(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_folder, "_FREE_PART", 1.1)
     launcher = Launcher(0, 1, job_id="another")
-    assert launcher.folder != left
     assert not left.exists()
     launcher.host.close()
+
+
+def test_it_is_taken_over_although_another_job_came_first(left: Path) -> None:
+    launchers = [Launcher(0, 1, job_id="another"), Launcher(0, 1)]
+    assert launchers[1].folder == left
+    assert not (left / slot_folder._LEFT_MARK).exists()
+    for launcher in launchers:
+        launcher.host.close()
 
 
 def test_a_launcher_that_lives_keeps_its_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """The folder of slots in shared memory: the launcher's, or the process's own without a launcher.
 
 Its owner holds a lock on a file in it. The kernel releases the lock when the owner ends, however
-that happens; a folder without a lock has lost its owner. Whoever makes the next folder takes it
-over, where it serves the same job, and removes it otherwise.
+that happens; a folder without a lock has lost its owner. The next owner of the same job takes it
+over, if it is of use; those of other jobs remove it, after a while.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ FOLDER_VARIABLE = "RELKIT_FLASH_CHECKPOINT_FOLDER"
 ROOT_VARIABLE = "RELKIT_FLASH_CHECKPOINT_ROOT"
 LOCK = "owner.lock"
 _SUFFIX = ".slots"
+# When somebody first saw that a folder had lost its owner: its time of change.
+_LEFT_MARK = "left"
+# So long others leave it alone, as its job may come back; not so if less than this part of shared
+# memory is free.
+_LEFT_ALONE_S = 600.0
+_FREE_PART = 0.5
 _SHARED_MEMORY = Path("/dev/shm")
 _LOCK_WAIT_S = 10.0
 _LOCK_POLL_S = 0.05
@@ -90,11 +96,9 @@ def make(job_id: str, judge: Judge = _remove_all) -> OwnFolder:
         if not is_private_folder(home):
             raise PermissionError(13, "belongs to another user, or others may read it")
         with _one_at_a_time(home):
-            left = {folder: judge(folder) for folder, _ in _without_owner(folders_of(job_id))}
-            take = [folder for folder in left if left[folder] is LeftFolder.TAKE][:1]
-            sweep(home, {*take, *(path for path in left if left[path] is LeftFolder.LEAVE)})
-            for taken, lock in _without_owner(take):
-                return OwnFolder(taken, os.dup(lock), os.getpid(), is_taken=True)
+            taken = _go_through(home, folders_of(job_id), judge)
+            if taken is not None:
+                return taken
             folder = Path(tempfile.mkdtemp(prefix=f"{safe_job_id(job_id)}-", dir=home))
             lock = open_private(folder / LOCK, os.O_RDWR | os.O_CREAT)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,10 +130,27 @@ def _one_at_a_time(home: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def sweep(home: Path, kept: Collection[Path] = ()) -> None:
-    """Remove the folders that have lost their owners, but for those that are to be kept."""
-    for folder, _ in _without_owner(path for path in _folders(home) if path not in kept):
-        shutil.rmtree(folder, ignore_errors=True)
+def _go_through(home: Path, same_job: Collection[Path], judge: Judge) -> OwnFolder | None:
+    """See what folders have lost their owners: take one over, leave or remove the others."""
+    taken: OwnFolder | None = None
+    for folder, lock in _without_owner(_folders(home)):
+        fate = judge(folder) if folder in same_job else LeftFolder.LEAVE
+        if fate is LeftFolder.TAKE and taken is None:
+            (folder / _LEFT_MARK).unlink(missing_ok=True)
+            taken = OwnFolder(folder, os.dup(lock), os.getpid(), is_taken=True)
+        elif fate is not LeftFolder.LEAVE or _is_stale(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+    return taken
+
+
+def _is_stale(folder: Path) -> bool:
+    """Whether a folder was left long ago, or takes up memory that others may need."""
+    mark = folder / _LEFT_MARK
+    with suppress(FileExistsError):
+        os.close(open_private(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    memory = os.statvfs(folder)
+    is_short = memory.f_bavail < _FREE_PART * memory.f_blocks
+    return is_short or time.time() - mark.stat().st_mtime > _LEFT_ALONE_S
 
 
 def _without_owner(folders: Iterable[Path]) -> Iterator[tuple[Path, int]]:

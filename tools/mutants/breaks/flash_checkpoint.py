@@ -19,6 +19,8 @@ _MEGATRON_PARTS_OF_RANKS = (
 )
 _MEGATRON_PARTS = ("tests/flash_checkpoint/test_megatron_parts.py",)
 _OBJECTS = ("tests/flash_checkpoint/test_native_objects.py",)
+_LEFT = ("tests/flash_checkpoint/test_left_slots.py",)
+_OTHERS = ("tests/flash_checkpoint/test_other_ranks.py",)
 _PERSISTER = ("tests/flash_checkpoint/test_persister.py",)
 _PROTECT = (
     "tests/flash_checkpoint/test_protect.py"
@@ -155,7 +157,7 @@ BREAKS = (
     # The newest whole slot is overwritten.
     Break(
         "relkit/flash_checkpoint/slots/slot_file.py",
-        "newest = [slot.index for slot in self.whole()[:1]]",
+        "newest = [slot.index for slot in self.whole()[:kept]]",
         "newest: list[int] = []",
         _SAVER,
     ),
@@ -227,5 +229,54 @@ BREAKS = (
         "saved = [request.by_ttp for request in new.values() if request.by_ttp is not None]",
         "saved: list[SavedStep] = []",
         _PERSISTER,
+    ),
+    # A quick rank overwrites the step that a slow one still needs.
+    Break(
+        "relkit/flash_checkpoint/slots/other_ranks.py",
+        "            return number + 1",
+        "            return 1",
+        _OTHERS,
+    ),
+    # Ranks on other nodes are thought to be as quick as this one.
+    Break(
+        "relkit/flash_checkpoint/slots/other_ranks.py",
+        "_UNSEEN = 2",
+        "_UNSEEN = 1",
+        _OTHERS,
+    ),
+    # A save without room for a third slot fails.
+    Break(
+        "relkit/flash_checkpoint/memory_saver.py",
+        "            index = file.free_slot()\n            if index is None:",
+        "            index = None\n            if index is None:",
+        _OTHERS,
+    ),
+    # A folder that the user has removed, to begin anew, comes back from memory.
+    Break(
+        "relkit/launch/flash_checkpoint/left_slots.py",
+        "or destination.mark_of(note.root) != note.mark",
+        "or False",
+        _LEFT,
+    ),
+    # What another launcher of the same job has left on this host is removed.
+    Break(
+        "relkit/launch/flash_checkpoint/left_slots.py",
+        "        return LeftFolder.LEAVE",
+        "        return LeftFolder.REMOVE",
+        _LEFT,
+    ),
+    # A killed launcher's state is loaded for checkpoints in another folder.
+    Break(
+        "relkit/flash_checkpoint/rank_memory.py",
+        "if of_root and of_root != str(self._root and self._root.absolute()):",
+        "if False:",
+        _LEFT,
+    ),
+    # The next launcher of any job takes away what a killed one has left.
+    Break(
+        "relkit/flash_checkpoint/slots/slot_folder.py",
+        "time.time() - mark.stat().st_mtime > _LEFT_ALONE_S",
+        "True",
+        _LEFT,
     ),
 )
