@@ -37,6 +37,7 @@ class RankMemory:
         self._failure: RelkitError | None = None
         self._file: SlotFile | None = None
         self._lock: slot_folder.RankLock | None = None
+        self._has_left_note = False
         try:
             folder = slot_folder.of_launcher()
             if folder is None:
@@ -73,9 +74,13 @@ class RankMemory:
                 self._lock = slot_folder.RankLock(self._path)
                 # Left by a process that was killed while it saved its first state into a new file.
                 self._path.with_suffix(NEW_SUFFIX).unlink(missing_ok=True)
-                if self._root is not None:
-                    destination.leave(self._path.parent, self._rank, self._root)
-            return self._saver.save(step, state, when_whole)
+            save = self._saver.save(step, state, when_whole)
+            if not self._has_left_note and self._own is None and self._root is not None:
+                # For the launcher, and only now: if nothing fits into memory, no mark is left on
+                # disk either.
+                self._has_left_note = True
+                destination.leave(self._path.parent, self._rank, self._root)
+            return save
         except (UnwritablePath, NoRoom) as error:
             return SaveHandle.ended(step, error)
         except OSError as error:

@@ -17,6 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer
 
 from relkit.errors import BadInputFile, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint.ddp import DdpCheckpointer
+from relkit.flash_checkpoint.destination import MARK_FILE
 from relkit.flash_checkpoint.hf_trainer import FlashCheckpointCallback
 from relkit.flash_checkpoint.slots.slot_folder import FOLDER_VARIABLE
 from tests.cluster.conftest import Start, orphans_come_to_us, start
@@ -108,7 +109,7 @@ def test_the_newest_step_is_resumed_from_wherever_it_is(
     del own["half-written"]
     assert sorted(again) == sorted(own)
     assert again["model.safetensors"] == own["model.safetensors"]
-    assert [path.name for path in ck.glob(".*")] == []
+    assert [path.name for path in ck.glob(".*")] == [MARK_FILE]
     assert trainer(8).state.global_step == 8
 
 
