@@ -69,10 +69,11 @@ def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, for
 @click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @report_options
 def verify(path: Path, fmt: str | None, output: Path | None, force: bool) -> int:
-    """Read every file of the iterations in PATH and compare sizes and checksums.
+    """Read every file of the checkpoints in PATH and compare sizes and checksums.
 
-    PATH is what --save named, or one iteration in it. Exit code 1: something is damaged or missing;
-    3: an iteration has no manifest to hold it against.
+    PATH is what --save named, a folder that relkit.flash_checkpoint saves to, or one iteration or
+    checkpoint in it. Exit code 1: something is damaged or missing; 3: an iteration has no manifest
+    to hold it against.
 
     \b
     Examples:
@@ -80,7 +81,7 @@ def verify(path: Path, fmt: str | None, output: Path | None, force: bool) -> int
       relkit ckpt verify checkpoints/iter_0000010
       relkit ckpt verify checkpoints --json | jq .whole
     """
-    from relkit.checkpoint.report import verify as verified
+    from relkit.flash_checkpoint.disk_report import verify as verified
 
     started = time.time()
     report = verified(path, argv=tuple(sys.argv), started=started)

@@ -70,7 +70,7 @@ def verify(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
         BadInputFile: there is no iteration.
     """
     root, steps = _iterations(path)
-    findings = [_one(root / files.iteration_name(step)) for step in steps]
+    findings = [finding_of(root / files.iteration_name(step)) for step in steps]
     if len(steps) != 1 or path.resolve() == root.resolve():
         findings += _of_root(root)
     order = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK)
@@ -84,7 +84,8 @@ def _is_whole(findings: list[Finding], folder: Path) -> bool:
     return any(f.id == "RK-CKPT-001" and f.title.startswith(f"{folder} ") for f in findings)
 
 
-def _one(folder: Path) -> Finding:
+def finding_of(folder: Path) -> Finding:
+    """Whether the files in a folder are those that its manifest names, as they were written."""
     if not (folder / MANIFEST).is_file():
         return _without_manifest(folder)
     try:
@@ -159,7 +160,7 @@ def _iterations(path: Path) -> tuple[Path, tuple[int, ...]]:
     if not steps:
         raise BadInputFile(
             f"{path} is not a folder of checkpoints: it has no iter_ folder",
-            next_step="Name what --save named, or one iteration in it.",
+            next_step="Name the folder that the job saves to, or one iteration in it.",
         )
     return path, steps
 

@@ -14,11 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import torch
-
 from relkit.checkpoint.iteration_folder import sync_folder, write_file
 from relkit.checkpoint.manifest import FileRecord
-from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, UnwritablePath
 from relkit.foreign_json import parse_json
 from relkit.input_file import open_input, read_input
@@ -67,6 +64,8 @@ def write(
         UnwritablePath: the disk is full, or a folder cannot be written. The previous checkpoint is
             intact, as it is where `require_unchanged` raises.
     """
+    import torch  # only here: `relkit ckpt verify` has no need of it
+
     saved_unix_ns = time.time_ns() if saved_unix_ns is None else saved_unix_ns
     temporary, record = _write_temporary(path, lambda out: torch.save(state, out))
     try:
@@ -216,6 +215,8 @@ def read(named: OnDisk) -> Any:  # noqa: ANN401
     Raises:
         BadInputFile: it is missing or damaged, or holds more than plain data.
     """
+    from relkit.checkpoint.torch_file import read_plain
+
     next_step = "Name another file: load_checkpoint(path)."
     require_as_written(named, next_step)
     return read_plain(named.path, arrays=True)
