@@ -96,7 +96,7 @@ def test_a_healthy_job_gives_no_alarm(start: Start, tmp_path: Path) -> None:
 def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
     done = start(
         "launch", "--nproc-per-node", "2", "--hang-timeout", "12", "--on-hang", "restart",
-        "--max-restarts", "1", "--timeline-path", tmp_path / "t",
+        "--max-restarts", "1", "--no-warm-standby", "--timeline-path", tmp_path / "t",
         "--inject", "stop:rank=1:step=5", EXAMPLE, "--steps", "12",
     ).wait()  # fmt: skip
     assert done.code == 0, done.err

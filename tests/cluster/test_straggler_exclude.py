@@ -24,7 +24,7 @@ def two_nodes(start: Start, port: int, folder: Path) -> list[Started]:
             "--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1",
             # The last call is long enough for launchers that begin apart on a busy machine.
             "--rdzv-conf", f"is_host={int(number == 0)},last_call_timeout=8",
-            "--max-restarts", "1", "--straggler", "exclude",
+            "--max-restarts", "1", "--no-warm-standby", "--straggler", "exclude",
             "--timeline-path", folder / f"t{number}", SCRIPT, "100000", "2",
             RELKIT_NODE_NAME=f"h{number}", SLOW_JOB_PRODUCTS=str(10 * number),
         )

@@ -35,8 +35,9 @@ _STATE = re.compile(r"^(\S+) rank (\d) step (\d+) (\w{64})$", re.MULTILINE)
 
 def test_a_killed_trainer_goes_on_from_memory(start: Start, tmp_path: Path) -> None:
     done = start(
-        "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--timeline-path",
-        tmp_path / "timeline", JOB, tmp_path / "ck", str(STEPS), str(KILL), program=TRUE_TORCH,
+        "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--no-warm-standby",
+        "--timeline-path", tmp_path / "timeline", JOB, tmp_path / "ck", str(STEPS), str(KILL),
+        program=TRUE_TORCH,
     ).wait(150)  # fmt: skip
     assert done.code == 0, done.err
     rows = _STATE.findall(done.out)

@@ -32,8 +32,9 @@ def run(
     """
     kind, *rest = arguments
     done = start(
-        "launch", "--nproc-per-node", "2", "--max-restarts", str(restarts), "--timeline-path",
-        tmp_path / "timeline", job, kind, tmp_path / "ck", str(steps), *rest, program=TRUE_TORCH,
+        "launch", "--nproc-per-node", "2", "--max-restarts", str(restarts),
+        "--no-warm-standby", "--timeline-path", tmp_path / "timeline",
+        job, kind, tmp_path / "ck", str(steps), *rest, program=TRUE_TORCH,
     ).wait(150)  # fmt: skip
     assert done.code == 0, done.err
     rows = _LOSS.findall(done.out)

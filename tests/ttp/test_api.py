@@ -20,8 +20,9 @@ def test_a_loop_through_the_calls(start: Start, tmp_path: Path) -> None:
     ends = []
     for name, victim, switch in (("plain", "", "False"), ("killed", "1:30", "True")):
         done = start(
-            "launch", "--nproc-per-node", "4", "--max-restarts", "1", "--timeline-path",
-            tmp_path / "t", JOB, tmp_path / name, "50", victim, ENABLE_TTP=switch,
+            "launch", "--nproc-per-node", "4", "--max-restarts", "1", "--no-warm-standby",
+            "--timeline-path", tmp_path / "t", JOB, tmp_path / name, "50", victim,
+            ENABLE_TTP=switch,
         ).wait(80)  # fmt: skip
         assert done.code == 0, done.err
         ends.append({line.split()[3] for line in done.out.splitlines() if line.startswith("rank")})

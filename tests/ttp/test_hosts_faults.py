@@ -135,7 +135,7 @@ def test_two_nodes_go_on_after_a_kill(start: Start, tmp_path: Path, free_port: i
         return start(
             "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", folder.name,
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
-            "--nproc-per-node", "1", "--max-restarts", "2", "--timeline-path",
+            "--nproc-per-node", "1", "--max-restarts", "2", "--no-warm-standby", "--timeline-path",
             tmp_path / f"{folder.name}{number}", JOB, folder / "ck", "40", deeds, **secret,
         )  # fmt: skip
 

@@ -81,7 +81,13 @@ def launched(
     """A job under `relkit launch`."""
     line = [
         *("-m", "relkit", "launch", "--nproc-per-node", str(LAYOUTS[layout].ranks)),
-        *("--max-restarts", str(restarts), "--timeline-path", str(folder / layout / "timeline")),
+        *(
+            "--max-restarts",
+            str(restarts),
+            "--no-warm-standby",
+            "--timeline-path",
+            str(folder / layout / "timeline"),
+        ),
         *(str(CHECKOUT / "tests" / "ttp" / "trainer_run.py"), str(folder / "sonnets")),
         *(str(folder / layout / name), layout),
     ]

@@ -97,7 +97,7 @@ def test_nodes_are_not_measured_again_after_a_restart(
         start(
             "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "again",
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
-            "--max-restarts", "1", "--timeline-path", tmp_path / f"t{number}",
+            "--max-restarts", "1", "--no-warm-standby", "--timeline-path", tmp_path / f"t{number}",
             "--inject", "crash:rank=1:step=2", "--network-check", EXAMPLE, "--steps", "4",
             # A key for each meeting: the check, its agents and the restart have to agree on it.
             **{"RELKIT_SECRET": "what only the operator knows"},
