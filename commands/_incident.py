@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ class Publisher:
         log(f"{len(dumps)} of {job.world_size} ranks captured; see:")
         for path in written:
             click.echo(f"  {path}", err=True)
+        log(f"one page with all of it: relkit report {shlex.quote(str(self.folder))}")
 
     def write_dumps(self, dumps: Sequence[RankDump]) -> None:
         """Write the dumps of a node that does not decide."""

@@ -55,6 +55,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.netcheck:netcheck",
         "Find the nodes, links and uplinks of a fleet that are dead or slow.",
     ),
+    "report": (
+        "relkit.commands.report:report",
+        "Make one page of a hang: verdict, what to type, who waits for whom, and the proof.",
+    ),
     "run": (
         "relkit.commands.run:run",
         "Put any other launcher's command under the same hook and monitor.",

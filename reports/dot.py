@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import zlib
@@ -123,3 +124,11 @@ def picture(dot_text: str, *, timeout_s: float = 10.0) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+
+
+def inline(svg: str | None) -> str:
+    """What Graphviz wrote, without the XML head that has no place inside HTML; "" for nothing."""
+    if not svg:
+        return ""
+    start = svg.find("<svg")
+    return re.sub(r"<!--.*?-->\n?", "", svg[start:], flags=re.DOTALL) if start >= 0 else ""

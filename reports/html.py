@@ -94,7 +94,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
         .get_template("report.html.j2")
         .render(
             report=report,
-            headline=_headline(report, culprits),
+            headline=headline(report, culprits),
             lead=lead,
             rest=[*faults[1:], *others] if faults else others[1:],
             culprits=culprits,
@@ -106,7 +106,7 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
             left_out=left_out,
             restarts=_restarts(facts),
             evidence=[(finding, item) for finding in report.findings for item in finding.evidence],
-            tabs=[(name, _TABS.get(name, name), picture) for name, picture in _inline(svgs)],
+            tabs=flame_tabs(svgs),
             started=page_time(report.started),
             version=report.to_json()["meta"]["version"],
             **style_and_policy("report.css", has_flames=bool(svgs)),
@@ -114,7 +114,8 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
     )
 
 
-def _headline(report: Report, culprits: Sequence[int]) -> str:
+def headline(report: Report, culprits: Sequence[int]) -> str:
+    """The verdict in a few words."""
     if report.command == "hang" or culprits:
         details = report.facts.get("culprit_details")
         first = details[0] if isinstance(details, list) and details else None
@@ -242,9 +243,15 @@ def _bound(item: Evidence) -> str:
     return "" if item.threshold is None else f"{_cell(item.threshold)} {item.unit}".strip()
 
 
-def _inline(svgs: Mapping[str, str]) -> list[tuple[str, Markup]]:
-    """The pictures; style and script are the same in each, so one copy of each is enough."""
-    out = []
+def flame_tabs(svgs: Mapping[str, str]) -> list[tuple[str, str, Markup]]:
+    """(name, label, picture) of each flame picture, to be put into one page.
+
+    Style and script are the same in each, so one copy of each is enough.
+
+    Args:
+        svgs: by view ("mixed", "py", "cpp"), from flame_svg.render.
+    """
+    tabs = []
     known = [name for name in _TABS if name in svgs]
     ordered = [*known, *(name for name in svgs if name not in _TABS)]
     for i, name in enumerate(ordered):
@@ -255,5 +262,5 @@ def _inline(svgs: Mapping[str, str]) -> list[tuple[str, Markup]]:
         if i < len(ordered) - 1:
             text = text.replace(script_block(), "", 1)
         # Made by flame_svg.render, which escapes every name; see there.
-        out.append((name, Markup(text)))  # noqa: S704
-    return out
+        tabs.append((name, _TABS.get(name, name), Markup(text)))  # noqa: S704
+    return tabs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from markupsafe import Markup
 
 from relkit.findings import Report, Status
 from relkit.netcheck.model import Edge
-from relkit.reports import heatmap
+from relkit.reports import dot, heatmap
 from relkit.reports.html import environment, page_time, style_and_policy
 
 MAX_ROWS = 512
@@ -67,7 +66,7 @@ def render(report: Report, edges: Sequence[Edge], *, graph_svg: str | None = Non
             # heatmap and Graphviz escape every name.
             heatmap=Markup(drawn),  # noqa: S704
             grouped=share if share > 1 else 0,
-            graph=Markup(_inline(graph_svg)),  # noqa: S704
+            graph=Markup(dot.inline(graph_svg)),  # noqa: S704
             columns=columns,
             rows=table,
             left_out=max(0, len(rows) - MAX_ROWS),
@@ -170,14 +169,6 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
-
-
-def _inline(svg: str | None) -> str:
-    """What Graphviz wrote, without the XML head that has no place inside HTML."""
-    if not svg:
-        return ""
-    start = svg.find("<svg")
-    return re.sub(r"<!--.*?-->\n?", "", svg[start:], flags=re.S) if start >= 0 else ""
 
 
 def _list(value: object) -> list[Any]:

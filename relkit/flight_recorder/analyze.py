@@ -16,7 +16,7 @@ from relkit.flight_recorder.model import FlightDump
 from relkit.flight_recorder.parse import parse_dump
 from relkit.flight_recorder.plain_data import BadFlightDump, looks_like_a_dump, read_plain
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, HangVerdict
+from relkit.hang.model import Category, HangVerdict, JobView
 from relkit.hang.report import hang_report
 
 # nccl_trace_rank_3, dump-3.json, rank3.pkl: the rank is the last number of the name.
@@ -127,6 +127,15 @@ def analyze(
         BadFlightDump: one of them is not a dump.
     """
     began, started = time.monotonic(), time.time()
+    job, verdict = judged(files, progress=progress)
+    duration_s = time.monotonic() - began
+    return hang_report(job, verdict, argv=argv, started=started, duration_s=duration_s)
+
+
+def judged(
+    files: Sequence[DumpFile], *, progress: Callable[[int, int], None] | None = None
+) -> tuple[JobView, HangVerdict]:
+    """What the dumps show of the job, and who is at fault; see analyze."""
     dumps = []
     for number, file in enumerate(files, start=1):
         dumps.append(read_dump(file))
@@ -134,9 +143,7 @@ def analyze(
             progress(number, len(files))
     source = str(Path(os.path.commonpath([file.path.parent.absolute() for file in files])))
     job = job_view(dumps, source)
-    verdict = without_unneeded_absence(attribute(job))
-    duration_s = time.monotonic() - began
-    return hang_report(job, verdict, argv=argv, started=started, duration_s=duration_s)
+    return job, without_unneeded_absence(attribute(job))
 
 
 def without_unneeded_absence(verdict: HangVerdict) -> HangVerdict:

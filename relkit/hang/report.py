@@ -23,6 +23,7 @@ from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.rank_table import oldest_in_flight, rank_rows
+from relkit.hang.recorders import kept_recorders
 from relkit.hang.words import of_ranks, operation
 from relkit.ranks import RankSet
 
@@ -255,4 +256,5 @@ def _facts(job: JobView, verdict: HangVerdict) -> dict[str, Any]:
             if view.death is not None and died(view)
         ],
         "absent": (RankSet.world(job.world_size) - known).fold(),
+        "recorders": kept_recorders(job),
     }

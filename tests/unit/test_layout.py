@@ -23,7 +23,8 @@ MAX_CORE_LINES = 3000
 ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground relkit.accounting relkit.checkpoint relkit.data relkit.doctor "
-        "relkit.flash_checkpoint relkit.fleet relkit.flight_recorder relkit.hang relkit.launch "
+        "relkit.flash_checkpoint relkit.fleet relkit.flight_recorder relkit.hang "
+        "relkit.hang.picture relkit.launch "
         "relkit.launch.accounting relkit.launch.flash_checkpoint "
         "relkit.launch.hang relkit.launch.job relkit.launch.netcheck relkit.launch.peers "
         "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck "
@@ -53,6 +54,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
     "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
+    "relkit.hang.picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
         "ground relkit.accounting relkit.bootstrap relkit.launch.accounting "
@@ -123,8 +125,8 @@ ALLOWED: Mapping[str, str] = {
     "relkit.trainer.telemetry": "ground",
     "relkit.ttp": "ground relkit.checkpoint relkit.hook relkit.net",
     "reports": (
-        "ground relkit.accounting relkit.netcheck relkit.stacks relkit.straggler "
-        "relkit.straggler.present"
+        "ground relkit.accounting relkit.hang.picture relkit.netcheck relkit.stacks "
+        "relkit.straggler relkit.straggler.present"
     ),
 }
 

@@ -1,0 +1,284 @@
+"""What a hang left in a folder -> its verdict and its picture, whoever made the folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relkit.errors import BadInputFile, RelkitError, UsageProblem
+from relkit.findings import Report
+from relkit.flight_recorder.analyze import find_dumps, judged
+from relkit.flight_recorder.plain_data import BadFlightDump
+from relkit.foreign_json import parse_json
+from relkit.hang.attribute import attribute
+from relkit.hang.model import HangVerdict, JobView, RankView
+from relkit.hang.picture.model import HangPicture
+from relkit.hang.picture.picture import hang_picture
+from relkit.hang.picture.stored_report import (
+    MAX_WORLD,
+    BadReport,
+    recorders_of,
+    report_of,
+    verdict_of,
+    views_of,
+)
+from relkit.hang.report import hang_report
+from relkit.hook.model import HookState
+from relkit.hook.stored_state import stored_state
+from relkit.input_file import read_input
+from relkit.printable import printable_line
+from relkit.ranks import RankSet
+from relkit.stacks.dumpfile import FrameMemo, read_dump
+from relkit.stacks.folder import Head, choose, list_dumps
+from relkit.stacks.merge import Merged, merge_dumps
+from relkit.stacks.model import RankDump
+
+REPORT_LIMIT_BYTES = 64 << 20
+MAX_NOTES = 20
+_MAX_DUMPS = MAX_WORLD
+
+ReadProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HangEvidence:
+    """All that a folder says of a hang.
+
+    Args:
+        report: the verdict, as the monitor reached it, or as it was reached anew.
+        picture: what the page shows beside it.
+        merged: the stacks of all ranks; None where there are none.
+        absent: ranks of which nothing is known, folded.
+    """
+
+    report: Report
+    picture: HangPicture
+    merged: Merged | None
+    absent: str = ""
+
+
+def read_hang(
+    folder: Path, *, argv: Sequence[str] = (), progress: ReadProgress | None = None
+) -> HangEvidence:
+    """Read what `relkit launch` left of a hang, or the dumps of PyTorch's flight recorder.
+
+    Args:
+        folder: the timeline folder, or that of the dumps.
+        argv: the command line.
+        progress: called with how many files have been read, and how many there are.
+
+    Raises:
+        UsageProblem: there is no such folder, or it holds neither.
+        BadInputFile: what it holds is of another kind, or cannot be used.
+    """
+    started = time.time()
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        raise UsageProblem(f"{folder} {what}", next_step=_WHICH_FOLDER)
+    report, recorders, why_not = _stored(folder)
+    names = _dump_names(folder)
+    if report is None and not names:
+        if why_not and not _flight_files(folder):
+            raise BadInputFile(f"{folder / 'report.json'}: {why_not}", next_step=_WHICH_FOLDER)
+        return _from_flight_recorder(folder, argv, started, progress)
+    dumps, refused = _read_dumps(folder, names, report, progress)
+    notes = [f"{name}: {reason}" for name, reason in refused]
+    if why_not:
+        notes.insert(0, f"report.json: {why_not}; the ranks were judged again by their stacks")
+    if report is None:
+        return _judged_again(folder, dumps, argv, started, notes)
+    job = _job(report, views_of(report), _with_recorders(dumps, recorders, notes))
+    return _evidence(folder, report, job, verdict_of(report), dumps, notes)
+
+
+_WHICH_FOLDER = (
+    "Name the folder that `relkit launch` printed when the job hung (--timeline-path), or one with "
+    "dumps of PyTorch's flight recorder."
+)
+
+
+def _stored(folder: Path) -> tuple[Report | None, dict[int, HookState], str]:
+    """The report of report.json, the recorders in it, and why there is none ("": no such file)."""
+    try:
+        plain = parse_json(read_input(folder / "report.json", REPORT_LIMIT_BYTES))
+        return report_of(plain), recorders_of(plain), ""
+    except FileNotFoundError:
+        why_not = ""
+    except OSError as error:
+        why_not = f"it cannot be read: {error.strerror}"
+    except BadReport as error:
+        why_not = str(error)
+    except ValueError as error:
+        why_not = f"it is damaged: {printable_line(str(error))[:200]}"
+    return None, {}, why_not
+
+
+def _dump_names(folder: Path) -> list[str]:
+    try:
+        names = list_dumps(folder)
+    except RelkitError:
+        # None there, or not to be listed: the caller says what the folder lacks.
+        return []
+    if len(names) > _MAX_DUMPS:
+        raise BadInputFile(
+            f"{folder} holds {len(names):,} .stacktrace files",
+            next_step="Name a folder with the files of one job.",
+        )
+    return names
+
+
+def _flight_files(folder: Path) -> bool:
+    try:
+        return bool(find_dumps([folder]))
+    except UsageProblem:
+        return False
+
+
+def _read_dumps(
+    folder: Path, names: Sequence[str], report: Report | None, progress: ReadProgress | None
+) -> tuple[list[RankDump], Sequence[tuple[str, str]]]:
+    """The dumps of the report's job, or of the job captured last; and the files left out."""
+    heads: list[Head] = []
+    dumps: dict[str, RankDump] = {}
+    memo: FrameMemo = {}
+    for done, name in enumerate(names, 1):
+        try:
+            dump = read_dump(folder / name, memo=memo)
+        except RelkitError as error:
+            heads.append(Head(name, error=str(error).removeprefix(f"{name}: ")))
+        else:
+            dumps[name] = dump
+            heads.append(Head(name, dump.rank, dump.world_size, dump.job_id, dump.captured_unix_ns))
+        if progress is not None:
+            progress(done, len(names))
+    if report is not None and not dumps:
+        return [], [(head.name, head.error) for head in heads]
+    job_id = None if report is None else str(report.facts["job_id"])
+    try:
+        choice = choose(heads, job_id, folder)
+    except RelkitError as error:
+        if report is None:
+            raise BadInputFile(str(error), next_step=_WHICH_FOLDER) from error
+        return [], [("the .stacktrace files", str(error))]
+    if choice.world_size > MAX_WORLD:
+        raise BadInputFile(
+            f"the files in {folder} are of a job of {choice.world_size:,} ranks",
+            next_step=f"A page shows at most {MAX_WORLD:,}.",
+        )
+    return [dumps[name] for name in choice.names], choice.refused
+
+
+def _with_recorders(
+    dumps: Sequence[RankDump], kept: dict[int, HookState], notes: list[str]
+) -> dict[int, tuple[RankDump | None, HookState | None]]:
+    """By rank, its stacks and its recorder."""
+    both: dict[int, tuple[RankDump | None, HookState | None]] = {
+        rank: (None, state) for rank, state in kept.items()
+    }
+    for dump in dumps:
+        state = kept.get(dump.rank)
+        if dump.hook_json:
+            try:
+                state = stored_state(dump.hook_json)
+            except ValueError as error:
+                notes.append(f"rank {dump.rank}: its recorder cannot be read: {error}")
+        # Its text would only take room from here on.
+        both[dump.rank] = replace(dump, hook_json=""), state
+    return both
+
+
+def _job(
+    report: Report,
+    views: dict[int, RankView],
+    captured: dict[int, tuple[RankDump | None, HookState | None]],
+) -> JobView:
+    """The job as it was looked at, as far as the folder still shows that."""
+    facts = report.facts
+    world_size = int(facts["world_size"])
+    known = []
+    for rank in range(world_size):
+        dump, state = captured.get(rank, (None, None))
+        view = views.get(rank) or _unknown(rank)
+        if rank not in views and dump is not None:
+            view = _from_dump(dump)
+        known.append(replace(view, dump=dump, hook=state))
+    return JobView(
+        job_id=str(facts["job_id"]),
+        world_size=world_size,
+        ranks=tuple(known),
+        hang_timeout_s=float(facts["hang_timeout_s"]),
+        trigger=str(facts["trigger"]),
+    )
+
+
+def _unknown(rank: int) -> RankView:
+    return RankView(rank, "", 0, alive=False, absent_reason="no file of it in the folder")
+
+
+def _from_dump(dump: RankDump) -> RankView:
+    ended = any("has ended" in note for note in dump.notes)
+    return RankView(
+        rank=dump.rank,
+        host=dump.host,
+        pid=dump.pid,
+        alive=not ended,
+        process_state="" if ended else dump.process_state[:1],
+    )
+
+
+def _judged_again(
+    folder: Path,
+    dumps: Sequence[RankDump],
+    argv: Sequence[str],
+    started: float,
+    notes: list[str],
+) -> HangEvidence:
+    """The verdict from the stacks and recorders alone: report.json is on another host, or gone."""
+    world_size = max(dump.world_size or dump.rank + 1 for dump in dumps)
+    captured = _with_recorders(dumps, {}, notes)
+    views = []
+    for rank in range(world_size):
+        dump, state = captured.get(rank, (None, None))
+        view = _unknown(rank) if dump is None else _from_dump(dump)
+        views.append(replace(view, dump=dump, hook=state))
+    job = JobView(dumps[0].job_id, world_size, tuple(views), hang_timeout_s=0.0)
+    verdict = attribute(job)
+    report = hang_report(job, verdict, argv=argv, started=started)
+    return _evidence(folder, report, job, verdict, dumps, notes)
+
+
+def _evidence(
+    folder: Path,
+    report: Report,
+    job: JobView,
+    verdict: HangVerdict,
+    dumps: Sequence[RankDump],
+    notes: Sequence[str],
+) -> HangEvidence:
+    merged = merge_dumps(dumps, job.world_size) if dumps else None
+    shown = [printable_line(note)[:400] for note in notes[:MAX_NOTES]]
+    if len(notes) > len(shown):
+        shown.append(f"and {len(notes) - len(shown):,} more files that could not be used")
+    picture = hang_picture(
+        job, verdict, merged.classes if merged else (), folder=str(folder), notes=shown
+    )
+    absent = RankSet.of(view.rank for view in job.ranks if view.absent_reason)
+    return HangEvidence(report, picture, merged, absent.fold())
+
+
+def _from_flight_recorder(
+    folder: Path, argv: Sequence[str], started: float, progress: ReadProgress | None
+) -> HangEvidence:
+    if not _flight_files(folder):
+        raise UsageProblem(
+            f"{folder} holds neither what a hang leaves nor dumps of PyTorch's flight recorder",
+            next_step=_WHICH_FOLDER,
+        )
+    try:
+        job, verdict = judged(find_dumps([folder]), progress=progress)
+    except BadFlightDump as error:
+        raise BadInputFile(str(error), next_step=error.next_step) from error
+    report = hang_report(job, verdict, argv=argv, started=started, duration_s=time.time() - started)
+    return _evidence(folder, report, job, verdict, (), ())

@@ -1,0 +1,161 @@
+"""From what is known of a job, and who is at fault, to all that the page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relkit.hang.activity import Activity
+from relkit.hang.advice import ENTRIES
+from relkit.hang.frames import printable
+from relkit.hang.groups import groups_of
+from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
+from relkit.hang.picture.model import (
+    Blamed,
+    HangPicture,
+    LeftOut,
+    WaitFact,
+)
+from relkit.hang.picture.runbook import RUNBOOK, advice_on, commands_for
+from relkit.hang.picture.sequences import age_s, group_progress, longest
+from relkit.hang.picture.stack_classes import stack_classes
+from relkit.hang.picture.timeline import timeline
+from relkit.hang.picture.transfer_table import transfer_facts
+from relkit.hang.picture.wait_graph import wait_graph
+from relkit.hang.stackclass import classify
+from relkit.hang.waits import Wait, waits_of
+from relkit.hang.words import exit_words
+from relkit.ranks import RankSet
+from relkit.stacks.merge import PathClass
+
+MAX_BLAMED = 64
+MAX_WAITS = 256
+MAX_GROUPS = 64
+MAX_TRANSFERS = 512
+MAX_CLASSES = 48
+
+
+def hang_picture(
+    job: JobView,
+    verdict: HangVerdict,
+    classes: Sequence[PathClass] = (),
+    *,
+    folder: str = "",
+    notes: Sequence[str] = (),
+) -> HangPicture:
+    """All facts of the page.
+
+    Args:
+        job: all ranks, with their recorders and stacks as far as there are any.
+        verdict: who is at fault.
+        classes: the main threads by path, from the merged stacks.
+        folder: of the hang's files, for the commands to type.
+        notes: what could not be read.
+    """
+    views = {view.rank: view for view in job.ranks}
+    activities = {
+        rank: classify(view.dump, view.hook.in_flight if view.hook else ())
+        for rank, view in views.items()
+    }
+    culprits = RankSet.of(culprit.rank for culprit in verdict.culprits)
+    groups = groups_of(job)
+    waits = waits_of(views, activities, groups)
+    ages_s = [_age_s(wait, views) for wait in waits]
+    waiting = RankSet.from_intervals(i for wait in waits for i in wait.waiters.intervals)
+    others = {rank: _doing(views[rank], activities[rank]) for rank in views if rank not in waiting}
+    progress = group_progress(groups, views, culprits)
+    transfers = transfer_facts(views, groups, culprits)
+    stacks = stack_classes(classes, views, activities, culprits)
+    lanes, lanes_left_out = timeline(views, waits, culprits)
+    return HangPicture(
+        blamed=_blamed(verdict, views, activities, folder),
+        waits=tuple(_fact(w, age) for w, age in zip(waits, ages_s, strict=True))[:MAX_WAITS],
+        wait_graph=wait_graph(waits, ages_s, verdict.culprits, others),
+        groups=tuple(progress[:MAX_GROUPS]),
+        transfers=tuple(transfers[:MAX_TRANSFERS]),
+        stack_classes=tuple(stacks[:MAX_CLASSES]),
+        timeline=tuple(lanes),
+        left_out=LeftOut(
+            waits=max(0, len(waits) - MAX_WAITS),
+            groups=max(0, len(progress) - MAX_GROUPS),
+            transfers=max(0, len(transfers) - MAX_TRANSFERS),
+            stack_classes=max(0, len(stacks) - MAX_CLASSES),
+            timeline=lanes_left_out,
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _fact(wait: Wait, in_flight_s: float | None) -> WaitFact:
+    return WaitFact(wait.what, wait.waiters.fold(), wait.missing.fold(), wait.exact, in_flight_s)
+
+
+def _age_s(wait: Wait, views: Mapping[int, RankView]) -> float | None:
+    if wait.transfer is not None:
+        return longest([age_s(views.get(wait.transfer.rank), wait.transfer.op)])
+    if wait.group is None:
+        return None
+    members = wait.group.members
+    return longest(
+        [age_s(views.get(r), members[r].ops[wait.seq]) for r in wait.waiters if r in members]
+    )
+
+
+def _doing(view: RankView, activity: Activity) -> str:
+    if view.absent_reason:
+        return printable(view.absent_reason)
+    if not view.alive:
+        return exit_words(view.exit_code)
+    return activity.sentence() if activity.known else "outside of any operation"
+
+
+def _blamed(
+    verdict: HangVerdict,
+    views: Mapping[int, RankView],
+    activities: Mapping[int, Activity],
+    folder: str,
+) -> tuple[Blamed, ...]:
+    first: dict[int, Culprit] = {}
+    for culprit in verdict.culprits:
+        first.setdefault(culprit.rank, culprit)
+    if not first:
+        return (_nobody(verdict, folder),)
+    return tuple(
+        _blame(culprit, views.get(culprit.rank), activities.get(culprit.rank), folder)
+        for culprit in list(first.values())[:MAX_BLAMED]
+    )
+
+
+def _blame(
+    culprit: Culprit, view: RankView | None, activity: Activity | None, folder: str
+) -> Blamed:
+    text, commands = advice_on(culprit, folder)
+    place = activity.place if activity else ""
+    return Blamed(
+        rank=culprit.rank,
+        host=printable(culprit.host),
+        pid=culprit.pid,
+        category=culprit.category.value,
+        finding=ENTRIES[culprit.category].id,
+        place=place or (printable(view.called_from) if view else ""),
+        doing=culprit.sentence,
+        score=culprit.score,
+        advice=text,
+        commands=commands,
+    )
+
+
+def _nobody(verdict: HangVerdict, folder: str) -> Blamed:
+    """What to do where no rank stands out: of no rank in particular."""
+    category = Category.INCONCLUSIVE
+    return Blamed(
+        rank=-1,
+        host="",
+        pid=0,
+        category=category.value,
+        finding=ENTRIES[category].id,
+        place="",
+        doing=verdict.inconclusive,
+        score=0.0,
+        advice=RUNBOOK[category].text,
+        commands=commands_for(category, "", 0, folder),
+    )

@@ -1,0 +1,143 @@
+"""What to do about each category at three in the morning, and the first two commands to type."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from relkit.hang.model import Category, Culprit
+
+_SAFE_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do about one category.
+
+    Args:
+        text: what to look for, and what to do about it.
+        commands: to type first; HOST, PID and FOLDER are filled in.
+    """
+
+    text: str
+    commands: tuple[str, str]
+
+
+RUNBOOK = {
+    Category.ABSENT: Advice(
+        "Nothing has come from this rank's host. If it does not answer, drain it and start the "
+        "job again without it. If it answers, its launcher was ended: the kernel log says whether "
+        "memory ran out.",
+        ("ping -c 3 HOST", "ssh HOST 'uptime; dmesg -T | tail -n 50'"),
+    ),
+    Category.DEAD: Advice(
+        "Start with how this rank ended; what the other ranks print is a consequence. After a "
+        "traceback mend the script. After SIGKILL look for the out-of-memory killer, and give the "
+        "job more memory or let it use less. After SIGSEGV or SIGABRT look for errors of a "
+        "device, then at the core file.",
+        ("ssh HOST 'dmesg -T | tail -n 100'", "ssh HOST 'df -h; free -g; uptime'"),
+    ),
+    Category.STOPPED: Advice(
+        "Nothing is lost yet. Look at who stopped it: TracerPid is a debugger's process id, 0 "
+        "means that a signal did it (a person, a scheduler that suspends). Let it go on, and the "
+        "job goes on with it.",
+        ("ssh HOST 'grep -E \"State|TracerPid\" /proc/PID/status'", "ssh HOST 'kill -CONT PID'"),
+    ),
+    Category.UNINTERRUPTIBLE: Advice(
+        "It waits inside the kernel, and no signal ends that. The kernel's stack says whether a "
+        "file system or a device is the reason. If df hangs as well, the mount is gone: mend it, "
+        "or drain the host and restart it.",
+        ("ssh HOST 'sudo cat /proc/PID/stack; dmesg -T | tail'", "ssh HOST 'timeout 10 df -h'"),
+    ),
+    Category.MISMATCH: Advice(
+        "The script is wrong, not the machine: starting it again will hang at the same place. In "
+        "the table of collectives, look at the first number at which this rank differs. Then look "
+        "above the line named here for a condition on rank, loss or data, or for a tensor whose "
+        "shape depends on them, and make it the same on all ranks.",
+        ("less FOLDER/py_stack", "git log -5 --stat"),
+    ),
+    Category.SKIPPED: Advice(
+        "The script is wrong, not the machine: starting it again will hang at the same place. "
+        "Above the line named here, look for an early return, a `continue`, a caught exception or "
+        "an empty batch, and see to it that every rank reaches the call.",
+        ("less FOLDER/py_stack", "git log -5 --stat"),
+    ),
+    Category.SKIPPED_TRANSFER: Advice(
+        "The script is wrong, not the machine. The table of sends and receives shows which half "
+        "is missing. Compare the schedules of the two stages at that micro-batch, and look for a "
+        "condition on the stage or the batch above the call.",
+        ("less FOLDER/py_stack", "git log -5 --stat"),
+    ),
+    Category.SWAPPED_TRANSFERS: Advice(
+        "The script is wrong, not the machine. Two ranks both send, or both receive. Let one of "
+        "the two make the other half first, or put both into one `batch_isend_irecv`.",
+        ("less FOLDER/py_stack", "git log -5 --stat"),
+    ),
+    Category.UNEQUAL_TRANSFER: Advice(
+        "The two ends do not agree on the size. Look at shape and type of that tensor on both "
+        "stages: the last micro-batch, and sequences whose length varies, are where they differ.",
+        ("less FOLDER/py_stack", "git log -5 --stat"),
+    ),
+    Category.SPINNING: Advice(
+        "It computes while the others wait. Look at its stack twice: if the lines change it is "
+        "slow and not stuck, and `--hang-timeout` is too short for this phase. If they stay, the "
+        "loop at the line named here does not end.",
+        ("ssh HOST 'py-spy dump --nonblocking --pid PID'", "ssh HOST 'top -b -n 1 -H -p PID'"),
+    ),
+    Category.BLOCKED: Advice(
+        "The ranks that wait are healthy; this one waits on its own host. Look at all its "
+        "threads: one of them often has the lock. If it waits for a data loader, look at the "
+        "loader's processes; if for a file, at the mount.",
+        (
+            "ssh HOST 'py-spy dump --nonblocking --pid PID'",
+            "ssh HOST 'ps -L -o tid,stat,wchan:30,comm -p PID; timeout 10 df -h'",
+        ),
+    ),
+    Category.DEVICE: Advice(
+        "The host has done its part; the device does not get to the collective. An Xid or an ECC "
+        "error in the kernel log means: drain the host. With none, a kernel ahead of the "
+        "collective does not end, and the vendor's debugger names it.",
+        ("ssh HOST 'dmesg -T | grep -iE \"xid|nvrm|ecc|amdgpu\" | tail'", "ssh HOST nvidia-smi"),
+    ),
+    Category.LEFT: Advice(
+        "It is done, and the others are not: it had fewer steps. Compare the lengths of the data "
+        "shards (`drop_last`, uneven samplers) and the conditions under which the loop ends, and "
+        "let all ranks do the same number of steps.",
+        ("less FOLDER/report.json", "git log -5 --stat"),
+    ),
+    Category.INCONCLUSIVE: Advice(
+        "Nobody is late by what was recorded. Where all ranks are in the same collective, check "
+        "the network between these hosts first. Where ranks wait for one another, look at those "
+        "that stand apart in the stacks. If some ranks have no recorder, find out why.",
+        ("relkit netcheck -w HOSTS", "relkit doctor"),
+    ),
+}
+
+
+def commands_for(category: Category, host: str, pid: int, folder: str) -> tuple[str, str]:
+    """What to type first.
+
+    Args:
+        category: of the fault.
+        host, pid: where the rank ran; what is not known is left for the reader to fill in. Names
+            come from the job: one that is no host name is not put into a command.
+        folder: of the hang's files.
+    """
+    filled = {
+        "HOSTS": "HOSTS",
+        "HOST": host if _SAFE_HOST.fullmatch(host) else "HOST",
+        "PID": str(pid) if pid > 0 else "PID",
+        "FOLDER": shlex.quote(folder),
+    }
+    first, second = (
+        re.sub(r"\b(HOSTS|HOST|PID|FOLDER)\b", lambda match: filled[match[0]], command)
+        for command in RUNBOOK[category].commands
+    )
+    return first, second
+
+
+def advice_on(culprit: Culprit, folder: str) -> tuple[str, tuple[str, str]]:
+    """The paragraph and the commands for one rank at fault."""
+    commands = commands_for(culprit.category, culprit.host, culprit.pid, folder)
+    return RUNBOOK[culprit.category].text, commands

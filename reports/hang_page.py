@@ -1,0 +1,295 @@
+"""A hang as one self-contained page: verdict, what to type, who waits for whom, and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from relkit.findings import Finding, Report, Status
+from relkit.hang.picture.model import Blamed, GroupProgress, HangPicture, TransferFact, WaitGraph
+from relkit.reports import dot, hang_timeline, wait_graph_dot, wait_graph_svg
+from relkit.reports.html import (
+    environment,
+    flame_tabs,
+    headline,
+    page_time,
+    style_and_policy,
+)
+from relkit.reports.markup import middle_cut
+
+MAX_RANK_ROWS = 256
+MAX_GROUPS = 12
+MAX_IDLE_GROUPS = 3
+MAX_GROUP_ROWS = 16
+MAX_TRANSFERS = 64
+MAX_CLASSES = 12
+MAX_CARDS = 3
+# Flame pictures take most of a page; those that tell least go first where there is no room.
+MAX_FLAME_BYTES = 3_200_000
+GRAPH_TIMEOUT_S = 5.0
+_RANKS_CHARS = 60
+
+_RANK_COLUMNS = (
+    ("rank", "rank"),
+    ("host", "host"),
+    ("pid", "pid"),
+    ("state", "state"),
+    ("activity", "does"),
+    ("in_flight", "in flight"),
+    ("in_flight_s", "for (s)"),
+    ("last_seq", "newest #"),
+    ("cpu_share", "CPU share"),
+    ("exit_code", "exit code"),
+    ("note", "note"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """What to do about one kind of fault.
+
+    Args:
+        who: the ranks; blamed: the first of them.
+        reasons: why relkit believes it.
+    """
+
+    who: str
+    blamed: Blamed
+    reasons: tuple[str, ...]
+
+
+def render(
+    report: Report,
+    picture: HangPicture,
+    svgs: Mapping[str, str],
+    *,
+    draw_with_graphviz: bool = True,
+) -> str:
+    """The page as text, below 5 MB.
+
+    Args:
+        report: the verdict, of the command "hang"; picture: all else that is shown.
+        svgs: flame pictures by view, from flame_svg.render.
+        draw_with_graphviz: `dot` draws who waits for whom, where it is installed.
+    """
+    facts = report.facts
+    culprits = [rank for rank in facts.get("culprits", []) if isinstance(rank, int)]
+    kept = _within_budget(svgs)
+    faults = [f for f in report.findings if f.status in (Status.FAIL, Status.UNKNOWN)]
+    lead = faults[0] if faults else None
+    title = headline(report, culprits)
+    closer = _examples(picture)
+    groups = _telling(picture.groups)
+    return (
+        environment()
+        .get_template("hang.html.j2")
+        .render(
+            report=report,
+            headline=title,
+            lead=_sentence(lead),
+            finding=lead,
+            blamed=picture.blamed[0] if picture.blamed and culprits else None,
+            victims=_victims(facts.get("victims")),
+            tiles=_tiles(report, picture, culprits),
+            cards=_cards(picture, faults),
+            more_cards=max(0, len(_kinds(picture)) - MAX_CARDS),
+            rest=[f for f in report.findings if f is not lead],
+            # These escape every name.
+            graph=Markup(_graph(picture.wait_graph, draw_with_graphviz)),  # noqa: S704
+            is_folded=picture.wait_graph.is_folded,
+            lanes=Markup(_lanes(picture, closer)),  # noqa: S704
+            closer=closer and len(picture.timeline) > hang_timeline.MAX_SPOKEN,
+            groups=[
+                (g, [(_short(m.ranks), m) for m in g.members[:MAX_GROUP_ROWS]])
+                for g in groups[:MAX_GROUPS]
+            ],
+            groups_left_out=len(picture.groups)
+            + picture.left_out.groups
+            - min(len(groups), MAX_GROUPS),
+            max_rows=MAX_GROUP_ROWS,
+            transfers=[(_order(each), each) for each in picture.transfers[:MAX_TRANSFERS]],
+            transfers_left_out=_beyond(picture.transfers, MAX_TRANSFERS)
+            + picture.left_out.transfers,
+            classes=[(_short(c.ranks), c) for c in picture.stack_classes[:MAX_CLASSES]],
+            classes_left_out=_beyond(picture.stack_classes, MAX_CLASSES)
+            + picture.left_out.stack_classes,
+            rank_columns=[name for _, name in _columns(facts)],
+            rank_rows=_rank_rows(facts, culprits),
+            ranks_left_out=max(0, len(_rows(facts)) - MAX_RANK_ROWS),
+            evidence=[(finding, item) for finding in report.findings for item in finding.evidence],
+            tabs=flame_tabs(kept),
+            flames_left_out=len(svgs) - len(kept),
+            picture=picture,
+            started=page_time(report.started) if report.started else "",
+            version=report.to_json()["meta"]["version"],
+            **style_and_policy("report.css", "hang.css", has_flames=bool(kept)),
+        )
+    )
+
+
+def _graph(graph: WaitGraph, draw_with_graphviz: bool) -> str:
+    """By Graphviz where it is there and is quick, else our own drawing."""
+    if draw_with_graphviz and graph.edges:
+        drawn = dot.picture(wait_graph_dot.graph_dot(graph), timeout_s=GRAPH_TIMEOUT_S)
+        if drawn:
+            return f'<div class="graph">{dot.inline(drawn)}</div>'
+    return wait_graph_svg.render(graph)
+
+
+def _lanes(picture: HangPicture, closer: Sequence[int]) -> str:
+    doing = {blamed.rank: blamed.doing for blamed in picture.blamed}
+    return hang_timeline.render(picture.timeline, doing, closer)
+
+
+def _examples(picture: HangPicture) -> list[int]:
+    """Those at fault, and the first rank of each box of the graph; by rank."""
+    guilty = [lane.rank for lane in picture.timeline if lane.culprit]
+    firsts = [
+        int(first)
+        for node in picture.wait_graph.nodes
+        if (first := node.ranks.partition(",")[0].partition("-")[0]).isdecimal()
+    ]
+    room = hang_timeline.MAX_CLOSER
+    return sorted([*dict.fromkeys([*guilty[: room - 2], *firsts])][:room])
+
+
+def _sentence(finding: Finding | None) -> str:
+    """What is wrong, without those who wait: the page shows them apart."""
+    if finding is None:
+        return ""
+    title = finding.title.partition("; ")[0]
+    return f"{title[:1].upper()}{title[1:]}."
+
+
+def _within_budget(svgs: Mapping[str, str]) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    room = MAX_FLAME_BYTES
+    for name, svg in svgs.items():
+        if len(svg) <= room:
+            kept[name] = svg
+            room -= len(svg)
+    return kept
+
+
+def _kinds(picture: HangPicture) -> dict[str, list[Blamed]]:
+    kinds: dict[str, list[Blamed]] = {}
+    for blamed in picture.blamed:
+        kinds.setdefault(blamed.category, []).append(blamed)
+    return kinds
+
+
+def _cards(picture: HangPicture, faults: Sequence[Finding]) -> list[_Card]:
+    """One a category, in the order of the verdict."""
+    reasons = {finding.id: finding.reasons for finding in reversed(faults)}
+    cards = []
+    for alike in list(_kinds(picture).values())[:MAX_CARDS]:
+        first = alike[0]
+        names = ", ".join(str(blamed.rank) for blamed in alike[:6])
+        more = f" and {len(alike) - 6:,} more" if len(alike) > 6 else ""
+        who = f"rank{'s' if len(alike) > 1 else ''} {names}{more}" if first.rank >= 0 else ""
+        cards.append(_Card(who, first, reasons.get(first.finding, ())))
+    return cards
+
+
+def _tiles(
+    report: Report, picture: HangPicture, culprits: Sequence[int]
+) -> list[tuple[str, str, str]]:
+    facts = report.facts
+    rows = _rows(facts)
+    world = facts.get("world_size")
+    hosts = len({str(row.get("host")) for row in rows if row.get("host")})
+    tiles = []
+    if isinstance(world, int):
+        note = f"on {hosts:,} host{'s' if hosts != 1 else ''}" if hosts else ""
+        tiles.append(("ranks", f"{world:,}", note))
+    nodes = picture.wait_graph.nodes
+    waiting = {edge[0] for edge in picture.wait_graph.edges}
+    count = sum(nodes[i].count for i in waiting if not nodes[i].culprit)
+    tiles.append(("wait for others", f"{count:,}", "ranks"))
+    ages = [wait.in_flight_s for wait in picture.waits if wait.in_flight_s is not None]
+    if ages:
+        limit = facts.get("hang_timeout_s")
+        note = f"limit {limit:g} s" if isinstance(limit, (int, float)) and limit else ""
+        tiles.append(("longest in flight", f"{max(ages):,.1f} s", note))
+    if picture.blamed and culprits:
+        tiles.append(("score", f"{picture.blamed[0].score:.2f}", "of 1, what the proof is worth"))
+    return tiles
+
+
+def _victims(value: object) -> list[tuple[str, str]]:
+    rows = value if isinstance(value, list) else []
+    return [
+        (middle_cut(str(row.get("ranks", "")), _RANKS_CHARS), str(row.get("sentence", "")))
+        for row in rows[:12]
+        if isinstance(row, Mapping)
+    ]
+
+
+def _short(ranks: str) -> str:
+    return middle_cut(ranks, _RANKS_CHARS)
+
+
+def _telling(groups: Sequence[GroupProgress]) -> list[GroupProgress]:
+    """Groups in which somebody waits, or not all have come equally far; else the first few."""
+    telling = [g for g in groups if not g.agrees or any(row.in_flight for row in g.members)]
+    return telling or list(groups[:MAX_IDLE_GROUPS])
+
+
+def _beyond(items: Sequence[object], most: int) -> int:
+    return max(0, len(items) - most)
+
+
+def _order(each: TransferFact) -> str:
+    """What the peer has done of its half, in words."""
+    half = "sends" if each.direction == "recv" else "receives"
+    if each.peer_called is None:
+        return "not known"
+    if each.peer_size_bytes is not None and each.peer_size_bytes != each.size_bytes:
+        return f"called it with {each.peer_size_bytes:,} B"
+    if each.missing:
+        return f"has called {each.peer_called:,} {half}: this one is missing"
+    return f"has called it ({each.peer_called:,} {half})"
+
+
+def _rows(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    rows = facts.get("ranks")
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+
+
+def _columns(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Those in which some rank says something."""
+    rows = _rows(facts)
+    return [
+        (key, name)
+        for key, name in _RANK_COLUMNS
+        if any(row.get(key) not in (None, "") for row in rows)
+    ]
+
+
+def _rank_rows(facts: Mapping[str, Any], culprits: Sequence[int]) -> list[tuple[bool, list[str]]]:
+    """Those at fault first, then those that died or are absent, then by rank."""
+    place = {rank: number for number, rank in enumerate(culprits)}
+    rows = sorted(
+        _rows(facts),
+        key=lambda row: (
+            place.get(row.get("rank", -1), len(place)),
+            row.get("alive") is True,
+            row.get("rank", 0),
+        ),
+    )
+    columns = _columns(facts)
+    return [
+        (row.get("rank") in place, [_cell(row.get(key)) for key, _ in columns])
+        for row in rows[:MAX_RANK_ROWS]
+    ]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.1f}" if value == 0 or abs(value) >= 1 else f"{value:.2g}"
+    return middle_cut(str(value), 240)
