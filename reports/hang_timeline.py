@@ -241,7 +241,8 @@ def _axis(window: Window, bottom: float) -> str:
     for age_s, text in _ticks(window):
         x = round(window.x(age_s), 1)
         parts.append(f'<path class="grid" d="M{x:g} {_TOP - 6}V{bottom + 4:g}"/>')
-        parts.append(f'<text class="tick" x="{x:g}" y="{bottom + 17:g}">{text}</text>')
+        look = "tick last" if x > WIDTH - 40 else "tick"
+        parts.append(f'<text class="{look}" x="{x:g}" y="{bottom + 17:g}">{text}</text>')
     left = window.x(window.hang_s)
     right = WIDTH - 8
     if window.is_broken:

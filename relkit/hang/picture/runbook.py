@@ -140,4 +140,7 @@ def commands_for(category: Category, host: str, pid: int, folder: str) -> tuple[
 def advice_on(culprit: Culprit, folder: str) -> tuple[str, tuple[str, str]]:
     """The paragraph and the commands for one rank at fault."""
     commands = commands_for(culprit.category, culprit.host, culprit.pid, folder)
-    return RUNBOOK[culprit.category].text, commands
+    text = RUNBOOK[culprit.category].text
+    if any(re.search(r"\bHOST\b", command) for command in commands):
+        text += f" These files do not say where rank {culprit.rank} ran: the scheduler does."
+    return text, commands

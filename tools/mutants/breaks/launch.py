@@ -469,7 +469,7 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/timeline.py",
-        "if name in OWN_FILES or _DUMP.fullmatch(name)]",
+        "if name in (*OWN_FILES, *LATER_FILES) or _DUMP.fullmatch(name)]",
         "]",
         _TIMELINE,
     ),

@@ -17,7 +17,9 @@ from tests.unit.hang.hang_builders import (
     job,
     op,
     state,
+    steps,
     trained,
+    two_groups,
     view,
     waiting_for_buckets,
 )
@@ -45,6 +47,19 @@ def blocked_job(world: int, culprit: int = 2) -> JobView:
         for rank in range(world)
     ]
     return job([captured(each, world) for each in views])
+
+
+def died_job(world: int, culprit: int = 2) -> JobView:
+    """One rank was killed a moment ago, and left its recorder only; the others go on to wait."""
+    flying = [op(seq=12, size=4096, age_s=0.02, in_flight=True)]
+    views = []
+    for rank in range(world):
+        hook = state(rank, world, steps(6, until_s=0.05), () if rank == culprit else flying,
+                     two_groups(rank, world))  # fmt: skip
+        alive = captured(view(rank, world, stack="ddp", hook=hook), world)
+        dead = replace(alive, alive=False, dump=None, exit_code=-9, process_state="")
+        views.append(dead if rank == culprit else alive)
+    return job(views)
 
 
 def pipeline_job(world: int, stages: int = 8, stuck_stage: int = 3) -> JobView:

@@ -1,0 +1,95 @@
+"""Breaks of the page of a hang: what it shows, how it folds, and what it takes from a folder."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_PICTURE = ("tests/unit/hang/picture/test_picture.py",)
+_FOLDER = ("tests/unit/hang/picture/test_folder.py",)
+_PAGE = ("tests/reports/test_hang_page.py",)
+_COMMAND = ("tests/commands/test_report.py",)
+_FOLDS = "relkit/hang/picture/wait_graph.py"
+_STORED = "relkit/hang/picture/stored_report.py"
+
+BREAKS = (
+    # Who waits for whom.
+    Break(_FOLDS, "layers[waiter] = layers[rank] + 1", "layers[waiter] = 1", _PICTURE),
+    Break(_FOLDS, "if len(classes) <= MAX_NODES:", "if True:", _PICTURE),
+    Break(_FOLDS, "for target in targets if source != target", "for target in targets", _PICTURE),
+    Break(
+        _FOLDS,
+        "min(self.layers[rank], _FOLDED_LAYERS), rank in self.culprits",
+        "min(self.layers[rank], _FOLDED_LAYERS), False",
+        _PICTURE,
+    ),
+    # Those behind come first, and who has completed what.
+    Break("relkit/hang/picture/sequences.py", "started < newest", "False", _PICTURE),
+    Break(
+        "relkit/hang/picture/sequences.py",
+        "member.stuck[0].seq - 1",
+        "member.stuck[0].seq",
+        _PICTURE,
+    ),
+    Break(
+        "relkit/hang/picture/transfer_table.py",
+        '"recv" if each.receives else "send"',
+        '"send" if each.receives else "recv"',
+        _PICTURE,
+    ),
+    Break("relkit/hang/picture/timeline.py", "max(op.end_ns, op.start_ns)", "op.end_ns", _PICTURE),
+    Break(
+        "relkit/hang/picture/timeline.py",
+        "[*culprits, *examples, *recorded[::step]]",
+        "[*recorded[::step]]",
+        _PICTURE,
+    ),
+    Break(
+        "relkit/hang/picture/stack_classes.py",
+        "key=lambda row: (row.count,",
+        "key=lambda row: (-row.count,",
+        _FOLDER,
+    ),
+    # Nothing of the job goes into a command that a person types.
+    Break(
+        "relkit/hang/picture/runbook.py",
+        'host if _SAFE_HOST.fullmatch(host) else "HOST"',
+        'host or "HOST"',
+        _PICTURE,
+    ),
+    Break("relkit/hang/picture/runbook.py", "shlex.quote(folder)", "folder", _PICTURE),
+    # What anybody may have written.
+    Break(_STORED, "not 0 < world_size <= MAX_WORLD", "world_size <= 0", _FOLDER),
+    Break(_STORED, 'if plain.get("schema") != SCHEMA:', "if False:", _FOLDER),
+    Break(
+        "relkit/hook/stored_state.py",
+        "if type(value).__name__ != field.type:",
+        "if False:",
+        _FOLDER,
+    ),
+    Break(
+        "relkit/hang/picture/folder.py",
+        "if choice.world_size > MAX_WORLD:",
+        "if False and choice:",
+        (f"{_FOLDER[0]}::test_a_job_too_large_to_draw_is_refused",),
+    ),
+    Break(
+        "relkit/hang/recorders.py",
+        "not (view.dump and view.dump.hook_json)",
+        "view.dump",
+        _FOLDER,
+    ),
+    Break("relkit/hang/recorders.py", "ALL_OPS // max(1, len(states))", "MAX_OPS", _FOLDER),
+    # The page.
+    Break("reports/hang_page.py", "if len(svg) <= room:", "if True:", _PAGE),
+    Break(
+        "reports/hang_timeline.py", "return self.hang_s > self.before_s / 2", "return False", _PAGE
+    ),
+    Break(
+        "reports/wait_graph_svg.py",
+        "<title>{xml(words_of(node))}</title>",
+        "<title>{words_of(node)}</title>",
+        _PAGE,
+    ),
+    Break("commands/report.py", "(None if fmt else hangdir / PAGE)", "hangdir / PAGE", _COMMAND),
+    Break("commands/report.py", "page.exists() and not force", "False", _COMMAND),
+)
