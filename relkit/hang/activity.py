@@ -27,6 +27,7 @@ class ThreadState(str, Enum):
     COMPILE = "compile"
     GC = "gc"
     GIL = "gil"
+    GIL_HELD = "gil-held"
     EXCEPTION = "exception"
     EXIT = "exit"
     COMPUTE = "compute"
@@ -56,6 +57,7 @@ PHRASES = {
     ThreadState.COMPILE: "compiling",
     ThreadState.GC: "collecting garbage",
     ThreadState.GIL: "waiting for the interpreter lock",
+    ThreadState.GIL_HELD: "holding the interpreter lock in native code",
     ThreadState.EXCEPTION: "handling an exception",
     ThreadState.EXIT: "shutting down",
     ThreadState.COMPUTE: "computing",
@@ -63,7 +65,7 @@ PHRASES = {
     ThreadState.UNKNOWN: "doing something relkit does not recognise",
 }
 
-_FOR_PEERS = frozenset(
+WAITS_FOR_PEERS = frozenset(
     {ThreadState.COLLECTIVE, ThreadState.P2P, ThreadState.SETUP, ThreadState.STREAM}
 )
 _BUSY = frozenset(
@@ -88,6 +90,7 @@ class Activity:
         kernel: kernel function it sleeps in, "" where it runs or that is unknown.
         runs: the kernel has it on a CPU.
         others: other threads of the process that hold user code, in words.
+        gil: which thread holds the interpreter lock in native code, in words; "" for none.
     """
 
     thread_state: ThreadState
@@ -96,6 +99,7 @@ class Activity:
     kernel: str = ""
     runs: bool = False
     others: tuple[str, ...] = ()
+    gil: str = ""
 
     @property
     def phrase(self) -> str:
@@ -105,7 +109,7 @@ class Activity:
     @property
     def waits_for_peers(self) -> bool:
         """It is inside communication code, so it may be waiting for another rank."""
-        return self.thread_state in _FOR_PEERS
+        return self.thread_state in WAITS_FOR_PEERS
 
     @property
     def may_be_busy(self) -> bool:

@@ -69,6 +69,13 @@ ENTRIES = {
         "A bug in the training script: sender and receiver pass tensors of different shape or "
         "type. Look at the last micro-batch, at sequence lengths and at dtypes on both stages.",
     ),
+    Category.GIL_HELD: Entry(
+        "RK-HANG-016",
+        "An extension (or a call by ctypes.PyDLL) waits without releasing Python's interpreter "
+        "lock, so that no other Python thread of the process runs: look at what it waits for in "
+        "the frame named. Where another thread has to end that wait, it is a deadlock, and the "
+        "extension must release the lock (Py_BEGIN_ALLOW_THREADS, ctypes.CDLL).",
+    ),
     Category.SPINNING: Entry(
         "RK-HANG-007",
         "It computes endlessly, or far longer than the others: look at the loop in the frame "

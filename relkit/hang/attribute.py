@@ -30,6 +30,8 @@ from relkit.hang.words import numbered, of_ranks
 from relkit.ranks import RankSet
 
 _ENOUGH = (Category.DEAD, Category.MISMATCH, Category.SKIPPED, Category.UNEQUAL_TRANSFER)
+# Of a failed job, captured in mid-step, these prove little.
+_MERELY_BUSY = (Category.GIL_HELD, Category.SPINNING, Category.BLOCKED)
 _ORDER = {category: place for place, category in enumerate(Category)}
 
 
@@ -157,7 +159,7 @@ def _of_a_failure(analysis: _JobAnalysis, late: list[Culprit]) -> list[Culprit]:
     The first rank that the launcher sees fail can be a victim, while the one that caused it is
     still exiting.
     """
-    ending = [c for c in late if c.category not in (Category.SPINNING, Category.BLOCKED)]
+    ending = [c for c in late if c.category not in _MERELY_BUSY]
     stuck = [
         c
         for c in late

@@ -29,6 +29,7 @@ _SCORES = {
     Category.SKIPPED_TRANSFER: 0.85,
     Category.SWAPPED_TRANSFERS: 0.85,
     Category.UNEQUAL_TRANSFER: 0.9,
+    Category.GIL_HELD: 0.9,
     Category.SPINNING: 0.85,
     Category.BLOCKED: 0.85,
     Category.DEVICE: 0.85,
@@ -82,6 +83,8 @@ def host_category(view: RankView, activity: Activity) -> Category:
         return Category.UNINTERRUPTIBLE
     if activity.thread_state in (ThreadState.EXIT, ThreadState.EXCEPTION):
         return Category.DEAD
+    if activity.gil:
+        return Category.GIL_HELD
     return Category.SPINNING if spins(view, activity) else Category.BLOCKED
 
 
@@ -177,6 +180,8 @@ class FindingBuilder:
             reasons.append(f"/proc shows state {view.process_state[:1]}")
         elif category is Category.UNINTERRUPTIBLE:
             reasons.append("/proc shows state D: it waits for a device or a file system")
+        elif category is Category.GIL_HELD:
+            reasons += [self.activity.gil, *self._not_in_flight()]
         elif category in (Category.SPINNING, Category.BLOCKED):
             reasons += self._not_in_flight()
         return tuple(reasons)
@@ -188,7 +193,7 @@ class FindingBuilder:
         share = cpu_share(view)
         if category is Category.SPINNING and share is not None:
             details.append(f"it used {share:.0%} of a core between two samples")
-        if category is Category.BLOCKED:
+        if category in (Category.BLOCKED, Category.GIL_HELD):
             details += [f"another of its threads: {other}" for other in activity.others]
             if activity.leaf:
                 details.append(f"its innermost frame is {activity.leaf}")

@@ -81,6 +81,7 @@ class Category(str, Enum):
     SKIPPED_TRANSFER = "skipped-transfer"
     SWAPPED_TRANSFERS = "swapped-transfers"
     UNEQUAL_TRANSFER = "unequal-transfer"
+    GIL_HELD = "gil-held-in-native-code"
     SPINNING = "spinning-on-host"
     BLOCKED = "blocked-on-host"
     DEVICE = "stuck-on-device"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.frames import is_user_code, place, user_depth
+from relkit.hang.gil import GilHolder, gil_holder
 from relkit.hang.stackrules import by_kernel, by_native, by_python
 from relkit.hook.model import Op, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
@@ -43,13 +44,24 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
     library = frames if depth is None else frames[:depth]
     kernel = (python.kernel if python else "") or (native.kernel if native else "")
     state = either.state or dump.process_state[:1]
+    holder = gil_holder(dump)
+    main_id = either.os_thread_id
+    if holder is not None and waits is None and main_id in (holder.os_thread_id, *holder.waiting):
+        # Whichever thread it is: its line is the one to blame, and all others wait for it.
+        return Activity(
+            ThreadState.GIL_HELD,
+            place=holder.place or ("" if depth is None else place(frames[depth])),
+            kernel=kernel if kernel != "0" else "",
+            others=_others(dump, main_id),
+            gil=_gil(holder, main_id),
+        )
     return Activity(
         _decide(frames, library, native, kernel, state, waits),
         place="" if depth is None else place(frames[depth]),
         leaf=place(frames[0]) if frames and depth != 0 else "",
         kernel=kernel if kernel != "0" else "",
         runs=state == "R",
-        others=_others(dump, either.os_thread_id),
+        others=_others(dump, main_id),
     )
 
 
@@ -95,6 +107,16 @@ def _decide(
     if recorded is not None:
         return recorded
     return by_kernel(kernel) or ThreadState.UNKNOWN
+
+
+def _gil(holder: GilHolder, main_id: int) -> str:
+    """Who has the interpreter lock, where, and how many want it."""
+    who = "the main thread" if holder.os_thread_id == main_id else f"its thread {holder.name}"
+    where = f" in {holder.place}" if holder.place else ""
+    inside = f", in {holder.inside}" if holder.inside else ""
+    count = len(holder.waiting)
+    wants = "another thread wants" if count == 1 else f"{count} other threads want"
+    return f"{who} holds the interpreter lock{where}{inside}, and {wants} it"
 
 
 def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:

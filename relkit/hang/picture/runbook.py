@@ -79,6 +79,16 @@ RUNBOOK = {
         "stages: the last micro-batch, and sequences whose length varies, are where they differ.",
         ("less FOLDER/py_stack", "git log -5 --stat"),
     ),
+    Category.GIL_HELD: Advice(
+        "Native code waits with Python's interpreter lock held, so that no other Python thread of "
+        "this process runs: no loader, no logger, no timeout. Look at what the thread that has "
+        "the lock waits for. If another thread has to end that wait, it never will: have the "
+        "extension release the lock around the call (ctypes.CDLL does, ctypes.PyDLL does not).",
+        (
+            "ssh HOST 'py-spy dump --native --pid PID'",
+            "ssh HOST 'ps -L -o tid,stat,wchan:30,comm -p PID'",
+        ),
+    ),
     Category.SPINNING: Advice(
         "It computes while the others wait. Look at its stack twice: if the lines change it is "
         "slow and not stuck, and `--hang-timeout` is too short for this phase. If they stay, the "
