@@ -55,6 +55,7 @@ def test_rotation_moves_own_files_only(tmp_path: Path) -> None:
     timeline.write_dumps(tmp_path, [RankDump(rank, 2, 9, "S", job_id="old") for rank in (0, 1)])
     (tmp_path / "report.json").write_text(json.dumps({"job_id": "../old run"}))
     (tmp_path / "py_stack").write_text("x")
+    (tmp_path / "hang.html").write_text("of `relkit report`")
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "x.stacktrace").write_text("not ours by name")
     target = timeline.rotate(tmp_path)
@@ -65,6 +66,7 @@ def test_rotation_moves_own_files_only(tmp_path: Path) -> None:
         "00001-00002.stacktrace",
         "report.json",
         "py_stack",
+        "hang.html",
     }
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"notes.txt", "x.stacktrace", target.name}

@@ -7,6 +7,7 @@ from tools.mutants.model import Break
 _PICTURE = ("tests/unit/hang/picture/test_picture.py",)
 _FOLDER = ("tests/unit/hang/picture/test_folder.py",)
 _PAGE = ("tests/reports/test_hang_page.py",)
+_GIL = ("tests/unit/hang/test_gil.py",)
 _COMMAND = ("tests/commands/test_report.py",)
 _FOLDS = "relkit/hang/picture/wait_graph.py"
 _STORED = "relkit/hang/picture/stored_report.py"
@@ -91,5 +92,32 @@ BREAKS = (
         _PAGE,
     ),
     Break("commands/report.py", "(None if fmt else hangdir / PAGE)", "hangdir / PAGE", _COMMAND),
+    Break(
+        "relkit/launch/hang/timeline.py",
+        'LATER_FILES = ("hang.html",)',
+        "LATER_FILES = ()",
+        ("tests/unit/launch/test_timeline.py",),
+    ),
+    # The interpreter lock.
+    Break("relkit/hang/gil.py", 'thread.state not in ("S", "D")', "not thread.state", _GIL),
+    Break("relkit/hang/gil.py", "if not waiting:", "if False:", _GIL),
+    Break(
+        "relkit/hang/gil.py",
+        "thread.os_thread_id in waiting or by_native(below.frames) in WAITS_FOR_PEERS",
+        "thread.os_thread_id in waiting",
+        _GIL,
+    ),
+    Break(
+        "relkit/hang/stackclass.py",
+        "main_id in (holder.os_thread_id, *holder.waiting)",
+        "main_id",
+        _GIL,
+    ),
+    Break(
+        "relkit/hang/finding_builder.py",
+        "    if activity.gil:\n        return Category.GIL_HELD\n",
+        "",
+        _GIL,
+    ),
     Break("commands/report.py", "page.exists() and not force", "False", _COMMAND),
 )

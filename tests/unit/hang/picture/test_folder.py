@@ -183,12 +183,13 @@ def test_recorders_of_ranks_without_stacks_are_kept_in_the_report(tmp_path: Path
     assert evidence.picture.wait_graph.edges
 
 
-def test_kept_recorders_are_bounded() -> None:
-    hung = blocked_job(600)
+def test_kept_recorders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relkit.hang.recorders.ALL_OPS", 600)
+    hung = blocked_job(60)
     gone = tuple(replace(v, dump=None) for v in hung.ranks)
     texts = kept_recorders(replace(hung, ranks=gone))
-    assert len(texts) == 600
-    assert all(len(stored_state(text).recent) <= 27 for text in texts.values())
+    assert len(texts) == 60
+    assert {len(stored_state(text).recent) for text in texts.values()} == {10}
 
 
 def test_a_state_comes_back_as_it_was() -> None:

@@ -153,6 +153,7 @@ def test_a_long_chain_is_folded_by_sorts() -> None:
     assert graph.is_folded
     assert len(graph.nodes) <= MAX_NODES
     assert sum(node.count for node in graph.nodes) == 501
+    assert all(source != target for source, target in graph.edges)
     assert graph.nodes[0].culprit
     assert max(node.layer for node in graph.nodes) < MAX_LAYERS
 
@@ -179,6 +180,7 @@ def test_every_rank_is_in_one_node_and_every_wait_is_drawn(
     assert where.keys() == everyone
     assert sum(node.count for node in graph.nodes) == len(everyone)
     assert len(graph.nodes) <= MAX_NODES
+    assert all(source != target for source, target in graph.edges)
     for waiters, missing in pairs:
         for waiter in waiters:
             for other in missing:
