@@ -8,7 +8,8 @@ import graphviz
 
 from relkit.hang.picture.model import WaitGraph, WaitNode
 from relkit.reports.markup import shown
-from relkit.reports.wait_graph_svg import MAX_WRAPPED, title_of
+from relkit.reports.wait_graph_layout import MAX_WRAPPED
+from relkit.reports.wait_graph_svg import title_of
 
 _COLUMNS = 40
 _RED = "#b3261e"

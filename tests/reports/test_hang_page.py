@@ -22,7 +22,13 @@ from relkit.hang.picture.model import (
 )
 from relkit.hang.picture.picture import hang_picture
 from relkit.hang.report import hang_report
-from relkit.reports import hang_page, hang_timeline, wait_graph_dot, wait_graph_svg
+from relkit.reports import (
+    hang_page,
+    hang_timeline,
+    wait_graph_dot,
+    wait_graph_layout,
+    wait_graph_svg,
+)
 from relkit.reports.flame_svg import script_block
 from relkit.stacks.merge import merge_dumps
 from tests.unit.hang.hang_builders import trained, waiting_for_buckets
@@ -99,13 +105,13 @@ def node(ranks: str, layer: int, count: int = 1, *, culprit: bool = False) -> Wa
 def test_boxes_do_not_overlap_and_layers_stand_below_each_other() -> None:
     nodes = tuple(node(f"{n}", layer=n // 6, culprit=n == 0) for n in range(16))
     edges = tuple((n, n - 6) for n in range(6, 16))
-    boxes = wait_graph_svg.layout(WaitGraph(nodes, edges))
+    boxes = wait_graph_layout.place(WaitGraph(nodes, edges)).boxes
     for a in range(16):
         for b in range(a):
-            beside = abs(boxes[a].x - boxes[b].x) >= wait_graph_svg.NODE_WIDTH
+            beside = abs(boxes[a].x - boxes[b].x) >= wait_graph_layout.NODE_WIDTH
             below = boxes[a].y >= boxes[b].y + boxes[b].height
             assert beside or below or boxes[b].y >= boxes[a].y + boxes[a].height
-            if nodes[a].layer > nodes[b].layer:
+            if (a, b) in edges:
                 assert below
 
 
@@ -119,6 +125,31 @@ def test_every_edge_of_any_kind_is_drawn() -> None:
     for rect in drawn.iter("rect"):
         assert float(rect.get("x", 0)) + float(rect.get("width", 0)) <= width
         assert float(rect.get("y", 0)) + float(rect.get("height", 0)) <= height
+
+
+def test_no_arrow_runs_behind_a_box() -> None:
+    nodes = tuple(node(f"{n}", layer=n, culprit=n == 0) for n in range(6))
+    edges = ((1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (5, 0), (4, 1), (5, 2))
+    placed = wait_graph_layout.place(WaitGraph(nodes, edges))
+    assert {edge: len(route) for edge, route in placed.routes.items() if route} == {
+        (5, 0): 4, (4, 1): 2, (5, 2): 2,
+    }  # fmt: skip
+    for route in placed.routes.values():
+        for x, low, high in route:
+            assert low > high
+            assert 0 < x < placed.width
+            for box in placed.boxes:
+                beside = x < box.x or x > box.x + wait_graph_layout.NODE_WIDTH
+                assert beside or high >= box.y + box.height or low <= box.y
+
+
+def test_who_waits_stands_below_all_that_it_waits_for_unless_in_a_ring() -> None:
+    nodes = (node("0", 0, culprit=True), node("1", 1), node("2", 2), node("3", 1), node("4", 0))
+    edges = ((1, 0), (2, 1), (3, 0), (3, 1), (3, 2))
+    assert wait_graph_layout.layers_of(WaitGraph(nodes, edges)) == [0, 1, 2, 3, 0]
+    # A ring, also one through the rank at fault, which stays on top.
+    assert wait_graph_layout.layers_of(WaitGraph(nodes, (*edges, (0, 3)))) == [0, 1, 2, 3, 0]
+    assert wait_graph_layout.layers_of(WaitGraph(nodes, ((1, 2), (2, 1)))) == [0, 0, 1, 0, 0]
 
 
 def test_drawings_of_nothing() -> None:

@@ -21,7 +21,7 @@ BREAKS = (
         _FOLDS,
         "min(self.layers[rank], _FOLDED_LAYERS), rank in self.culprits",
         "min(self.layers[rank], _FOLDED_LAYERS), False",
-        _PICTURE,
+        (f"{_PICTURE[0]}::test_those_at_fault_keep_a_box_of_their_own_however_much_is_folded",),
     ),
     # Those behind come first, and who has completed what.
     Break("relkit/hang/picture/sequences.py", "started < newest", "False", _PICTURE),
@@ -87,8 +87,14 @@ BREAKS = (
     ),
     Break(
         "reports/wait_graph_svg.py",
-        "<title>{xml(words_of(node))}</title>",
-        "<title>{words_of(node)}</title>",
+        "<title>{xml(_words(node))}</title>",
+        "<title>{_words(node)}</title>",
+        _PAGE,
+    ),
+    Break(
+        "reports/wait_graph_layout.py",
+        "rows[number].append(_Item(edge=(source, target)))",
+        "pass",
         _PAGE,
     ),
     Break("commands/report.py", "(None if fmt else hangdir / PAGE)", "hangdir / PAGE", _COMMAND),

@@ -158,6 +158,17 @@ def test_a_long_chain_is_folded_by_sorts() -> None:
     assert max(node.layer for node in graph.nodes) < MAX_LAYERS
 
 
+def test_those_at_fault_keep_a_box_of_their_own_however_much_is_folded() -> None:
+    waits = chain([({n + 2}, {0}) for n in range(40)])
+    guilty = Culprit(0, "n0", 1, Category.SPINNING, "computes", (), 0.9)
+    graph = wait_graph(waits, [None] * len(waits), [guilty], {1: "finished normally"})
+    assert [(node.ranks, node.culprit) for node in graph.nodes] == [
+        ("0", True),
+        ("1", False),
+        ("2-41", False),
+    ]
+
+
 ranks = st.frozensets(st.integers(0, 20), max_size=6)
 
 
