@@ -9,7 +9,8 @@ import pytest
 from selenium import webdriver
 
 from relkit.findings import Finding, Report, Status
-from relkit.reports import flame_svg, html, netcheck_html, straggler_page
+from relkit.hang.picture.model import HangPicture
+from relkit.reports import flame_svg, hang_page, html, netcheck_html, straggler_page
 from relkit.reports.content_policy import add_to_picture
 from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report
@@ -38,6 +39,7 @@ HOLES = {
     "report": lambda: html.render(
         REPORT, {v: flame_svg.render(hang(v), title=v) for v in ("mixed", "py", "cpp")}
     ),
+    "hang": lambda: hang_page.render(REPORT, HangPicture(notes=("HERE",)), {}),
     "straggler": lambda: straggler_text(replace(job(8, 100), job_id="HERE")),
     "netcheck": lambda: netcheck_html.render(REPORT, ()),
     "flame": lambda: flame_svg.render(hang("py"), title="HERE"),

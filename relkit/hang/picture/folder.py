@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
 from relkit.findings import Report
-from relkit.flight_recorder.analyze import find_dumps, judged
+from relkit.flight_recorder.analyze import find_dumps, judged, without_unneeded_absence
 from relkit.flight_recorder.plain_data import BadFlightDump
 from relkit.foreign_json import parse_json
 from relkit.hang.attribute import attribute
@@ -244,7 +244,7 @@ def _judged_again(
         view = _unknown(rank) if dump is None else _from_dump(dump)
         views.append(replace(view, dump=dump, hook=state))
     job = JobView(dumps[0].job_id, world_size, tuple(views), hang_timeout_s=0.0)
-    verdict = attribute(job)
+    verdict = without_unneeded_absence(attribute(job))
     report = hang_report(job, verdict, argv=argv, started=started)
     return _evidence(folder, report, job, verdict, dumps, notes)
 

@@ -58,13 +58,20 @@ def test_without_report_json_the_stacks_are_judged_again(tmp_path: Path) -> None
     assert again.picture.groups == whole.picture.groups
 
 
-def test_a_folder_of_one_node_only_calls_the_others_absent(tmp_path: Path) -> None:
+def test_a_folder_of_one_node_accuses_others_only_where_nobody_in_it_is_at_fault(
+    tmp_path: Path,
+) -> None:
     write_hang(tmp_path, blocked_job(4))
     (tmp_path / "report.json").unlink()
     (tmp_path / "00003-00004.stacktrace").unlink()
     evidence = read_hang(tmp_path)
     assert evidence.absent == "3"
-    assert 3 in evidence.report.facts["culprits"]
+    assert evidence.report.facts["culprits"] == [2]
+    (tmp_path / "00002-00004.stacktrace").unlink()
+    evidence = read_hang(tmp_path)
+    assert evidence.report.facts["culprits"] == [2, 3]
+    assert evidence.picture.blamed[0].category == "absent"
+    assert "no file of it in the folder" in evidence.picture.blamed[0].doing
 
 
 @pytest.mark.parametrize(
