@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any
 
 from relkit.foreign_json import parse_json
@@ -49,14 +50,20 @@ def stored_state(text: str) -> HookState:
     return state
 
 
-def _check(record: Any, skipped: Sequence[str]) -> None:  # noqa: ANN401
+# Annotations are text in this package; only int, str and bool are left after what is skipped.
+_TYPES = {"int": int, "str": str, "bool": bool}
+
+
+@lru_cache
+def _declared(kind: type, skipped: tuple[str, ...]) -> tuple[tuple[str, type], ...]:
+    return tuple((f.name, _TYPES[str(f.type)]) for f in fields(kind) if f.name not in skipped)
+
+
+def _check(record: Any, skipped: tuple[str, ...]) -> None:  # noqa: ANN401
     """Each field holds what its class declares."""
-    for field in fields(record):
-        if field.name in skipped:
-            continue
-        value = getattr(record, field.name)
-        # Annotations are text here; only int, str and bool are left.
-        if type(value).__name__ != field.type:
-            raise ValueError(f"{field.name} is {type(value).__name__}, not {field.type}")
-        if type(value) is int and not -_LARGEST <= value < _LARGEST:
-            raise ValueError(f"{field.name} is larger than any number of a recorder")
+    for name, declared in _declared(type(record), skipped):
+        value = getattr(record, name)
+        if type(value) is not declared:
+            raise ValueError(f"{name} is {type(value).__name__}, not {declared.__name__}")
+        if declared is int and not -_LARGEST <= value < _LARGEST:
+            raise ValueError(f"{name} is larger than any number of a recorder")
