@@ -42,7 +42,8 @@ def title_of(node: WaitNode) -> str:
 def _words(node: WaitNode) -> str:
     """All that a node says, for whom the box is too small."""
     many = "rank" if node.count == 1 else "ranks"
-    return "\n".join([f"{many} {middle_cut(node.ranks, 600)}", *node.lines])
+    lines = [f"{many} {middle_cut(node.ranks, 600)}", *node.lines]
+    return "\n".join(shown(line) for line in lines)
 
 
 def _node(node: WaitNode, box: Box) -> str:

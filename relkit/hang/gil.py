@@ -15,6 +15,11 @@ from relkit.hang.stackrules import by_native
 from relkit.stacks.model import Frame, RankDump, ThreadStack
 
 _TAKES = re.compile(r"take_gil|PyEval_(Acquire|Restore)Thread")
+# Python's own waits release the lock: such a thread had it a moment later, when it was asked.
+_RELEASES = re.compile(
+    r"pysleep|time_sleep|PyThread_acquire_lock|acquire_timed|rlock_acquire|sock_call|"
+    r"select_(select|poll|epoll)|os_(read|write|wait)"
+)
 # Between the wait for the lock and the call that asks for it lie a few functions of libc.
 _DEPTH = 8
 # What says only that a thread waits, and not for what.
@@ -53,6 +58,8 @@ def gil_holder(dump: RankDump) -> GilHolder | None:
             continue
         # A thread in a collective waits for other ranks: they decide, not the lock.
         if thread.os_thread_id in waiting or by_native(below.frames) in WAITS_FOR_PEERS:
+            continue
+        if any(_RELEASES.search(frame.func) for frame in below.frames[:_DEPTH]):
             continue
         if not waiting:
             return None

@@ -182,7 +182,7 @@ def _longest_wait(job: JobView, verdict: HangVerdict) -> tuple[Evidence, ...]:
             "longest operation in flight",
             round(longest[0], 1),
             "s",
-            job.hang_timeout_s,
+            job.hang_timeout_s or None,
             f"recorder, {longest[1]}",
         ),
     )

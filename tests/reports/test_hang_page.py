@@ -167,6 +167,7 @@ def test_hostile_text_is_only_text() -> None:
     )
     ElementTree.fromstring(wait_graph_svg.render(graph))  # noqa: S314
     assert "<script" not in wait_graph_svg.render(graph)
+    assert "\u202e" not in wait_graph_svg.render(graph)
     assert "\u202e" not in wait_graph_dot.graph_dot(graph)
     ops = (TimelineOp(HOSTILE, "collective", 9.0, None, False),)
     lanes = hang_timeline.render((RankTimeline(0, True, ops),), {0: HOSTILE})

@@ -74,9 +74,7 @@ def read_hang(
         BadInputFile: what it holds is of another kind, or cannot be used.
     """
     started = time.time()
-    if not folder.is_dir():
-        what = "is no folder" if folder.exists() else "does not exist"
-        raise UsageProblem(f"{folder} {what}", next_step=_WHICH_FOLDER)
+    _require_folder(folder)
     report, recorders, why_not = _stored(folder)
     names = _dump_names(folder)
     if report is None and not names:
@@ -91,6 +89,19 @@ def read_hang(
         return _judged_again(folder, dumps, argv, started, notes)
     job = _job(report, views_of(report), _with_recorders(dumps, recorders, notes))
     return _evidence(folder, report, job, verdict_of(report), dumps, notes)
+
+
+def _require_folder(folder: Path) -> None:
+    try:
+        if not folder.is_dir():
+            what = "is no folder" if folder.exists() else "does not exist"
+            raise UsageProblem(f"{folder} {what}", next_step=_WHICH_FOLDER)
+        next(folder.iterdir(), None)
+    except OSError as error:
+        raise BadInputFile(
+            f"{folder} cannot be read: {error.strerror}",
+            next_step="Run it as the user of the job, or on a copy of the folder.",
+        ) from error
 
 
 _WHICH_FOLDER = (

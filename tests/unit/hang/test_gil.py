@@ -83,12 +83,14 @@ def test_the_rank_is_named_for_it() -> None:
         dump(state="R"),
         dump(holds=("pthread_cond_wait", "c10d::ProcessGroupGloo::wait")),
         dump(holds=("poll", "cudaStreamSynchronize")),
+        dump(holds=("clock_nanosleep", "pysleep", "time_sleep")),
+        dump(holds=("__futex_abstimed_wait_common", "sem_wait", "PyThread_acquire_lock_timed")),
         dump(holds=WANTS),
         replace(dump(), native=dump().native[:1]),
         replace(dump(), native=()),
         replace(dump(), python=tuple(replace(t, owns_gil=False) for t in dump().python)),
     ],
-    ids=["runs", "collective", "device", "wants it itself", "nobody wants it", "no native stacks",
+    ids=["runs", "collective", "device", "sleeps in Python", "Python's lock", "wants it itself", "nobody wants it", "no native stacks",
          "nobody has it"],
 )  # fmt: skip
 def test_nobody_holds_it(dump: RankDump) -> None:

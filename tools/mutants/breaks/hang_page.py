@@ -91,6 +91,7 @@ BREAKS = (
         "<title>{_words(node)}</title>",
         _PAGE,
     ),
+    Break("reports/wait_graph_svg.py", "shown(line) for line in lines)", "lines)", _PAGE),
     Break(
         "reports/wait_graph_layout.py",
         "rows[number].append(_Item(edge=(source, target)))",
@@ -111,6 +112,12 @@ BREAKS = (
         "relkit/hang/gil.py",
         "thread.os_thread_id in waiting or by_native(below.frames) in WAITS_FOR_PEERS",
         "thread.os_thread_id in waiting",
+        _GIL,
+    ),
+    Break(
+        "relkit/hang/gil.py",
+        "any(_RELEASES.search(frame.func) for frame in below.frames[:_DEPTH])",
+        "False",
         _GIL,
     ),
     Break(

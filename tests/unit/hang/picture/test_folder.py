@@ -56,6 +56,9 @@ def test_without_report_json_the_stacks_are_judged_again(tmp_path: Path) -> None
     assert again.report.facts["culprits"] == [2]
     assert again.picture.wait_graph.edges == whole.picture.wait_graph.edges
     assert again.picture.groups == whole.picture.groups
+    # Nothing in the files says what limit the job had.
+    (wait,) = [e for e in again.report.findings[0].evidence if "in flight" in e.name]
+    assert (wait.value, wait.threshold) == (11.0, None)
 
 
 def test_a_folder_of_one_node_accuses_others_only_where_nobody_in_it_is_at_fault(
@@ -111,6 +114,8 @@ def test_folders_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageProblem, match="is no folder"):
         read_hang(tmp_path / "file")
+    with pytest.raises(BadInputFile, match="cannot be read: File name too long"):
+        read_hang(tmp_path / ("x" * 300))
 
 
 @pytest.mark.timeout(30)
