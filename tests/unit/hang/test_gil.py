@@ -90,8 +90,8 @@ def test_the_rank_is_named_for_it() -> None:
         replace(dump(), native=()),
         replace(dump(), python=tuple(replace(t, owns_gil=False) for t in dump().python)),
     ],
-    ids=["runs", "collective", "device", "sleeps in Python", "Python's lock", "wants it itself", "nobody wants it", "no native stacks",
-         "nobody has it"],
+    ids=["runs", "collective", "device", "sleeps in Python", "Python's lock", "wants it itself",
+         "nobody wants it", "no native stacks", "nobody has it"],
 )  # fmt: skip
 def test_nobody_holds_it(dump: RankDump) -> None:
     assert gil_holder(dump) is None
