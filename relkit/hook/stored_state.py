@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any
 
 from relkit.foreign_json import parse_json
 from relkit.hook.model import Communicator, HookState, Op, TransferCount
@@ -51,19 +50,23 @@ def stored_state(text: str) -> HookState:
 
 
 # Annotations are text in this package; only int, str and bool are left after what is skipped.
+_RECORDS = (HookState, Op, Communicator, TransferCount)
 _TYPES = {"int": int, "str": str, "bool": bool}
 
 
 @lru_cache
-def _declared(kind: type, skipped: tuple[str, ...]) -> tuple[tuple[str, type], ...]:
+def _declared(name: str, skipped: tuple[str, ...]) -> tuple[tuple[str, type], ...]:
+    """The fields of a class by its name, and their types."""
+    kind = next(kind for kind in _RECORDS if kind.__name__ == name)
     return tuple((f.name, _TYPES[str(f.type)]) for f in fields(kind) if f.name not in skipped)
 
 
-def _check(record: Any, skipped: tuple[str, ...]) -> None:  # noqa: ANN401
+def _check(record: HookState | Op | Communicator | TransferCount, skipped: tuple[str, ...]) -> None:
     """Each field holds what its class declares."""
-    for name, declared in _declared(type(record), skipped):
+    for name, declared in _declared(type(record).__name__, skipped):
         value = getattr(record, name)
-        if type(value) is not declared:
-            raise ValueError(f"{name} is {type(value).__name__}, not {declared.__name__}")
+        kind = type(value)
+        if kind is not declared:
+            raise ValueError(f"{name} is {kind.__name__}, not {declared.__name__}")
         if declared is int and not -_LARGEST <= value < _LARGEST:
             raise ValueError(f"{name} is larger than any number of a recorder")

@@ -63,7 +63,7 @@ BREAKS = (
     Break(_STORED, 'if plain.get("schema") != SCHEMA:', "if False:", _FOLDER),
     Break(
         "relkit/hook/stored_state.py",
-        "if type(value) is not declared:",
+        "if kind is not declared:",
         "if False:",
         _FOLDER,
     ),
