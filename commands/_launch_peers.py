@@ -28,12 +28,13 @@ def nodes_option(function: Decorated) -> Decorated:
     )(function)
 
 
-def meet(options: Namespace, typed: Sequence[str], nodes: str | None) -> str:
+def meet(options: Namespace, typed: Sequence[str], nodes: str | None, spares: int = 0) -> str:
     """Set torchrun's rendezvous where the command line does not.
 
     Args:
         options: of torchrun; typed: the command line, to see what was left to a default.
         nodes: --nodes; None without it.
+        spares: launchers beyond --nnodes.
 
     Returns:
         a line that says where the nodes meet; "" where the command line does.
@@ -47,8 +48,12 @@ def meet(options: Namespace, typed: Sequence[str], nodes: str | None) -> str:
             next_step="Leave out --nodes, or --rdzv-endpoint, --master-addr, --master-port, "
             "--node-rank, --standalone and any --rdzv-backend but c10d.",
         )
-    if nodes is None and not needs_peers(options, typed):
+    needs = needs_peers(options, typed) or (spares and is_left_open(options, typed))
+    if nodes is None and not needs:
         return ""
-    point = join_peers(options, None if nodes is None else read_nodes(nodes), os.environ)
+    known = None if nodes is None else read_nodes(nodes)
+    point = join_peers(options, known, os.environ, spares=spares)
     meeting = "1 node meets" if options.nnodes == "1" else f"{options.nnodes} nodes meet"
+    if spares:
+        meeting = f"{options.nnodes} nodes and {spares} spare{'s' * (spares > 1)} meet"
     return f"{meeting} at {point.endpoint} ({point.source})"

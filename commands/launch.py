@@ -25,6 +25,8 @@ from relkit.commands._launch_network import (
 )
 from relkit.commands._launch_peers import OWN as PEER_OPTIONS
 from relkit.commands._launch_peers import meet, nodes_option
+from relkit.commands._launch_spares import OWN as SPARE_OPTIONS
+from relkit.commands._launch_spares import spare_options, spare_settings, spares_of
 from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job.settings import MonitorSettings, OnHang
@@ -59,6 +61,7 @@ _OWN = (
     OwnOption(("--flash-timeout", "--flash_timeout")),
     *PEER_OPTIONS,
     *NETWORK_OPTIONS,
+    *SPARE_OPTIONS,
 )
 _PARSED = "relkit.launch.torchrun"
 
@@ -195,6 +198,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
     "How long writing such a checkpoint may take; after that, the one before stays the newest.",
 )
 @nodes_option
+@spare_options
 @network_options
 @click.pass_context
 def launch(
@@ -243,7 +247,8 @@ def launch(
         _check_restart(options, no_hook)
     check_network_options(ctx)
     check_script(options)
-    meeting = meet(options, typed, nodes)
+    where = meet(options, typed, nodes, spares_of(ctx))
+    spares = spare_settings(ctx, options)
     secret = take_secret(secret_file, os.environ)
     os.environ.update(faults.to_environment(asked))
 
@@ -257,8 +262,8 @@ def launch(
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
 
-    if meeting:
-        log(meeting)
+    if where:
+        log(where)
     order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
     monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))
@@ -276,7 +281,7 @@ def launch(
         return run_job(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret,
             slot_host(PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder),
-            accounts_into(folder), warm_standby=not no_warm_standby,
+            accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
         )  # fmt: skip
     finally:
         recorders.remove()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -21,13 +20,13 @@ from relkit.launch.accounting.accounts import (
 )
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.settings import JobAborted, LocalRank
-from relkit.launch.standby_agent import StandbyAgent
+from relkit.launch.spare_agent import SpareAgent
 
 HANG = "hang"
 _NODES = "nodes changed"
 
 
-class AccountedAgent(StandbyAgent):
+class AccountedAgent(SpareAgent):
     """Only watches the clock: what it adds to a call of the agent's is what it notes of it."""
 
     accounts: Accounts
@@ -58,10 +57,6 @@ class AccountedAgent(StandbyAgent):
     def is_training(self) -> bool:
         """The workers have been seen to work."""
         return self.accounts.is_working
-
-    def _job_id(self) -> str:
-        job_id = str(self._worker_group.spec.rdzv_handler.get_run_id())
-        return f"none-{os.getpid()}" if job_id == "none" else job_id
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         with self.accounts.phase("rendezvous"):

@@ -31,11 +31,14 @@ from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.leaves_job import LeavesJob
+from relkit.launch.job.node_name import node_name
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
+from relkit.launch.spares.meeting import Meeting
+from relkit.launch.spares.settings import SpareSettings
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.launch.warm_standby.standby import Target
 from relkit.launch.warm_standby.standbys import Standbys
@@ -118,6 +121,7 @@ def run_job(
     slots: SlotHost | None = None,
     accounts: Accounts | None = None,
     warm_standby: bool = False,
+    spares: SpareSettings | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -128,6 +132,7 @@ def run_job(
         network, persist, stragglers, secret, slots: see AgentServices.
         accounts: of this run, not begun.
         warm_standby: keep processes that wait to be workers, where there may be a restart.
+        spares: what to do about nodes that are lost.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -141,16 +146,22 @@ def run_job(
         RendezvousFailed: the nodes did not find each other.
         StoreLost: they did, and then the host of the rendezvous ended.
         SecretMismatch: not all of them have the same secret.
+        NoReplacement: nodes are gone, and nobody took their places.
     """
     made: list[MonitoredAgent] = []
     kept = Accounts(Journal, log) if accounts is None else accounts
     waiting = Standbys(_standby_target(options) if warm_standby else None, log, kept.standby)
+
+    places = Meeting(spares or SpareSettings(), log, node_name())
+    if network is not None:
+        network.may_replace = lambda: places.may_replace
 
     class JobAgent(AccountedAgent):
         """The agent of this job; torch makes the instance, so the services come with the class."""
 
         accounts = kept
         standbys = waiting
+        meeting = places
         services = AgentServices(
             monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots
         )

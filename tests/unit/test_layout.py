@@ -27,7 +27,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.hang.picture relkit.launch "
         "relkit.launch.accounting relkit.launch.flash_checkpoint "
         "relkit.launch.hang relkit.launch.job relkit.launch.netcheck relkit.launch.peers "
-        "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck "
+        "relkit.launch.recovery relkit.launch.spares relkit.launch.straggler relkit.linkcheck "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.stacks.dump "
         "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport "
@@ -59,8 +59,8 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch": (
         "ground relkit.accounting relkit.bootstrap relkit.launch.accounting "
         "relkit.launch.flash_checkpoint relkit.launch.hang "
-        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.straggler "
-        "relkit.launch.warm_standby relkit.post_mortem"
+        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.spares "
+        "relkit.launch.straggler relkit.launch.warm_standby relkit.post_mortem"
     ),
     "relkit.launch.accounting": "ground relkit.accounting relkit.hook relkit.launch.job",
     "relkit.launch.flash_checkpoint": (
@@ -78,6 +78,7 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.launch.peers": "ground",
     "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.net relkit.ttp",
+    "relkit.launch.spares": "ground relkit.launch.job relkit.launch.netcheck",
     "relkit.launch.straggler": (
         "ground relkit.launch.job relkit.straggler relkit.straggler.collect "
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"

@@ -108,6 +108,8 @@ class NetworkCheck:
 
     def __init__(self, settings: CheckSettings, log: Log, show: Callable[[Report], None]) -> None:
         self._settings, self._log, self._show = settings, log, show
+        # Whether other nodes may come in the places of those that leave.
+        self.may_replace: Callable[[], bool] = lambda: False
         self._passed_check_id = ""
         self._bad_links: str | None = None
 
@@ -132,6 +134,10 @@ class NetworkCheck:
         except ExchangeBroken as error:
             self._log(f"network check: skipped, because {error}")
             return True
+
+    def forget(self) -> None:
+        """Workers are started: before they are started again, all nodes are measured again."""
+        self._passed_check_id = ""
 
     def _check_all(self, rendezvous: Rendezvous, bad_links: str) -> bool:
         mailbox = rendezvous.mailbox
@@ -303,7 +309,7 @@ class NetworkCheck:
             end = how_to_go_on(
                 mailbox.nodes,
                 len(leave),
-                min_nodes=self._settings.min_nodes,
+                min_nodes=1 if self.may_replace() else self._settings.min_nodes,
                 can_meet_again=rendezvous.can_meet_again,
                 loses_store=any(p.holds_store and str(p.number) in leave for p in node_infos),
             )

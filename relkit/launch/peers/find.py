@@ -32,20 +32,25 @@ class NodeFacts:
 
 
 def find(
-    environ: Mapping[str, str], facts: NodeFacts, *, min_nodes: int, max_nodes: int
+    environ: Mapping[str, str],
+    facts: NodeFacts,
+    *,
+    min_nodes: int,
+    max_nodes: int,
+    spares: int = 0,
 ) -> MeetingPoint:
     """The first source that says where; what somebody has set by hand goes first.
 
     Args:
         environ: of this process; facts: of this node.
-        min_nodes, max_nodes: of the job.
+        min_nodes, max_nodes: of the job; spares: launchers beyond them.
 
     Raises:
         NoMeetingPoint: nobody says where, or the scheduler has started more or fewer nodes.
         UsageProblem: what a scheduler says cannot be read.
     """
     point = (
-        master_host(environ, max_nodes)
+        master_host(environ, max_nodes + spares)
         or mpi_process(environ)
         or slurm_step(environ, facts.slurm_address)
         or elastic_job(environ)
@@ -53,23 +58,28 @@ def find(
     )
     if not point:
         raise NoMeetingPoint(
-            f"{max_nodes} nodes need a host where they meet; none is named, and none is known "
-            f"here: there is no {_LOOKED_FOR}"
+            f"{max_nodes + spares} nodes need a host where they meet; none is named, and none is "
+            f"known here: there is no {_LOOKED_FOR}"
         )
-    check_count(point, min_nodes=min_nodes, max_nodes=max_nodes)
+    check_count(point, min_nodes=min_nodes, max_nodes=max_nodes, spares=spares)
     return point
 
 
-def check_count(point: MeetingPoint, *, min_nodes: int, max_nodes: int) -> None:
+def check_count(point: MeetingPoint, *, min_nodes: int, max_nodes: int, spares: int = 0) -> None:
     """Refuse a job that would wait for nodes which do not come, or leave some waiting.
 
     Raises:
         NoMeetingPoint: the source has counted another number of nodes.
     """
-    if not point.nodes or min_nodes <= point.nodes <= max_nodes:
+    if not point.nodes or min_nodes <= point.nodes - spares <= max_nodes:
         return
     wanted = str(max_nodes) if min_nodes == max_nodes else f"{min_nodes}:{max_nodes}"
+    if not spares:
+        raise NoMeetingPoint(
+            f"--nnodes {wanted}, but {point.source} has {point.nodes}",
+            next_step=f"Write --nnodes {point.nodes}, or start the job on that many nodes.",
+        )
     raise NoMeetingPoint(
-        f"--nnodes {wanted}, but {point.source} has {point.nodes}",
-        next_step=f"Write --nnodes {point.nodes}, or start the job on that many nodes.",
+        f"--nnodes {wanted} and --spares {spares}, but {point.source} has {point.nodes}",
+        next_step="Start the job on as many nodes as --nnodes and --spares are together.",
     )

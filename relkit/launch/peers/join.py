@@ -21,6 +21,7 @@ def join_peers(
     nodes: NodeList | None,
     environ: Mapping[str, str],
     facts: NodeFacts = _THIS_NODE,
+    spares: int = 0,
 ) -> MeetingPoint:
     """Find out where the nodes meet, and set torchrun's options so that they do.
 
@@ -29,19 +30,20 @@ def join_peers(
             are set, and nnodes where only `nodes` says how many there are.
         nodes: of --nodes; None without it.
         environ: of this process; facts: of this node.
+        spares: launchers beyond nnodes.
 
     Raises:
         UsageProblem: it cannot be found out.
     """
     if nodes is None:
         low, high = _range(options.nnodes)
-        point = find(environ, facts, min_nodes=low, max_nodes=high)
+        point = find(environ, facts, min_nodes=low, max_nodes=high, spares=spares)
     else:
         if options.nnodes == _DEFAULT_NNODES:
-            options.nnodes = str(len(nodes.nodes))
+            options.nnodes = str(max(1, len(nodes.nodes) - spares))
         point = first_of(nodes, [options.training_script, *options.training_script_args])
         low, _ = _range(options.nnodes)
-        check_count(point, min_nodes=low, max_nodes=max(low, point.nodes))
+        check_count(point, min_nodes=low, max_nodes=max(low, point.nodes - spares), spares=spares)
     options.rdzv_backend, options.rdzv_endpoint = "c10d", point.endpoint
     if options.rdzv_id == _DEFAULT_ID and point.job_id:
         options.rdzv_id = point.job_id

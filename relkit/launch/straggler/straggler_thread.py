@@ -35,7 +35,7 @@ class Stragglers:
         settings: to begin with; a file in the job's folder may change them later.
         timeline: folder that keeps the evidence.
         log: one line to the terminal.
-        min_nodes: fewer must not be left when a node is excluded.
+        min_nodes: fewer must not be left when a node is excluded; may be set anew before begin().
         clock: monotonic seconds.
     """
 
@@ -49,7 +49,7 @@ class Stragglers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings, self._timeline, self._log = settings, timeline, log
-        self._min_nodes, self._clock = min_nodes, clock
+        self.min_nodes, self._clock = min_nodes, clock
         self._past: tuple[RaisedVerdict, ...] = ()
         # What the launcher wants, in order: an attempt to watch, or an event to set when none is
         # watched any more.
@@ -146,7 +146,7 @@ class Stragglers:
         self._first = False
         self._node = StragglerNode(
             wanted, job_dir, self._settings, self._timeline, self._log,
-            min_nodes=self._min_nodes, past=self._past,
+            min_nodes=self.min_nodes, past=self._past,
         )  # fmt: skip
 
     def _end(self) -> None:

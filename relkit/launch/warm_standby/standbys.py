@@ -104,6 +104,17 @@ class Standbys:
         """They are made, as far as there is room."""
         return self._target is not None
 
+    def expect(self, commands: Mapping[int, WorkerCommand]) -> None:
+        """Workers will be started some time, and none has been yet.
+
+        Args:
+            commands: local rank -> how, as far as that is known.
+        """
+        programs = {command.argv[0] for command in commands.values()}
+        if self._target is None or self._commands or not all(map(is_python, programs)):
+            return
+        self._commands = dict(commands)
+
     def begin(self) -> None:
         """Workers are about to be started."""
         self.used = 0

@@ -192,6 +192,23 @@ def test_a_new_node_makes_all_be_measured_again(store: TCPStore) -> None:
     assert len(job.shown) == 2
 
 
+def test_after_a_start_of_workers_all_are_measured_again(store: TCPStore) -> None:
+    job = Job([CheckSettings(), CheckSettings()])
+    assert job.meet(store, "0") == [True, True]
+    for check in job.checks:
+        check.forget()
+    assert job.meet(store, "1") == [True, True]
+    assert len(job.shown) == 2
+
+
+def test_a_job_of_fixed_size_goes_on_where_another_node_may_come(store: TCPStore) -> None:
+    job = Job([CheckSettings(min_nodes=2), CheckSettings(links=links(Status.FAIL))])
+    job.checks[0].may_replace = lambda: True
+    first, second = job.meet(store, "0")
+    assert first is False
+    assert isinstance(second, NodeFailedCheck)
+
+
 def test_a_node_that_takes_no_part_is_named(
     store: TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def agent() -> Bare:
     made.accounts = Notes()
     made.services = SimpleNamespace(
         monitor=SimpleNamespace(hung=False, remote_failure=""),
+        network=None,
         stragglers=None,
         persist=None,
         slots=None,

@@ -24,9 +24,11 @@ STEP = {
 }
 
 
-def joined(line: list[str], nodes: str | None = None, **environ: str) -> dict[str, object]:
+def joined(
+    line: list[str], nodes: str | None = None, spares: int = 0, **environ: str
+) -> dict[str, object]:
     options = split(line, _OWN).torchrun
-    join_peers(options, None if nodes is None else read_nodes(nodes), environ, FACTS)
+    join_peers(options, None if nodes is None else read_nodes(nodes), environ, FACTS, spares)
     return vars(options)
 
 
@@ -37,6 +39,17 @@ def test_a_slurm_step() -> None:
     assert options["rdzv_conf"] == "is_host=true"
     other = joined(["--nnodes", "2", "t.py"], **{**STEP, "SLURM_NODEID": "1"})
     assert other == {**options, "rdzv_conf": "is_host=false"}
+
+
+def test_spares_are_counted_beside_the_nodes_of_the_job() -> None:
+    step = {**STEP, "SLURM_STEP_NODELIST": "n[1-6]"}
+    assert joined(["--nnodes", "4", "t.py"], spares=2, **step)["nnodes"] == "4"
+    assert joined(["t.py"], "a,b,c,d,e,f", spares=2)["nnodes"] == "4"
+    for line, nodes in ((["--nnodes", "6", "t.py"], None), (["--nnodes", "4", "t.py"], "a,b,c")):
+        with pytest.raises(NoMeetingPoint, match="and --spares 2, but"):
+            joined(line, nodes, spares=2, **step)
+    with pytest.raises(NoMeetingPoint, match="--nnodes 1 and --spares 2, but"):
+        joined(["t.py"], "a,b", spares=2)
 
 
 def test_what_was_typed_stays() -> None:

@@ -1,0 +1,126 @@
+"""The monitored agent of a job that has spares, or may lose nodes and go on."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+from relkit.bootstrap import bootstrap_environment
+from relkit.errors import RelkitError
+from relkit.launch.job.bounded_calls import NoAnswer
+from relkit.launch.job.leaves_job import LeavesJob
+from relkit.launch.job.node_name import node_name
+from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.spares.meeting import Meeting
+from relkit.launch.spares.settings import NodeGivenUp, SpareSettings
+from relkit.launch.standby_agent import StandbyAgent
+from relkit.launch.warm_standby.expected_commands import expected_commands
+
+# How a node that is convicted puts it; what follows is the reason.
+_LEAVES = "leaves the job: "
+# The longest that it may take to note a failure, before ranks are captured, s.
+_NOTE_S = 1.0
+
+
+class SpareAgent(StandbyAgent):
+    """Meets by the rules of a Meeting; as long as this node is a spare, its standbys wait."""
+
+    # The launcher sets its own.
+    meeting = Meeting(SpareSettings(), lambda _line: None, "")
+    _has_started = False
+    _expects_workers = False
+    _min_nodes = 1
+    _given_up = ""
+
+    def run(self, role: str = "default") -> RunResult:
+        """Run the job to its end; a spare that was not needed has succeeded."""
+        spec = self._worker_group.spec
+        self.meeting.attach(spec.rdzv_handler, lambda: spec.max_restarts - self._remaining_restarts)
+        try:
+            result: RunResult | None = super().run(role)
+        except LeavesJob:
+            raise
+        except SignalException as error:
+            self._leave_meeting(f"its launcher got {error.sigval.name}")
+            raise
+        # torch's own code, which gets this, knows no run without a result.
+        return RunResult(state=WorkerState.SUCCEEDED) if result is None else result
+
+    @property
+    def started(self) -> bool:
+        """See MonitoredAgent; the nodes of a spare have met as well."""
+        return super().started or self.meeting.waits_as_spare
+
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        self._rendezvous_calls.meanwhile = self._while_waiting
+        super()._rendezvous(worker_group)
+
+    def _while_waiting(self) -> None:
+        """In the launcher's main thread, which standbys are children of."""
+        if not self.meeting.waits_as_spare or not self.standbys.is_wanted:
+            return
+        if not self._expects_workers:
+            self._expects_workers = True
+            spec = self._worker_group.spec
+            job_dir, extra = self.services.prepare(self._job_id(), spec.local_world_size)
+            if self.services.stragglers is not None and job_dir is not None:
+                extra = {**extra, **bootstrap_environment(os.environ)}
+            self.standbys.expect(expected_commands(spec, extra))
+        self.standbys.look(may_start=True)
+
+    def _job_id(self) -> str:
+        job_id = str(self._worker_group.spec.rdzv_handler.get_run_id())
+        return f"none-{os.getpid()}" if job_id == "none" else job_id
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        if self.services.network is not None:
+            self.services.network.forget()
+        if self.meeting.is_on:
+            self._take_over(worker_group.spec.max_restarts)
+        self._has_started = True
+        return super()._start_workers(worker_group)
+
+    def _take_over(self, max_restarts: int) -> None:
+        """What the job has used before this node came; and how few nodes it may have now."""
+        stragglers = self.services.stragglers
+        if not self._has_started:
+            left = max_restarts - self.meeting.membership.restarts
+            self._remaining_restarts = max(0, min(self._remaining_restarts, left))
+            self._min_nodes = 1 if stragglers is None else stragglers.min_nodes
+        if stragglers is not None:
+            stragglers.min_nodes = 1 if self.meeting.may_replace else self._min_nodes
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        result = super()._monitor_workers(worker_group)
+        if result.state is WorkerState.FAILED and self._given_up:
+            why, self._given_up = self._given_up, ""
+            error = NodeGivenUp(f"this node ({node_name()}) {_LEAVES}{why}")
+            raise self._leaving(worker_group, error)
+        return result
+
+    def _failed(self, sentence: str) -> None:
+        if self.meeting.is_on:
+            # At once: workers of other nodes that have lost this one fail a moment later.
+            trained_s = time.monotonic() - self._started_s
+            with suppress(RendezvousError, NoAnswer):
+                self._given_up = self._rendezvous_calls.call(
+                    self.meeting.failed, trained_s, timeout_s=_NOTE_S
+                )
+        super()._failed(sentence)
+
+    def _leaving(self, worker_group: WorkerGroup, why: RelkitError) -> LeavesJob:
+        self.meeting.leaving_why = str(why).partition(_LEAVES)[2] or str(why)
+        return super()._leaving(worker_group, why)
+
+    def _leave_meeting(self, why: str) -> None:
+        """Have a spare step in at once; it would, a little later, also where this fails."""
+        if self.meeting.is_on and self._has_started:
+            self.meeting.leaving_why = why
+            with suppress(RendezvousError):
+                leave_rendezvous(self._worker_group.spec.rdzv_handler, self._rendezvous_calls)

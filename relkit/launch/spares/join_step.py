@@ -1,0 +1,75 @@
+"""What a node that wants to join the job does next (pure).
+
+torch takes whoever comes first: after a fault a spare could take the place of a node that is only
+a little late, with all that this one keeps in memory. Here the members of the job go first, and as
+many spares step in as members are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from relkit.launch.spares.membership import Membership
+
+
+class JoinStep(Enum):
+    """See `next_step`."""
+
+    # What torch's own rules say.
+    AS_TORCH = "as torch"
+    # There is no place: wait, without having the workers of the others restarted.
+    WAIT_AS_SPARE = "wait as spare"
+    # The place of a member that is gone is this node's.
+    STEP_IN = "step in"
+    # All who are still expected are here, and they are enough: nobody else is waited for.
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """torch's state, as far as it matters here; nodes are keys of a Membership.
+
+    Args:
+        node: this one; is_complete: the present meeting has taken place.
+        participants: of that meeting; waiting: who wants to be in the next one.
+        spares: who waits without being in the way.
+        min_nodes, max_nodes: of --nnodes.
+    """
+
+    node: str
+    is_complete: bool
+    participants: frozenset[str]
+    waiting: frozenset[str]
+    spares: frozenset[str]
+    min_nodes: int
+    max_nodes: int
+
+
+def next_step(rendezvous: Rendezvous, membership: Membership) -> JoinStep:
+    """What a node does that is not yet in a completed meeting, or has just come to one."""
+    if membership.round < 0:
+        return JoinStep.AS_TORCH
+    node, expected = rendezvous.node, membership.expected
+    if node in expected:
+        return JoinStep.COMPLETE if _is_enough(rendezvous, expected) else JoinStep.AS_TORCH
+    if node in rendezvous.participants or node in rendezvous.waiting:
+        return JoinStep.AS_TORCH
+    candidates = sorted({*rendezvous.spares, node})
+    is_next = candidates.index(node) < free_places(rendezvous, expected)
+    return JoinStep.STEP_IN if is_next else JoinStep.WAIT_AS_SPARE
+
+
+def free_places(rendezvous: Rendezvous, expected: frozenset[str]) -> int:
+    """How many more nodes may come, besides the members that are expected."""
+    stepped_in = (rendezvous.participants | rendezvous.waiting) - expected
+    return rendezvous.max_nodes - len(expected) - len(stepped_in)
+
+
+def _is_enough(rendezvous: Rendezvous, expected: frozenset[str]) -> bool:
+    present = rendezvous.participants
+    if rendezvous.is_complete or rendezvous.node not in present or rendezvous.waiting:
+        return False
+    if not expected <= present or len(present) < rendezvous.min_nodes:
+        return False
+    return not (rendezvous.spares and free_places(rendezvous, expected) > 0)

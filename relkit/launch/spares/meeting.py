@@ -1,0 +1,369 @@
+"""torch's rendezvous, in which members of the job go first and spares wait.
+
+torch has a list for launchers beyond the number of nodes; who is on it sends heartbeats, and steps
+in as soon as a node is missing. What is added: which nodes are members (`membership`), that only as
+many spares step in as members are gone (`join_step`), and that whoever waits sees it within seconds
+when a node is dead (`silence`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch.distributed.elastic.rendezvous.api import RendezvousGracefulExitError, RendezvousHandler
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
+    _Action,
+    _remove_participant_epilogue,
+    _RendezvousExitOp,
+    _RendezvousJoinOp,
+    _should_keep_alive,
+)
+
+from relkit.launch.job.settings import Log
+from relkit.launch.netcheck.node_info import holds_store
+from relkit.launch.spares.join_step import JoinStep, Rendezvous, free_places, next_step
+from relkit.launch.spares.membership import Membership, decode
+from relkit.launch.spares.settings import (
+    ROW_S,
+    NoReplacement,
+    SpareSettings,
+    dead_after_s,
+    words_of,
+)
+from relkit.launch.spares.silence import Silence
+
+# Of torch's state: an attribute that it keeps and does not read.
+_ATTRIBUTE = "relkit_membership"
+# Spares look once a second whether the job has ended, at a state that is at most a second old.
+_LAST_LOOK_S, _LOOK_S = 3.5, 0.2
+# One exchange with the store.
+_NOTE_S = 5.0
+_SHOWN_NAMES = 8
+_LEFT = "its launcher has ended"
+
+# An operation of torch's: the state and a deadline -> what to do with the state.
+_Operation = Callable[[Any, float], _Action]
+
+
+class Meeting:
+    """One node's part in the meetings of a job: torch calls it in the place of its own rules.
+
+    Args:
+        settings: what the user asked for.
+        log: writes one line to the terminal.
+        node: this node's name.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: SpareSettings,
+        log: Log,
+        node: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.membership = Membership()
+        self.waits_as_spare = False
+        # Why this node leaves, once it does.
+        self.leaving_why = ""
+        self._settings, self._log, self._node, self._clock = settings, log, node, clock
+        self._handler: Any = None
+        self._restarts: Callable[[], int] = lambda: 0
+        self._silence = Silence(dead_after_s(0.0))
+        self._meets, self._meetings = False, 0
+        self._begun_s = 0.0
+        self._said: set[object] = set()
+
+    def attach(self, handler: RendezvousHandler, restarts: Callable[[], int]) -> None:
+        """Take part from now on; nothing is changed where that is not asked for.
+
+        Args:
+            handler: of this job, before its first meeting.
+            restarts: how many this node has used.
+        """
+        operations = getattr(handler, "_op_executor", None)
+        if not self._settings.is_on:
+            return
+        if operations is None:
+            self._log(f"a rendezvous of kind {handler.get_backend()} knows no spares")
+            return
+        self._handler, self._restarts = handler, restarts
+        interval_s = self._handler.settings.keep_alive_interval.total_seconds()
+        self._silence = Silence(dead_after_s(interval_s))
+        self._handler._op_executor = _Operations(operations, self)
+        self._handler.next_rendezvous = partial(self._meet, handler.next_rendezvous)
+        self._handler.shutdown = partial(self._shut_down, handler.shutdown)
+
+    @property
+    def is_on(self) -> bool:
+        """It takes part: members go first, and the others wait."""
+        return self._handler is not None
+
+    @property
+    def may_replace(self) -> bool:
+        """A node that leaves now may be replaced: the job can be without it for a while."""
+        if self._handler is None:
+            return False
+        if self._settings.replacement_timeout_s is not None:
+            return True
+        spares = len(self._handler._state_holder.state.redundancy_list)
+        # At the first meeting, spares may still be on their way.
+        return bool(spares or (self._meetings == 1 and self._settings.spares))
+
+    def join(self, by_torch: _Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
+        """The next thing to do on the way into a meeting."""
+        state, key = context.state, repr(context.node)
+        before = self.membership = decode(getattr(state, _ATTRIBUTE, ""))
+        if state.closed:
+            return self._closed(by_torch, context, deadline)
+        after = self._without_dead(context, before.named(key, self._node))
+        if state.complete and context.node in state.participants and after.round != state.round:
+            after = after.met(state.round, _keys(state.participants), _present(state))
+        if after != before:
+            setattr(state, _ATTRIBUTE, after.encode())
+            return _Action.KEEP_ALIVE
+        rendezvous = _rendezvous(context)
+        step = next_step(rendezvous, after)
+        if step is JoinStep.WAIT_AS_SPARE:
+            return self._wait(context)
+        if step is JoinStep.STEP_IN:
+            return self._step_in(context)
+        if step is JoinStep.COMPLETE:
+            return _Action.MARK_RENDEZVOUS_COMPLETE
+        if after.round < 0:
+            return by_torch(context, deadline)
+        if state.complete and context.node in state.participants:
+            self._announce()
+        elif self._is_late(rendezvous):
+            return self._give_up(context)
+        return by_torch(context, self._deadline_s)
+
+    def failed(self, trained_s: float) -> str:
+        """A worker of this node failed: why the node is to be given up, "" where it is not.
+
+        Args:
+            trained_s: how long the workers have run, s.
+        """
+        if self._handler is None:
+            return ""
+        key = repr(self._handler._this_node)
+
+        def note(context: Any, _deadline: float) -> _Action:  # noqa: ANN401
+            before = decode(getattr(context.state, _ATTRIBUTE, ""))
+            self.membership = before.failed_first(key, anew=trained_s > ROW_S)
+            if self.membership == before:
+                return _Action.FINISH
+            setattr(context.state, _ATTRIBUTE, self.membership.encode())
+            return _Action.KEEP_ALIVE
+
+        with self._handler._heartbeat_lock:
+            self._handler._op_executor.run(note, time.monotonic() + _NOTE_S)
+        row, limit = self.membership.failures_in_a_row(key), self._settings.node_restarts
+        if not limit or row < limit:
+            return ""
+        why = f"its workers failed first {row} times in a row (--node-restarts {limit})"
+        if not self.may_replace and len(self.membership.members) <= self._least:
+            self._log(f"this node ({self._node}) stays, although {why}: nobody can take its place")
+            return ""
+        if holds_store(self._handler._store):
+            self._log(f"this node ({self._node}) stays, although {why}: the store is here")
+            return ""
+        return why
+
+    @property
+    def _least(self) -> int:
+        return int(self._handler.settings.min_nodes)
+
+    def exit(self, by_torch: _Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
+        """The next thing to do on the way out: to meet again, or for good."""
+        state = context.state
+        if context.node in state.participants:
+            membership = decode(getattr(state, _ATTRIBUTE, ""))
+            if self._meets:
+                membership = membership.restarted(self._restarts())
+            else:
+                membership = membership.without(repr(context.node), self.leaving_why or _LEFT)
+            setattr(state, _ATTRIBUTE, membership.encode())
+        return by_torch(context, deadline)
+
+    @property
+    def _deadline_s(self) -> float:
+        limit_s = self._settings.replacement_timeout_s
+        if limit_s is None:
+            limit_s = self._handler.settings.timeout.join.total_seconds()
+        return self._begun_s + limit_s
+
+    def _meet(self, by_torch: Callable[[], Any]) -> Any:  # noqa: ANN401
+        self._begun_s, self._meets, self._said = self._clock(), True, set()
+        self._meetings += 1
+        try:
+            return by_torch()
+        finally:
+            self._meets = False
+
+    def _without_dead(self, context: Any, membership: Membership) -> Membership:  # noqa: ANN401
+        """The membership without nodes that are dead; they are taken out of the state as well."""
+        state = context.state
+        nodes = {
+            repr(n): n for n in (*state.participants, *state.wait_list, *state.redundancy_list)
+        }
+        watched = (membership.expected | _keys(state.redundancy_list)) - {repr(context.node)}
+        heartbeats = {repr(node): at for node, at in state.last_heartbeats.items()}
+        for key in self._silence.silent(watched, heartbeats, self._clock()):
+            why = f"no sign of life for {self._silence.limit_s:g} s"
+            membership = membership.without(key, why)
+            node = nodes.get(key)
+            if node is None:
+                continue
+            state.last_heartbeats.pop(node, None)
+            state.wait_list.discard(node)
+            state.redundancy_list.discard(node)
+            if state.participants.pop(node, None) is not None:
+                _remove_participant_epilogue(state, context.settings)
+        return membership
+
+    def _wait(self, context: Any) -> _Action:  # noqa: ANN401
+        if not self.waits_as_spare:
+            self.waits_as_spare = True
+            names = sorted(self.membership.members.values())
+            more = ", ..." if len(names) > _SHOWN_NAMES else ""
+            self._log(
+                f"this node ({self._node}) is a spare: it waits to take the place of any of the"
+                f" job's {len(names)} nodes ({', '.join(names[:_SHOWN_NAMES])}{more})"
+            )
+        if context.node not in context.state.redundancy_list:
+            return _Action.ADD_TO_REDUNDANCY_LIST
+        return _Action.KEEP_ALIVE if _should_keep_alive(context) else _Action.SYNC
+
+    def _step_in(self, context: Any) -> _Action:  # noqa: ANN401
+        state = context.state
+        missing = self.membership.missing(_keys(state.participants) | _keys(state.wait_list))
+        gone = {name: why for name, why in missing.items() if name in self._gone_names()}
+        if self.waits_as_spare and self._is_new("steps in"):
+            self._log(f"this node ({self._node}) steps in: the job has lost {words_of(gone)}")
+        self.waits_as_spare, self._begun_s = False, self._clock()
+        if state.complete:
+            return _Action.ADD_TO_WAIT_LIST
+        state.redundancy_list.discard(context.node)
+        return _Action.ADD_TO_PARTICIPANTS
+
+    def _gone_names(self) -> set[str]:
+        return {self.membership.members[key] for key in self.membership.gone}
+
+    def _announce(self) -> None:
+        self.waits_as_spare = False
+        if self._is_new(self.membership.round):
+            for change in self.membership.changes:
+                self._log(change)
+
+    def _is_late(self, rendezvous: Rendezvous) -> bool:
+        """Time is up for those who wait; before, one line says whom they wait for."""
+        if self._clock() > self._deadline_s:
+            return True
+        expected = self.membership.expected
+        free = free_places(rendezvous, expected)
+        is_short = rendezvous.max_nodes - free < rendezvous.min_nodes and not rendezvous.spares
+        if self.membership.gone and is_short and self._is_new("short"):
+            left_s = self._deadline_s - self._begun_s
+            self._log(
+                f"the job has lost {self._lost()}; it waits {left_s:g} s for a new launcher in"
+                " that place (--replacement-timeout)"
+            )
+        return False
+
+    def _give_up(self, context: Any) -> _Action:  # noqa: ANN401
+        """Take this node off the list, and end."""
+        if context.node in context.state.participants:
+            return _Action.REMOVE_FROM_PARTICIPANTS
+        if context.node in context.state.wait_list:
+            return _Action.REMOVE_FROM_WAIT_LIST
+        limit_s = self._deadline_s - self._begun_s
+        raise NoReplacement(
+            f"the job cannot go on without {self._lost()}: nobody took that place within"
+            f" {limit_s:g} s"
+        )
+
+    def _lost(self) -> str:
+        """Members that are gone, or, where none is known to be, that have not come back."""
+        membership = self.membership
+        gone = {membership.members[key]: why for key, why in membership.gone.items()}
+        return words_of(gone) or "its other nodes, which have not come back"
+
+    def _closed(
+        self,
+        by_torch: _Operation,
+        context: Any,  # noqa: ANN401
+        deadline: float,
+    ) -> _Action:
+        """The job has ended; who waits takes itself off the list, for the store's host to see."""
+        if context.node in context.state.redundancy_list:
+            self.waits_as_spare = True
+            return _Action.REMOVE_FROM_REDUNDANCY_LIST
+        if self.waits_as_spare:
+            self._log(f"the job has ended, and with it this spare ({self._node})")
+            raise RendezvousGracefulExitError("the job has ended")
+        if repr(context.node) in self.membership.expected and self.membership.gone:
+            return self._give_up(context)
+        return by_torch(context, deadline)
+
+    def _shut_down(self, by_torch: Callable[[], bool]) -> bool:
+        """Close the rendezvous; the host of the store stays until those who wait have seen it."""
+        is_closed = by_torch()
+        if not is_closed or not holds_store(self._handler._store):
+            return is_closed
+        holder, end_s = self._handler._state_holder, self._clock() + _LAST_LOOK_S
+        while self._clock() < end_s:
+            holder.sync()
+            state = holder.state
+            waiting = state.redundancy_list | state.wait_list
+            if not state.complete:
+                waiting |= set(state.participants)
+            if not waiting - {self._handler._this_node}:
+                break
+            time.sleep(_LOOK_S)
+        return is_closed
+
+    def _is_new(self, what: object) -> bool:
+        """Whether this was not said in this meeting."""
+        is_new = what not in self._said
+        self._said.add(what)
+        return is_new
+
+
+class _Operations:
+    """torch's executor of operations, with the rules of a Meeting."""
+
+    def __init__(self, by_torch: Any, meeting: Meeting) -> None:  # noqa: ANN401
+        self._by_torch, self._meeting = by_torch, meeting
+
+    def run(self, operation: Any, deadline: float, *more: Any) -> None:  # noqa: ANN401
+        """As torch's."""
+        if isinstance(operation, _RendezvousJoinOp):
+            operation = partial(self._meeting.join, operation)
+        elif isinstance(operation, _RendezvousExitOp):
+            operation = partial(self._meeting.exit, operation)
+        self._by_torch.run(operation, deadline, *more)
+
+
+def _keys(nodes: Any) -> frozenset[str]:  # noqa: ANN401
+    return frozenset(repr(node) for node in nodes)
+
+
+def _present(state: Any) -> frozenset[str]:  # noqa: ANN401
+    return _keys([*state.participants, *state.wait_list, *state.redundancy_list])
+
+
+def _rendezvous(context: Any) -> Rendezvous:  # noqa: ANN401
+    state, settings = context.state, context.settings
+    return Rendezvous(
+        node=repr(context.node),
+        is_complete=state.complete,
+        participants=_keys(state.participants),
+        waiting=_keys(state.wait_list),
+        spares=_keys(state.redundancy_list),
+        min_nodes=settings.min_nodes,
+        max_nodes=settings.max_nodes,
+    )

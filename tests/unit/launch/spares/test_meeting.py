@@ -1,0 +1,261 @@
+"""Real rendezvous of torch's, with spares: who steps in, when, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.elastic.rendezvous.api import RendezvousGracefulExitError
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
+    DynamicRendezvousHandler,
+    RendezvousTimeout,
+)
+
+from relkit.launch.job.bounded_calls import BoundedCalls
+from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.spares.meeting import Meeting
+from relkit.launch.spares.settings import NoReplacement, SpareSettings
+from tests.patience import PATIENCE
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(90 * PATIENCE)
+
+LIMIT = timedelta(seconds=60)
+LIMIT_S = 40.0 * PATIENCE
+HEARTBEAT_S = 1
+
+
+class Node:
+    """A launcher as far as its rendezvous goes."""
+
+    def __init__(
+        self, port: int, name: str, settings: SpareSettings, nodes: tuple[int, int]
+    ) -> None:
+        store = TCPStore("127.0.0.1", port, timeout=LIMIT)
+        self.handler = DynamicRendezvousHandler.from_backend(
+            "a job", store, C10dRendezvousBackend(store, "a job"), *nodes,
+            local_addr="127.0.0.1", timeout=RendezvousTimeout(join=LIMIT),
+            keep_alive_interval=HEARTBEAT_S, keep_alive_max_attempt=60,
+        )  # fmt: skip
+        self.name, self.restarts, self.log = name, 0, list[str]()
+        self.meeting = Meeting(settings, self.log.append, name)
+        self.meeting.attach(self.handler, lambda: self.restarts)
+
+    def leave(self, why: str) -> None:
+        self.meeting.leaving_why = why
+        leave_rendezvous(self.handler, BoundedCalls("test"))
+
+    def waits_to_meet_again(self) -> bool:
+        return self.handler.num_nodes_waiting() > 0
+
+
+class Job:
+    """Some nodes, in threads of this process."""
+
+    def __init__(self, settings: SpareSettings, nodes: tuple[int, int]) -> None:
+        self.server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.settings, self.nodes = settings, nodes
+        self.all: list[Node] = []
+        self.pool = ThreadPoolExecutor(8)
+
+    def add(self, *names: str) -> list[Node]:
+        new = [Node(self.server.port, name, self.settings, self.nodes) for name in names]
+        self.all += new
+        return new
+
+    def meets(self, nodes: Sequence[Node]) -> list[Future[tuple[int, int]]]:
+        def meet(node: Node) -> tuple[int, int]:
+            # As the agent does it: torch would keep the store of an earlier meeting.
+            node.handler._bootstrap_store_info = node.handler._shared_tcp_store_server = None
+            met = node.handler.next_rendezvous()
+            return met.rank, met.world_size
+
+        return [self.pool.submit(meet, node) for node in nodes]
+
+    def meet(self, nodes: Sequence[Node]) -> set[tuple[int, int]]:
+        return {future.result(LIMIT_S) for future in self.meets(nodes)}
+
+    def spare(self, name: str) -> tuple[Node, Future[tuple[int, int]]]:
+        """A node that waits as one."""
+        (node,) = self.add(name)
+        (future,) = self.meets([node])
+        eventually(lambda: node.meeting.waits_as_spare, lambda: str(node.log))
+        return node, future
+
+
+@pytest.fixture
+def a_job() -> Iterator[Callable[..., Job]]:
+    made: list[Job] = []
+
+    def make(nodes: tuple[int, int] = (2, 2), replacement_timeout_s: float | None = None) -> Job:
+        made.append(Job(SpareSettings(1, replacement_timeout_s, is_on=True), nodes))
+        return made[-1]
+
+    yield make
+    for job in made:
+        # By somebody else: nodes may be in a meeting, in their threads.
+        Node(job.server.port, "end", SpareSettings(), (1, 1)).handler.shutdown()
+        job.pool.shutdown(wait=True)
+        for node in job.all:
+            node.handler._stop_heartbeats()
+
+
+def test_a_spare_takes_the_place_of_a_node_that_leaves(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    assert job.meet([one, two]) == {(0, 2), (1, 2)}
+    spare, future = job.spare("c")
+    assert not one.waits_to_meet_again()
+    one.restarts = 1
+    two.leave("it is slow")
+    eventually(one.waits_to_meet_again, lambda: str(spare.log))
+    assert job.meet([one]) | {future.result(LIMIT_S)} == {(0, 2), (1, 2)}
+    assert "a spare: it waits to take the place of any of the job's 2 nodes (a, b)" in spare.log[0]
+    assert spare.log[1:] == [
+        "this node (c) steps in: the job has lost node b (it is slow)",
+        "node c takes the place of node b (it is slow)",
+    ]
+    assert one.log == ["node c takes the place of node b (it is slow)"]
+    # A node that comes later learns how many restarts are used.
+    assert spare.meeting.membership.restarts == 1
+
+
+def test_a_member_that_is_late_is_not_replaced(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    spare, future = job.spare("c")
+    first = job.meets([one])
+    # It has left the meeting, and the other one, which lives, has not yet.
+    eventually(two.waits_to_meet_again, lambda: str(one.log))
+    assert not future.done()
+    assert {*job.meet([two]), first[0].result(LIMIT_S)} == {(0, 2), (1, 2)}
+    assert spare.meeting.waits_as_spare
+    assert not future.done()
+
+
+def test_a_node_that_dies_is_replaced_within_seconds(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    spare, future = job.spare("c")
+    two.handler._stop_heartbeats()
+    died_s = time.monotonic()
+    eventually(one.waits_to_meet_again, lambda: str(spare.log))
+    # torch would have seen it a minute later.
+    assert time.monotonic() - died_s < 30 * PATIENCE
+    assert job.meet([one]) | {future.result(LIMIT_S)} == {(0, 2), (1, 2)}
+    assert one.log == ["node c takes the place of node b (no sign of life for 4 s)"]
+    # It lives after all, and is a spare now.
+    job.meets([two])
+    eventually(lambda: two.meeting.waits_as_spare, lambda: str(two.log))
+
+
+def test_one_of_two_spares_steps_in(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    spares = [job.spare("c"), job.spare("d")]
+    two.leave("it is slow")
+    eventually(one.waits_to_meet_again, lambda: str(one.log))
+    job.meet([one])
+    eventually(lambda: sum(future.done() for _, future in spares) == 1, lambda: str(one.log))
+    (waits,) = (node for node, future in spares if not future.done())
+    assert waits.meeting.waits_as_spare
+    assert all("steps in" not in line for line in waits.log)
+
+
+def test_a_spare_ends_with_the_job(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    spare, future = job.spare("c")
+    assert one.handler.shutdown()
+    with pytest.raises(RendezvousGracefulExitError):
+        future.result(LIMIT_S)
+    assert spare.log[-1] == "the job has ended, and with it this spare (c)"
+
+
+def test_nobody_comes(a_job: Callable[..., Job]) -> None:
+    job = a_job((3, 3), replacement_timeout_s=4.0)
+    one, two, three = job.add("a", "b", "c")
+    job.meet([one, two, three])
+    three.leave("its NIC is slow")
+    futures = job.meets([one, two])
+    for future in futures:
+        with pytest.raises(NoReplacement, match=r"node c \(its NIC is slow\): .* within 4 s"):
+            future.result(LIMIT_S)
+        # The others see that it is over, before their own time is.
+        one.handler.shutdown()
+    assert any("it waits 4 s for a new launcher" in line for line in one.log), one.log
+
+
+def test_a_new_launcher_is_in_time(a_job: Callable[..., Job]) -> None:
+    job = a_job((2, 2), replacement_timeout_s=30.0 * PATIENCE)
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    two.leave("it is broken")
+    (first,) = job.meets([one])
+    eventually(lambda: any("it waits" in line for line in one.log), lambda: str(one.log))
+    assert job.meet(job.add("c")) | {first.result(LIMIT_S)} == {(0, 2), (1, 2)}
+    assert one.log[-1] == "node c takes the place of node b (it is broken)"
+
+
+def test_an_elastic_job_goes_on_smaller_at_once_and_grows(a_job: Callable[..., Job]) -> None:
+    job = a_job((1, 2))
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    two.leave("it is broken")
+    began_s = time.monotonic()
+    assert job.meet([one]) == {(0, 1)}
+    # torch's last call is 30 s.
+    assert time.monotonic() - began_s < 20 * PATIENCE
+    assert one.log == ["the job goes on without node b (it is broken)"]
+    new = job.add("c")
+    (future,) = job.meets(new)
+    eventually(one.waits_to_meet_again, lambda: str(new[0].log))
+    assert job.meet([one]) | {future.result(LIMIT_S)} == {(0, 2), (1, 2)}
+    assert one.log[-1] == "node c joins the job"
+
+
+def test_whether_a_node_that_leaves_may_be_replaced(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    # Spares may be on their way when the nodes meet for the first time, and later they are not.
+    assert one.meeting.may_replace
+    job.meet([one, two])
+    assert not one.meeting.may_replace
+    job.spare("c")
+    one.handler._state_holder._last_sync_time = -1
+    one.handler.num_nodes_waiting()
+    assert one.meeting.may_replace
+    waits = a_job((2, 2), replacement_timeout_s=5.0)
+    both = waits.add("a", "b")
+    waits.meet(both)
+    waits.meet(both)
+    assert both[0].meeting.may_replace
+
+
+def test_without_being_asked_for_all_is_as_in_torch() -> None:
+    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    node = Node(server.port, "a", SpareSettings(), (1, 1))
+    assert node.handler.next_rendezvous().world_size == 1
+    assert not hasattr(node.handler._state_holder.state, "relkit_membership")
+    assert not node.meeting.may_replace
+    node.handler.shutdown()
+
+
+def test_a_static_rendezvous_knows_no_spares() -> None:
+    class Static:
+        def get_backend(self) -> str:
+            return "static"
+
+    log: list[str] = []
+    Meeting(SpareSettings(1, is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
+    assert log == ["a rendezvous of kind static knows no spares"]

@@ -1,0 +1,67 @@
+"""--spares and what belongs to it: what they set, and what they need."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+
+from relkit.commands._launch_spares import spare_settings
+from relkit.commands.launch import _PARSED, launch
+from relkit.errors import UsageProblem
+from relkit.launch.spares.settings import SpareSettings
+
+C10D = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "host:29400")
+
+
+def settings(*line: str) -> tuple[SpareSettings, Namespace]:
+    argv = [*line, "t.py"]
+    with launch.make_context("launch", argv, auto_envvar_prefix="RELKIT_LAUNCH") as ctx:
+        options: Namespace = ctx.meta[_PARSED][0]
+        return spare_settings(ctx, options), options
+
+
+def test_without_them_a_job_of_fixed_size_is_left_alone() -> None:
+    asked, options = settings(*C10D, "--nnodes", "4")
+    assert asked == SpareSettings()
+    assert options.rdzv_conf == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--nnodes", "4", "--spares", "2", "--max-restarts", "1"),
+        ("--nnodes", "4", "--replacement-timeout", "30"),
+        ("--nnodes", "2:4"),
+    ],
+)
+def test_a_dead_node_is_seen_soon(more: tuple[str, ...]) -> None:
+    asked, options = settings(*C10D, "--rdzv-conf", "is_host=1", *more)
+    assert asked.is_on
+    assert options.rdzv_conf == "is_host=1,keep_alive_interval=2,keep_alive_max_attempt=8"
+
+
+def test_what_was_typed_stays() -> None:
+    conf = "keep_alive_interval=4"
+    assert settings(*C10D, "--nnodes", "2:4", "--rdzv-conf", conf)[1].rdzv_conf == conf
+
+
+def test_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ("--nnodes", "4", "--spares", "2", "--max-restarts", "1", "--node-restarts", "0")
+    assert settings(*C10D, *line)[0] == SpareSettings(2, None, 0, is_on=True)
+    monkeypatch.setenv("RELKIT_LAUNCH_REPLACEMENT_TIMEOUT", "20")
+    assert settings(*C10D, "--nnodes", "4")[0] == SpareSettings(0, 20.0, 3, is_on=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("--nnodes", "2", "--master-addr", "h", "--spares", "1"), "takes other nodes in"),
+        (("--standalone", "--spares", "1"), "--spares needs a rendezvous"),
+        (("--standalone", "--replacement-timeout", "9"), "--replacement-timeout needs"),
+        ((*C10D, "--nnodes", "2", "--spares", "1"), "--max-restarts is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(line: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        settings(*line)

@@ -1,0 +1,69 @@
+"""Breaks of spare nodes: who steps in, who keeps a place, when a node is dead or given up."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_ROOM = "relkit/launch/spares"
+_TESTS = "tests/unit/launch/spares"
+_MEETING = (f"{_TESTS}/test_meeting.py",)
+_MEMBERSHIP = (f"{_TESTS}/test_membership.py",)
+_OPTIONS = (f"{_TESTS}/test_options.py",)
+_SILENCE = (f"{_TESTS}/test_silence.py",)
+_STEP = (f"{_TESTS}/test_join_step.py",)
+
+BREAKS = (
+    # A spare takes the place of a node that is only late, or two take one place.
+    Break(f"{_ROOM}/join_step.py", "candidates.index(node) <", "0 <", _STEP),
+    Break(
+        f"{_ROOM}/join_step.py",
+        "rendezvous.max_nodes - len(expected) - len(stepped_in)",
+        "rendezvous.max_nodes - len(rendezvous.participants)",
+        _STEP,
+    ),
+    Break(f"{_ROOM}/join_step.py", "if not expected <= present or", "if", _STEP),
+    Break(f"{_ROOM}/join_step.py", "len(present) < rendezvous.min_nodes", "False", _STEP),
+    Break(
+        f"{_ROOM}/membership.py",
+        "if key not in self.expected:",
+        "if key in self.gone:",
+        _MEMBERSHIP,
+    ),
+    Break(f"{_ROOM}/membership.py", "if self.failed or key not in", "if key not in", _MEMBERSHIP),
+    Break(
+        f"{_ROOM}/membership.py", "if restarts <= self.restarts else", "if False else", _MEMBERSHIP
+    ),
+    # A launcher that stood still takes all others for dead.
+    Break(f"{_ROOM}/silence.py", "now_s - self._looked_s > _GAP_S", "False", _SILENCE),
+    Break(f"{_ROOM}/silence.py", "if known and known[0] == beat", "if known", _SILENCE),
+    # A spare waits for ever in a job that has ended.
+    Break(
+        f"{_ROOM}/meeting.py",
+        'raise RendezvousGracefulExitError("the job has ended")',
+        "return _Action.SYNC",
+        _MEETING,
+    ),
+    Break(f"{_ROOM}/meeting.py", "if self._clock() > self._deadline_s:", "if False:", _MEETING),
+    Break(
+        f"{_ROOM}/meeting.py", "state.participants.pop(node, None) is not None", "False", _MEETING
+    ),
+    Break(
+        "commands/_launch_spares.py",
+        "if spares and options.max_restarts < 1:",
+        "if False:",
+        _OPTIONS,
+    ),
+    Break(
+        "relkit/launch/peers/find.py",
+        "point.nodes - spares <= max_nodes",
+        "point.nodes <= max_nodes",
+        ("tests/unit/launch/peers/test_join.py",),
+    ),
+    # What was measured before the job's first start speaks for all later ones.
+    Break(
+        "relkit/launch/netcheck/network_check.py",
+        'measured again."""\n        self._passed_check_id = ""',
+        'measured again."""',
+        ("tests/unit/launch/test_network_check.py",),
+    ),
+)
