@@ -173,7 +173,8 @@ def test_nobody_comes_in_the_place_of_a_node(job: Make) -> None:
     assert done.code == 1, run.text
     assert "the job cannot go on without node h2 (no sign of life for 7 s)" in done.err
     assert "nobody took that place within 12 s" in done.err
-    assert "Traceback" not in done.err.replace("torch", "")
+    # Only the worker may have died of it.
+    assert all(line.startswith("[rank") for line in done.err.splitlines() if "Traceback" in line)
 
 
 def test_a_job_goes_on_smaller_and_takes_a_new_node_in(job: Make) -> None:
