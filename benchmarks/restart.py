@@ -8,6 +8,11 @@ its warm standbys wait. Both launchers poll their workers every 0.1 s, which is 
     python benchmarks/restart.py --rounds 9 --ranks 2
     python benchmarks/restart.py --peer "lm-resiliency=venv/bin/torchrun --rdzv-backend ..."
 
+A second table, which needs root: of two hosts (network namespaces) with half of the ranks each, one
+is cut off the network, and a spare takes its place:
+
+    python benchmarks/restart.py --rounds 0 --cuts 5
+
 Another launcher can be named with --peer; torchrun's options follow what is given.
 """
 
@@ -26,6 +31,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import node_cut
 
 from relkit import procfs
 from relkit.accounting.account import PHASES
@@ -75,6 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--cuts", type=int, default=0)
     parser.add_argument("--peer", action="append", default=[], metavar="TITLE=COMMAND")
     options = parser.parse_args()
     bin_folder = Path(sys.executable).parent
@@ -93,7 +101,9 @@ def main() -> int:
             run = measure(launcher, options.ranks)
             runs[launcher.title].append(run)
             print(f"round {number + 1}: {launcher.title} {run.back_s:.2f} s", flush=True)
-    return show(runs)
+    if options.cuts:
+        node_cut.show([node_cut.measure(options.ranks // 2) for _ in range(options.cuts)])
+    return show(runs) if options.rounds else 0
 
 
 def measure(launcher: Launcher, ranks: int) -> Run:

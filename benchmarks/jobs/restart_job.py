@@ -34,13 +34,15 @@ def main() -> dist.Work | None:
     """
     barrier: dist.Work | None = None
     folder = Path(sys.argv[1])
+    path, begin = folder / "checkpoint.pt", 0
+    # Where a node has been replaced, no restart is counted.
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"]) or int(path.exists())
     dist.init_process_group("gloo")
-    rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    rank = dist.get_rank()
     (folder / f"pid-{attempt}-{rank}").write_text(str(os.getpid()))
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(256, 256))
     optimizer = torch.optim.AdamW(model.parameters())
-    path, begin = folder / "checkpoint.pt", 0
     if path.exists():
         state = torch.load(path, weights_only=True)
         model.load_state_dict(state["model"])

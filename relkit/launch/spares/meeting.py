@@ -113,6 +113,15 @@ class Meeting:
         # At the first meeting, spares may still be on their way.
         return bool(spares or (self._meetings == 1 and self._settings.spares))
 
+    @property
+    def grows(self) -> bool:
+        """Nodes wait to come in addition: no member is gone, and all is well."""
+        if self._handler is None:
+            return False
+        state = self._handler._state_holder.state
+        membership = decode(getattr(state, _ATTRIBUTE, ""))
+        return bool(state.wait_list) and not membership.gone and membership.round == state.round
+
     def join(self, by_torch: _Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
         """The next thing to do on the way into a meeting."""
         state, key = context.state, repr(context.node)

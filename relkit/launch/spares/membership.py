@@ -153,25 +153,25 @@ def decode(text: object) -> Membership:
         return Membership()
     if not isinstance(plain, dict):
         return Membership()
-    numbers = [plain.get(name) for name in ("round", "restarts", "row")]
-    keys, changes = [plain.get(name) for name in ("failed", "row_of")], plain.get("changes")
-    if (
-        not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers)
-        or not all(isinstance(key, str) for key in keys)
-        or not isinstance(changes, list)
-    ):
+    round_, restarts, row = (_whole(plain.get(name)) for name in ("round", "restarts", "row"))
+    failed, row_of, changes = plain.get("failed"), plain.get("row_of"), plain.get("changes")
+    if round_ is None or restarts is None or row is None or not isinstance(changes, list):
         return Membership()
     return Membership(
-        round=numbers[0],
+        round=round_,
         members=_texts(plain.get("members"), are_names=True),
         gone=_texts(plain.get("gone")),
         names=_texts(plain.get("names"), are_names=True),
-        restarts=numbers[1],
-        failed=keys[0],
-        row_of=keys[1],
-        row=numbers[2],
+        restarts=restarts,
+        failed=failed if isinstance(failed, str) else "",
+        row_of=row_of if isinstance(row_of, str) else "",
+        row=row,
         changes=tuple(printable_line(line)[:500] for line in changes if isinstance(line, str)),
     )
+
+
+def _whole(plain: object) -> int | None:
+    return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
 
 
 def _texts(plain: object, *, are_names: bool = False) -> dict[str, str]:

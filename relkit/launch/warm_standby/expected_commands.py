@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from torch.distributed.elastic.agent.server.api import WorkerSpec
-from torch.distributed.elastic.utils import macros
+from torch.distributed.elastic.utils.api import macros
 
 from relkit.launch.warm_standby.handover import WorkerCommand
 

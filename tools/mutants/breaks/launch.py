@@ -41,8 +41,8 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/peers/find.py",
-        "if not point.nodes or min_nodes <= point.nodes <= max_nodes:",
-        "if not point.nodes or point.nodes <= max_nodes:",
+        "if not point.nodes or min_nodes <= point.nodes - spares <= max_nodes:",
+        "if not point.nodes or point.nodes - spares <= max_nodes:",
         _PEERS,
     ),
     # mpirun's process 0 is taken to be on the batch system's first host.

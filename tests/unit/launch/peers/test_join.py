@@ -24,11 +24,16 @@ STEP = {
 }
 
 
-def joined(
-    line: list[str], nodes: str | None = None, spares: int = 0, **environ: str
+def joined(line: list[str], nodes: str | None = None, **environ: str) -> dict[str, object]:
+    return joined_with_spares(0, line, nodes, **environ)
+
+
+def joined_with_spares(
+    spares: int, line: list[str], nodes: str | None = None, **environ: str
 ) -> dict[str, object]:
     options = split(line, _OWN).torchrun
-    join_peers(options, None if nodes is None else read_nodes(nodes), environ, FACTS, spares)
+    known = None if nodes is None else read_nodes(nodes)
+    join_peers(options, known, environ, FACTS, spares)
     return vars(options)
 
 
@@ -43,13 +48,13 @@ def test_a_slurm_step() -> None:
 
 def test_spares_are_counted_beside_the_nodes_of_the_job() -> None:
     step = {**STEP, "SLURM_STEP_NODELIST": "n[1-6]"}
-    assert joined(["--nnodes", "4", "t.py"], spares=2, **step)["nnodes"] == "4"
-    assert joined(["t.py"], "a,b,c,d,e,f", spares=2)["nnodes"] == "4"
+    assert joined_with_spares(2, ["--nnodes", "4", "t.py"], **step)["nnodes"] == "4"
+    assert joined_with_spares(2, ["t.py"], "a,b,c,d,e,f")["nnodes"] == "4"
     for line, nodes in ((["--nnodes", "6", "t.py"], None), (["--nnodes", "4", "t.py"], "a,b,c")):
         with pytest.raises(NoMeetingPoint, match="and --spares 2, but"):
-            joined(line, nodes, spares=2, **step)
+            joined_with_spares(2, line, nodes, **step)
     with pytest.raises(NoMeetingPoint, match="--nnodes 1 and --spares 2, but"):
-        joined(["t.py"], "a,b", spares=2)
+        joined_with_spares(2, ["t.py"], "a,b")
 
 
 def test_what_was_typed_stays() -> None:
