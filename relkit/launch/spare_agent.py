@@ -97,10 +97,11 @@ class SpareAgent(StandbyAgent):
             stragglers.min_nodes = 1 if self.meeting.may_replace else self._min_nodes
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
-        if worker_group.state is WorkerState.HEALTHY and self.meeting.grows:
-            # They work, and go on in another number: from what all of them have in memory now.
-            self._persist_slots("the job takes in another node")
+        grows = worker_group.state is WorkerState.HEALTHY and self.meeting.grows
         super()._stop_workers(worker_group)
+        if grows:
+            # Ranks of another number go on from disk: from the last step that these have made.
+            self._persist_slots("the job takes in another node")
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result = super()._monitor_workers(worker_group)
