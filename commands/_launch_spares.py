@@ -10,7 +10,12 @@ from relkit.commands._finite import FiniteRange
 from relkit.commands._seconds import Decorated
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
-from relkit.launch.spares.settings import HEARTBEAT_S, HEARTBEATS_OF_TORCH, SpareSettings
+from relkit.launch.spares.settings import (
+    HEARTBEAT_S,
+    HEARTBEATS_OF_TORCH,
+    MAX_OFTEN,
+    SpareSettings,
+)
 
 OWN = (
     OwnOption(("--spares",)),
@@ -81,7 +86,7 @@ def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
         )
     low, _, high = options.nnodes.partition(":")
     is_on = options.rdzv_backend != _STATIC and (is_asked or int(low) < int(high or low))
-    if is_on:
+    if is_on and int(high or low) + spares <= MAX_OFTEN:
         _set_heartbeats(options)
     return SpareSettings(spares, timeout_s, asked["node_restarts"], is_on)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from contextlib import suppress
 from typing import Any
@@ -47,7 +48,7 @@ class SpareAgent(StandbyAgent):
         except LeavesJob:
             raise
         except SignalException as error:
-            self._leave_meeting(f"its launcher got {error.sigval.name}")
+            self._leave_meeting(f"its launcher got {signal.Signals(error.sigval).name}")
             raise
         # torch's own code, which gets this, knows no run without a result.
         return RunResult(state=WorkerState.SUCCEEDED) if result is None else result

@@ -127,9 +127,11 @@ def test_a_node_that_is_cut_off_is_replaced(job: Make, hosts: Hosts) -> None:
 
 def test_a_launcher_that_is_killed_is_replaced_and_a_spare_ends_with_the_job(job: Make) -> None:
     run = job("2", "--spares", "2", "--no-warm-standby")
-    run.add("h1", "h2")
+    # What nodes know of each other is under the proof of a secret, too.
+    secret = {"RELKIT_SECRET": "what only the operator knows"}
+    run.add("h1", "h2", **secret)
     run.trains_on("h1", "h2", world=2)
-    run.add("h3", "h4")
+    run.add("h3", "h4", **secret)
     for name in ("h3", "h4"):
         run.launchers[name].wait_for("is a spare: it waits")
     run.launchers["h2"].process.send_signal(signal.SIGKILL)

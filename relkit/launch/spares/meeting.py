@@ -39,6 +39,8 @@ from relkit.launch.spares.silence import Silence
 _ATTRIBUTE = "relkit_membership"
 # Spares look once a second whether the job has ended, at a state that is at most a second old.
 _LAST_LOOK_S, _LOOK_S = 3.5, 0.2
+# How long the others leave a place to the host of the store, which is there before them.
+_HOST_S = 10.0
 # One exchange with the store.
 _NOTE_S = 5.0
 _SHOWN_NAMES = 8
@@ -74,7 +76,7 @@ class Meeting:
         self._restarts: Callable[[], int] = lambda: 0
         self._silence = Silence(dead_after_s(0.0))
         self._meets, self._meetings = False, 0
-        self._begun_s = 0.0
+        self._begun_s, self._is_host = 0.0, False
         self._said: set[object] = set()
 
     def attach(self, handler: RendezvousHandler, restarts: Callable[[], int]) -> None:
@@ -91,6 +93,7 @@ class Meeting:
             self._log(f"a rendezvous of kind {handler.get_backend()} knows no spares")
             return
         self._handler, self._restarts = handler, restarts
+        self._is_host = holds_store(self._handler._store)
         interval_s = self._handler.settings.keep_alive_interval.total_seconds()
         self._silence = Silence(dead_after_s(interval_s))
         self._handler._op_executor = _Operations(operations, self)
@@ -129,6 +132,8 @@ class Meeting:
         if state.closed:
             return self._closed(by_torch, context, deadline)
         after = self._without_dead(context, before.named(key, self._node))
+        if self._is_host and not after.host:
+            after = after.hosted_by(key)
         if state.complete and context.node in state.participants and after.round != state.round:
             after = after.met(state.round, _keys(state.participants), _present(state))
         if after != before:
@@ -143,12 +148,31 @@ class Meeting:
         if step is JoinStep.COMPLETE:
             return _Action.MARK_RENDEZVOUS_COMPLETE
         if after.round < 0:
-            return by_torch(context, deadline)
+            return self._join_first(by_torch, context, deadline)
         if state.complete and context.node in state.participants:
             self._announce()
         elif self._is_late(rendezvous):
             return self._give_up(context)
         return by_torch(context, self._deadline_s)
+
+    def _join_first(
+        self,
+        by_torch: _Operation,
+        context: Any,  # noqa: ANN401
+        deadline: float,
+    ) -> _Action:
+        """Whoever comes first is a member, and the host of the store: it cannot be lost anyway."""
+        state = context.state
+        if (
+            not state.complete
+            and not self._is_host
+            and context.node not in state.participants
+            and len(state.participants) + 1 == context.settings.max_nodes
+            and self.membership.host not in _keys(state.participants)
+            and self._clock() - self._begun_s < _HOST_S
+        ):
+            return _Action.KEEP_ALIVE if _should_keep_alive(context) else _Action.SYNC
+        return by_torch(context, deadline)
 
     def failed(self, trained_s: float) -> str:
         """A worker of this node failed: why the node is to be given up, "" where it is not.
@@ -177,7 +201,7 @@ class Meeting:
         if not self.may_replace and len(self.membership.members) <= self._least:
             self._log(f"this node ({self._node}) stays, although {why}: nobody can take its place")
             return ""
-        if holds_store(self._handler._store):
+        if self._is_host:
             self._log(f"this node ({self._node}) stays, although {why}: the store is here")
             return ""
         return why
@@ -321,7 +345,7 @@ class Meeting:
     def _shut_down(self, by_torch: Callable[[], bool]) -> bool:
         """Close the rendezvous; the host of the store stays until those who wait have seen it."""
         is_closed = by_torch()
-        if not is_closed or not holds_store(self._handler._store):
+        if not is_closed or not self._is_host:
             return is_closed
         holder, end_s = self._handler._state_holder, self._clock() + _LAST_LOOK_S
         while self._clock() < end_s:

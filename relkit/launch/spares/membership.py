@@ -28,6 +28,7 @@ class Membership:
         members: key -> name, of the nodes that met then.
         gone: key -> why, of members that have left since, or are dead.
         names: key -> name, of all nodes that have come, spares as well.
+        host: key of the node whose launcher has the rendezvous store; "": none, or not known yet.
         restarts: that the job has used.
         failed: key of the node whose worker failed first since they met; "": none has.
         row_of, row: how many failures in a row began on that node, before this meeting.
@@ -38,6 +39,7 @@ class Membership:
     members: Mapping[str, str] = field(default_factory=dict)
     gone: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
     restarts: int = 0
     failed: str = ""
     row_of: str = ""
@@ -54,6 +56,10 @@ class Membership:
         return (
             self if self.names.get(key) == name else replace(self, names={**self.names, key: name})
         )
+
+    def hosted_by(self, key: str) -> Membership:
+        """With the host of the store."""
+        return self if self.host == key else replace(self, host=key)
 
     def without(self, key: str, why: str) -> Membership:
         """With a member that is gone; the first reason counts.
@@ -103,6 +109,7 @@ class Membership:
             round=round_,
             members=members,
             names=names,
+            host=self.host,
             restarts=self.restarts,
             row_of=row_of,
             row=row,
@@ -154,7 +161,8 @@ def decode(text: object) -> Membership:
     if not isinstance(plain, dict):
         return Membership()
     round_, restarts, row = (_whole(plain.get(name)) for name in ("round", "restarts", "row"))
-    failed, row_of, changes = plain.get("failed"), plain.get("row_of"), plain.get("changes")
+    host, failed, row_of = (_text(plain.get(name)) for name in ("host", "failed", "row_of"))
+    changes = plain.get("changes")
     if round_ is None or restarts is None or row is None or not isinstance(changes, list):
         return Membership()
     return Membership(
@@ -162,9 +170,10 @@ def decode(text: object) -> Membership:
         members=_texts(plain.get("members"), are_names=True),
         gone=_texts(plain.get("gone")),
         names=_texts(plain.get("names"), are_names=True),
+        host=host,
         restarts=restarts,
-        failed=failed if isinstance(failed, str) else "",
-        row_of=row_of if isinstance(row_of, str) else "",
+        failed=failed,
+        row_of=row_of,
         row=row,
         changes=tuple(printable_line(line)[:500] for line in changes if isinstance(line, str)),
     )
@@ -172,6 +181,10 @@ def decode(text: object) -> Membership:
 
 def _whole(plain: object) -> int | None:
     return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
+
+
+def _text(plain: object) -> str:
+    return plain if isinstance(plain, str) else ""
 
 
 def _texts(plain: object, *, are_names: bool = False) -> dict[str, str]:

@@ -9,6 +9,8 @@ from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
 
 # Of torch's, with which it may still be told from clocks that differ.
 HEARTBEAT_S, HEARTBEATS_OF_TORCH = 2, 8
+# Each heartbeat is an exchange of the whole state: with more nodes, torch's own 5 s are kept.
+MAX_OFTEN = 64
 # Three heartbeats, and some time for the last of them to arrive: TCP sends again what was lost in
 # an outage of 3 s, 3 s after it was first sent.
 _MISSED, _MARGIN_S = 3, 1.0

@@ -159,6 +159,21 @@ def test_a_node_that_dies_is_replaced_within_seconds(a_job: Callable[..., Job]) 
     eventually(lambda: two.meeting.waits_as_spare, lambda: str(two.log))
 
 
+def test_the_host_of_the_store_is_a_member_also_if_it_comes_last(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    # All of them are in the process that has it.
+    nodes = job.add("a", "b", "c")
+    for node in nodes[:2]:
+        node.meeting._is_host = False
+    futures = job.meets(nodes[:2])
+    eventually(lambda: nodes[0].handler._state_holder.state.participants, "nobody is first")
+    host = job.meets(nodes[2:])
+    assert host[0].result(LIMIT_S)[1] == 2
+    eventually(lambda: sum(future.done() for future in futures) == 1, "nobody else is a member")
+    (spare,) = (n for n, f in zip(nodes, futures, strict=False) if not f.done())
+    eventually(lambda: spare.meeting.waits_as_spare, "it is no spare")
+
+
 def test_one_of_two_spares_steps_in(a_job: Callable[..., Job]) -> None:
     job = a_job()
     one, two = job.add("a", "b")

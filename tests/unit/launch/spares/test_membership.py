@@ -71,7 +71,7 @@ def test_failures_in_a_row_begin_on_one_node() -> None:
 
 
 def test_it_survives_its_way_through_the_store() -> None:
-    membership = two_met().without("kb", "dead").named("kd", "d").restarted(2)
+    membership = two_met().without("kb", "dead").named("kd", "d").restarted(2).hosted_by("ka")
     assert decode(membership.encode()) == membership
     changed = membership.met(4, {"ka", "kd"}, {"ka", "kd"})
     assert decode(changed.encode()) == changed

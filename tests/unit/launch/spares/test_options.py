@@ -41,6 +41,12 @@ def test_a_dead_node_is_seen_soon(more: tuple[str, ...]) -> None:
     assert options.rdzv_conf == "is_host=1,keep_alive_interval=2,keep_alive_max_attempt=8"
 
 
+def test_many_nodes_send_heartbeats_as_often_as_torch_has_them() -> None:
+    asked, options = settings(*C10D, "--nnodes", "60", "--spares", "5", "--max-restarts", "1")
+    assert asked.is_on
+    assert options.rdzv_conf == ""
+
+
 def test_what_was_typed_stays() -> None:
     conf = "keep_alive_interval=4"
     assert settings(*C10D, "--nnodes", "2:4", "--rdzv-conf", conf)[1].rdzv_conf == conf
