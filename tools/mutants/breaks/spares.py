@@ -36,11 +36,11 @@ BREAKS = (
     # A launcher that stood still takes all others for dead.
     Break(f"{_ROOM}/silence.py", "now_s - self._looked_s > _GAP_S", "False", _SILENCE),
     Break(f"{_ROOM}/silence.py", "if known and known[0] == beat", "if known", _SILENCE),
-    # A spare waits for ever in a job that has ended.
+    # A spare ends as if it had failed.
     Break(
         f"{_ROOM}/meeting.py",
         'raise RendezvousGracefulExitError("the job has ended")',
-        "return _Action.SYNC",
+        "return by_torch(context, deadline)",
         _MEETING,
     ),
     Break(f"{_ROOM}/meeting.py", "if self._clock() > self._deadline_s:", "if False:", _MEETING),
