@@ -259,6 +259,8 @@ class Meeting:
         return membership
 
     def _wait(self, context: Any) -> _Action:  # noqa: ANN401
+        if context.node not in context.state.redundancy_list:
+            return _Action.ADD_TO_REDUNDANCY_LIST
         if not self.waits_as_spare:
             self.waits_as_spare = True
             names = sorted(self.membership.members.values())
@@ -267,8 +269,6 @@ class Meeting:
                 f"this node ({self._node}) is a spare: it waits to take the place of any of the"
                 f" job's {len(names)} nodes ({', '.join(names[:_SHOWN_NAMES])}{more})"
             )
-        if context.node not in context.state.redundancy_list:
-            return _Action.ADD_TO_REDUNDANCY_LIST
         return _Action.KEEP_ALIVE if _should_keep_alive(context) else _Action.SYNC
 
     def _step_in(self, context: Any) -> _Action:  # noqa: ANN401
