@@ -98,7 +98,7 @@ class SpareAgent(StandbyAgent):
             stragglers.min_nodes = 1 if self.meeting.may_replace else self._min_nodes
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
-        grows = worker_group.state is WorkerState.HEALTHY and self.meeting.grows
+        grows = self.meeting.grows and worker_group.state is WorkerState.HEALTHY
         super()._stop_workers(worker_group)
         if grows:
             # Ranks of another number go on from disk: from the last step that these have made.
