@@ -59,6 +59,7 @@ def test_other_launchers_report_a_failure_and_end_by_a_signal(
     finally:
         host.process.send_signal(signal.SIGCONT)
     assert failed.code == 1, failed.err
+    assert (tmp_path / "t1" / "report.json").exists(), failed.err
     assert report_of(tmp_path / "t1")["culprits"], failed.err
     assert ended.code == 128 + signal.SIGTERM, ended.err
 

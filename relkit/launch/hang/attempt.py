@@ -113,6 +113,7 @@ class WatchState:
         hung: the job hangs, and has not moved since.
         captured: set once this node's ranks were captured after a failure.
         judged: set once this node knows the verdict on a failure.
+        reporting: an incident is being captured, judged or written down.
     """
 
     failure: str = ""
@@ -122,3 +123,4 @@ class WatchState:
     hung: bool = False
     captured: threading.Event = field(default_factory=threading.Event)
     judged: threading.Event = field(default_factory=threading.Event)
+    reporting: bool = False

@@ -73,7 +73,7 @@ class WatchLeader:
             state.failure_handled = True
             # The report of a hang explains the failure that ended it.
             if not state.hung:
-                self._handle(failure, local, remote, on_hang=None, alone=alone)
+                self._report(failure, local, remote, on_hang=None, alone=alone)
             state.captured.set()
             state.judged.set()
             return
@@ -81,7 +81,7 @@ class WatchLeader:
         state.hung = detection.health is JobHealth.HUNG
         if detection.fresh and not failure:
             on_hang = self._settings.on_hang
-            self._handle(detection.sentence, local, remote, on_hang=on_hang, alone=alone)
+            self._report(detection.sentence, local, remote, on_hang=on_hang, alone=alone)
 
     def _remote_failure(self) -> str:
         mailbox = self._attempt.mailbox
@@ -90,6 +90,22 @@ class WatchLeader:
             if note is not None:
                 return note.decode("utf-8", "replace")[:500]
         return ""
+
+    def _report(
+        self,
+        trigger: str,
+        local: Sequence[RankView],
+        remote: Sequence[RankView],
+        *,
+        on_hang: OnHang | None,
+        alone: bool,
+    ) -> None:
+        # The launcher does not end before this is done, even if the store does not answer.
+        self._state.reporting = True
+        try:
+            self._handle(trigger, local, remote, on_hang=on_hang, alone=alone)
+        finally:
+            self._state.reporting = False
 
     def _handle(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from relkit.errors import RelkitError
 from relkit.interruptible_wait import is_set_within
-from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
@@ -58,6 +58,8 @@ class Monitor:
         )
         self._watch: Watch | None = None
         self._mailbox: Mailbox | None = None
+        # Of the newest attempt, also once its workers are about to be stopped.
+        self._state = WatchState()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -74,7 +76,7 @@ class Monitor:
             log=self._log,
         )
         with self._lock:
-            self._watch, self._mailbox = watch, attempt.mailbox
+            self._watch, self._mailbox, self._state = watch, attempt.mailbox, watch.state
             self._restarts_left = MAX_RESTARTS
         if not self._thread.is_alive() and not self._closing:
             # One that has ended, after too many errors in an earlier attempt, cannot start again.
@@ -128,7 +130,7 @@ class Monitor:
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
-            wait_for_thread(self._thread, self._mailbox, CLOSE_S)
+            wait_for_thread(self._thread, self._mailbox, CLOSE_S, lambda: self._state.reporting)
 
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="relkit-monitor", daemon=True)

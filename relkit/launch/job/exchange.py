@@ -182,16 +182,22 @@ def own_connection(store: Store) -> Store:
         raise TimeoutError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
 
 
-def wait_for_thread(thread: threading.Thread, mailbox: Mailbox | None, timeout_s: float) -> None:
+def wait_for_thread(
+    thread: threading.Thread,
+    mailbox: Mailbox | None,
+    timeout_s: float,
+    is_needed: Callable[[], bool] = lambda: False,
+) -> None:
     """Wait for a thread's end, but not while it waits for a store that does not answer.
 
     Args:
         thread: has begun; mailbox: what it passes notes by, None where it has not come to that.
         timeout_s: the longest to wait, s.
+        is_needed: the thread is at work on something that must be done, with or without the store.
     """
     end_s = time.monotonic() + timeout_s
     while thread.is_alive() and time.monotonic() < end_s:
-        if mailbox is not None and mailbox.is_stuck:
+        if mailbox is not None and mailbox.is_stuck and not is_needed():
             return
         thread.join(_LOOK_S)
 

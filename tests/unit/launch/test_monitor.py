@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -92,3 +93,31 @@ def test_one_that_always_fails_stays_off_and_says_so(
     monitor._thread.join(WAIT_S)
     monitor.begin(attempt(observer))
     assert observer.looks.get(timeout=WAIT_S) == 1
+
+
+def test_the_end_waits_for_a_report_although_the_store_does_not_answer() -> None:
+    class Stuck(MemoryMailbox):
+        is_stuck = True
+
+    writes, goes_on = threading.Event(), threading.Event()
+    written: list[str] = []
+
+    def publish(*_: object) -> None:
+        writes.set()
+        goes_on.wait(WAIT_S)
+        written.append("report.json")
+
+    monitor = Monitor(
+        MonitorSettings(10.0, OnHang.REPORT),
+        publish=publish,
+        write_dumps=lambda _: None,
+        log=lambda _: None,
+    )
+    observer = FailingObserver(lambda _: None)
+    monitor.begin(WatchedAttempt("job", 2, observer, Stuck(), lambda: (), dict))
+    monitor.failed("rank 0 failed")
+    assert writes.wait(WAIT_S)
+    monitor.pause()
+    threading.Timer(0.3, goes_on.set).start()
+    monitor.close()
+    assert written
