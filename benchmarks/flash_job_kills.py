@@ -194,6 +194,7 @@ class Jobs:
             Broken: something of it did not hold.
         """
         starts = [len(rank.starts) for rank in self.ranks]
+        self.wait("not all ranks are seen", lambda: len(self.workers()) == len(self.ranks))
         workers = self.workers()
         everybody = procfs.descendants(self.launcher.pid)
         victims = [draw.choice(workers)] if who == "one rank" else workers

@@ -99,10 +99,6 @@ INTERNAL: dict[str, Variable] = {
     "RELKIT_FLASH_CHECKPOINT_FOLDER": Variable(
         "", "The launcher's folder for [checkpoints in memory](../flash-checkpoint.md)."
     ),
-    "RELKIT_FLASH_CHECKPOINT_ROOT": Variable(
-        "",
-        "Of slots that a killed launcher has left: the folder of checkpoints that they belong to.",
-    ),
     "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
     "RELKIT_STANDBY": Variable(
         "",

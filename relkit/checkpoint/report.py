@@ -124,15 +124,7 @@ def _without_manifest(folder: Path) -> Finding:
 
 
 def _of_root(root: Path) -> list[Finding]:
-    findings = [
-        Finding(
-            "RK-CKPT-004",
-            Status.WARN,
-            f"{folder} is half-written: a save was killed; no run reads it",
-            advice="Remove it, unless a save is running now; the next save of that step does.",
-        )
-        for folder in files.half_written(root)
-    ]
+    findings = findings_of_half_written(root)
     try:
         step = files.latest(root)
         if step is not None:
@@ -149,6 +141,19 @@ def _of_root(root: Path) -> list[Finding]:
             )
         )
     return findings
+
+
+def findings_of_half_written(root: Path) -> list[Finding]:
+    """What killed saves have left in a folder of iterations."""
+    return [
+        Finding(
+            "RK-CKPT-004",
+            Status.WARN,
+            f"{folder} is half-written: a save was killed; no run reads it",
+            advice="Remove it, unless a save is running now; the next save of that step does.",
+        )
+        for folder in files.half_written(root)
+    ]
 
 
 def _iterations(path: Path) -> tuple[Path, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import RelkitError
+from relkit.flash_checkpoint.slots import slot_folder
 from relkit.foreign_json import parse_json
 from relkit.output import write_atomic
 from relkit.private_file import open_private, read_private
@@ -30,10 +31,12 @@ class Destination:
 
     Args:
         root: the folder; mark: its mark at the rank's first save; "" where it could have none.
+        launcher: whose rank it was (`slot_folder.owner_of`).
     """
 
     root: Path
     mark: str
+    launcher: str
 
 
 def leave(folder: Path, rank: int, root: Path) -> None:
@@ -42,7 +45,11 @@ def leave(folder: Path, rank: int, root: Path) -> None:
     Args:
         folder: of the slots; root: of the checkpoints on disk.
     """
-    note = {"root": str(root.absolute()), "mark": _made_mark(root)}
+    note = {
+        "root": str(root.absolute()),
+        "mark": _made_mark(root),
+        "launcher": slot_folder.owner_of(folder),
+    }
     with suppress(RelkitError, OSError):
         write_atomic(_note(folder, rank), json.dumps(note))
 
@@ -51,8 +58,8 @@ def read(folder: Path, rank: int) -> Destination | None:
     """Where a rank keeps its checkpoints on disk; None if it has left no note."""
     try:
         note = parse_json(read_private(_note(folder, rank), _MAX_NOTE_BYTES))
-        return Destination(Path(note["root"]), str(note.get("mark", "")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Destination(Path(note["root"]), str(note["mark"]), str(note["launcher"]))
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -12,14 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from relkit.checkpoint import report as iterations
-from relkit.checkpoint.iteration_folder import half_written
 from relkit.checkpoint.manifest import MANIFEST, read_manifest
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.flash_checkpoint.on_disk import disk
-from relkit.flash_checkpoint.on_disk.disk import TRACKER, OnDisk
+from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER, TRACKER, OnDisk
 
-FROM_MEMORY = "from-memory"
 _NEXT_STEP = "Load another one: load_checkpoint(path), get_storage_reader(path)."
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK)
 
@@ -38,7 +36,7 @@ def verify(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
     Raises:
         BadInputFile: there is no checkpoint.
     """
-    root = (path / TRACKER).exists() or (path / FROM_MEMORY).is_dir()
+    root = (path / TRACKER).exists() or (path / LAUNCHERS_FOLDER).is_dir()
     if not root and not _is_folder_of_one(path):
         return iterations.verify(path, argv=argv, started=started)
     seen = list(_of_loop(path) if root else [_with_step(path)])
@@ -48,8 +46,8 @@ def verify(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
         "steps": sorted({step for step, _ in seen if step >= 0}),
         "whole": sorted({step for step, f in seen if step >= 0 and f.status is Status.OK}),
     }
-    if (path / FROM_MEMORY).is_dir():
-        report = _of_launchers(path / FROM_MEMORY, argv, started)
+    if (path / LAUNCHERS_FOLDER).is_dir():
+        report = _of_launchers(path / LAUNCHERS_FOLDER, argv, started)
         findings += report.findings
         for name in ("steps", "whole"):
             facts[name] = sorted({*facts[name], *report.facts.get(name, ())})
@@ -111,8 +109,5 @@ def _of_launchers(folder: Path, argv: tuple[str, ...], started: float) -> Report
     try:
         return iterations.verify(folder, argv=argv, started=started)
     except BadInputFile:
-        left = [
-            Finding("RK-CKPT-004", Status.WARN, f"{each} is half-written: no run reads it")
-            for each in half_written(folder)
-        ]
+        left = iterations.findings_of_half_written(folder)
         return Report("ckpt", tuple(left), {}, started=started, argv=argv)

@@ -92,9 +92,8 @@ class RankMemory:
         if self._saver is None:
             return {}, [str(self._failure)]
         refused: list[str] = []
-        of_root = os.environ.get(slot_folder.ROOT_VARIABLE, "")
-        if of_root and of_root != str(self._root and self._root.absolute()):
-            return {}, [f"what a killed launcher has left belongs to the checkpoints in {of_root}"]
+        if belongs_to := self._left_for_another_root():
+            return {}, [f"a killed launcher left it, whose checkpoints are in {belongs_to}"]
         try:
             self._file = SlotFile.open(self._path, self._owner)
         except FileNotFoundError:
@@ -111,6 +110,15 @@ class RankMemory:
                     refused.append(f"slot {index}: {error}")
         # Newest last, so that of two saves of the same step the later one is kept.
         return {slot.header.step: slot for slot in reversed(self._file.whole())}, refused
+
+    def _left_for_another_root(self) -> Path | None:
+        """Where the checkpoints on disk are that the slots belong to, if a launcher that was killed
+        has left them, and this loop keeps its own elsewhere."""
+        note = destination.read(self._path.parent, self._rank)
+        if note is None or note.launcher == slot_folder.owner_of(self._path.parent):
+            return None
+        own = self._root.absolute() if self._root is not None else None
+        return note.root if note.root != own else None
 
     def load(self, slot: WholeSlot) -> tuple[Any, str]:
         """The state in one of `slots`; or None, and why it cannot be loaded."""

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from relkit.checkpoint import iteration_folder
 from relkit.flash_checkpoint.megatron import StorageType
 from relkit.flash_checkpoint.megatron_dist_ckpt import load_checkpoint, save_checkpoint
-from relkit.flash_checkpoint.on_disk import persisted
+from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slots import slot_folder
 from tests.flash_checkpoint import megatron_stand_in
@@ -78,7 +78,7 @@ def save(
 
 def forget(folder: Path, rank: int) -> None:
     """Remove the slots of a rank when launchers have written what was in them."""
-    tracker = folder / persisted.FOLDER / iteration_folder.TRACKER
+    tracker = folder / LAUNCHERS_FOLDER / iteration_folder.TRACKER
     eventually(tracker.exists, lambda: f"no {tracker}", 60.0)
     launchers = slot_folder.of_launcher()
     assert launchers is not None

@@ -16,7 +16,7 @@ import torch
 
 from relkit.checkpoint import iteration_folder
 from relkit.flash_checkpoint.on_disk import persisted
-from relkit.flash_checkpoint.on_disk.disk import TRACKER, latest
+from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER, TRACKER, latest
 from relkit.flash_checkpoint.slots import slot_folder
 from tests.cluster.conftest import Done, Start, free_port, orphans_come_to_us, start, until
 from tests.eager import eager
@@ -105,7 +105,7 @@ def persisted_step(ck: Path, undisturbed: Path) -> int:
         real = torch.load(undisturbed / STATES / f"{rank}-{found.step}.pt", weights_only=False)
         assert same(state, real), f"rank {rank} differs from step {found.step}"
     assert iteration_folder.problems(found.path) == ()
-    assert iteration_folder.half_written(ck / persisted.FOLDER) == ()
+    assert iteration_folder.half_written(ck / LAUNCHERS_FOLDER) == ()
     return found.step
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,14 @@ class Launcher:
     def __init__(self, *ranks: int, world_size: int = 2, job_id: str = "job") -> None:
         self.lines: list[str] = []
         self.host = SlotHost(self.lines.append)
-        attempt = SlotAttempt(job_id, ranks, world_size, MemoryMailbox())
-        self.environ = dict(self.host.begin(attempt))
         self.world_size = world_size
+        self._attempt = SlotAttempt(job_id, ranks, world_size, MemoryMailbox())
+        self.environ: Mapping[str, str] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin an attempt; the first one is begun already."""
+        self.environ = self.host.begin(self._attempt)
 
     @property
     def folder(self) -> Path:
@@ -102,15 +108,14 @@ def test_the_next_launcher_of_the_job_takes_it_over(
     assert not why
     assert torch.equal(state["weight"], torch.full((8,), 3))
     memory.close()
-    # From the second attempt on, they are the launcher's own.
-    attempt = SlotAttempt("job", (0, 1), 2, MemoryMailbox())
-    assert slot_folder.ROOT_VARIABLE not in launcher.host.begin(attempt)
+    launcher.begin()
+    assert launcher.lines == [line]
     launcher.host.close()
     assert not left.exists()
 
 
 def test_checkpoints_in_another_folder_do_not_begin_with_it(
-    left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = Launcher(0, 1)
     assert launcher.folder == left
@@ -119,7 +124,13 @@ def test_checkpoints_in_another_folder_do_not_begin_with_it(
     memory = launcher.memory(0, tmp_path / "another")
     slots, (refused,) = memory.slots()
     assert not slots
-    assert "belongs to the checkpoints in" in refused
+    assert f"whose checkpoints are in {root}" in refused
+    memory.adopt(None)
+    memory.save(1, {}).wait()
+    memory.close()
+    # What its own ranks have saved serves them in any folder.
+    memory = launcher.memory(0, tmp_path / "a third one")
+    assert sorted(memory.slots()[0]) == [1]
     memory.close()
     launcher.host.close()
 
@@ -150,8 +161,10 @@ def plant_a_note(left: Path, _root: Path) -> None:
     "spoil",
     [remove_the_checkpoints, begin_the_checkpoints_anew, tear, lose_a_note, plant_a_note],
 )
-def test_it_is_removed_where_it_is_of_no_use(left: Path, root: Path, spoil: object) -> None:
-    spoil(left, root)  # type: ignore[operator]
+def test_it_is_removed_where_it_is_of_no_use(
+    left: Path, root: Path, spoil: Callable[[Path, Path], None]
+) -> None:
+    spoil(left, root)
     launcher = Launcher(0, 1)
     assert launcher.folder != left
     assert not left.exists()
@@ -181,9 +194,7 @@ def test_what_is_another_launchers_of_the_job_is_left_to_it(
         launcher.host.close()
 
 
-def test_another_job_leaves_it_alone_for_a_while(
-    left: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_job_leaves_it_alone_for_a_while(left: Path) -> None:
     def another() -> None:
         launcher = Launcher(0, 1, job_id="another")
         assert launcher.folder != left

@@ -28,7 +28,8 @@ from relkit.flash_checkpoint.megatron import (
     sharded_state,
 )
 from relkit.flash_checkpoint.megatron.own_tracker import OwnNewest, own_newest
-from relkit.flash_checkpoint.on_disk import iteration_files, persisted
+from relkit.flash_checkpoint.on_disk import iteration_files
+from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_plain
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.save_handle import SaveHandle
@@ -182,7 +183,7 @@ def test_a_full_shared_memory_is_no_reason_not_to_load_from_it(
 def test_what_launchers_have_written_is_verified_before_megatron_loads_it(
     tiny: TinyMegatron,
 ) -> None:
-    step, root = 5, Path(tiny.args.save) / persisted.FOLDER
+    step, root = 5, Path(tiny.args.save) / LAUNCHERS_FOLDER
     model = {"args": Namespace(), "iteration": step, "model": torch.full((3,), 5.0)}
     state = iteration_files.of_files({MODEL: to_plain(model, set()), OPTIMIZER: {"x": 1}})
     folder = iteration_folder.begin(root, step)

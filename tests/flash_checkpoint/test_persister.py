@@ -22,6 +22,7 @@ from relkit.flash_checkpoint import destination
 from relkit.flash_checkpoint.ddp import DdpCheckpointer
 from relkit.flash_checkpoint.memory_saver import MemorySaver
 from relkit.flash_checkpoint.on_disk import disk, persisted
+from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.persist_slots import Written
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, NodeSlots
@@ -37,7 +38,6 @@ from tests.patience import PATIENCE
 from tests.waiting import eventually
 
 __all__ = ["one_thread"]
-FOLDER = persisted.FOLDER
 
 
 @dataclass
@@ -132,8 +132,8 @@ class Job:
 
     def steps(self) -> tuple[int, ...]:
         """All that is on disk under a final name."""
-        assert iteration_folder.half_written(self.root / FOLDER) == ()
-        return iteration_folder.iterations(self.root / FOLDER)
+        assert iteration_folder.half_written(self.root / LAUNCHERS_FOLDER) == ()
+        return iteration_folder.iterations(self.root / LAUNCHERS_FOLDER)
 
 
 @pytest.fixture
@@ -400,7 +400,7 @@ def test_a_full_disk_leaves_nothing_behind(
     line = persist(folder, PersistSettings()).line
     assert "nothing was persisted: step 1 could not be written: cannot write" in line
     assert "File too large; nothing is on disk. Free some space" in line
-    assert list((tmp_path / "ck" / FOLDER).iterdir()) == []
+    assert list((tmp_path / "ck" / LAUNCHERS_FOLDER).iterdir()) == []
 
 
 def test_a_rank_that_names_no_folder(tmp_path: Path) -> None:

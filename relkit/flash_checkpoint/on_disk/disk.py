@@ -21,6 +21,8 @@ from relkit.foreign_json import parse_json
 from relkit.input_file import open_input, read_input
 
 TRACKER = "flash_checkpoint.json"
+# In the same folder: what launchers have written from memory (persisted.py).
+LAUNCHERS_FOLDER = "from-memory"
 SCHEMA = "relkit.flash_checkpoint/1"
 _MAX_TRACKER_BYTES = 1 << 16
 _HASHED_BYTES = 1 << 22

@@ -16,10 +16,9 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import read_manifest
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile
+from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.on_disk.iteration_files import list_name
 from relkit.flash_checkpoint.sharded.part_file import part_name
-
-FOLDER = "from-memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,8 @@ def are_parts(names: Collection[str]) -> bool:
 
 def temporary_folder(root: Path, step: int) -> Path:
     """Where the files of a step are until all of them are whole."""
-    return root / FOLDER / (iteration_folder.iteration_name(step) + iteration_folder.TEMPORARY)
+    name = iteration_folder.iteration_name(step) + iteration_folder.TEMPORARY
+    return root / LAUNCHERS_FOLDER / name
 
 
 def latest(root: Path) -> Persisted | None:
@@ -80,7 +80,7 @@ def latest(root: Path) -> Persisted | None:
     Raises:
         BadInputFile: its tracker or its manifest cannot be read.
     """
-    step = iteration_folder.latest(root / FOLDER)
+    step = iteration_folder.latest(root / LAUNCHERS_FOLDER)
     return None if step is None else at_step(root, step)
 
 
@@ -90,7 +90,7 @@ def at_step(root: Path, step: int) -> Persisted:
     Raises:
         BadInputFile: there is none, or its manifest cannot be read.
     """
-    folder = iteration_folder.existing(root / FOLDER, step)
+    folder = iteration_folder.existing(root / LAUNCHERS_FOLDER, step)
     facts = read_manifest(folder).facts
     try:
         return Persisted(step, folder, int(facts["world_size"]), int(facts["saved_unix_ns"]))

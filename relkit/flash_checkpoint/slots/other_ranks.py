@@ -16,7 +16,7 @@ from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots.errors import BadSlot
 from relkit.flash_checkpoint.slots.slot_file import SlotFile
 
-# Ranks that meet in every step are at most this many saves apart.
+# Among the newest slots of a rank; those that meet in every step are at most two saves apart.
 _MOST = 3
 # Where the others cannot be seen: when a rank that meets the others in every step saves step k, all
 # have waited for the copy of k-2 before they changed their parameters in step k-1.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -22,11 +23,9 @@ from typing import ClassVar
 from relkit.errors import UnwritablePath
 from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
 from relkit.job_id import safe_job_id
-from relkit.private_file import is_private_folder, open_private
+from relkit.private_file import is_private_folder, open_private, read_private
 
 FOLDER_VARIABLE = "RELKIT_FLASH_CHECKPOINT_FOLDER"
-# Where the ranks keep their checkpoints on disk whose slots a launcher has taken over.
-ROOT_VARIABLE = "RELKIT_FLASH_CHECKPOINT_ROOT"
 LOCK = "owner.lock"
 _SUFFIX = ".slots"
 # When somebody first saw that a folder had lost its owner: its time of change.
@@ -34,6 +33,7 @@ _LEFT_MARK = "left"
 # So long others leave it alone, as its job may come back; not so if less than this part of shared
 # memory is free.
 _LEFT_ALONE_S = 600.0
+_OWNER_BYTES = 16
 _FREE_PART = 0.5
 _SHARED_MEMORY = Path("/dev/shm")
 _LOCK_WAIT_S = 10.0
@@ -102,6 +102,7 @@ def make(job_id: str, judge: Judge = _remove_all) -> OwnFolder:
             folder = Path(tempfile.mkdtemp(prefix=f"{safe_job_id(job_id)}-", dir=home))
             lock = open_private(folder / LOCK, os.O_RDWR | os.O_CREAT)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _sign(lock)
     except OSError as error:
         raise UnwritablePath(
             f"no folder for checkpoints in memory: {home}: {error.strerror or error}",
@@ -137,10 +138,24 @@ def _go_through(home: Path, same_job: Collection[Path], judge: Judge) -> OwnFold
         fate = judge(folder) if folder in same_job else LeftFolder.LEAVE
         if fate is LeftFolder.TAKE and taken is None:
             (folder / _LEFT_MARK).unlink(missing_ok=True)
+            _sign(lock)
             taken = OwnFolder(folder, os.dup(lock), os.getpid(), is_taken=True)
         elif fate is not LeftFolder.LEAVE or _is_stale(folder):
             shutil.rmtree(folder, ignore_errors=True)
     return taken
+
+
+def _sign(lock: int) -> None:
+    """Have a new owner in the file of the lock: a random text of always the same length."""
+    os.pwrite(lock, secrets.token_hex(_OWNER_BYTES).encode("ascii"), 0)
+
+
+def owner_of(folder: Path) -> str:
+    """Which process holds a folder, as a text that no other one has; "" where it is not known."""
+    try:
+        return read_private(folder / LOCK, 2 * _OWNER_BYTES).decode("ascii")
+    except (OSError, ValueError):
+        return ""
 
 
 def _is_stale(folder: Path) -> bool:

@@ -24,16 +24,13 @@ def judge(folder: Path, ranks: Collection[int], world_size: int) -> LeftFolder:
     has = {rank for rank in range(world_size) if slot_folder.slots_path(folder, rank).exists()}
     if has and has.isdisjoint(ranks):
         return LeftFolder.LEAVE
-    if not has.issuperset(ranks) or root_of(folder, ranks) is None:
+    if not has.issuperset(ranks) or not _is_root_there(folder, ranks):
         return LeftFolder.REMOVE
     newest = NodeSlots(folder, sorted(ranks), world_size).newest()
     return LeftFolder.TAKE if newest >= 0 else LeftFolder.REMOVE
 
 
-def root_of(folder: Path, ranks: Collection[int]) -> Path | None:
-    """Where all these ranks kept their checkpoints on disk; None if that is gone, or not known."""
-    notes = {destination.read(folder, rank) for rank in ranks}
-    note = notes.pop() if len(notes) == 1 else None
-    if note is None or not note.mark or destination.mark_of(note.root) != note.mark:
-        return None
-    return note.root
+def _is_root_there(folder: Path, ranks: Collection[int]) -> bool:
+    """Whether the folder in which each of these ranks kept its checkpoints still has its mark."""
+    notes = [destination.read(folder, rank) for rank in ranks]
+    return all(note and note.mark and note.mark == destination.mark_of(note.root) for note in notes)

@@ -25,6 +25,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.errors import BadInputFile, RelkitError
 from relkit.flash_checkpoint import persist_slots
 from relkit.flash_checkpoint.on_disk import persisted, saved_on_disk
+from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.persist_slots import Written
 from relkit.flash_checkpoint.sharded.seal import seal
 from relkit.flash_checkpoint.slots.slot_format import MAX_SLOTS
@@ -170,7 +171,7 @@ class PersistRound:
                 return chosen, 0
             if root is None:
                 raise RoundFailed("no rank has said where its checkpoints are on disk")
-            folder = iteration_folder.begin(root / persisted.FOLDER, chosen.step)
+            folder = iteration_folder.begin(root / LAUNCHERS_FOLDER, chosen.step)
             try:
                 all_written = self._write(len(damaged), chosen.step)
                 broken = next((written for written in all_written if written.problem), None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from relkit.errors import UnwritablePath
 from relkit.flash_checkpoint.slots import slot_folder
-from relkit.launch.flash_checkpoint.left_slots import judge, root_of
+from relkit.launch.flash_checkpoint.left_slots import judge
 from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
@@ -70,14 +70,12 @@ class SlotHost:
             self._persister = Persister(
                 attempt, self._slots, self._settings, self._one_at_a_time, self._publish, self._log
             )
-        variables = {slot_folder.FOLDER_VARIABLE: str(folder)}
         if is_first and self._folder.is_taken:
             self._log(
                 f"flash checkpoint: step {self._slots.newest()} is still in memory, left by a"
                 f" launcher of job {attempt.job_id} that was killed"
             )
-            variables[slot_folder.ROOT_VARIABLE] = str(root_of(folder, attempt.ranks))
-        return variables
+        return {slot_folder.FOLDER_VARIABLE: str(folder)}
 
     def persist(self, trigger: str, by_ttp: SavedStep | None = None) -> None:
         """Have the newest step that all ranks have persisted. Returns at once.

@@ -255,8 +255,8 @@ BREAKS = (
     # A folder that the user has removed, to begin anew, comes back from memory.
     Break(
         "relkit/launch/flash_checkpoint/left_slots.py",
-        "or destination.mark_of(note.root) != note.mark",
-        "or False",
+        "note.mark == destination.mark_of(note.root)",
+        "True",
         _LEFT,
     ),
     # What another launcher of the same job has left on this host is removed.
@@ -269,8 +269,8 @@ BREAKS = (
     # A killed launcher's state is loaded for checkpoints in another folder.
     Break(
         "relkit/flash_checkpoint/rank_memory.py",
-        "if of_root and of_root != str(self._root and self._root.absolute()):",
-        "if False:",
+        "return note.root if note.root != own else None",
+        "return None",
         _LEFT,
     ),
     # The next launcher of any job takes away what a killed one has left.
@@ -290,7 +290,7 @@ BREAKS = (
     # ... nor at what launchers have written from memory.
     Break(
         "relkit/flash_checkpoint/disk_report.py",
-        "    if (path / FROM_MEMORY).is_dir():\n        report",
+        "    if (path / LAUNCHERS_FOLDER).is_dir():\n        report",
         "    if False:\n        report",
         _VERIFY,
     ),
