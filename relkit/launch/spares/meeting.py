@@ -123,7 +123,8 @@ class Meeting:
             return False
         state = self._handler._state_holder.state
         membership = decode(getattr(state, _ATTRIBUTE, ""))
-        return bool(state.wait_list) and not membership.gone and membership.round == state.round
+        new = _keys(state.wait_list) - membership.members.keys()
+        return bool(new) and not membership.gone and membership.round == state.round
 
     def join(self, by_torch: _Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
         """The next thing to do on the way into a meeting."""

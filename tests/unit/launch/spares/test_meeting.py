@@ -136,6 +136,7 @@ def test_a_member_that_is_late_is_not_replaced(a_job: Callable[..., Job]) -> Non
     first = job.meets([one])
     # It has left the meeting, and the other one, which lives, has not yet.
     eventually(two.waits_to_meet_again, lambda: str(one.log))
+    assert not two.meeting.grows
     assert not future.done()
     assert {*job.meet([two]), first[0].result(LIMIT_S)} == {(0, 2), (1, 2)}
     assert spare.meeting.waits_as_spare
@@ -237,6 +238,7 @@ def test_an_elastic_job_goes_on_smaller_at_once_and_grows(a_job: Callable[..., J
     new = job.add("c")
     (future,) = job.meets(new)
     eventually(one.waits_to_meet_again, lambda: str(new[0].log))
+    assert one.meeting.grows
     assert job.meet([one]) | {future.result(LIMIT_S)} == {(0, 2), (1, 2)}
     assert one.log[-1] == "node c joins the job"
 
