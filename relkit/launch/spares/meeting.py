@@ -274,18 +274,15 @@ class Meeting:
 
     def _step_in(self, context: Any) -> _Action:  # noqa: ANN401
         state = context.state
-        missing = self.membership.missing(_keys(state.participants) | _keys(state.wait_list))
-        gone = {name: why for name, why in missing.items() if name in self._gone_names()}
         if self.waits_as_spare and self._is_new("steps in"):
-            self._log(f"this node ({self._node}) steps in: the job has lost {words_of(gone)}")
+            lost = words_of(self.membership.lost)
+            why = f"the job has lost {lost}" if lost else "the job has a free place"
+            self._log(f"this node ({self._node}) steps in: {why}")
         self.waits_as_spare, self._begun_s = False, self._clock()
         if state.complete:
             return _Action.ADD_TO_WAIT_LIST
         state.redundancy_list.discard(context.node)
         return _Action.ADD_TO_PARTICIPANTS
-
-    def _gone_names(self) -> set[str]:
-        return {self.membership.members[key] for key in self.membership.gone}
 
     def _announce(self) -> None:
         self.waits_as_spare = False
@@ -322,9 +319,7 @@ class Meeting:
 
     def _lost(self) -> str:
         """Members that are gone, or, where none is known to be, that have not come back."""
-        membership = self.membership
-        gone = {membership.members[key]: why for key, why in membership.gone.items()}
-        return words_of(gone) or "its other nodes, which have not come back"
+        return words_of(self.membership.lost) or "its other nodes, which have not come back"
 
     def _closed(
         self,

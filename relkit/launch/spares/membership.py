@@ -51,6 +51,11 @@ class Membership:
         """Members that will come when the nodes meet again."""
         return frozenset(self.members.keys() - self.gone.keys())
 
+    @property
+    def lost(self) -> dict[str, str]:
+        """name -> why it is gone, of members."""
+        return {self.members[key]: why for key, why in self.gone.items() if key in self.members}
+
     def named(self, key: str, name: str) -> Membership:
         """With the name of a node that has come."""
         return (
@@ -115,18 +120,6 @@ class Membership:
             row=row,
             changes=self._changes_to(members),
         )
-
-    def missing(self, present: Collection[str]) -> dict[str, str]:
-        """name -> why it is gone, of the members that are not there.
-
-        Args:
-            present: keys of the nodes that are.
-        """
-        return {
-            name: self.gone.get(key, "it has not come back")
-            for key, name in self.members.items()
-            if key not in present
-        }
 
     def _changes_to(self, members: Mapping[str, str]) -> tuple[str, ...]:
         if self.round < 0:

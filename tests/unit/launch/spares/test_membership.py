@@ -26,8 +26,8 @@ def test_who_is_gone_is_not_expected_and_the_first_reason_counts() -> None:
     membership = two_met().without("kb", "cut\x1b[31m off").without("kb", "another")
     assert membership.expected == {"ka"}
     assert membership.gone == {"kb": "cut\u241b[31m off"}
-    assert membership.missing({"ka"}) == {"b": "cut\u241b[31m off"}
-    assert two_met().missing({"ka"}) == {"b": "it has not come back"}
+    assert membership.lost == {"b": "cut\u241b[31m off"}
+    assert two_met().lost == {}
     assert two_met().without("kc", "no member") == two_met()
 
 
@@ -91,3 +91,6 @@ def test_names_that_are_none_are_left_out() -> None:
     membership = decode(json.dumps(plain))
     assert membership.members == {"ka": "a"}
     assert membership.gone == {}
+    # Whose name cannot be shown is not known, and has not been lost either.
+    plain["gone"] = {"kb": "dead"}
+    assert decode(json.dumps(plain)).lost == {}
