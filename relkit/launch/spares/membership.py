@@ -83,10 +83,12 @@ class Membership:
     def failed_first(self, key: str, *, anew: bool = False) -> Membership:
         """A worker of a member failed; only the first one counts, the others have lost it.
 
+        Once a member is gone, whoever fails has lost that one.
+
         Args:
             anew: what failed there before is too long ago to be counted.
         """
-        if self.failed or key not in self.members:
+        if self.failed or self.gone or key not in self.members:
             return self
         if anew and self.row_of == key:
             return replace(self, failed=key, row_of="", row=0)
@@ -108,7 +110,8 @@ class Membership:
         members = {key: self.names.get(key, key) for key in sorted(present)}
         names = {key: name for key, name in self.names.items() if key in keep}
         row_of, row = self.row_of, self.row
-        if self.failed:
+        # Where a node died, it is not known which worker would have failed without that.
+        if self.failed and not self.gone:
             row_of, row = self.failed, self.failures_in_a_row(self.failed)
         return Membership(
             round=round_,

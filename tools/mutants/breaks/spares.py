@@ -29,7 +29,16 @@ BREAKS = (
         "if key in self.gone:",
         _MEMBERSHIP,
     ),
-    Break(f"{_ROOM}/membership.py", "if self.failed or key not in", "if key not in", _MEMBERSHIP),
+    Break(
+        f"{_ROOM}/membership.py",
+        "if self.failed or self.gone or key not in",
+        "if self.gone or key not in",
+        _MEMBERSHIP,
+    ),
+    # Whoever loses a node is blamed for that.
+    Break(
+        f"{_ROOM}/membership.py", "if self.failed and not self.gone:", "if self.failed:", _MEMBERSHIP
+    ),
     Break(
         f"{_ROOM}/membership.py", "if restarts <= self.restarts else", "if False else", _MEMBERSHIP
     ),

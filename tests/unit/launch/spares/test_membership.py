@@ -70,6 +70,14 @@ def test_failures_in_a_row_begin_on_one_node() -> None:
     assert again.failed_first("kc") == again
 
 
+def test_what_fails_because_a_node_is_lost_counts_for_nobody() -> None:
+    once = two_met().failed_first("ka").met(4, {"ka", "kb"}, NAMES.keys())
+    assert once.without("kb", "dead").failed_first("ka").failures_in_a_row("ka") == 0
+    # The other one is seen to be dead only later.
+    later = once.failed_first("ka").without("kb", "dead").met(5, {"ka", "kc"}, NAMES.keys())
+    assert later.failed_first("ka").failures_in_a_row("ka") == 2
+
+
 def test_it_survives_its_way_through_the_store() -> None:
     membership = two_met().without("kb", "dead").named("kd", "d").restarted(2).hosted_by("ka")
     assert decode(membership.encode()) == membership
