@@ -66,6 +66,11 @@ def free_places(rendezvous: Rendezvous, expected: frozenset[str]) -> int:
     return rendezvous.max_nodes - len(expected) - len(stepped_in)
 
 
+def is_short(rendezvous: Rendezvous, expected: frozenset[str]) -> bool:
+    """Whether all nodes that may still come are too few."""
+    return rendezvous.max_nodes - free_places(rendezvous, expected) < rendezvous.min_nodes
+
+
 def _is_enough(rendezvous: Rendezvous, expected: frozenset[str]) -> bool:
     present = rendezvous.participants
     if rendezvous.is_complete or rendezvous.node not in present or rendezvous.waiting:

@@ -8,6 +8,7 @@ when a node is dead (`silence`).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +25,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.launch.job.settings import Log
 from relkit.launch.netcheck.node_info import holds_store
-from relkit.launch.spares.join_step import JoinStep, Rendezvous, free_places, next_step
+from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step
 from relkit.launch.spares.membership import Membership, decode
 from relkit.launch.spares.settings import (
     ROW_S,
@@ -77,6 +78,7 @@ class Meeting:
         self._silence = Silence(dead_after_s(0.0))
         self._meets, self._meetings = False, 0
         self._begun_s, self._is_host = 0.0, False
+        self._short_since_s: float | None = None
         self._said: set[object] = set()
 
     def attach(self, handler: RendezvousHandler, restarts: Callable[[], int]) -> None:
@@ -152,9 +154,9 @@ class Meeting:
             return self._join_first(by_torch, context, deadline)
         if state.complete and context.node in state.participants:
             self._announce()
-        elif self._is_late(rendezvous):
-            return self._give_up(context)
-        return by_torch(context, self._deadline_s)
+        elif why := self._why_late(rendezvous):
+            return self._give_up(context, why)
+        return by_torch(context, math.inf)
 
     def _join_first(
         self,
@@ -224,14 +226,17 @@ class Meeting:
         return by_torch(context, deadline)
 
     @property
-    def _deadline_s(self) -> float:
-        limit_s = self._settings.replacement_timeout_s
-        if limit_s is None:
-            limit_s = self._handler.settings.timeout.join.total_seconds()
-        return self._begun_s + limit_s
+    def _join_s(self) -> float:
+        return float(self._handler.settings.timeout.join.total_seconds())
+
+    @property
+    def _replacement_s(self) -> float:
+        asked_s = self._settings.replacement_timeout_s
+        return self._join_s if asked_s is None else asked_s
 
     def _meet(self, by_torch: Callable[[], Any]) -> Any:  # noqa: ANN401
         self._begun_s, self._meets, self._said = self._clock(), True, set()
+        self._short_since_s = None
         self._meetings += 1
         try:
             return by_torch()
@@ -278,7 +283,8 @@ class Meeting:
             lost = words_of(self.membership.lost)
             why = f"the job has lost {lost}" if lost else "the job has a free place"
             self._log(f"this node ({self._node}) steps in: {why}")
-        self.waits_as_spare, self._begun_s = False, self._clock()
+        self.waits_as_spare = False
+        self._begun_s, self._short_since_s = self._clock(), None
         if state.complete:
             return _Action.ADD_TO_WAIT_LIST
         state.redundancy_list.discard(context.node)
@@ -290,36 +296,38 @@ class Meeting:
             for change in self.membership.changes:
                 self._log(change)
 
-    def _is_late(self, rendezvous: Rendezvous) -> bool:
-        """Time is up for those who wait; before, one line says whom they wait for."""
-        if self._clock() > self._deadline_s:
-            return True
-        expected = self.membership.expected
-        free = free_places(rendezvous, expected)
-        is_short = rendezvous.max_nodes - free < rendezvous.min_nodes and not rendezvous.spares
-        if self.membership.gone and is_short and self._is_new("short"):
-            left_s = self._deadline_s - self._begun_s
+    def _why_late(self, rendezvous: Rendezvous) -> str:
+        """Why time is up for those who wait; "" before, when one line says whom they wait for."""
+        now_s = self._clock()
+        if not is_short(rendezvous, self.membership.expected):
+            # All who are needed live, and may take their time.
+            self._short_since_s = None
+            is_late = now_s > self._begun_s + self._join_s
+            return f"not all of its nodes came back within {self._join_s:g} s" if is_late else ""
+        if self._short_since_s is None:
+            self._short_since_s = now_s
+        if self.membership.lost and not rendezvous.spares and self._is_new("short"):
             self._log(
-                f"the job has lost {self._lost()}; it waits {left_s:g} s for a new launcher in"
-                " that place (--replacement-timeout)"
+                f"the job has lost {self._lost()}; it waits {self._replacement_s:g} s for a new"
+                " launcher in that place (--replacement-timeout)"
             )
-        return False
+        is_late = now_s > self._short_since_s + self._replacement_s
+        return self._why_short() if is_late else ""
 
-    def _give_up(self, context: Any) -> _Action:  # noqa: ANN401
+    def _why_short(self) -> str:
+        return f"nobody took that place within {self._replacement_s:g} s"
+
+    def _give_up(self, context: Any, why: str) -> _Action:  # noqa: ANN401
         """Take this node off the list, and end."""
         if context.node in context.state.participants:
             return _Action.REMOVE_FROM_PARTICIPANTS
         if context.node in context.state.wait_list:
             return _Action.REMOVE_FROM_WAIT_LIST
-        limit_s = self._deadline_s - self._begun_s
-        raise NoReplacement(
-            f"the job cannot go on without {self._lost()}: nobody took that place within"
-            f" {limit_s:g} s"
-        )
+        raise NoReplacement(f"the job cannot go on without {self._lost()}: {why}")
 
     def _lost(self) -> str:
-        """Members that are gone, or, where none is known to be, that have not come back."""
-        return words_of(self.membership.lost) or "its other nodes, which have not come back"
+        """Members that are gone; where none is known to be, whoever else there was."""
+        return words_of(self.membership.lost) or "its other nodes"
 
     def _closed(
         self,
@@ -334,8 +342,9 @@ class Meeting:
         if self.waits_as_spare:
             self._log(f"the job has ended, and with it this spare ({self._node})")
             raise RendezvousGracefulExitError("the job has ended")
-        if repr(context.node) in self.membership.expected and self.membership.gone:
-            return self._give_up(context)
+        expected = self.membership.expected
+        if repr(context.node) in expected and is_short(_rendezvous(context), expected):
+            return self._give_up(context, self._why_short())
         return by_torch(context, deadline)
 
     def _shut_down(self, by_torch: Callable[[], bool]) -> bool:

@@ -52,7 +52,19 @@ BREAKS = (
         "return by_torch(context, deadline)",
         _MEETING,
     ),
-    Break(f"{_ROOM}/meeting.py", "if self._clock() > self._deadline_s:", "if False:", _MEETING),
+    Break(
+        f"{_ROOM}/meeting.py",
+        "is_late = now_s > self._short_since_s + self._replacement_s",
+        "is_late = False",
+        _MEETING,
+    ),
+    # A node whose peers live, and only take their time, gives the job up.
+    Break(
+        f"{_ROOM}/meeting.py",
+        "if not is_short(rendezvous, self.membership.expected):",
+        "if False:",
+        _MEETING,
+    ),
     Break(
         f"{_ROOM}/meeting.py", "state.participants.pop(node, None) is not None", "False", _MEETING
     ),

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from relkit.launch.spares.join_step import JoinStep, Rendezvous, free_places, next_step
+from relkit.launch.spares.join_step import (
+    JoinStep,
+    Rendezvous,
+    free_places,
+    is_short,
+    next_step,
+)
 from relkit.launch.spares.membership import Membership
 
 FOUR = Membership(round=0, members={key: key for key in "abcd"})
@@ -91,6 +97,15 @@ def test_all_who_can_come_are_there() -> None:
     assert step("ab") is JoinStep.AS_TORCH
     assert step("abc", spares="e") is JoinStep.AS_TORCH
     assert step("abc", waiting="e") is JoinStep.AS_TORCH
+
+
+def test_a_job_is_short_once_too_few_may_still_come() -> None:
+    one_gone = FOUR.without("d", "dead").expected
+    # Nobody has come back yet, and nobody is gone.
+    assert not is_short(rendezvous("a", ""), FOUR.expected)
+    assert is_short(rendezvous("a", "abc"), one_gone)
+    assert not is_short(rendezvous("a", "abc", waiting="e"), one_gone)
+    assert not is_short(rendezvous("a", "abc", nodes=(3, 4)), one_gone)
 
 
 def test_too_few_are_not_enough() -> None:

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(90 * PATIENCE)
 
-LIMIT = timedelta(seconds=60)
+LIMIT, JOIN = timedelta(seconds=60), timedelta(hours=1)
 LIMIT_S = 40.0 * PATIENCE
 HEARTBEAT_S = 1
 
@@ -39,7 +39,7 @@ class Node:
         store = TCPStore("127.0.0.1", port, timeout=LIMIT)
         self.handler = DynamicRendezvousHandler.from_backend(
             "a job", store, C10dRendezvousBackend(store, "a job"), *nodes,
-            local_addr="127.0.0.1", timeout=RendezvousTimeout(join=LIMIT),
+            local_addr="127.0.0.1", timeout=RendezvousTimeout(join=JOIN),
             keep_alive_interval=HEARTBEAT_S, keep_alive_max_attempt=60,
         )  # fmt: skip
         self.name, self.restarts, self.log = name, 0, list[str]()
@@ -223,6 +223,27 @@ def test_a_new_launcher_is_in_time(a_job: Callable[..., Job]) -> None:
     eventually(lambda: any("it waits" in line for line in one.log), lambda: str(one.log))
     assert job.meet(job.add("c")) | {first.result(LIMIT_S)} == {(0, 2), (1, 2)}
     assert one.log[-1] == "node c takes the place of node b (it is broken)"
+
+
+def test_the_wait_for_a_new_launcher_begins_with_the_loss(a_job: Callable[..., Job]) -> None:
+    job = a_job((2, 2), replacement_timeout_s=300.0)
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    (first,) = job.meets([one])
+    eventually(two.waits_to_meet_again, lambda: str(one.log))
+    looks: list[float] = []
+
+    def much_later() -> float:
+        looks.append(time.monotonic() + 1000.0)
+        return looks[-1]
+
+    one.meeting._clock = much_later
+    eventually(lambda: len(looks) > 5, "it looks at no clock")
+    # The other one lives, and may take its time to stop its workers.
+    assert not first.done()
+    two.leave("it is broken")
+    eventually(lambda: any("it waits 300 s" in line for line in one.log), lambda: str(one.log))
+    assert job.meet(job.add("c")) | {first.result(LIMIT_S)} == {(0, 2), (1, 2)}
 
 
 def test_an_elastic_job_goes_on_smaller_at_once_and_grows(a_job: Callable[..., Job]) -> None:
