@@ -69,6 +69,7 @@ class Meeting:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.membership = Membership()
+        # From when it waits until it is in a meeting.
         self.waits_as_spare = False
         # Why this node leaves, once it does.
         self.leaving_why = ""
@@ -283,7 +284,6 @@ class Meeting:
             lost = words_of(self.membership.lost)
             why = f"the job has lost {lost}" if lost else "the job has a free place"
             self._log(f"this node ({self._node}) steps in: {why}")
-        self.waits_as_spare = False
         self._begun_s, self._short_since_s = self._clock(), None
         if state.complete:
             return _Action.ADD_TO_WAIT_LIST
@@ -319,10 +319,8 @@ class Meeting:
 
     def _give_up(self, context: Any, why: str) -> _Action:  # noqa: ANN401
         """Take this node off the list, and end."""
-        if context.node in context.state.participants:
-            return _Action.REMOVE_FROM_PARTICIPANTS
-        if context.node in context.state.wait_list:
-            return _Action.REMOVE_FROM_WAIT_LIST
+        if action := _off_the_lists(context):
+            return action
         raise NoReplacement(f"the job cannot go on without {self._lost()}: {why}")
 
     def _lost(self) -> str:
@@ -338,8 +336,9 @@ class Meeting:
         """The job has ended; who waits takes itself off the list, for the store's host to see."""
         if context.node in context.state.redundancy_list:
             self.waits_as_spare = True
-            return _Action.REMOVE_FROM_REDUNDANCY_LIST
         if self.waits_as_spare:
+            if action := _off_the_lists(context):
+                return action
             self._log(f"the job has ended, and with it this spare ({self._node})")
             raise RendezvousGracefulExitError("the job has ended")
         expected = self.membership.expected
@@ -388,6 +387,17 @@ class _Operations:
 
 def _keys(nodes: Any) -> frozenset[str]:  # noqa: ANN401
     return frozenset(repr(node) for node in nodes)
+
+
+def _off_the_lists(context: Any) -> _Action | None:  # noqa: ANN401
+    """What takes this node off the list that it is on."""
+    if context.node in context.state.participants:
+        return _Action.REMOVE_FROM_PARTICIPANTS
+    if context.node in context.state.wait_list:
+        return _Action.REMOVE_FROM_WAIT_LIST
+    if context.node in context.state.redundancy_list:
+        return _Action.REMOVE_FROM_REDUNDANCY_LIST
+    return None
 
 
 def _present(state: Any) -> frozenset[str]:  # noqa: ANN401

@@ -200,6 +200,21 @@ def test_a_spare_ends_with_the_job(a_job: Callable[..., Job]) -> None:
     assert spare.log[-1] == "the job has ended, and with it this spare (c)"
 
 
+def test_a_spare_that_steps_in_ends_with_the_job_as_well(a_job: Callable[..., Job]) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    spare, future = job.spare("c")
+    two.leave("it is slow")
+    eventually(one.waits_to_meet_again, lambda: str(spare.log))
+    # Its workers have failed, and no restart is left.
+    assert one.handler.shutdown()
+    with pytest.raises(RendezvousGracefulExitError):
+        future.result(LIMIT_S)
+    assert spare.log[-1] == "the job has ended, and with it this spare (c)"
+    eventually(lambda: not one.waits_to_meet_again(), lambda: str(spare.log))
+
+
 def test_nobody_comes(a_job: Callable[..., Job]) -> None:
     job = a_job((3, 3), replacement_timeout_s=4.0)
     one, two, three = job.add("a", "b", "c")
