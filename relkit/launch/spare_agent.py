@@ -128,7 +128,6 @@ class SpareAgent(StandbyAgent):
 
     def _leave_meeting(self, why: str) -> None:
         """Have a spare step in at once; it would, a little later, also where this fails."""
-        if self.meeting.is_on and self._has_started:
-            self.meeting.leaving_why = why
+        if self.meeting.is_on and self._has_started and self.meeting.stop(why):
             with suppress(RendezvousError):
                 leave_rendezvous(self._worker_group.spec.rdzv_handler, self._rendezvous_calls)

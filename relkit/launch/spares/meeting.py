@@ -9,6 +9,7 @@ when a node is dead (`silence`).
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     _should_keep_alive,
 )
 
+from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
 from relkit.launch.netcheck.node_info import holds_store
 from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step
@@ -42,8 +44,8 @@ _ATTRIBUTE = "relkit_membership"
 _LAST_LOOK_S, _LOOK_S = 3.5, 0.2
 # How long the others leave a place to the host of the store, which is there before them.
 _HOST_S = 10.0
-# One exchange with the store.
-_NOTE_S = 5.0
+# One exchange with the store; and to end a wait in which it is looked at once a second.
+_NOTE_S, _STOP_S = 5.0, 5.0
 _SHOWN_NAMES = 8
 _LEFT = "its launcher has ended"
 
@@ -71,13 +73,14 @@ class Meeting:
         self.membership = Membership()
         # From when it waits until it is in a meeting.
         self.waits_as_spare = False
-        # Why this node leaves, once it does.
+        # Why this node leaves, once it does: for good.
         self.leaving_why = ""
         self._settings, self._log, self._node, self._clock = settings, log, node, clock
         self._handler: Any = None
         self._restarts: Callable[[], int] = lambda: 0
         self._silence = Silence(dead_after_s(0.0))
-        self._meets, self._meetings = False, 0
+        self._meetings, self._is_idle = 0, threading.Event()
+        self._is_idle.set()
         self._begun_s, self._is_host = 0.0, False
         self._short_since_s: float | None = None
         self._said: set[object] = set()
@@ -133,6 +136,8 @@ class Meeting:
         """The next thing to do on the way into a meeting."""
         state, key = context.state, repr(context.node)
         before = self.membership = decode(getattr(state, _ATTRIBUTE, ""))
+        if self.leaving_why:
+            return self._leave(context)
         if state.closed:
             return self._closed(by_torch, context, deadline)
         after = self._without_dead(context, before.named(key, self._node))
@@ -219,10 +224,10 @@ class Meeting:
         state = context.state
         if context.node in state.participants:
             membership = decode(getattr(state, _ATTRIBUTE, ""))
-            if self._meets:
-                membership = membership.restarted(self._restarts())
-            else:
+            if self._is_idle.is_set():
                 membership = membership.without(repr(context.node), self.leaving_why or _LEFT)
+            else:
+                membership = membership.restarted(self._restarts())
             setattr(state, _ATTRIBUTE, membership.encode())
         return by_torch(context, deadline)
 
@@ -236,13 +241,34 @@ class Meeting:
         return self._join_s if asked_s is None else asked_s
 
     def _meet(self, by_torch: Callable[[], Any]) -> Any:  # noqa: ANN401
-        self._begun_s, self._meets, self._said = self._clock(), True, set()
-        self._short_since_s = None
+        self._begun_s, self._short_since_s, self._said = self._clock(), None, set()
         self._meetings += 1
+        self._is_idle.clear()
         try:
             return by_torch()
         finally:
-            self._meets = False
+            self._is_idle.set()
+
+    def stop(self, why: str) -> bool:
+        """Wait no longer for a meeting, as this node leaves; its thread ends within seconds.
+
+        Args:
+            why: for the others, in a few words.
+
+        Returns:
+            whether it has ended; where there was none, too.
+        """
+        self.leaving_why = why
+        return is_set_within(self._is_idle, _STOP_S)
+
+    def _leave(self, context: Any) -> _Action:  # noqa: ANN401
+        after = self.membership.without(repr(context.node), self.leaving_why)
+        if after != self.membership:
+            setattr(context.state, _ATTRIBUTE, after.encode())
+            return _off_the_lists(context) or _Action.KEEP_ALIVE
+        if action := _off_the_lists(context):
+            return action
+        raise RendezvousGracefulExitError(self.leaving_why)
 
     def _without_dead(self, context: Any, membership: Membership) -> Membership:  # noqa: ANN401
         """The membership without nodes that are dead; they are taken out of the state as well."""

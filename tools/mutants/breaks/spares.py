@@ -68,6 +68,8 @@ BREAKS = (
     Break(
         f"{_ROOM}/meeting.py", "state.participants.pop(node, None) is not None", "False", _MEETING
     ),
+    # A launcher that is asked to end stays in the meeting that it waits for.
+    Break(f"{_ROOM}/meeting.py", "if self.leaving_why:", "if False:", _MEETING),
     Break(
         "commands/_launch_spares.py",
         "if spares and options.max_restarts < 1:",

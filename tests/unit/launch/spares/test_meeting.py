@@ -143,6 +143,25 @@ def test_a_member_that_is_late_is_not_replaced(a_job: Callable[..., Job]) -> Non
     assert not future.done()
 
 
+def test_who_is_asked_to_end_while_it_waits_leaves_at_once(a_job: Callable[..., Job]) -> None:
+    job = a_job((3, 3))
+    one, two, three = job.add("a", "b", "c")
+    job.meet([one, two, three])
+    three.leave("it is slow")
+    (first,), (second,) = job.meets([one]), job.meets([two])
+    eventually(lambda: two.log and one.log, lambda: str(one.log))
+    assert two.meeting.stop("its launcher got SIGTERM")
+    # As the launcher does in any case.
+    two.leave("its launcher got SIGTERM")
+    with pytest.raises(RendezvousGracefulExitError):
+        second.result(LIMIT_S)
+    eventually(
+        lambda: set(one.meeting.membership.lost) == {"b", "c"}, lambda: str(one.meeting.membership)
+    )
+    assert one.meeting.membership.lost["b"] == "its launcher got SIGTERM"
+    assert {*job.meet(job.add("d", "e")), first.result(LIMIT_S)} == {(0, 3), (1, 3), (2, 3)}
+
+
 def test_a_node_that_dies_is_replaced_within_seconds(a_job: Callable[..., Job]) -> None:
     job = a_job()
     one, two = job.add("a", "b")

@@ -62,7 +62,7 @@ def agent() -> Bare:
     made.meeting = SimpleNamespace(
         is_on=True, waits_as_spare=False, may_replace=True, grows=False, leaving_why="",
         membership=Membership(restarts=2), attach=lambda _handler, _restarts: None,
-        failed=lambda _trained_s: "",
+        failed=lambda _trained_s: "", stop=lambda _why: True,
     )  # fmt: skip
     made.services = SimpleNamespace(
         network=None, stragglers=SimpleNamespace(min_nodes=4), slots=None,
@@ -188,6 +188,11 @@ def test_a_launcher_that_is_asked_to_end_leaves_the_job(
         "relkit.launch.spare_agent.leave_rendezvous", lambda handler, _calls: left.append(handler)
     )
     agent._has_started = has_started
+    with pytest.raises(SignalException):
+        agent.run()
+    assert len(left) == has_started
+    # As long as its thread waits for the others, another call would wait behind it.
+    agent.meeting.stop = lambda _why: False
     with pytest.raises(SignalException):
         agent.run()
     assert len(left) == has_started
