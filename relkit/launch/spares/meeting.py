@@ -276,7 +276,7 @@ class Meeting:
         nodes = {
             repr(n): n for n in (*state.participants, *state.wait_list, *state.redundancy_list)
         }
-        watched = (membership.expected | _keys(state.redundancy_list)) - {repr(context.node)}
+        watched = (membership.expected | nodes.keys()) - {repr(context.node)}
         heartbeats = {repr(node): at for node, at in state.last_heartbeats.items()}
         for key in self._silence.silent(watched, heartbeats, self._clock()):
             why = f"no sign of life for {self._silence.limit_s:g} s"
