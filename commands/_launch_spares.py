@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 
 import click
 
@@ -72,9 +73,9 @@ def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
     """
     asked = ctx.meta[_KEPT]
     spares, timeout_s = spares_of(ctx), asked["replacement_timeout"]
+    settings = SpareSettings(spares, timeout_s, asked["node_restarts"])
     flag = "--spares" if spares else "--replacement-timeout"
-    is_asked = bool(spares) or timeout_s is not None
-    if is_asked and (options.standalone or options.rdzv_backend == _STATIC):
+    if settings.is_asked and (options.standalone or options.rdzv_backend == _STATIC):
         raise UsageProblem(
             f"{flag} needs a rendezvous that takes other nodes in",
             next_step="Add --rdzv-backend c10d --rdzv-endpoint HOST:29400, the same on all nodes.",
@@ -85,10 +86,10 @@ def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
             next_step="Add --max-restarts 3 (the workers that lose a peer are started again).",
         )
     low, _, high = options.nnodes.partition(":")
-    is_on = options.rdzv_backend != _STATIC and (is_asked or int(low) < int(high or low))
+    is_on = options.rdzv_backend != _STATIC and (settings.is_asked or int(low) < int(high or low))
     if is_on and int(high or low) + spares <= MAX_OFTEN:
         _set_heartbeats(options)
-    return SpareSettings(spares, timeout_s, asked["node_restarts"], is_on)
+    return replace(settings, is_on=is_on)
 
 
 def _set_heartbeats(options: Namespace) -> None:

@@ -96,7 +96,8 @@ class Meeting:
         if not self._settings.is_on:
             return
         if operations is None:
-            self._log(f"a rendezvous of kind {handler.get_backend()} knows no spares")
+            if self._settings.is_asked:
+                self._log(f"a rendezvous of kind {handler.get_backend()} knows no spares")
             return
         self._handler, self._restarts = handler, restarts
         self._is_host = holds_store(self._handler._store)

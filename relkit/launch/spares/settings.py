@@ -52,6 +52,11 @@ class SpareSettings:
     node_restarts: int = 3
     is_on: bool = False
 
+    @property
+    def is_asked(self) -> bool:
+        """The user wants it, and not only a job whose number of nodes may change."""
+        return bool(self.spares) or self.replacement_timeout_s is not None
+
 
 def dead_after_s(heartbeat_s: float) -> float:
     """Without a new heartbeat for this long a node is dead, s.

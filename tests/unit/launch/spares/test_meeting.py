@@ -353,3 +353,6 @@ def test_a_static_rendezvous_knows_no_spares() -> None:
     log: list[str] = []
     Meeting(SpareSettings(1, is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
     assert log == ["a rendezvous of kind static knows no spares"]
+    # An elastic job of that kind has not asked for any.
+    Meeting(SpareSettings(is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
+    assert len(log) == 1
