@@ -53,7 +53,8 @@ def meet(options: Namespace, typed: Sequence[str], nodes: str | None, spares: in
         return ""
     known = None if nodes is None else read_nodes(nodes)
     point = join_peers(options, known, os.environ, spares=spares)
-    meeting = "1 node meets" if options.nnodes == "1" else f"{options.nnodes} nodes meet"
+    who = "1 node" if options.nnodes == "1" else f"{options.nnodes} nodes"
     if spares:
-        meeting = f"{options.nnodes} nodes and {spares} spare{'s' * (spares > 1)} meet"
-    return f"{meeting} at {point.endpoint} ({point.source})"
+        who += f" and {spares} spare{'s' * (spares > 1)}"
+    meet_word = "meets" if who == "1 node" else "meet"
+    return f"{who} {meet_word} at {point.endpoint} ({point.source})"

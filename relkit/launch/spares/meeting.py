@@ -298,10 +298,11 @@ class Meeting:
         if not self.waits_as_spare:
             self.waits_as_spare = True
             names = sorted(self.membership.members.values())
+            whose = f"any of the job's {len(names)} nodes" if len(names) > 1 else "the job's node"
             more = ", ..." if len(names) > _SHOWN_NAMES else ""
             self._log(
-                f"this node ({self._node}) is a spare: it waits to take the place of any of the"
-                f" job's {len(names)} nodes ({', '.join(names[:_SHOWN_NAMES])}{more})"
+                f"this node ({self._node}) is a spare: it waits to take the place of {whose}"
+                f" ({', '.join(names[:_SHOWN_NAMES])}{more})"
             )
         return _Action.KEEP_ALIVE if _should_keep_alive(context) else _Action.SYNC
 

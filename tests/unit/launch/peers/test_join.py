@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from relkit.commands._launch_peers import meet
 from relkit.commands.launch import _OWN
 from relkit.hosts import read_nodes
 from relkit.launch.options import split
@@ -55,6 +56,19 @@ def test_spares_are_counted_beside_the_nodes_of_the_job() -> None:
             joined_with_spares(2, line, nodes, **step)
     with pytest.raises(NoMeetingPoint, match="--nnodes 1 and --spares 2, but"):
         joined_with_spares(2, ["t.py"], "a,b")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spares", "words"),
+    [
+        ("a", 0, "1 node meets at a:"),
+        ("a,b", 0, "2 nodes meet at a:"),
+        ("a,b", 1, "1 node and 1 spare meet at a:"),
+        ("a,b,c,d,e", 2, "3 nodes and 2 spares meet at a:"),
+    ],
+)
+def test_who_meets(nodes: str, spares: int, words: str) -> None:
+    assert meet(split(["t.py"], _OWN).torchrun, ["t.py"], nodes, spares).startswith(words)
 
 
 def test_what_was_typed_stays() -> None:
