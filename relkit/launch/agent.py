@@ -216,6 +216,11 @@ class MonitoredAgent(LocalElasticAgent):
                 raise self._leaving(worker_group, error) from error
             return b""
 
+    def _job_id(self) -> str:
+        job_id = str(self._worker_group.spec.rdzv_handler.get_run_id())
+        # torchrun's default id: every such job has it, and their files must not mix.
+        return f"none-{os.getpid()}" if job_id == "none" else job_id
+
     def _job_key(self) -> bytes:
         secret = self.services.secret
         run_id = self._worker_group.spec.rdzv_handler.get_run_id()
@@ -245,10 +250,7 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         spec = worker_group.spec
-        job_id = spec.rdzv_handler.get_run_id()
-        if job_id == "none":
-            # torchrun's default id: every such job has it, and their files must not mix.
-            job_id = f"none-{os.getpid()}"
+        job_id = self._job_id()
         job_dir, extra = self.services.prepare(job_id, spec.local_world_size)
         self._exit_statuses, self._seen_alive_unix_s, self._hung = {}, {}, False
         self._hang_persisted = False

@@ -75,10 +75,6 @@ class SpareAgent(StandbyAgent):
             self.standbys.expect(expected_commands(spec, extra))
         self.standbys.look(may_start=True)
 
-    def _job_id(self) -> str:
-        job_id = str(self._worker_group.spec.rdzv_handler.get_run_id())
-        return f"none-{os.getpid()}" if job_id == "none" else job_id
-
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         if self.services.network is not None:
             self.services.network.forget()
@@ -105,9 +101,9 @@ class SpareAgent(StandbyAgent):
             self._persist_slots("the job takes in another node")
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        self._given_up = ""
         result = super()._monitor_workers(worker_group)
-        if result.state is WorkerState.FAILED and self._given_up:
-            why, self._given_up = self._given_up, ""
+        if result.state is WorkerState.FAILED and (why := self._given_up):
             error = NodeGivenUp(f"this node ({node_name()}) {_LEAVES}{why}")
             raise self._leaving(worker_group, error)
         return result
