@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from relkit.commands._options import finish
-from relkit.errors import UsageProblem
 
 
 @click.command()
@@ -36,13 +35,13 @@ def report(job: str, page: Path | None, force: bool, fmt: str | None) -> int:
       relkit straggler report /root/timeline -o report.html
       relkit straggler report straggler/history.npz --json
     """
-    from relkit.output import write_atomic
+    from relkit.output import require_new, write_atomic
     from relkit.straggler.present.report import straggler_report
     from relkit.straggler.transport.locate import locate_history
 
     started = time.time()
-    if page is not None and page.exists() and not force:
-        raise UsageProblem(f"{page} exists already", next_step="Add --force to replace it.")
+    if page is not None:
+        require_new(page, force=force)
     history = locate_history(job)
     made = straggler_report(
         history, argv=sys.argv, started=started, duration_s=time.time() - started

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from relkit.commands._options import finish
-from relkit.errors import UsageProblem
 
 PAGE = "hang.html"
 
@@ -48,13 +47,13 @@ def report(hangdir: Path, page: Path | None, force: bool, fmt: str | None) -> in
 
     from relkit.hang.picture.folder import read_hang
     from relkit.hang.picture.page_facts import page_facts
-    from relkit.output import write_atomic
+    from relkit.output import require_new, write_atomic
     from relkit.reports import hang_page
     from relkit.reports.merged_files import draw
 
     started = time.time()
-    if page is not None and page.exists() and not force:
-        raise UsageProblem(f"{page} exists already", next_step="Add --force to replace it.")
+    if page is not None:
+        require_new(page, force=force)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("reading", total=None)

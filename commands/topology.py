@@ -11,7 +11,7 @@ import click
 from relkit.command_group import CommandGroup
 from relkit.commands._options import finish, report_options
 from relkit.errors import UsageProblem
-from relkit.output import as_text, use_colour, write_atomic
+from relkit.output import as_text, require_new, use_colour, write_atomic
 
 
 @click.group(cls=CommandGroup)
@@ -84,9 +84,8 @@ def sort(
     lines = "".join(f"{node}\n" for node in report.facts["order"])
     if output is None or str(output) == "-":
         click.echo(lines, nl=False)
-    elif output.exists() and not force:
-        raise UsageProblem(f"{output} exists already", next_step="Add --force to replace it.")
     else:
+        require_new(output, force=force)
         write_atomic(output, lines)
     click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
     return report.exit_code

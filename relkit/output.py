@@ -111,9 +111,23 @@ def emit(report: Report, fmt: str, output: Path | None = None, *, force: bool = 
         sys.stdout.write(render(report, fmt, colour=use_colour(sys.stdout)))
         sys.stdout.flush()
         return
-    if output.exists() and not force:
-        raise UsageProblem(f"{output} exists already", next_step="Add --force to replace it.")
+    require_new(output, force=force)
     write_atomic(output, render(report, fmt))
+
+
+def require_new(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file, unless that was asked for.
+
+    Raises:
+        UsageProblem: it exists, and `force` is not set.
+        UnwritablePath: there can be no such file, or its folder may not be looked into.
+    """
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise UnwritablePath(f"cannot write {path}: {error.strerror}") from error
+    if exists and not force:
+        raise UsageProblem(f"{path} exists already", next_step="Add --force to replace it.")
 
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600) -> None:

@@ -14,6 +14,7 @@ from relkit.data.indexed import IndexedDataset, IndexedWriter
 from relkit.data.tokenizer import TokenizerSpec
 from relkit.data.workers import Workers
 from relkit.errors import UnwritablePath, UsageProblem
+from relkit.output import require_new
 
 Progress = Callable[[int, int, int], None]
 """Called with bytes of input done, bytes in all, and documents so far."""
@@ -69,8 +70,7 @@ class Job:
 def refuse_existing(prefixes: Iterable[str]) -> None:
     """Raise UsageProblem if a data set of that name exists."""
     for path in (path for prefix in prefixes for path in pair(prefix)):
-        if path.exists():
-            raise UsageProblem(f"{path} exists already", next_step="Add --force to replace it.")
+        require_new(path, force=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,13 @@ def test_an_existing_page_is_replaced_only_with_force(
     assert "Rank 2" in page.read_text(encoding="utf-8")
 
 
+def test_a_page_of_an_impossible_name_is_an_error_with_a_next_step(
+    hangdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(hangdir), "-o", "x" * 300]) == 3
+    assert "File name too long" in capsys.readouterr().err
+
+
 def test_folders_that_are_none_of_a_hang(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

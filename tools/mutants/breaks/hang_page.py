@@ -132,5 +132,5 @@ BREAKS = (
         "",
         _GIL,
     ),
-    Break("commands/report.py", "page.exists() and not force", "False", _COMMAND),
+    Break("commands/report.py", "require_new(page, force=force)", "pass", _COMMAND),
 )

@@ -30,7 +30,7 @@ BREAKS = (
         "]",
         _FINDINGS,
     ),
-    Break("relkit/output.py", "if output.exists() and not force:", "if False:", _OUTPUT),
+    Break("relkit/output.py", "if exists and not force:", "if False:", _OUTPUT),
     Break("relkit/output.py", "os.fchmod(stream.fileno(), mode)", "pass", _OUTPUT),
     Break(
         "relkit/output.py",
