@@ -59,7 +59,6 @@ def report(hangdir: Path, page: Path | None, force: bool, fmt: str | None) -> in
         task = progress.add_task("reading", total=None)
         evidence = read_hang(
             hangdir,
-            argv=tuple(sys.argv),
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
         target = page or (None if fmt else hangdir / PAGE)

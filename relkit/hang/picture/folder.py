@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,35 +58,39 @@ class HangEvidence:
     absent: str = ""
 
 
-def read_hang(
-    folder: Path, *, argv: Sequence[str] = (), progress: ReadProgress | None = None
-) -> HangEvidence:
+def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvidence:
     """Read what `relkit launch` left of a hang, or the dumps of PyTorch's flight recorder.
 
     Args:
         folder: the timeline folder, or that of the dumps.
-        argv: the command line.
         progress: called with how many files have been read, and how many there are.
 
     Raises:
         UsageProblem: there is no such folder, or it holds neither.
         BadInputFile: what it holds is of another kind, or cannot be used.
     """
-    started = time.time()
     _require_folder(folder)
     report, recorders, why_not = _stored(folder)
     names = _dump_names(folder)
     if report is None and not names:
         if why_not and not _flight_files(folder):
             raise BadInputFile(f"{folder / 'report.json'}: {why_not}", next_step=_WHICH_FOLDER)
-        return _from_flight_recorder(folder, argv, started, progress)
+        return _from_flight_recorder(folder, progress)
     dumps, refused = _read_dumps(folder, names, report, progress)
     notes = [f"{name}: {reason}" for name, reason in refused]
     if why_not:
         notes.insert(0, f"report.json: {why_not}; the ranks were judged again by their stacks")
     if report is None:
-        return _judged_again(folder, dumps, argv, started, notes)
-    job = _job(report, views_of(report), _with_recorders(dumps, recorders, notes))
+        return _judged_again(folder, dumps, notes)
+    facts = report.facts
+    captured = _with_recorders(dumps, recorders, notes)
+    job = JobView(
+        job_id=str(facts["job_id"]),
+        world_size=int(facts["world_size"]),
+        ranks=_views(int(facts["world_size"]), views_of(report), captured),
+        hang_timeout_s=float(facts["hang_timeout_s"]),
+        trigger=str(facts["trigger"]),
+    )
     return _evidence(folder, report, job, verdict_of(report), dumps, notes)
 
 
@@ -200,28 +203,23 @@ def _with_recorders(
     return both
 
 
-def _job(
-    report: Report,
-    views: dict[int, RankView],
-    captured: dict[int, tuple[RankDump | None, HookState | None]],
-) -> JobView:
-    """The job as it was looked at, as far as the folder still shows that."""
-    facts = report.facts
-    world_size = int(facts["world_size"])
-    known = []
+def _views(
+    world_size: int,
+    rows: Mapping[int, RankView],
+    captured: Mapping[int, tuple[RankDump | None, HookState | None]],
+) -> tuple[RankView, ...]:
+    """Each rank as it was looked at, as far as the folder still shows that.
+
+    Args:
+        world_size: ranks of the job.
+        rows: what a report says of ranks; captured: the stacks and recorders of ranks.
+    """
+    views = []
     for rank in range(world_size):
         dump, state = captured.get(rank, (None, None))
-        view = views.get(rank) or _unknown(rank)
-        if rank not in views and dump is not None:
-            view = _from_dump(dump)
-        known.append(replace(view, dump=dump, hook=state))
-    return JobView(
-        job_id=str(facts["job_id"]),
-        world_size=world_size,
-        ranks=tuple(known),
-        hang_timeout_s=float(facts["hang_timeout_s"]),
-        trigger=str(facts["trigger"]),
-    )
+        view = rows.get(rank) or (_unknown(rank) if dump is None else _from_dump(dump))
+        views.append(replace(view, dump=dump, hook=state))
+    return tuple(views)
 
 
 def _unknown(rank: int) -> RankView:
@@ -239,24 +237,14 @@ def _from_dump(dump: RankDump) -> RankView:
     )
 
 
-def _judged_again(
-    folder: Path,
-    dumps: Sequence[RankDump],
-    argv: Sequence[str],
-    started: float,
-    notes: list[str],
-) -> HangEvidence:
+def _judged_again(folder: Path, dumps: Sequence[RankDump], notes: list[str]) -> HangEvidence:
     """The verdict from the stacks and recorders alone: report.json is on another host, or gone."""
     world_size = max(dump.world_size or dump.rank + 1 for dump in dumps)
-    captured = _with_recorders(dumps, {}, notes)
-    views = []
-    for rank in range(world_size):
-        dump, state = captured.get(rank, (None, None))
-        view = _unknown(rank) if dump is None else _from_dump(dump)
-        views.append(replace(view, dump=dump, hook=state))
-    job = JobView(dumps[0].job_id, world_size, tuple(views), hang_timeout_s=0.0)
+    views = _views(world_size, {}, _with_recorders(dumps, {}, notes))
+    job = JobView(dumps[0].job_id, world_size, views, hang_timeout_s=0.0)
     verdict = without_unneeded_absence(attribute(job))
-    report = hang_report(job, verdict, argv=argv, started=started)
+    captured_s = max(dump.captured_unix_ns for dump in dumps) / 1e9
+    report = hang_report(job, verdict, started=captured_s)
     return _evidence(folder, report, job, verdict, dumps, notes)
 
 
@@ -279,9 +267,7 @@ def _evidence(
     return HangEvidence(report, picture, merged, absent.fold())
 
 
-def _from_flight_recorder(
-    folder: Path, argv: Sequence[str], started: float, progress: ReadProgress | None
-) -> HangEvidence:
+def _from_flight_recorder(folder: Path, progress: ReadProgress | None) -> HangEvidence:
     if not _flight_files(folder):
         raise UsageProblem(
             f"{folder} holds neither what a hang leaves nor dumps of PyTorch's flight recorder",
@@ -291,5 +277,7 @@ def _from_flight_recorder(
         job, verdict = judged(find_dumps([folder]), progress=progress)
     except BadFlightDump as error:
         raise BadInputFile(str(error), next_step=error.next_step) from error
-    report = hang_report(job, verdict, argv=argv, started=started, duration_s=time.time() - started)
+    # Dumps do not say when they were written; this is the newest time in any of them, Unix time.
+    newest_s = max((view.hook.now_ns for view in job.ranks if view.hook), default=0) / 1e9
+    report = hang_report(job, verdict, started=newest_s)
     return _evidence(folder, report, job, verdict, (), ())

@@ -25,7 +25,7 @@ def page_facts(
         facts={
             **facts,
             **evidence.picture.to_json(),
-            "hang_started": hang.started,
+            "hang_started": hang.started or None,
             "hang_argv": list(hang.argv),
         },
         started=started,

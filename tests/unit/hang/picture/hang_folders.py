@@ -27,6 +27,7 @@ from tests.unit.hang.hang_builders import (
 STEPS = 12
 STEP_S = 0.9
 HANG_S = 12.0
+CAPTURED_S = 1.79e9
 
 
 def captured(seen: RankView, world: int) -> RankView:
@@ -34,7 +35,10 @@ def captured(seen: RankView, world: int) -> RankView:
     if seen.dump is None:
         return seen
     text = json.dumps(seen.hook.to_json()) if seen.hook else ""
-    dump = replace(seen.dump, host=seen.host, job_id="job-1", hook_json=text, world_size=world)
+    dump = replace(
+        seen.dump, host=seen.host, job_id="job-1", hook_json=text, world_size=world,
+        captured_unix_ns=round(CAPTURED_S * 1e9),
+    )  # fmt: skip
     return replace(seen, dump=dump)
 
 

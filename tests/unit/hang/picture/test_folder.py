@@ -22,7 +22,13 @@ from relkit.hang.report import hang_report
 from relkit.hook.stored_state import state_text, stored_state
 from tests.unit.flight_recorder.flight_builders import document, steps
 from tests.unit.hang.hang_builders import state, trained
-from tests.unit.hang.picture.hang_folders import blocked_job, died_job, pipeline_job, write_hang
+from tests.unit.hang.picture.hang_folders import (
+    CAPTURED_S,
+    blocked_job,
+    died_job,
+    pipeline_job,
+    write_hang,
+)
 
 
 def facts_of(evidence: HangEvidence) -> dict[str, Any]:
@@ -56,6 +62,8 @@ def test_without_report_json_the_stacks_are_judged_again(tmp_path: Path) -> None
     assert again.report.facts["culprits"] == [2]
     assert again.picture.wait_graph.edges == whole.picture.wait_graph.edges
     assert again.picture.groups == whole.picture.groups
+    # When it was, the files say; what the job's command line was, they do not.
+    assert (again.report.started, again.report.argv) == (CAPTURED_S, ())
     # Nothing in the files says what limit the job had.
     (wait,) = [e for e in again.report.findings[0].evidence if "in flight" in e.name]
     assert (wait.value, wait.threshold) == (11.0, None)
@@ -173,6 +181,9 @@ def test_flight_recorder_dumps_give_the_same_facts(tmp_path: Path) -> None:
     assert facts["stack_classes"][0]["ranks"] == "1"
     assert len(facts["timeline"]) == 4
     assert evidence.merged is None
+    # The newest operation is #6, which is created 6 s after the builder's clock began.
+    assert evidence.report.started == pytest.approx(6.0, abs=1e-3)
+    assert evidence.report.argv == ()
     assert "do not say where rank 1 ran" in facts["blamed"][0]["advice"]
 
 
