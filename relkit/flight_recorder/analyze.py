@@ -24,6 +24,10 @@ _NAME = re.compile(r".*?(\d{1,9})(\.json|\.pkl|\.pickle|\.bin)?")
 _MAX_FILES = 200_000
 
 
+class NoDumps(UsageProblem):
+    """Nothing in the folders that were named looks like a dump of a flight recorder."""
+
+
 @dataclass(frozen=True, slots=True)
 class DumpFile:
     """A file that may be a rank's dump.
@@ -46,7 +50,8 @@ def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
         paths: files and folders; folders are searched with all that is below them.
 
     Raises:
-        UsageProblem: there is none, or a path does not exist.
+        NoDumps: there is none.
+        UsageProblem: a path does not exist, or a folder holds too many files.
     """
     newest: dict[int, tuple[int, DumpFile]] = {}
     for path in paths:
@@ -66,7 +71,7 @@ def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
             if dump.rank not in newest or written_ns > newest[dump.rank][0]:
                 newest[dump.rank] = (written_ns, dump)
     if not newest:
-        raise UsageProblem(
+        raise NoDumps(
             f"no dump in {', '.join(map(str, paths))}",
             next_step="Set TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 for the job: "
             "dumps are then written as TORCH_FR_DUMP_TEMP_FILE (or TORCH_NCCL_DEBUG_INFO_TEMP_FILE)"

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
 from relkit.findings import Report
-from relkit.flight_recorder.analyze import find_dumps, judged, without_unneeded_absence
+from relkit.flight_recorder.analyze import (
+    NoDumps,
+    find_dumps,
+    judged,
+    without_unneeded_absence,
+)
 from relkit.flight_recorder.plain_data import BadFlightDump
 from relkit.foreign_json import parse_json
 from relkit.hang.attribute import attribute
@@ -73,9 +78,7 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
     report, recorders, why_not = _stored(folder)
     names = _dump_names(folder)
     if report is None and not names:
-        if why_not and not _flight_files(folder):
-            raise BadInputFile(f"{folder / 'report.json'}: {why_not}", next_step=_WHICH_FOLDER)
-        return _from_flight_recorder(folder, progress)
+        return _from_flight_recorder(folder, why_not, progress)
     dumps, refused = _read_dumps(folder, names, report, progress)
     notes = [f"{name}: {reason}" for name, reason in refused]
     if why_not:
@@ -141,13 +144,6 @@ def _dump_names(folder: Path) -> list[str]:
             next_step="Name a folder with the files of one job.",
         )
     return names
-
-
-def _flight_files(folder: Path) -> bool:
-    try:
-        return bool(find_dumps([folder]))
-    except UsageProblem:
-        return False
 
 
 def _read_dumps(
@@ -267,14 +263,20 @@ def _evidence(
     return HangEvidence(report, picture, merged, absent.fold())
 
 
-def _from_flight_recorder(folder: Path, progress: ReadProgress | None) -> HangEvidence:
-    if not _flight_files(folder):
+def _from_flight_recorder(
+    folder: Path, why_not: str, progress: ReadProgress | None
+) -> HangEvidence:
+    try:
+        job, verdict = judged(find_dumps([folder]), progress=progress)
+    except NoDumps as error:
+        if why_not:
+            raise BadInputFile(
+                f"{folder / 'report.json'}: {why_not}", next_step=_WHICH_FOLDER
+            ) from error
         raise UsageProblem(
             f"{folder} holds neither what a hang leaves nor dumps of PyTorch's flight recorder",
             next_step=_WHICH_FOLDER,
-        )
-    try:
-        job, verdict = judged(find_dumps([folder]), progress=progress)
+        ) from error
     except BadFlightDump as error:
         raise BadInputFile(str(error), next_step=error.next_step) from error
     # Dumps do not say when they were written; this is the newest time in any of them, Unix time.

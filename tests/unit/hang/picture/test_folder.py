@@ -126,6 +126,16 @@ def test_folders_of_nothing(tmp_path: Path) -> None:
         read_hang(tmp_path / ("x" * 300))
 
 
+def test_a_folder_of_too_many_files_is_refused_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relkit.flight_recorder.analyze._MAX_FILES", 2)
+    for rank in range(3):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document(steps(1))))
+    with pytest.raises(UsageProblem, match="more than 2 files"):
+        read_hang(tmp_path)
+
+
 @pytest.mark.timeout(30)
 def test_pipes_and_folders_in_the_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
     write_hang(tmp_path, blocked_job(4))
