@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from relkit.errors import BadDump, UnwritablePath
 from relkit.stacks.dumpfile import FrameMemo, parse_name, read_dump
+from relkit.stacks.model import RankDump
 from relkit.stacks.stack_index import StackIndex
 
 _MEMO_THREADS = 100_000
@@ -107,6 +108,26 @@ def python_scanner(
 ) -> Scan:
     """The scanner in Python: for hosts without the native one, and to test that one against."""
     index = StackIndex()
+    heads = read_each(folder, names, lambda _, dump: index.add(dump), progress)
+    return Scan(heads, index)
+
+
+def read_each(
+    folder: Path,
+    names: Sequence[str],
+    take: Callable[[str, RankDump], None],
+    progress: Callable[[int, int], None] | None,
+) -> list[Head]:
+    """Read dump files one after the other.
+
+    Args:
+        folder, names: of the files.
+        take: called with the name and the content of each file that can be used.
+        progress: called with (files done, files in all).
+
+    Returns:
+        What each file says about itself, in the order of the names.
+    """
     heads = []
     memo: FrameMemo = {}
     for done, name in enumerate(names, 1):
@@ -118,11 +139,11 @@ def python_scanner(
         except BadDump as error:
             heads.append(Head(name, error=str(error).removeprefix(f"{name}: ")))
         else:
-            index.add(dump)
+            take(name, dump)
             heads.append(Head(name, dump.rank, dump.world_size, dump.job_id, dump.captured_unix_ns))
         if progress is not None:
             progress(done, len(names))
-    return Scan(heads, index)
+    return heads
 
 
 def _newest_job(heads: Iterable[Head]) -> str:

@@ -34,8 +34,7 @@ from relkit.hook.stored_state import stored_state
 from relkit.input_file import read_input
 from relkit.printable import printable_line
 from relkit.ranks import RankSet
-from relkit.stacks.dumpfile import FrameMemo, read_dump
-from relkit.stacks.folder import Head, choose, list_dumps
+from relkit.stacks.folder import choose, list_dumps, read_each
 from relkit.stacks.merge import Merged, merge_dumps
 from relkit.stacks.model import RankDump
 
@@ -150,19 +149,8 @@ def _read_dumps(
     folder: Path, names: Sequence[str], report: Report | None, progress: ReadProgress | None
 ) -> tuple[list[RankDump], Sequence[tuple[str, str]]]:
     """The dumps of the report's job, or of the job captured last; and the files left out."""
-    heads: list[Head] = []
     dumps: dict[str, RankDump] = {}
-    memo: FrameMemo = {}
-    for done, name in enumerate(names, 1):
-        try:
-            dump = read_dump(folder / name, memo=memo)
-        except RelkitError as error:
-            heads.append(Head(name, error=str(error).removeprefix(f"{name}: ")))
-        else:
-            dumps[name] = dump
-            heads.append(Head(name, dump.rank, dump.world_size, dump.job_id, dump.captured_unix_ns))
-        if progress is not None:
-            progress(done, len(names))
+    heads = read_each(folder, names, dumps.__setitem__, progress)
     if report is not None and not dumps:
         return [], [(head.name, head.error) for head in heads]
     job_id = None if report is None else str(report.facts["job_id"])
