@@ -14,14 +14,13 @@ WIDTH = 1130
 _LABELS, _TOP, _BOTTOM = 96, 34, 26
 _BREAK = 26
 _HANG_SHARE = 0.46
-# Below this many lanes each has its words, below that many each operation its own tooltip.
-MAX_SPOKEN = 40
+# With no more lanes than these, each has its words, and each operation a tooltip of its own.
+MAX_SPOKEN, _MAX_TITLED = 40, 64
 # Lanes that are drawn large above those of a large job.
 MAX_CLOSER = 14
 _CLOSER_HEIGHT, _CLOSER_GAP = 22, 16
-_MAX_TITLED = 64
-# Of all lanes together; beyond it what lies close together is drawn as one.
-MAX_PIECES = 60_000
+# What is as close together, in pixels, is drawn as one.
+_LEAST = 0.6
 _CHAR, _BOLD_CHAR = 6.5, 7.3
 
 
@@ -163,8 +162,7 @@ def _lane(
         parts.append(
             f'<rect class="guilty" x="{_LABELS}" y="{top:g}" width="{room}" height="{height:g}"/>'
         )
-    least = 0.6 if count * 40 <= MAX_PIECES else 1.5
-    for look, pieces in _pieces(lane.ops, window, least).items():
+    for look, pieces in _pieces(lane.ops, window).items():
         if count <= _MAX_TITLED and sum(map(len, pieces)) <= 400:
             parts += [_titled(look, piece, middle, inner) for piece in pieces]
         else:
@@ -178,23 +176,23 @@ def _lane(
 Piece = tuple[float, float, str]
 
 
-def _pieces(ops: Sequence[TimelineOp], window: Window, least: float) -> dict[str, list[Piece]]:
-    """(from, to, words) by look; what is closer than `least` pixels is one piece."""
+def _pieces(ops: Sequence[TimelineOp], window: Window) -> dict[str, list[Piece]]:
+    """(from, to, words) by look; what is closer than _LEAST pixels is one piece."""
     looks: dict[str, list[Piece]] = {}
     for op in ops:
         if op.ended_s is not None and op.ended_s > window.hang_s + window.before_s:
             continue
         look = op.kind if op.ended_s is not None else f"{op.kind} flying"
         start = round(window.x(op.began_s), 1)
-        end = round(max(window.x(op.ended_s or 0.0), start + least), 1)
+        end = round(max(window.x(op.ended_s or 0.0), start + _LEAST), 1)
         looks.setdefault("failed" if op.failed else look, []).append((start, end, _title(op)))
-    return {look: _joined(sorted(pieces), least) for look, pieces in sorted(looks.items())}
+    return {look: _joined(sorted(pieces)) for look, pieces in sorted(looks.items())}
 
 
-def _joined(pieces: Sequence[Piece], least: float) -> list[Piece]:
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for start, end, words in pieces:
-        if joined and start - joined[-1][1] < least:
+        if joined and start - joined[-1][1] < _LEAST:
             before = joined[-1]
             joined[-1] = (before[0], max(before[1], end), before[2])
         else:

@@ -33,7 +33,6 @@ from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
 from relkit.input_file import read_input
 from relkit.printable import printable_line
-from relkit.ranks import RankSet
 from relkit.stacks.folder import choose, list_dumps, read_each
 from relkit.stacks.merge import Merged, merge_dumps
 from relkit.stacks.model import RankDump
@@ -53,13 +52,11 @@ class HangEvidence:
         report: the verdict, as the monitor reached it, or as it was reached anew.
         picture: what the page shows beside it.
         merged: the stacks of all ranks; None where there are none.
-        absent: ranks of which nothing is known, folded.
     """
 
     report: Report
     picture: HangPicture
     merged: Merged | None
-    absent: str = ""
 
 
 def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvidence:
@@ -247,8 +244,7 @@ def _evidence(
     picture = hang_picture(
         job, verdict, merged.classes if merged else (), folder=str(folder), notes=shown
     )
-    absent = RankSet.of(view.rank for view in job.ranks if view.absent_reason)
-    return HangEvidence(report, picture, merged, absent.fold())
+    return HangEvidence(report, picture, merged)
 
 
 def _from_flight_recorder(

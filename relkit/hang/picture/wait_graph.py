@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from relkit.hang.model import Culprit
 from relkit.hang.picture.model import WaitGraph, WaitNode
 from relkit.hang.waits import Wait, sinks
-from relkit.hang.words import of_ranks, torch_name
+from relkit.hang.words import torch_name
 from relkit.ranks import RankSet
 
 MAX_NODES = 16
@@ -227,11 +227,3 @@ def _edges(waits: Sequence[Wait], place: Mapping[int, int]) -> tuple[tuple[int, 
         # A node that waits for another one like it shows that only where it holds several ranks.
         edges |= {(source, target) for source in sources for target in targets if source != target}
     return tuple(sorted(edges))
-
-
-def waiters_of(rank: int, waits: Sequence[Wait]) -> str:
-    """`ranks 0-1,3`, those that wait for it directly; "" for nobody."""
-    waiting = RankSet.from_intervals(
-        interval for wait in waits if rank in wait.missing for interval in wait.waiters.intervals
-    )
-    return of_ranks(waiting) if waiting else ""

@@ -76,7 +76,7 @@ def test_a_folder_of_one_node_accuses_others_only_where_nobody_in_it_is_at_fault
     (tmp_path / "report.json").unlink()
     (tmp_path / "00003-00004.stacktrace").unlink()
     evidence = read_hang(tmp_path)
-    assert evidence.absent == "3"
+    assert evidence.report.facts["absent"] == "3"
     assert evidence.report.facts["culprits"] == [2]
     (tmp_path / "00002-00004.stacktrace").unlink()
     evidence = read_hang(tmp_path)
@@ -148,7 +148,7 @@ def test_pipes_and_folders_in_the_place_of_files_are_not_waited_for(tmp_path: Pa
     notes = " ".join(evidence.picture.notes)
     assert "named pipe" in notes
     assert "00001-00004.stacktrace" in notes
-    assert "1" in evidence.absent.split(",")
+    assert "1" in evidence.report.facts["absent"].split(",")
 
 
 def test_a_damaged_dump_and_a_hostile_recorder_cost_only_themselves(tmp_path: Path) -> None:
