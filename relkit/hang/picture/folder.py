@@ -71,7 +71,7 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
         BadInputFile: what it holds is of another kind, or cannot be used.
     """
     _require_folder(folder)
-    report, recorders, why_not = _stored(folder)
+    report, recorders, unread, why_not = _stored(folder)
     names = _dump_names(folder)
     if report is None and not names:
         return _from_flight_recorder(folder, why_not, progress)
@@ -82,6 +82,7 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
     if report is None:
         return _judged_again(folder, dumps, notes)
     facts = report.facts
+    notes += unread
     captured = _with_recorders(dumps, recorders, notes)
     job = JobView(
         job_id=str(facts["job_id"]),
@@ -112,11 +113,16 @@ _WHICH_FOLDER = (
 )
 
 
-def _stored(folder: Path) -> tuple[Report | None, dict[int, HookState], str]:
-    """The report of report.json, the recorders in it, and why there is none ("": no such file)."""
+def _stored(folder: Path) -> tuple[Report | None, dict[int, HookState], list[str], str]:
+    """What is in report.json.
+
+    Returns:
+        The report, the recorders in it, and those that cannot be read; and why there is no report
+        ("": no such file).
+    """
     try:
         plain = parse_json(read_input(folder / "report.json", REPORT_LIMIT_BYTES))
-        return report_of(plain), recorders_of(plain), ""
+        return report_of(plain), *recorders_of(plain), ""
     except FileNotFoundError:
         why_not = ""
     except OSError as error:
@@ -125,7 +131,7 @@ def _stored(folder: Path) -> tuple[Report | None, dict[int, HookState], str]:
         why_not = str(error)
     except ValueError as error:
         why_not = f"it is damaged: {printable_line(str(error))[:200]}"
-    return None, {}, why_not
+    return None, {}, [], why_not
 
 
 def _dump_names(folder: Path) -> list[str]:

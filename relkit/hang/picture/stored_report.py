@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from relkit.findings import Evidence, Finding, Report, Status
@@ -15,6 +16,7 @@ from relkit.hang.model import Category, Culprit, HangVerdict, RankView, Victims
 from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
 from relkit.printable import printable_line
+from relkit.whole_number import whole_number
 
 SCHEMA = "relkit.hang/1"
 MAX_TEXT = 2000
@@ -77,17 +79,24 @@ def report_of(plain: object) -> Report:
     )
 
 
-def recorders_of(plain: object) -> dict[int, HookState]:
-    """By rank, the recorders that a report keeps of ranks without a .stacktrace file."""
+def recorders_of(plain: object) -> tuple[dict[int, HookState], list[str]]:
+    """The recorders that a report keeps of ranks without a .stacktrace file.
+
+    Returns:
+        By rank; and what could not be read, a sentence each.
+    """
     states: dict[int, HookState] = {}
+    unread: list[str] = []
     recorders = plain.get("recorders") if isinstance(plain, Mapping) else None
-    for rank, text in list(_mapping(recorders).items())[:MAX_ITEMS]:
-        if rank.isascii() and rank.isdecimal() and len(rank) < 10 and isinstance(text, str):
-            try:
-                states[int(rank)] = stored_state(text)
-            except ValueError:
-                continue
-    return states
+    for name, text in islice(_mapping(recorders).items(), MAX_WORLD):
+        rank = whole_number(name, MAX_WORLD - 1)
+        try:
+            if rank is None or not isinstance(text, str):
+                raise ValueError("it is not the text of a rank's recorder")
+            states[rank] = stored_state(text)
+        except ValueError as error:
+            unread.append(f"report.json: the recorder of rank {name[:20]} cannot be read: {error}")
+    return states, unread
 
 
 def views_of(report: Report) -> dict[int, RankView]:

@@ -216,6 +216,18 @@ def test_recorders_of_ranks_without_stacks_are_kept_in_the_report(tmp_path: Path
     assert evidence.picture.wait_graph.edges
 
 
+def test_kept_recorders_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    write_hang(tmp_path, died_job(4))
+    path = tmp_path / "report.json"
+    plain = json.loads(path.read_text())
+    plain["recorders"] = {"2": "{}", "x": plain["recorders"]["2"], "3": 5}
+    path.write_text(json.dumps(plain))
+    notes = read_hang(tmp_path).picture.notes
+    assert [note.partition(" cannot")[0] for note in notes] == [
+        f"report.json: the recorder of rank {name}" for name in ("2", "x", "3")
+    ]
+
+
 def test_kept_recorders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relkit.hang.recorders.ALL_OPS", 600)
     hung = blocked_job(60)
