@@ -21,6 +21,7 @@ from relkit.hang.picture.model import (
     WaitNode,
 )
 from relkit.hang.picture.picture import hang_picture
+from relkit.hang.picture.runbook import HangFiles
 from relkit.hang.report import hang_report
 from relkit.reports import (
     hang_page,
@@ -42,7 +43,7 @@ def page_parts(hung: JobView) -> tuple[Report, HangPicture]:
     report = hang_report(hung, verdict, started=1_790_000_000.0, argv=("relkit", "launch", "t.py"))
     dumps = [view.dump for view in hung.ranks if view.dump is not None]
     classes = merge_dumps(dumps, hung.world_size).classes
-    return report, hang_picture(hung, verdict, classes, folder="/root/timeline")
+    return report, hang_picture(hung, verdict, classes, files=HangFiles("/root/timeline"))
 
 
 def page(hung: JobView, *, graphviz: bool = False) -> str:

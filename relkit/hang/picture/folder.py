@@ -20,6 +20,7 @@ from relkit.hang.attribute import attribute
 from relkit.hang.model import HangVerdict, JobView, RankView
 from relkit.hang.picture.model import HangPicture
 from relkit.hang.picture.picture import hang_picture
+from relkit.hang.picture.runbook import HangFiles
 from relkit.hang.picture.stored_report import (
     MAX_WORLD,
     BadReport,
@@ -91,7 +92,7 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
         hang_timeout_s=float(facts["hang_timeout_s"]),
         trigger=str(facts["trigger"]),
     )
-    return _evidence(folder, report, job, verdict_of(report), dumps, notes)
+    return _evidence(folder, report, job, verdict_of(report), dumps, notes, has_report=True)
 
 
 def _require_folder(folder: Path) -> None:
@@ -242,15 +243,23 @@ def _evidence(
     verdict: HangVerdict,
     dumps: Sequence[RankDump],
     notes: Sequence[str],
+    *,
+    has_report: bool = False,
 ) -> HangEvidence:
     merged = merge_dumps(dumps, job.world_size) if dumps else None
     shown = [printable_line(note)[:400] for note in notes[:MAX_NOTES]]
     if len(notes) > len(shown):
         shown.append(f"and {len(notes) - len(shown):,} more files that could not be used")
-    picture = hang_picture(
-        job, verdict, merged.classes if merged else (), folder=str(folder), notes=shown
-    )
+    files = HangFiles(str(folder), has_report, bool(dumps), _has_merged_stacks(folder))
+    picture = hang_picture(job, verdict, merged.classes if merged else (), files=files, notes=shown)
     return HangEvidence(report, picture, merged)
+
+
+def _has_merged_stacks(folder: Path) -> bool:
+    try:
+        return (folder / "py_stack").is_file()
+    except OSError:
+        return False
 
 
 def _from_flight_recorder(

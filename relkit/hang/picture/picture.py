@@ -15,7 +15,7 @@ from relkit.hang.picture.model import (
     LeftOut,
     WaitFact,
 )
-from relkit.hang.picture.runbook import RUNBOOK, advice_on, commands_for
+from relkit.hang.picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
 from relkit.hang.picture.sequences import age_s, group_progress, longest
 from relkit.hang.picture.stack_classes import stack_classes
 from relkit.hang.picture.timeline import timeline
@@ -32,6 +32,7 @@ MAX_WAITS = 256
 MAX_GROUPS = 64
 MAX_TRANSFERS = 512
 MAX_CLASSES = 48
+_NO_FILES = HangFiles()
 
 
 def hang_picture(
@@ -39,7 +40,7 @@ def hang_picture(
     verdict: HangVerdict,
     classes: Sequence[PathClass] = (),
     *,
-    folder: str = "",
+    files: HangFiles = _NO_FILES,
     notes: Sequence[str] = (),
 ) -> HangPicture:
     """All facts of the page.
@@ -48,7 +49,7 @@ def hang_picture(
         job: all ranks, with their recorders and stacks as far as there are any.
         verdict: who is at fault.
         classes: the main threads by path, from the merged stacks.
-        folder: of the hang's files, for the commands to type.
+        files: of the hang, for the commands to type.
         notes: what could not be read.
     """
     views = {view.rank: view for view in job.ranks}
@@ -67,7 +68,7 @@ def hang_picture(
     stacks = stack_classes(classes, views, activities, culprits)
     lanes, lanes_left_out = timeline(views, waits, culprits)
     return HangPicture(
-        blamed=_blamed(verdict, views, activities, folder),
+        blamed=_blamed(verdict, views, activities, files),
         waits=tuple(_fact(w, age) for w, age in zip(waits, ages_s, strict=True))[:MAX_WAITS],
         wait_graph=wait_graph(waits, ages_s, verdict.culprits, others),
         groups=tuple(progress[:MAX_GROUPS]),
@@ -112,23 +113,23 @@ def _blamed(
     verdict: HangVerdict,
     views: Mapping[int, RankView],
     activities: Mapping[int, Activity],
-    folder: str,
+    files: HangFiles,
 ) -> tuple[Blamed, ...]:
     first: dict[int, Culprit] = {}
     for culprit in verdict.culprits:
         first.setdefault(culprit.rank, culprit)
     if not first:
-        return (_nobody(verdict, folder),)
+        return (_nobody(verdict, files),)
     return tuple(
-        _blame(culprit, views.get(culprit.rank), activities.get(culprit.rank), folder)
+        _blame(culprit, views.get(culprit.rank), activities.get(culprit.rank), files)
         for culprit in list(first.values())[:MAX_BLAMED]
     )
 
 
 def _blame(
-    culprit: Culprit, view: RankView | None, activity: Activity | None, folder: str
+    culprit: Culprit, view: RankView | None, activity: Activity | None, files: HangFiles
 ) -> Blamed:
-    text, commands = advice_on(culprit, folder)
+    text, commands = advice_on(culprit, files)
     place = activity.place if activity else ""
     return Blamed(
         rank=culprit.rank,
@@ -144,7 +145,7 @@ def _blame(
     )
 
 
-def _nobody(verdict: HangVerdict, folder: str) -> Blamed:
+def _nobody(verdict: HangVerdict, files: HangFiles) -> Blamed:
     """What to do where no rank stands out: of no rank in particular."""
     category = Category.INCONCLUSIVE
     return Blamed(
@@ -157,5 +158,5 @@ def _nobody(verdict: HangVerdict, folder: str) -> Blamed:
         doing=verdict.inconclusive,
         score=0.0,
         advice=RUNBOOK[category].text,
-        commands=commands_for(category, "", 0, folder),
+        commands=commands_for(category, "", 0, files),
     )

@@ -17,7 +17,8 @@ class Advice:
 
     Args:
         text: what to look for, and what to do about it.
-        commands: to type first; HOST, PID and FOLDER are filled in.
+        commands: to type first. HOST and PID are filled in; STACKS and FACTS become a command that
+            shows them.
     """
 
     text: str
@@ -55,29 +56,29 @@ RUNBOOK = {
         "the table of collectives, look at the first number at which this rank differs. Then look "
         "above the line named here for a condition on rank, loss or data, or for a tensor whose "
         "shape depends on them, and make it the same on all ranks.",
-        ("less FOLDER/py_stack", "git log -5 --stat"),
+        ("STACKS", "git log -5 --stat"),
     ),
     Category.SKIPPED: Advice(
         "The script is wrong, not the machine: starting it again will hang at the same place. "
         "Above the line named here, look for an early return, a `continue`, a caught exception or "
         "an empty batch, and see to it that every rank reaches the call.",
-        ("less FOLDER/py_stack", "git log -5 --stat"),
+        ("STACKS", "git log -5 --stat"),
     ),
     Category.SKIPPED_TRANSFER: Advice(
         "The script is wrong, not the machine. The table of sends and receives shows which half "
         "is missing. Compare the schedules of the two stages at that micro-batch, and look for a "
         "condition on the stage or the batch above the call.",
-        ("less FOLDER/py_stack", "git log -5 --stat"),
+        ("STACKS", "git log -5 --stat"),
     ),
     Category.SWAPPED_TRANSFERS: Advice(
         "The script is wrong, not the machine. Two ranks both send, or both receive. Let one of "
         "the two make the other half first, or put both into one `batch_isend_irecv`.",
-        ("less FOLDER/py_stack", "git log -5 --stat"),
+        ("STACKS", "git log -5 --stat"),
     ),
     Category.UNEQUAL_TRANSFER: Advice(
         "The two ends do not agree on the size. Look at shape and type of that tensor on both "
         "stages: the last micro-batch, and sequences whose length varies, are where they differ.",
-        ("less FOLDER/py_stack", "git log -5 --stat"),
+        ("STACKS", "git log -5 --stat"),
     ),
     Category.GIL_HELD: Advice(
         "Native code waits with Python's interpreter lock held, so that no other Python thread of "
@@ -114,7 +115,7 @@ RUNBOOK = {
         "It is done, and the others are not: it had fewer steps. Compare the lengths of the data "
         "shards (`drop_last`, uneven samplers) and the conditions under which the loop ends, and "
         "let all ranks do the same number of steps.",
-        ("less FOLDER/report.json", "git log -5 --stat"),
+        ("FACTS", "git log -5 --stat"),
     ),
     Category.INCONCLUSIVE: Advice(
         "Nobody is late by what was recorded. Where all ranks are in the same collective, check "
@@ -125,32 +126,60 @@ RUNBOOK = {
 }
 
 
-def commands_for(category: Category, host: str, pid: int, folder: str) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True)
+class HangFiles:
+    """What a hang left, for the commands to type.
+
+    Args:
+        folder: where it is.
+        has_report: report.json is there; has_dumps: .stacktrace files are; has_stacks: py_stack is.
+    """
+
+    folder: str = ""
+    has_report: bool = False
+    has_dumps: bool = False
+    has_stacks: bool = False
+
+    def stacks(self) -> str:
+        """Shows where each rank stands."""
+        if self.has_stacks:
+            return f"less {shlex.quote(self.folder)}/py_stack"
+        return f"relkit stacks merge {shlex.quote(self.folder)}" if self.has_dumps else self.facts()
+
+    def facts(self) -> str:
+        """Shows how far each rank has come."""
+        folder = shlex.quote(self.folder)
+        if self.has_report:
+            return f"less {folder}/report.json"
+        return f"relkit {'report --json' if self.has_dumps else 'hang analyze'} {folder}"
+
+
+def commands_for(category: Category, host: str, pid: int, files: HangFiles) -> tuple[str, str]:
     """What to type first.
 
     Args:
         category: of the fault.
         host, pid: where the rank ran; what is not known is left for the reader to fill in. Names
             come from the job: one that is no host name is not put into a command.
-        folder: of the hang's files.
+        files: of the hang.
     """
     filled = {
-        "HOSTS": "HOSTS",
         "HOST": host if _SAFE_HOST.fullmatch(host) else "HOST",
         "PID": str(pid) if pid > 0 else "PID",
-        "FOLDER": shlex.quote(folder),
+        "STACKS": files.stacks(),
+        "FACTS": files.facts(),
     }
     first, second = (
-        re.sub(r"\b(HOSTS|HOST|PID|FOLDER)\b", lambda match: filled[match[0]], command)
+        re.sub(r"\b(HOST|PID|STACKS|FACTS)\b", lambda match: filled[match[0]], command)
         for command in RUNBOOK[category].commands
     )
     return first, second
 
 
-def advice_on(culprit: Culprit, folder: str) -> tuple[str, tuple[str, str]]:
+def advice_on(culprit: Culprit, files: HangFiles) -> tuple[str, tuple[str, str]]:
     """The paragraph and the commands for one rank at fault."""
-    commands = commands_for(culprit.category, culprit.host, culprit.pid, folder)
-    text = RUNBOOK[culprit.category].text
-    if any(re.search(r"\bHOST\b", command) for command in commands):
+    entry = RUNBOOK[culprit.category]
+    text = entry.text
+    if not culprit.host and any("HOST" in command for command in entry.commands):
         text += f" These files do not say where rank {culprit.rank} ran: the scheduler does."
-    return text, commands
+    return text, commands_for(culprit.category, culprit.host, culprit.pid, files)

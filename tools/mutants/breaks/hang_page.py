@@ -57,7 +57,13 @@ BREAKS = (
         'host or "HOST"',
         _PICTURE,
     ),
-    Break("relkit/hang/picture/runbook.py", "shlex.quote(folder)", "folder", _PICTURE),
+    Break(
+        "relkit/hang/picture/runbook.py",
+        'f"less {shlex.quote(self.folder)}/py_stack"',
+        'f"less {self.folder}/py_stack"',
+        _PICTURE,
+    ),
+    Break("relkit/hang/picture/runbook.py", "if self.has_dumps else self.facts()", "", _PICTURE),
     # What anybody may have written.
     Break(_STORED, "not 0 < world_size <= MAX_WORLD", "world_size <= 0", _FOLDER),
     Break(_STORED, 'if plain.get("schema") != SCHEMA:', "if False:", _FOLDER),

@@ -197,6 +197,24 @@ def test_flight_recorder_dumps_give_the_same_facts(tmp_path: Path) -> None:
     assert "do not say where rank 1 ran" in facts["blamed"][0]["advice"]
 
 
+def test_the_commands_to_type_fit_the_folder(tmp_path: Path) -> None:
+    hung = blocked_job(4)
+    done = replace(hung.ranks[2], alive=False, exit_code=0, dump=None, process_state="")
+    write_hang(tmp_path, replace(hung, ranks=(*hung.ranks[:2], done, hung.ranks[3])))
+    (blamed,) = read_hang(tmp_path).picture.blamed
+    assert blamed.commands[0] == f"less {tmp_path}/report.json"
+    (tmp_path / "report.json").unlink()
+    (blamed,) = read_hang(tmp_path).picture.blamed
+    assert blamed.category == "absent"
+    for rank in range(4):
+        plain = document(steps(6, **({"shape": (2, 2)} if rank == 1 else {})))
+        (tmp_path / "flight").mkdir(exist_ok=True)
+        (tmp_path / "flight" / f"trace_{rank}").write_bytes(pickle.dumps(plain))
+    blamed = read_hang(tmp_path / "flight").picture.blamed[0]
+    assert blamed.category == "mismatched-collective"
+    assert blamed.commands[0] == f"relkit hang analyze {tmp_path / 'flight'}"
+
+
 def test_a_hostile_pickle_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "dump_0").write_bytes(b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00echo\x85R.")
     with pytest.raises(BadInputFile, match=r"dump_0.*system"):

@@ -13,16 +13,18 @@ from relkit.hang.model import Category, Culprit, HangVerdict, JobView
 from relkit.hang.picture import picture as pictures
 from relkit.hang.picture.model import HangPicture
 from relkit.hang.picture.picture import hang_picture
-from relkit.hang.picture.runbook import RUNBOOK, commands_for
+from relkit.hang.picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
 from relkit.hang.picture.wait_graph import MAX_LAYERS, MAX_NODES, wait_graph
 from relkit.hang.waits import Wait
 from relkit.ranks import RankSet
 from tests.unit.hang.hang_builders import job, op, state, view
 from tests.unit.hang.picture.hang_folders import blocked_job, pipeline_job
 
+FILES = HangFiles("/root/time line", has_report=True, has_dumps=True, has_stacks=True)
+
 
 def picture_of(hung: JobView) -> HangPicture:
-    return hang_picture(hung, attribute(hung), folder="/root/timeline")
+    return hang_picture(hung, attribute(hung), files=FILES)
 
 
 def test_ranks_in_the_same_situation_are_one_node() -> None:
@@ -119,17 +121,42 @@ def test_every_category_is_in_the_runbook() -> None:
     for category, advice in RUNBOOK.items():
         assert len(advice.text) > 80, category
         assert all(advice.commands), category
-        filled = commands_for(category, "n7", 4711, "/root/time line")
-        assert not any(word in " ".join(filled).split() for word in ("HOST", "PID", "FOLDER"))
+        filled = commands_for(category, "n7", 4711, FILES)
+        words = ("HOST", "PID", "STACKS", "FACTS")
+        assert not any(word in " ".join(filled).split() for word in words)
         assert all("/root/time line" not in c or "'/root/time line" in c for c in filled)
 
 
 @pytest.mark.parametrize("host", ["n7; rm -rf /", "$(reboot)", "-oProxyCommand=x", "a'b", ""])
 def test_a_host_that_is_no_name_is_not_put_into_a_command(host: str) -> None:
     for category in Category:
-        for command in commands_for(category, host, 1, "/t"):
+        for command in commands_for(category, host, 1, FILES):
             assert not host or host not in command
-    assert commands_for(Category.STOPPED, host, 0, "/t")[1] == "ssh HOST 'kill -CONT PID'"
+    assert commands_for(Category.STOPPED, host, 0, FILES)[1] == "ssh HOST 'kill -CONT PID'"
+
+
+@pytest.mark.parametrize(
+    ("files", "stacks", "facts"),
+    [
+        (FILES, "less '/root/time line'/py_stack", "less '/root/time line'/report.json"),
+        (HangFiles("/t", has_dumps=True), "relkit stacks merge /t", "relkit report --json /t"),
+        (HangFiles("/t", has_report=True), "less /t/report.json", "less /t/report.json"),
+        (HangFiles("/t"), "relkit hang analyze /t", "relkit hang analyze /t"),
+    ],
+    ids=["a launcher's", "another node's", "without stacks", "flight recorder's"],
+)
+def test_the_commands_show_files_that_are_there(files: HangFiles, stacks: str, facts: str) -> None:
+    assert commands_for(Category.SKIPPED, "n7", 1, files)[0] == stacks
+    assert commands_for(Category.LEFT, "n7", 1, files)[0] == facts
+
+
+@pytest.mark.parametrize("host", ["HOST-7", "node7", ""])
+def test_the_reader_is_sent_to_the_scheduler_only_for_a_host_that_is_not_known(host: str) -> None:
+    for category in (Category.SKIPPED, Category.SPINNING):
+        text, commands = advice_on(Culprit(3, host, 1, category, "is late", (), 0.9), FILES)
+        needs_host = category is Category.SPINNING
+        assert ("do not say where rank 3 ran" in text) is (needs_host and not host)
+        assert not host or not needs_host or f"ssh {host} " in commands[0]
 
 
 def chain(waits: list[tuple[set[int], set[int]]]) -> list[Wait]:
