@@ -249,6 +249,8 @@ def _order(each: TransferFact) -> str:
         return "not known"
     if each.peer_size_bytes is not None and each.peer_size_bytes != each.size_bytes:
         return f"called it with {each.peer_size_bytes:,} B"
+    if each.missing and each.peer_called > each.number:
+        return "has called it; its device is still in something before it"
     if each.missing:
         return f"has called {each.peer_called:,} {half}: this one is missing"
     return f"has called it ({each.peer_called:,} {half})"

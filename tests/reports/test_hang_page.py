@@ -220,6 +220,24 @@ def test_a_large_job_makes_a_small_page_in_seconds() -> None:
     assert drawn_s < 60
 
 
+@pytest.mark.parametrize(
+    ("peer_called", "missing", "words"),
+    [
+        (5, True, "has called 5 sends: this one is missing"),
+        (6, True, "has called it; its device is still in something before it"),
+        (6, False, "has called it (6 sends)"),
+    ],
+)
+def test_a_transfer_says_what_the_peer_has_done(
+    peer_called: int, missing: bool, words: str
+) -> None:
+    report, picture = page_parts(pipeline_job(16))
+    each = replace(picture.transfers[0], number=5, peer_called=peer_called, missing=missing)
+    picture = replace(picture, transfers=(each,))
+    text = hang_page.render(report, picture, {}, draw_with_graphviz=False)
+    assert f"<td>{words}</td>" in text
+
+
 def test_flame_pictures_are_in_the_page_once_each() -> None:
     report, picture = page_parts(blocked_job(4))
     svg = f'<svg class="rk-flame">{script_block()}</svg>'
