@@ -58,7 +58,7 @@ class WaitNode:
         ranks: folded; count: how many.
         layer: how many steps away from somebody who waits for nobody.
         culprit: they are at fault.
-        lines: what they do, one thing a line.
+        lines: what they do, one thing a line; where they do many things, some of them.
     """
 
     ranks: str

@@ -179,23 +179,23 @@ def _sort(wait: Wait) -> str:
 
 
 def _node(ranks: Sequence[int], waiting: _Waiting) -> WaitNode:
-    first = ranks[0]
-    culprit = waiting.culprits.get(first)
-    numbers = dict.fromkeys(n for rank in ranks for n in waiting.of.get(rank, ()))
-    lines: list[str] = []
-    if culprit is not None:
-        same = {_DURATION.sub("", waiting.culprits[rank].sentence) for rank in ranks}
-        lines.append(culprit.sentence if len(same) == 1 else f"{culprit.category.value}, and more")
-    elif not numbers:
-        lines.append(waiting.others.get(first, ""))
+    is_culprit = ranks[0] in waiting.culprits
+    if is_culprit:
+        sentences = [waiting.culprits[rank].sentence for rank in ranks]
+        lines = list({_DURATION.sub("", sentence): sentence for sentence in sentences}.values())
     else:
-        lines += _wait_lines(list(numbers), waiting)
+        numbers = dict.fromkeys(n for rank in ranks for n in waiting.of.get(rank, ()))
+        lines = _wait_lines(list(numbers), waiting)
+        outside = [waiting.others.get(rank, "") for rank in ranks if rank not in waiting.of]
+        lines += [line for line in dict.fromkeys(outside) if line]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1:,} more"]
     return WaitNode(
         ranks=RankSet.of(ranks).fold(),
         count=len(ranks),
         layer=min(waiting.layers[rank] for rank in ranks),
-        culprit=culprit is not None,
-        lines=tuple(line for line in lines if line),
+        culprit=is_culprit,
+        lines=tuple(lines),
     )
 
 

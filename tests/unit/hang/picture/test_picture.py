@@ -188,12 +188,22 @@ def test_a_long_chain_is_folded_by_sorts() -> None:
 def test_those_at_fault_keep_a_box_of_their_own_however_much_is_folded() -> None:
     waits = chain([({n + 2}, {0}) for n in range(40)])
     guilty = Culprit(0, "n0", 1, Category.SPINNING, "computes", (), 0.9)
-    graph = wait_graph(waits, [None] * len(waits), [guilty], {1: "finished normally"})
+    others = {1: "finished normally", 50: "computing", 51: "computing"}
+    graph = wait_graph(waits, [None] * len(waits), [guilty], others)
     assert [(node.ranks, node.culprit) for node in graph.nodes] == [
         ("0", True),
-        ("1", False),
+        ("1,50-51", False),
         ("2-41", False),
     ]
+    assert graph.nodes[1].lines == ("finished normally", "computing")
+
+
+def test_a_box_of_many_faults_begins_to_name_them() -> None:
+    waits = chain([({n + 20}, {n}) for n in range(20)])
+    guilty = [Culprit(r, "n0", 1, Category.BLOCKED, f"in a.py:{r % 9}", (), 0.9) for r in range(20)]
+    graph = wait_graph(waits, [None] * len(waits), guilty, {})
+    assert graph.nodes[0].ranks == "0-19"
+    assert graph.nodes[0].lines == ("in a.py:0", "in a.py:1", "in a.py:2", "and 6 more")
 
 
 ranks = st.frozensets(st.integers(0, 20), max_size=6)
