@@ -205,10 +205,7 @@ def _tiles(
     if isinstance(world, int):
         note = f"on {hosts:,} host{'s' if hosts != 1 else ''}" if hosts else ""
         tiles.append(("ranks", f"{world:,}", note))
-    nodes = picture.wait_graph.nodes
-    waiting = {edge[0] for edge in picture.wait_graph.edges}
-    count = sum(nodes[i].count for i in waiting if not nodes[i].culprit)
-    tiles.append(("wait for others", f"{count:,}", "ranks"))
+    tiles.append(("wait for others", f"{picture.waiting:,}", "ranks"))
     ages = [wait.in_flight_s for wait in picture.waits if wait.in_flight_s is not None]
     if ages:
         limit = facts.get("hang_timeout_s")

@@ -217,6 +217,7 @@ class HangPicture:
 
     Args:
         blamed: the ranks at fault, most likely first.
+        waiting: how many ranks wait for others and are not at fault.
         waits, wait_graph: who waits for whom, exactly and folded for a drawing.
         groups: how far each has come, those that disagree first.
         transfers: sends and receives in flight, those whose peer has not come first.
@@ -227,6 +228,7 @@ class HangPicture:
     """
 
     blamed: tuple[Blamed, ...] = ()
+    waiting: int = 0
     waits: tuple[WaitFact, ...] = ()
     wait_graph: WaitGraph = WaitGraph()
     groups: tuple[GroupProgress, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from relkit.hang.activity import Activity
 from relkit.hang.advice import ENTRIES
@@ -61,14 +61,15 @@ def hang_picture(
     groups = groups_of(job)
     waits = waits_of(views, activities, groups)
     ages_s = [_age_s(wait, views) for wait in waits]
-    waiting = RankSet.from_intervals(i for wait in waits for i in wait.waiters.intervals)
-    others = {rank: _doing(views[rank], activities[rank]) for rank in views if rank not in waiting}
+    within = _waiters(waits)
+    others = {rank: _doing(views[rank], activities[rank]) for rank in views if rank not in within}
     progress = group_progress(groups, views, culprits)
     transfers = transfer_facts(views, groups, culprits)
     stacks = stack_classes(classes, views, activities, culprits)
     lanes, lanes_left_out = timeline(views, waits, culprits)
     return HangPicture(
         blamed=_blamed(verdict, views, activities, files),
+        waiting=len(_waiters(wait for wait in waits if wait.missing) - culprits),
         waits=tuple(_fact(w, age) for w, age in zip(waits, ages_s, strict=True))[:MAX_WAITS],
         wait_graph=wait_graph(waits, ages_s, verdict.culprits, others),
         groups=tuple(progress[:MAX_GROUPS]),
@@ -84,6 +85,10 @@ def hang_picture(
         ),
         notes=tuple(notes),
     )
+
+
+def _waiters(waits: Iterable[Wait]) -> RankSet:
+    return RankSet.from_intervals(i for wait in waits for i in wait.waiters.intervals)
 
 
 def _fact(wait: Wait, in_flight_s: float | None) -> WaitFact:

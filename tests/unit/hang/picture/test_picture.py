@@ -94,6 +94,15 @@ def test_the_timeline_ends_with_what_is_in_flight() -> None:
     assert all(each.ended_s is not None for each in lanes[3].ops)
 
 
+def test_ranks_that_wait_are_counted_however_they_are_drawn() -> None:
+    assert picture_of(blocked_job(4)).waiting == 3
+    assert picture_of(pipeline_job(1024)).waiting == 1023
+    # All have come: nobody waits for anybody.
+    flying = [op(seq=5, age_s=12.0, in_flight=True)]
+    views = [view(r, 3, stack="all_reduce", hook=state(r, 3, (), flying)) for r in range(3)]
+    assert picture_of(job(views)).waiting == 0
+
+
 def test_many_ranks_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = picture_of(pipeline_job(1024))
     assert len(picture.wait_graph.nodes) <= MAX_NODES
