@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,9 @@ MAX_GROUP_ROWS = 16
 MAX_TRANSFERS = 64
 MAX_CLASSES = 12
 MAX_CARDS = 3
+MAX_VICTIMS = 12
+MAX_FINDINGS = 24
+MAX_EVIDENCE = 200
 # Flame pictures take most of a page; those that tell least go first where there is no room.
 MAX_FLAME_BYTES = 3_200_000
 GRAPH_TIMEOUT_S = 5.0
@@ -83,6 +86,9 @@ def render(
     title = headline(report, culprits)
     closer = _examples(picture)
     groups = _telling(picture.groups)
+    victims = _victims(facts.get("victims"))
+    rest = [f for f in report.findings if f is not lead]
+    evidence = [(finding, item) for finding in report.findings for item in finding.evidence]
     return (
         environment()
         .get_template("hang.html.j2")
@@ -92,11 +98,13 @@ def render(
             lead=_sentence(lead),
             finding=lead,
             blamed=picture.blamed[0] if picture.blamed and culprits else None,
-            victims=_victims(facts.get("victims")),
+            victims=victims[:MAX_VICTIMS],
+            victims_left_out=_beyond(victims, MAX_VICTIMS),
             tiles=_tiles(report, picture, culprits),
             cards=_cards(picture, faults),
-            more_cards=max(0, len(_kinds(picture)) - MAX_CARDS),
-            rest=[f for f in report.findings if f is not lead],
+            more_cards=_beyond(_kinds(picture), MAX_CARDS),
+            rest=rest[:MAX_FINDINGS],
+            rest_left_out=_beyond(rest, MAX_FINDINGS),
             # These escape every name.
             graph=Markup(_graph(picture.wait_graph, draw_with_graphviz)),  # noqa: S704
             is_folded=picture.wait_graph.is_folded,
@@ -109,7 +117,6 @@ def render(
             groups_left_out=len(picture.groups)
             + picture.left_out.groups
             - min(len(groups), MAX_GROUPS),
-            max_rows=MAX_GROUP_ROWS,
             transfers=[(_order(each), each) for each in picture.transfers[:MAX_TRANSFERS]],
             transfers_left_out=_beyond(picture.transfers, MAX_TRANSFERS)
             + picture.left_out.transfers,
@@ -118,8 +125,9 @@ def render(
             + picture.left_out.stack_classes,
             rank_columns=[name for _, name in _columns(facts)],
             rank_rows=_rank_rows(facts, culprits),
-            ranks_left_out=max(0, len(_rows(facts)) - MAX_RANK_ROWS),
-            evidence=[(finding, item) for finding in report.findings for item in finding.evidence],
+            ranks_left_out=_beyond(_rows(facts), MAX_RANK_ROWS),
+            evidence=evidence[:MAX_EVIDENCE],
+            evidence_left_out=_beyond(evidence, MAX_EVIDENCE),
             tabs=flame_tabs(kept),
             flames_left_out=len(svgs) - len(kept),
             picture=picture,
@@ -220,7 +228,7 @@ def _victims(value: object) -> list[tuple[str, str]]:
     rows = value if isinstance(value, list) else []
     return [
         (middle_cut(str(row.get("ranks", "")), _RANKS_CHARS), str(row.get("sentence", "")))
-        for row in rows[:12]
+        for row in rows
         if isinstance(row, Mapping)
     ]
 
@@ -235,7 +243,7 @@ def _telling(groups: Sequence[GroupProgress]) -> list[GroupProgress]:
     return telling or list(groups[:MAX_IDLE_GROUPS])
 
 
-def _beyond(items: Sequence[object], most: int) -> int:
+def _beyond(items: Sized, most: int) -> int:
     return max(0, len(items) - most)
 
 

@@ -238,6 +238,27 @@ def test_a_transfer_says_what_the_peer_has_done(
     assert f"<td>{words}</td>" in text
 
 
+def test_what_there_is_no_room_for_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    report, picture = page_parts(pipeline_job(16))
+    for name in ("VICTIMS", "FINDINGS", "EVIDENCE", "GROUP_ROWS", "TRANSFERS", "CLASSES"):
+        monkeypatch.setattr(hang_page, f"MAX_{name}", 1)
+    group = replace(picture.groups[0], left_out=70)
+    (finding,) = report.findings
+    report = replace(report, findings=(finding, *(replace(finding) for _ in range(2))))
+    picture = replace(picture, groups=(group, *picture.groups[1:]))
+    text = hang_page.render(report, picture, {}, draw_with_graphviz=False)
+    victims, evidence = len(report.facts["victims"]) - 1, 3 * len(finding.evidence) - 1
+    for words in (
+        f"and {victims} more, in the output of --json",
+        f"Rows not shown: {len(group.members) - 1 + 70};",
+        "Sends and receives not shown: 3.",
+        f"Classes not shown: {len(picture.stack_classes) - 1}.",
+        "Findings not shown: 1;",
+        f"Facts not shown: {evidence};",
+    ):
+        assert words in body(text)
+
+
 def test_flame_pictures_are_in_the_page_once_each() -> None:
     report, picture = page_parts(blocked_job(4))
     svg = f'<svg class="rk-flame">{script_block()}</svg>'

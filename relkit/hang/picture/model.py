@@ -112,6 +112,7 @@ class GroupProgress:
         agrees: all its members have come equally far.
         members: those behind first.
         unseen: members of which no recorder is known, folded.
+        left_out: rows that there was no room for in `members`.
     """
 
     title: str
@@ -119,6 +120,7 @@ class GroupProgress:
     agrees: bool
     members: tuple[Progress, ...]
     unseen: str
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def _of(group: Group, views: Mapping[int, RankView]) -> GroupProgress:
         agrees=len(rows) < 2 and not unseen,
         members=tuple(rows[:MAX_ROWS]),
         unseen=unseen.fold(),
+        left_out=max(0, len(rows) - MAX_ROWS),
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView
 from relkit.hang.picture import picture as pictures
+from relkit.hang.picture import sequences
 from relkit.hang.picture.model import HangPicture
 from relkit.hang.picture.picture import hang_picture
 from relkit.hang.picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
@@ -261,6 +262,9 @@ def test_an_operation_of_unknown_end_is_no_endless_bar() -> None:
 
 
 def test_lists_that_are_too_long_say_how_much_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequences, "MAX_ROWS", 1)
+    group = picture_of(blocked_job(4)).groups[0]
+    assert (len(group.members), group.left_out) == (1, 1)
     monkeypatch.setattr(pictures, "MAX_TRANSFERS", 1)
     monkeypatch.setattr(pictures, "MAX_WAITS", 2)
     picture = picture_of(pipeline_job(8))
