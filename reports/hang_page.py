@@ -86,6 +86,7 @@ def render(
     title = headline(report, culprits)
     closer = _examples(picture)
     groups = _telling(picture.groups)
+    blamed = next((each for each in picture.blamed if each.rank >= 0 and culprits), None)
     victims = _victims(facts.get("victims"))
     rest = [f for f in report.findings if f is not lead]
     evidence = [(finding, item) for finding in report.findings for item in finding.evidence]
@@ -97,11 +98,12 @@ def render(
             headline=title,
             lead=_sentence(lead),
             finding=lead,
-            blamed=picture.blamed[0] if picture.blamed and culprits else None,
+            blamed=blamed,
             victims=victims[:MAX_VICTIMS],
             victims_left_out=_beyond(victims, MAX_VICTIMS),
-            tiles=_tiles(report, picture, culprits),
-            cards=_cards(picture, faults),
+            tiles=_tiles(report, picture, blamed),
+            # What to do where nobody stands out is no help where somebody does.
+            cards=_cards(picture, report) if blamed or not culprits else [],
             more_cards=_beyond(_kinds(picture), MAX_CARDS),
             rest=rest[:MAX_FINDINGS],
             rest_left_out=_beyond(rest, MAX_FINDINGS),
@@ -189,21 +191,25 @@ def _kinds(picture: HangPicture) -> dict[str, list[Blamed]]:
     return kinds
 
 
-def _cards(picture: HangPicture, faults: Sequence[Finding]) -> list[_Card]:
+def _cards(picture: HangPicture, report: Report) -> list[_Card]:
     """One a category, in the order of the verdict."""
-    reasons = {finding.id: finding.reasons for finding in reversed(faults)}
+    reasons = {finding.id: finding.reasons for finding in reversed(report.findings)}
+    # Of all ranks at fault: the picture has the first ones only.
+    category_of: dict[int, str] = {}
+    for detail in report.facts.get("culprit_details", ()):
+        category_of.setdefault(detail["rank"], detail["category"])
     cards = []
-    for alike in list(_kinds(picture).values())[:MAX_CARDS]:
-        first = alike[0]
-        names = ", ".join(str(blamed.rank) for blamed in alike[:6])
-        more = f" and {len(alike) - 6:,} more" if len(alike) > 6 else ""
-        who = f"rank{'s' if len(alike) > 1 else ''} {names}{more}" if first.rank >= 0 else ""
-        cards.append(_Card(who, first, reasons.get(first.finding, ())))
+    for category, alike in list(_kinds(picture).items())[:MAX_CARDS]:
+        ranks = [rank for rank, its_category in category_of.items() if its_category == category]
+        names = ", ".join(map(str, ranks[:6]))
+        more = f" and {len(ranks) - 6:,} more" if len(ranks) > 6 else ""
+        who = f"rank{'s' if len(ranks) > 1 else ''} {names}{more}" if ranks else ""
+        cards.append(_Card(who, alike[0], reasons.get(alike[0].finding, ())))
     return cards
 
 
 def _tiles(
-    report: Report, picture: HangPicture, culprits: Sequence[int]
+    report: Report, picture: HangPicture, blamed: Blamed | None
 ) -> list[tuple[str, str, str]]:
     facts = report.facts
     rows = _rows(facts)
@@ -219,8 +225,8 @@ def _tiles(
         limit = facts.get("hang_timeout_s")
         note = f"limit {limit:g} s" if isinstance(limit, (int, float)) and limit else ""
         tiles.append(("longest in flight", f"{max(ages):,.1f} s", note))
-    if picture.blamed and culprits:
-        tiles.append(("score", f"{picture.blamed[0].score:.2f}", "of 1, what the proof is worth"))
+    if blamed is not None:
+        tiles.append(("score", f"{blamed.score:.2f}", "of 1, what the proof is worth"))
     return tiles
 
 

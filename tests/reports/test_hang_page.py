@@ -238,6 +238,18 @@ def test_a_transfer_says_what_the_peer_has_done(
     assert f"<td>{words}</td>" in text
 
 
+def test_all_ranks_at_fault_are_counted() -> None:
+    hung = pipeline_job(128)
+    views = tuple(replace(v, process_state="T") if 20 <= v.rank < 120 else v for v in hung.ranks)
+    report, picture = page_parts(replace(hung, ranks=views))
+    # Rank 3, of another kind of fault, is the 101st.
+    assert len(report.facts["culprits"]) == 101
+    assert len(picture.blamed) < 101
+    text = body(hang_page.render(report, picture, {}, draw_with_graphviz=False))
+    assert "Ranks 20, 21, 22, 23, 24, 25 and 95 more hold up the job" in text
+    assert "What to do now: ranks 20, 21, 22, 23, 24, 25 and 94 more" in text
+
+
 def test_what_there_is_no_room_for_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     report, picture = page_parts(pipeline_job(16))
     for name in ("VICTIMS", "FINDINGS", "EVIDENCE", "GROUP_ROWS", "TRANSFERS", "CLASSES"):

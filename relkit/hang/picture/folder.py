@@ -26,6 +26,7 @@ from relkit.hang.picture.stored_report import (
     BadReport,
     recorders_of,
     report_of,
+    unknown_faults,
     verdict_of,
     views_of,
 )
@@ -83,7 +84,7 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
     if report is None:
         return _judged_again(folder, dumps, notes)
     facts = report.facts
-    notes += unread
+    notes += [*unread, *unknown_faults(report)]
     captured = _with_recorders(dumps, recorders, notes)
     job = JobView(
         job_id=str(facts["job_id"]),

@@ -128,6 +128,17 @@ def verdict_of(report: Report) -> HangVerdict:
     )
 
 
+def unknown_faults(report: Report) -> list[str]:
+    """A sentence for each fault of a category that this relkit does not know."""
+    known = {category.value for category in Category}
+    return [
+        f"report.json: rank {each['rank']} has a fault that this relkit does not know: "
+        f"{each['category'] or 'it has no name'}"
+        for each in report.facts["culprit_details"]
+        if each["category"] not in known
+    ]
+
+
 def _view(row: Plain) -> RankView:
     is_alive = row["alive"] is True
     share = row["cpu_share"]

@@ -20,6 +20,7 @@ from relkit.hang.picture.stored_report import BadReport, recorders_of, report_of
 from relkit.hang.recorders import kept_recorders
 from relkit.hang.report import hang_report
 from relkit.hook.stored_state import state_text, stored_state
+from relkit.reports import hang_page
 from tests.unit.flight_recorder.flight_builders import document, steps
 from tests.unit.hang.hang_builders import state, trained
 from tests.unit.hang.picture.hang_folders import (
@@ -244,6 +245,21 @@ def test_kept_recorders_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert [note.partition(" cannot")[0] for note in notes] == [
         f"report.json: the recorder of rank {name}" for name in ("2", "x", "3")
     ]
+
+
+def test_a_fault_of_a_newer_relkit_is_not_explained_away(tmp_path: Path) -> None:
+    write_hang(tmp_path, blocked_job(4))
+    path = tmp_path / "report.json"
+    path.write_text(path.read_text().replace("blocked-on-host", "eaten-by-a-whale"))
+    evidence = read_hang(tmp_path)
+    assert (
+        "rank 2 has a fault that this relkit does not know: eaten-by-a-whale"
+        in (evidence.picture.notes[0])
+    )
+    text = hang_page.render(evidence.report, evidence.picture, {}, draw_with_graphviz=False)
+    assert "Rank 2 holds up the job" in text
+    assert "Nobody is late" not in text
+    assert ">score<" not in text
 
 
 def test_kept_recorders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
