@@ -13,6 +13,7 @@ from typing import Any
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hang.model import Category, Culprit, HangVerdict, RankView, Victims
+from relkit.hang.words import shortened
 from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
 from relkit.printable import printable_line
@@ -20,6 +21,8 @@ from relkit.whole_number import whole_number
 
 SCHEMA = "relkit.hang/1"
 MAX_TEXT = 2000
+# Of a folded set of ranks or hosts, which may not be cut: its last number would be another one.
+MAX_FOLD = 1 << 20
 MAX_ITEMS = 20_000
 MAX_FINDINGS = 256
 # A job of more ranks is none: what is made for each of them would fill the memory.
@@ -55,7 +58,8 @@ def report_of(plain: object) -> Report:
         command="hang",
         findings=tuple(_finding(each) for each in _mappings(plain.get("findings"), MAX_FINDINGS)),
         facts={
-            **{key: _text(plain.get(key)) for key in ("job_id", "trigger", "verdict", "absent")},
+            **{key: _text(plain.get(key)) for key in ("job_id", "trigger", "verdict")},
+            "absent": _text(plain.get("absent"), MAX_FOLD),
             "world_size": world_size,
             "hang_timeout_s": _number(plain.get("hang_timeout_s")) or 0.0,
             "culprits": [
@@ -63,7 +67,10 @@ def report_of(plain: object) -> Report:
             ],
             "culprit_details": [_culprit(each) for each in _mappings(plain.get("culprit_details"))],
             "victims": [
-                {"ranks": _text(each.get("ranks")), "sentence": _text(each.get("sentence"))}
+                {
+                    "ranks": _text(each.get("ranks"), MAX_FOLD),
+                    "sentence": _text(each.get("sentence")),
+                }
                 for each in _mappings(plain.get("victims"))
             ],
             "ranks": [
@@ -196,8 +203,8 @@ def _finding(plain: Plain) -> Finding:
         id=_text(plain.get("id")),
         status=Status(status) if status in {s.value for s in Status} else Status.UNKNOWN,
         title=_text(plain.get("title")),
-        ranks=_text(plain.get("ranks")),
-        nodes=_text(plain.get("nodes")),
+        ranks=_text(plain.get("ranks"), MAX_FOLD),
+        nodes=_text(plain.get("nodes"), MAX_FOLD),
         reasons=tuple(_text(reason) for reason in _list(plain.get("reasons"))[:40]),
         evidence=tuple(_evidence(each) for each in _mappings(plain.get("evidence"), 100)),
         advice=_text(plain.get("advice")),
@@ -220,10 +227,10 @@ def _value(value: object) -> float | int | str:
     return _text(value) if number is None else number
 
 
-def _text(value: object) -> str:
+def _text(value: object, longest: int = MAX_TEXT) -> str:
     """One line of bounded length; "" for what is no text."""
     if isinstance(value, str):
-        return printable_line(value[:MAX_TEXT])
+        return printable_line(shortened(value, longest))
     return str(value) if type(value) in (int, float) and _number(value) is not None else ""
 
 

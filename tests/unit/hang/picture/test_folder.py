@@ -20,6 +20,7 @@ from relkit.hang.picture.stored_report import BadReport, recorders_of, report_of
 from relkit.hang.recorders import kept_recorders
 from relkit.hang.report import hang_report
 from relkit.hook.stored_state import state_text, stored_state
+from relkit.ranks import RankSet
 from relkit.reports import hang_page
 from tests.unit.flight_recorder.flight_builders import document, steps
 from tests.unit.hang.hang_builders import state, trained
@@ -260,6 +261,23 @@ def test_a_fault_of_a_newer_relkit_is_not_explained_away(tmp_path: Path) -> None
     assert "Rank 2 holds up the job" in text
     assert "Nobody is late" not in text
     assert ">score<" not in text
+
+
+def test_long_texts_are_cut_where_one_sees_it_and_sets_of_ranks_are_not_cut() -> None:
+    every_other = RankSet.of(range(0, 4096, 2)).fold()
+    report = report_of(
+        {
+            "schema": "relkit.hang/1",
+            "world_size": 4096,
+            "absent": every_other,
+            "victims": [{"ranks": every_other, "sentence": "wait" * 1000}],
+        }
+    )
+    assert report.facts["absent"] == every_other
+    (victims,) = report.facts["victims"]
+    assert victims["ranks"] == every_other
+    assert victims["sentence"].endswith("...")
+    assert len(victims["sentence"]) == 2000
 
 
 def test_kept_recorders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
