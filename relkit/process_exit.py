@@ -15,10 +15,11 @@ def leave(code: int) -> NoReturn:
 
     Where a daemon thread still runs, ours or a library's, the interpreter is not taken down: one
     that is inside C++ (torch's, numpy's) and comes back meanwhile unwinds through it, which ends
-    the process by SIGABRT. What the interpreter does before that is done: it waits for the threads
-    that are not daemons, has idle thread pools end theirs, runs what `atexit` has, and flushes.
+    the process by SIGABRT. So does a thread of torch's own, of which Python knows nothing, when it
+    drops a tensor. What the interpreter does before that is done: it waits for the threads that
+    are not daemons, has idle thread pools end theirs, runs what `atexit` has, and flushes.
     """
-    if not any(thread.daemon for thread in threading.enumerate()):
+    if "torch" not in sys.modules and not any(t.daemon for t in threading.enumerate()):
         sys.exit(code)
     try:
         # Ctrl-C ends the wait for threads, as it does in the interpreter.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from relkit.findings import Evidence, Finding, Status
 from relkit.hang.deaths import died, is_crash, oom_killed
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
+from relkit.hang.shutdown_abort import PREFIX, ended_in_shutdown, exception_before_abort
 from relkit.hang.words import exit_words, of_ranks, operation, shortened, size
 from relkit.post_mortem.kernel_lines import (
     cgroup_of_oom_kill,
@@ -25,8 +25,6 @@ from relkit.ranks import RankSet
 _LONGEST_REASON = 240
 _OUTPUT_LINES = 3
 _STACK_FRAMES = 3
-# What torch puts before the lines of a worker: "[rank2]:", "[default0]:".
-_PREFIX = re.compile(r"^\[\w{1,40}\]:")
 
 OOM_ADVICE = (
     "Give the job more memory (the limit of that cgroup, the scheduler's request), or let the "
@@ -40,6 +38,10 @@ HARDWARE_ADVICE = (
 CRASH_ADVICE = (
     "A bug in native code, or memory that went bad; PYTHONFAULTHANDLER=1 in the job's environment "
     "has Python print its own lines as well."
+)
+SHUTDOWN_ADVICE = (
+    "call torch.distributed.destroy_process_group() before the script ends: a thread of torch that "
+    "needs Python while it shuts down aborts the process (before CPython 3.14)."
 )
 NO_CORE_ADVICE = "Allow core files (`ulimit -c unlimited`) and run again."
 OUTSIDE_ADVICE = (
@@ -80,7 +82,7 @@ def reasons_of(view: RankView) -> tuple[str, ...]:
     if operation_words:
         reasons.append(f"its last operation was {operation_words}")
     if evidence is not None and evidence.output:
-        told = (_PREFIX.sub("", line).strip() for line in evidence.output)
+        told = (PREFIX.sub("", line).strip() for line in evidence.output)
         # Not those that only underline the line above them, as tracebacks have.
         last = " / ".join([line for line in told if any(map(str.isalpha, line))][-_OUTPUT_LINES:])
         reasons.append(f"its last output: {shortened(printable(last), _LONGEST_REASON)}")
@@ -180,8 +182,9 @@ def _crash(view: RankView) -> Finding:
     evidence = view.death
     assert evidence is not None
     own = [line for line in evidence.kernel_lines if is_fault_of(line, view.pid)]
+    if raised := exception_before_abort(view):
+        return _raised(view, raised)
     measured = [Evidence("core file", evidence.core)] if evidence.core else []
-    read = f"`gdb {sys.executable} {evidence.core} -ex bt` shows its stack. "
     return Finding(
         id="RK-DEATH-003",
         status=Status.FAIL,
@@ -190,7 +193,30 @@ def _crash(view: RankView) -> Finding:
         nodes=printable(view.host),
         reasons=tuple(shortened(line, _LONGEST_REASON) for line in (*own, *evidence.core_stack)),
         evidence=tuple(measured),
-        advice=read + CRASH_ADVICE if evidence.core else f"{CRASH_ADVICE} {NO_CORE_ADVICE}",
+        advice=_crash_advice(view, evidence.core),
+    )
+
+
+def _crash_advice(view: RankView, core: str) -> str:
+    advice = f"{CRASH_ADVICE} {NO_CORE_ADVICE}"
+    if core:
+        advice = f"`gdb {sys.executable} {core} -ex bt` shows its stack. {CRASH_ADVICE}"
+    # Told first: where the script was at its end, nothing in the job is broken.
+    if ended_in_shutdown(view):
+        advice = f"If its script had come to its end, {SHUTDOWN_ADVICE} If not: {advice}"
+    return advice
+
+
+def _raised(view: RankView, raised: str) -> Finding:
+    text = shortened(printable(raised), _LONGEST_REASON)
+    return Finding(
+        id="RK-DEATH-005",
+        status=Status.FAIL,
+        title=f"{_where(view)} raised {text}, and aborted while Python shut down",
+        ranks=str(view.rank),
+        nodes=printable(view.host),
+        advice="The exception is why it ended; the abort (SIGABRT) only hides its exit code. "
+        f"To have that, catch the exception and {SHUTDOWN_ADVICE}",
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
+from relkit.hang.shutdown_abort import exception_before_abort
 from relkit.hang.words import shortened
 from relkit.hook.model import Op
 from relkit.post_mortem.kernel_lines import is_oom_kill
@@ -66,7 +67,7 @@ def last_communication(view: RankView) -> Op | None:
 
 def collateral(view: RankView) -> bool:
     """It failed because of a peer: its error, or the end of its last communication, says so."""
-    if _COLLATERAL.search(view.error):
+    if _COLLATERAL.search(view.error) or _COLLATERAL.search(exception_before_abort(view)):
         return True
     last = last_communication(view)
     return last is not None and last.failed

@@ -48,7 +48,7 @@ class DeathEvidence:
 
 def safe_line(text: str) -> str:
     """One bounded line without characters that a terminal would act upon."""
-    line = printable_line(text.strip())
+    line = printable_line(text.rstrip())
     return line if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 3]}..."
 
 

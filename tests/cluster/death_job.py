@@ -1,17 +1,20 @@
 """A job in which one rank dies, in the way that the command line says.
 
-python death_job.py HOW RANK [CGROUP]
+python death_job.py HOW RANK [CGROUP | FILE]
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 HOW, VICTIM = sys.argv[1], int(sys.argv[2])
+TASKS, RUNTIME_BYTES = Path("/proc/self/task"), 1 << 20
 DIES = int(os.environ["RANK"]) == VICTIM
 
 if DIES and HOW == "import":
@@ -21,12 +24,39 @@ if DIES and HOW == "memory":
     # So early that the launcher sees it there, while torch is imported.
     (Path(sys.argv[3]) / "cgroup.procs").write_text(str(os.getpid()))
 
+
+def let_gloo_come_late() -> None:
+    """Keep the interpreter until gloo's thread waits for it, and go on to take it down."""
+    # Nobody asks for the interpreter while it is kept, and nothing below gives it away.
+    sys.setswitchinterval(1000)
+    Path(sys.argv[3]).touch()
+    libc, text = ctypes.PyDLL(None), ctypes.create_string_buffer(256)
+    runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+    threads = [os.fsencode(thread / "syscall") for thread in TASKS.iterdir()]
+    while True:
+        for thread in threads:
+            file = libc.open(thread, os.O_RDONLY)
+            words = text.raw[: max(0, libc.read(file, text, len(text)))].split()
+            libc.close(file)
+            # The lock of the interpreter is in there; other waits are elsewhere.
+            if len(words) > 1 and 0 <= int(words[1], 16) - runtime < RUNTIME_BYTES:
+                return
+
+
+if DIES and HOW == "abort":
+    # Before torch is imported: what is registered first is done last.
+    atexit.register(let_gloo_come_late)
+
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
+KEPT = torch.ones(4)
+
 
 def die() -> None:
-    if HOW == "raise":
+    if HOW == "abort":
+        dist.all_reduce(KEPT, async_op=True)
+    if HOW in ("raise", "abort"):
         raise ValueError("bad batch 17")
     if HOW == "segfault":
         ctypes.string_at(0)
@@ -47,6 +77,8 @@ def main() -> None:
     if DIES:
         print(f"rank {VICTIM} is about to go", file=sys.stderr, flush=True)
         die()
+    while HOW == "abort" and not Path(sys.argv[3]).exists():
+        time.sleep(0.01)
     while True:
         dist.all_reduce(tensor)
 

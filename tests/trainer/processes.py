@@ -67,6 +67,8 @@ class Place:
             timeout=WORLD_TIMEOUT,
         )
         try:
+            # Who leaves while another still connects closes the connections under its hands.
+            dist.barrier()
             yield True
         finally:
             dist.destroy_process_group()

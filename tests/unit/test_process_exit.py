@@ -1,4 +1,4 @@
-"""A daemon thread does not spoil the end of a process, wherever it is."""
+"""No thread that comes back late spoils the end of a process."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ import sys
 import pytest
 
 SCRIPT = """
-import atexit, os, signal, sys, threading
+import atexit, os, signal, sys, threading, types
 from concurrent.futures import ThreadPoolExecutor
 from relkit.process_exit import leave
 
 class Global:
-    def __del__(self):
+    def __del__(self, print=print):
         print("taken down")
 
-kept = Global()
+# Not of this module, which lives as long as the thread runs.
+sys.modules["other"] = types.ModuleType("other")
+sys.modules["other"].kept = Global()
 # A thread of the pool waits for work, until the interpreter ends.
 pool = ThreadPoolExecutor(1)
 pool.submit(int).result()
 atexit.register(print, "atexit")
 begun, handled = threading.Event(), threading.Event()
 
-def call(begun=begun, is_stuck=sys.argv[1] != "returned", wait=threading.Event().wait):
+STUCK = ("stuck", "interrupted")
+
+def call(begun=begun, is_stuck=sys.argv[1] in STUCK, wait=threading.Event().wait):
     begun.set()
     if is_stuck:
         wait()
@@ -47,8 +51,10 @@ if sys.argv[1] == "interrupted":
 thread = threading.Thread(target=call, daemon=True)
 thread.start()
 begun.wait()
-if sys.argv[1] == "returned":
+if sys.argv[1] in ("returned", "torch"):
     thread.join()
+if sys.argv[1] == "torch":
+    import torch
 sys.stdout.write("not flushed\\n")
 leave(3)
 """
@@ -60,9 +66,10 @@ leave(3)
         ("stuck", ["not flushed", "atexit"]),
         ("interrupted", ["not flushed", "atexit"]),
         ("returned", ["not flushed", "atexit", "taken down"]),
+        ("torch", ["not flushed", "atexit"]),
     ],
 )
-def test_the_interpreter_is_taken_down_only_where_no_daemon_thread_runs(
+def test_the_interpreter_is_taken_down_only_where_no_thread_can_come_back(
     kind: str, output: list[str]
 ) -> None:
     done = subprocess.run(

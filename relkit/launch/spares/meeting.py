@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -53,6 +54,21 @@ _LEFT = "its launcher has ended"
 _Operation = Callable[[Any, float], _Action]
 
 
+@dataclass(slots=True)
+class _Try:
+    """One attempt of this node to come into a meeting.
+
+    Args:
+        begun_s: when, on the meeting's clock.
+        short_since_s: from when on the job was seen to be short of nodes; None while it is not.
+        said: what the terminal has been told already.
+    """
+
+    begun_s: float
+    short_since_s: float | None = None
+    said: set[object] = field(default_factory=set)
+
+
 class Meeting:
     """One node's part in the meetings of a job: torch calls it in the place of its own rules.
 
@@ -81,9 +97,8 @@ class Meeting:
         self._silence = Silence(dead_after_s(0.0))
         self._meetings, self._is_idle = 0, threading.Event()
         self._is_idle.set()
-        self._begun_s, self._is_host = 0.0, False
-        self._short_since_s: float | None = None
-        self._said: set[object] = set()
+        self._is_host = False
+        self._try = _Try(0.0)
 
     def attach(self, handler: RendezvousHandler, restarts: Callable[[], int]) -> None:
         """Take part from now on; nothing is changed where that is not asked for.
@@ -179,7 +194,7 @@ class Meeting:
             and context.node not in state.participants
             and len(state.participants) + 1 == context.settings.max_nodes
             and self.membership.host not in _keys(state.participants)
-            and self._clock() - self._begun_s < _HOST_S
+            and self._clock() - self._try.begun_s < _HOST_S
         ):
             return _Action.KEEP_ALIVE if _should_keep_alive(context) else _Action.SYNC
         return by_torch(context, deadline)
@@ -242,7 +257,7 @@ class Meeting:
         return self._join_s if asked_s is None else asked_s
 
     def _meet(self, by_torch: Callable[[], Any]) -> Any:  # noqa: ANN401
-        self._begun_s, self._short_since_s, self._said = self._clock(), None, set()
+        self._try = _Try(self._clock())
         self._meetings += 1
         self._is_idle.clear()
         try:
@@ -312,7 +327,7 @@ class Meeting:
             lost = words_of(self.membership.lost)
             why = f"the job has lost {lost}" if lost else "the job has a free place"
             self._log(f"this node ({self._node}) steps in: {why}")
-        self._begun_s, self._short_since_s = self._clock(), None
+        self._try.begun_s, self._try.short_since_s = self._clock(), None
         if state.complete:
             return _Action.ADD_TO_WAIT_LIST
         state.redundancy_list.discard(context.node)
@@ -329,17 +344,17 @@ class Meeting:
         now_s = self._clock()
         if not is_short(rendezvous, self.membership.expected):
             # All who are needed live, and may take their time.
-            self._short_since_s = None
-            is_late = now_s > self._begun_s + self._join_s
+            self._try.short_since_s = None
+            is_late = now_s > self._try.begun_s + self._join_s
             return f"not all of its nodes came back within {self._join_s:g} s" if is_late else ""
-        if self._short_since_s is None:
-            self._short_since_s = now_s
+        if self._try.short_since_s is None:
+            self._try.short_since_s = now_s
         if self.membership.lost and not rendezvous.spares and self._is_new("short"):
             self._log(
                 f"the job has lost {self._lost()}; it waits {self._replacement_s:g} s for a new"
                 " launcher in that place (--replacement-timeout)"
             )
-        is_late = now_s > self._short_since_s + self._replacement_s
+        is_late = now_s > self._try.short_since_s + self._replacement_s
         return self._why_short() if is_late else ""
 
     def _why_short(self) -> str:
@@ -393,8 +408,8 @@ class Meeting:
 
     def _is_new(self, what: object) -> bool:
         """Whether this was not said in this meeting."""
-        is_new = what not in self._said
-        self._said.add(what)
+        is_new = what not in self._try.said
+        self._try.said.add(what)
         return is_new
 
 

@@ -9,6 +9,7 @@ import pytest
 from relkit.findings import Status
 from relkit.hang.attribute import attribute
 from relkit.hang.death_cause import findings_of, hardware_findings, reasons_of
+from relkit.hang.deaths import primary_deaths
 from relkit.hang.model import RankView
 from relkit.hang.report import hang_report
 from relkit.post_mortem.model import DeathEvidence
@@ -69,6 +70,59 @@ def test_a_crash_has_the_kernels_line_and_the_stack() -> None:
     assert "/tmp/core.1002" in finding.advice
     assert "ulimit" in findings_of([dead(-11, DeathEvidence())])[0].advice
     assert any("strlen" in reason for reason in reasons_of(dead(-11, evidence)))
+
+
+FRAMES = ('  File "train.py", line 3, in <module>', "    raise ValueError", "    ^^^^^^^^")
+ABORT = "terminate called without an active exception"
+
+
+def aborted(*output: str, code: int = -6) -> RankView:
+    return dead(code, DeathEvidence(output=output))
+
+
+def ids_and_title(told: RankView) -> tuple[str, str]:
+    (finding,) = findings_of([told])
+    return finding.id, finding.title
+
+
+def test_an_exception_is_named_though_the_process_aborted_on_its_way_out() -> None:
+    raised = "ValueError: bad batch"
+    plain = aborted("Traceback (most recent call last):", *FRAMES, raised, ABORT)
+    told = ids_and_title(plain)
+    assert told[0] == "RK-DEATH-005"
+    assert f"raised {raised}, and aborted while Python shut down" in told[1]
+    # The beginning of a long traceback is gone; Python's own lines about the abort follow.
+    long = aborted(*FRAMES, raised, ABORT, "Fatal Python error: Aborted", "<no Python frame>")
+    assert ids_and_title(long) == told
+    lines = [f"[rank2]: {line}" for line in (*FRAMES, raised, "  a second line", "and a third")]
+    assert ids_and_title(aborted("[rank2]: half", *lines, "FATAL: exception not rethrown")) == told
+    assert report_ids(plain)[:2] == ["RK-HANG-002", "RK-DEATH-005"]
+
+
+def test_an_abort_that_is_not_seen_to_follow_an_exception_is_a_crash() -> None:
+    raised = "ValueError: bad batch"
+    for output in (
+        (),
+        (ABORT,),
+        (*FRAMES, raised),
+        (*FRAMES, raised, "step 17: loss 2.3", ABORT),
+        (*(f"[rank2]: {line}" for line in (*FRAMES, raised)), "step 17: loss 2.3", ABORT),
+        (*FRAMES, ABORT),
+        (raised, ABORT),
+    ):
+        assert ids_and_title(aborted(*output))[0] == "RK-DEATH-003", output
+    assert ids_and_title(aborted(*FRAMES, raised, ABORT, code=-11))[0] == "RK-DEATH-003"
+    (at_the_end,) = findings_of([aborted("done", ABORT)])
+    assert "destroy_process_group" in at_the_end.advice
+    assert "destroy_process_group" not in findings_of([aborted("done")])[0].advice
+
+
+def test_who_lost_its_peer_and_aborted_on_its_way_out_is_not_at_fault() -> None:
+    lost = "[rank1]: RuntimeError: [../gloo/pair.cc:1] Connection closed by peer [10.0.0.2]:1"
+    frames = [f"[rank1]: {line}" for line in FRAMES]
+    victim = dead(-6, DeathEvidence(output=(*frames, lost, ABORT)), rank=1)
+    victim = replace(victim, hook=None, failed_unix_s=4.0)
+    assert [v.rank for v in primary_deaths([victim, dead(1, DeathEvidence())])] == [2]
 
 
 def test_the_last_operation_and_the_last_words() -> None:

@@ -56,7 +56,7 @@ def test_the_traceback_of_torchs_error_file(tmp_path: Path) -> None:
     callstack = "Traceback (most recent call last):\n  File 'a.py'\nValueError: bad batch\n"
     content = {"message": {"message": "ValueError", "extraInfo": {"py_callstack": callstack}}}
     errors = error_file(tmp_path, content)
-    assert traceback_of(errors)[-1] == "ValueError: bad batch"
+    assert traceback_of(errors)[-2:] == ("  File 'a.py'", "ValueError: bad batch")
     stderr = tmp_path / "stderr.log"
     assert last_output(stderr, errors)[1] == str(errors)
     stderr.write_text("the end\n")

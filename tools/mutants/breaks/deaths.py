@@ -40,6 +40,39 @@ BREAKS = (
     ),
     Break("relkit/hang/death_cause.py", "evidence.oom_kills == 0", "True", _CAUSE),
     Break(
+        "relkit/hang/death_cause.py",
+        "if raised := exception_before_abort(view):",
+        'if raised := "":',
+        _CAUSE,
+    ),
+    Break("relkit/hang/death_cause.py", "if ended_in_shutdown(view):", "if False:", _CAUSE),
+    Break(
+        "relkit/hang/deaths.py", " or _COLLATERAL.search(exception_before_abort(view))", "", _CAUSE
+    ),
+    Break(
+        "relkit/hang/shutdown_abort.py",
+        "if view.exit_code == -signal.SIGABRT else None",
+        "",
+        _CAUSE,
+    ),
+    Break("relkit/hang/shutdown_abort.py", "(len(told) > 1 and not prefix) or ", "", _CAUSE),
+    Break(
+        "relkit/hang/shutdown_abort.py", " or any(_prefix(x) != prefix for x in told)", "", _CAUSE
+    ),
+    Break("relkit/post_mortem/model.py", "text.rstrip()", "text.strip()", _FILES),
+    Break(
+        "relkit/process_exit.py",
+        " and not any(t.daemon for t in threading.enumerate())",
+        "",
+        ("tests/unit/test_process_exit.py",),
+    ),
+    Break(
+        "relkit/process_exit.py",
+        '"torch" not in sys.modules and ',
+        "",
+        ("tests/unit/test_process_exit.py",),
+    ),
+    Break(
         "relkit/post_mortem/memory_cgroup.py",
         "max(0, now.oom_kills - (before or 0))",
         "now.oom_kills",

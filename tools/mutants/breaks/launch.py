@@ -374,12 +374,6 @@ BREAKS = (
         _CALLS,
     ),
     Break(
-        "relkit/process_exit.py",
-        "if not any(thread.daemon for thread in threading.enumerate()):",
-        "if True:",
-        ("tests/unit/test_process_exit.py",),
-    ),
-    Break(
         "relkit/launch/job/rendezvous.py",
         "return calls.call(ask_waiting, timeout_s=_LIMIT_S)",
         "return ask_waiting()",

@@ -37,7 +37,10 @@ BREAKS = (
     ),
     # Whoever loses a node is blamed for that.
     Break(
-        f"{_ROOM}/membership.py", "if self.failed and not self.gone:", "if self.failed:", _MEMBERSHIP
+        f"{_ROOM}/membership.py",
+        "if self.failed and not self.gone:",
+        "if self.failed:",
+        _MEMBERSHIP,
     ),
     Break(
         f"{_ROOM}/membership.py", "if restarts <= self.restarts else", "if False else", _MEMBERSHIP
@@ -54,7 +57,7 @@ BREAKS = (
     ),
     Break(
         f"{_ROOM}/meeting.py",
-        "is_late = now_s > self._short_since_s + self._replacement_s",
+        "is_late = now_s > self._try.short_since_s + self._replacement_s",
         "is_late = False",
         _MEETING,
     ),

@@ -209,7 +209,7 @@ def test_the_commands_to_type_fit_the_folder(tmp_path: Path) -> None:
     (blamed,) = read_hang(tmp_path).picture.blamed
     assert blamed.category == "absent"
     for rank in range(4):
-        plain = document(steps(6, **({"shape": (2, 2)} if rank == 1 else {})))
+        plain = document(steps(6, shape=(2, 2)) if rank == 1 else steps(6))
         (tmp_path / "flight").mkdir(exist_ok=True)
         (tmp_path / "flight" / f"trace_{rank}").write_bytes(pickle.dumps(plain))
     blamed = read_hang(tmp_path / "flight").picture.blamed[0]
