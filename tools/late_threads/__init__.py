@@ -1,0 +1,1 @@
+"""Tests run while the threads of C++ libraries come late."""
