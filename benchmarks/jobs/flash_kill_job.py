@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from relkit.flash_checkpoint.save_handle import SaveHandle
+from relkit.process_exit import leave
 from tests.flash_checkpoint.checksum import checksum
 
 
@@ -93,6 +94,9 @@ def main() -> None:
     learn(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
     # After the model, with which torch would else end the group: pytorch/pytorch#56297.
     dist.destroy_process_group()
+    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
+    # interpreter ends would abort the process (pytorch/pytorch#179291).
+    leave(0)
 
 
 if __name__ == "__main__":

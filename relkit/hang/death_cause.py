@@ -10,7 +10,7 @@ from relkit.findings import Evidence, Finding, Status
 from relkit.hang.deaths import died, is_crash, oom_killed
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
-from relkit.hang.shutdown_abort import PREFIX, ended_in_shutdown, exception_before_abort
+from relkit.hang.shutdown_abort import PREFIX, exception_before_abort, may_have_ended_in_shutdown
 from relkit.hang.words import exit_words, of_ranks, operation, shortened, size
 from relkit.post_mortem.kernel_lines import (
     cgroup_of_oom_kill,
@@ -202,7 +202,7 @@ def _crash_advice(view: RankView, core: str) -> str:
     if core:
         advice = f"`gdb {sys.executable} {core} -ex bt` shows its stack. {CRASH_ADVICE}"
     # Told first: where the script was at its end, nothing in the job is broken.
-    if ended_in_shutdown(view):
+    if may_have_ended_in_shutdown(view):
         advice = f"If its script had come to its end, {SHUTDOWN_ADVICE} If not: {advice}"
     return advice
 

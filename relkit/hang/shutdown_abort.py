@@ -21,9 +21,12 @@ PREFIX = re.compile(r"^\[\w{1,40}\]: ?")
 _FRAME = re.compile(r'  File ".*", line \d')
 
 
-def ended_in_shutdown(view: RankView) -> bool:
-    """A thread was ended in C++ and the process aborted, as it does while Python shuts down."""
-    return view.exit_code == -signal.SIGABRT and _before_the_abort(_output(view)) is not None
+def may_have_ended_in_shutdown(view: RankView) -> bool:
+    """It aborted, and its output says that a thread was ended in C++, or is not known."""
+    if view.exit_code != -signal.SIGABRT:
+        return False
+    output = _output(view)
+    return not output or _before_the_abort(output) is not None
 
 
 def exception_before_abort(view: RankView) -> str:

@@ -27,6 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from relkit.flash_checkpoint.save_handle import SaveHandle
+from relkit.process_exit import leave
 
 STATES = os.environ.get("RELKIT_TEST_STATES", "")
 
@@ -106,6 +107,9 @@ def main() -> None:
     # gloo's, and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
     del model
     dist.destroy_process_group()
+    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
+    # interpreter ends would abort the process (pytorch/pytorch#179291).
+    leave(0)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from relkit.flash_checkpoint.fsdp import (
     FsdpShardCheckpointer,
     StorageType,
 )
+from relkit.process_exit import leave
 from tests.flash_checkpoint.ddp_job import do
 
 # Its functions are re-exported in a way that is not for type checkers.
@@ -198,6 +199,9 @@ def main() -> None:
     if rank == 0:
         torch.save(wholes, Path(folder) / WHOLES)
     dist.destroy_process_group()
+    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
+    # interpreter ends would abort the process (pytorch/pytorch#179291).
+    leave(0)
 
 
 if __name__ == "__main__":

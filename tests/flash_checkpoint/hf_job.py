@@ -30,6 +30,7 @@ from transformers import (
 )
 
 from relkit.flash_checkpoint.hf_trainer import FlashCheckpointCallback
+from relkit.process_exit import leave
 
 SIZE, VOCABULARY, LENGTH = 40, 32, 8
 
@@ -95,6 +96,9 @@ def main() -> None:
     train(folder / "kept", steps, f"attempt-{attempt}", kill if attempt == "0" else -1)
     train(folder / "bare", steps, "undisturbed", keeps=False)
     dist.destroy_process_group()
+    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
+    # interpreter ends would abort the process (pytorch/pytorch#179291).
+    leave(0)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from relkit.process_exit import leave
 from relkit.ttp.handlers import SaveRequest
 from relkit.ttp.replicated import ReplicatedLoop
 
@@ -159,6 +160,9 @@ def main() -> None:
     # The model is gone by now: torch would else end the group with it, waiting for a thread of
     # gloo's and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
     dist.destroy_process_group()
+    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
+    # interpreter ends would abort the process (pytorch/pytorch#179291).
+    leave(0)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,9 @@ BREAKS = (
         'if raised := "":',
         _CAUSE,
     ),
-    Break("relkit/hang/death_cause.py", "if ended_in_shutdown(view):", "if False:", _CAUSE),
+    Break(
+        "relkit/hang/death_cause.py", "if may_have_ended_in_shutdown(view):", "if False:", _CAUSE
+    ),
     Break(
         "relkit/hang/deaths.py", " or _COLLATERAL.search(exception_before_abort(view))", "", _CAUSE
     ),
