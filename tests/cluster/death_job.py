@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 HOW, VICTIM = sys.argv[1], int(sys.argv[2])
 TASKS, RUNTIME_BYTES = Path("/proc/self/task"), 1 << 20
@@ -43,7 +44,21 @@ def let_gloo_come_late() -> None:
                 return
 
 
+class EndsLate:
+    """Python takes this down while it shuts down, which then lasts."""
+
+    def __init__(self) -> None:
+        self.sleep = time.sleep
+
+    def __del__(self) -> None:
+        self.sleep(30)
+
+
 if DIES and HOW == "abort":
+    # The thread that waits gets the interpreter in that time, and must end. In a module of its own,
+    # as this one is taken down only if nothing else holds what is in it.
+    sys.modules["ends_late"] = ModuleType("ends_late")
+    vars(sys.modules["ends_late"])["kept"] = EndsLate()
     # Before torch is imported: what is registered first is done last.
     atexit.register(let_gloo_come_late)
 
