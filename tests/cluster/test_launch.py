@@ -125,7 +125,7 @@ def test_no_hook_is_torchrun(start: Start, tmp_path: Path) -> None:
     script = tmp_path / "show.py"
     script.write_text(
         "import os, sys\n"
-        "line = f\"{os.environ['RANK']} {sys.argv[1:]} {'LD_PRELOAD' in os.environ}\\n\"\n"
+        "line = f\"{os.environ['RANK']} {sys.argv[1:]} {'relkit_hook' in os.environ.get('LD_PRELOAD', '')}\\n\"\n"
         # In one piece: two ranks share this stream.
         "os.write(1, line.encode())\n"
     )
@@ -153,7 +153,7 @@ def test_workers_run_under_the_hook_and_the_agent_does_not(start: Start, tmp_pat
 
 def test_the_kill_switch(start: Start, tmp_path: Path) -> None:
     script = tmp_path / "show.py"
-    script.write_text("import os\nprint('LD_PRELOAD' in os.environ)\n")
+    script.write_text("import os\nprint('relkit_hook' in os.environ.get('LD_PRELOAD', ''))\n")
     done = start(
         "launch", "--timeline-path", tmp_path / "t", script, RELKIT_HOOK_DISABLE="1"
     ).wait()
