@@ -125,7 +125,8 @@ def test_no_hook_is_torchrun(start: Start, tmp_path: Path) -> None:
     script = tmp_path / "show.py"
     script.write_text(
         "import os, sys\n"
-        "line = f\"{os.environ['RANK']} {sys.argv[1:]} {'relkit_hook' in os.environ.get('LD_PRELOAD', '')}\\n\"\n"
+        "hook = 'relkit_hook' in os.environ.get('LD_PRELOAD', '')\n"
+        "line = f\"{os.environ['RANK']} {sys.argv[1:]} {hook}\\n\"\n"
         # In one piece: two ranks share this stream.
         "os.write(1, line.encode())\n"
     )
