@@ -4,7 +4,8 @@
 
 gloo's threads are quick on an idle machine, and tests come to rely on it: all ranks have connected
 before the first one leaves, and a thread has dropped its tensor before Python shuts down. A test
-that fails only here has such a race, in itself or in the product. Arguments are pytest's.
+that fails only here has such a race, in itself or in the product. Arguments are pytest's. (Programs
+built with ASan refuse a library that is preloaded before theirs.)
 """
 
 from __future__ import annotations
