@@ -10,7 +10,6 @@ from relkit.findings import Evidence, Finding, Status
 from relkit.hang.deaths import died, is_crash, oom_killed
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
-from relkit.hang.shutdown_abort import PREFIX, exception_before_abort, may_have_ended_in_shutdown
 from relkit.hang.words import exit_words, of_ranks, operation, shortened, size
 from relkit.post_mortem.kernel_lines import (
     cgroup_of_oom_kill,
@@ -19,6 +18,12 @@ from relkit.post_mortem.kernel_lines import (
     is_oom_kill,
     xid_meaning,
     xid_of,
+)
+from relkit.post_mortem.model import DeathEvidence
+from relkit.post_mortem.shutdown_abort import (
+    PREFIX,
+    exception_before_abort,
+    may_have_ended_in_shutdown,
 )
 from relkit.ranks import RankSet
 
@@ -182,7 +187,7 @@ def _crash(view: RankView) -> Finding:
     evidence = view.death
     assert evidence is not None
     own = [line for line in evidence.kernel_lines if is_fault_of(line, view.pid)]
-    if raised := exception_before_abort(view):
+    if raised := exception_before_abort(view.exit_code, evidence.output):
         return _raised(view, raised)
     measured = [Evidence("core file", evidence.core)] if evidence.core else []
     return Finding(
@@ -193,16 +198,16 @@ def _crash(view: RankView) -> Finding:
         nodes=printable(view.host),
         reasons=tuple(shortened(line, _LONGEST_REASON) for line in (*own, *evidence.core_stack)),
         evidence=tuple(measured),
-        advice=_crash_advice(view, evidence.core),
+        advice=_crash_advice(view.exit_code, evidence),
     )
 
 
-def _crash_advice(view: RankView, core: str) -> str:
+def _crash_advice(exit_code: int | None, evidence: DeathEvidence) -> str:
     advice = f"{CRASH_ADVICE} {NO_CORE_ADVICE}"
-    if core:
-        advice = f"`gdb {sys.executable} {core} -ex bt` shows its stack. {CRASH_ADVICE}"
+    if evidence.core:
+        advice = f"`gdb {sys.executable} {evidence.core} -ex bt` shows its stack. {CRASH_ADVICE}"
     # Told first: where the script was at its end, nothing in the job is broken.
-    if may_have_ended_in_shutdown(view):
+    if may_have_ended_in_shutdown(exit_code, evidence.output):
         advice = f"If its script had come to its end, {SHUTDOWN_ADVICE} If not: {advice}"
     return advice
 

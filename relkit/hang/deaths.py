@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
-from relkit.hang.shutdown_abort import exception_before_abort
 from relkit.hang.words import shortened
 from relkit.hook.model import Op
 from relkit.post_mortem.kernel_lines import is_oom_kill
+from relkit.post_mortem.shutdown_abort import exception_before_abort
 
 # What the survivors of a broken connection, or of a peer that never came, raise.
 _COLLATERAL = re.compile(
@@ -67,7 +67,9 @@ def last_communication(view: RankView) -> Op | None:
 
 def collateral(view: RankView) -> bool:
     """It failed because of a peer: its error, or the end of its last communication, says so."""
-    if _COLLATERAL.search(view.error) or _COLLATERAL.search(exception_before_abort(view)):
+    output = view.death.output if view.death else ()
+    raised = exception_before_abort(view.exit_code, output)
+    if _COLLATERAL.search(view.error) or _COLLATERAL.search(raised):
         return True
     last = last_communication(view)
     return last is not None and last.failed

@@ -58,17 +58,20 @@ class Place:
         if self.rank >= size:
             yield False
             return
-        store = TCPStore("127.0.0.1", self.port, is_master=False, timeout=WORLD_TIMEOUT)
+        client = TCPStore("127.0.0.1", self.port, is_master=False, timeout=WORLD_TIMEOUT)
+        store = PrefixStore(name, client)
         dist.init_process_group(
             "gloo",
-            store=PrefixStore(name, store),
+            store=store,
             rank=self.rank,
             world_size=size,
             timeout=WORLD_TIMEOUT,
         )
         try:
-            # Who leaves while another still connects closes the connections under its hands.
-            dist.barrier()
+            # Who leaves while another still connects closes the connections under its hands. By the
+            # store, as an operation of gloo would be one more in what tests count.
+            store.set(f"connected {self.rank}", "")
+            store.wait([f"connected {rank}" for rank in range(size)])
             yield True
         finally:
             dist.destroy_process_group()

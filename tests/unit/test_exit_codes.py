@@ -14,7 +14,7 @@ PHRASES = {
     "EXIT_PROBLEM": "found a problem",
     "EXIT_USAGE": "usage",
     "EXIT_UNKNOWN": "could not tell",
-    "EXIT_CONVICTED": "failed the network check, or was excluded as a straggler",
+    "EXIT_CONVICTED": "failed the network check, was excluded as a straggler",
     "EXIT_TIMEOUT": "time limit ran out",
     "EXIT_INTERRUPTED": "interrupted",
 }

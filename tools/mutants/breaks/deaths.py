@@ -41,25 +41,29 @@ BREAKS = (
     Break("relkit/hang/death_cause.py", "evidence.oom_kills == 0", "True", _CAUSE),
     Break(
         "relkit/hang/death_cause.py",
-        "if raised := exception_before_abort(view):",
+        "if raised := exception_before_abort(view.exit_code, evidence.output):",
         'if raised := "":',
         _CAUSE,
     ),
     Break(
-        "relkit/hang/death_cause.py", "if may_have_ended_in_shutdown(view):", "if False:", _CAUSE
+        "relkit/hang/death_cause.py",
+        "if may_have_ended_in_shutdown(exit_code, evidence.output):",
+        "if False:",
+        _CAUSE,
     ),
+    Break("relkit/hang/deaths.py", " or _COLLATERAL.search(raised)", "", _CAUSE),
     Break(
-        "relkit/hang/deaths.py", " or _COLLATERAL.search(exception_before_abort(view))", "", _CAUSE
-    ),
-    Break(
-        "relkit/hang/shutdown_abort.py",
-        "if view.exit_code == -signal.SIGABRT else None",
+        "relkit/post_mortem/shutdown_abort.py",
+        "if exit_code == -signal.SIGABRT else None",
         "",
         _CAUSE,
     ),
-    Break("relkit/hang/shutdown_abort.py", "(len(told) > 1 and not prefix) or ", "", _CAUSE),
+    Break("relkit/post_mortem/shutdown_abort.py", "(len(told) > 1 and not prefix) or ", "", _CAUSE),
     Break(
-        "relkit/hang/shutdown_abort.py", " or any(_prefix(x) != prefix for x in told)", "", _CAUSE
+        "relkit/post_mortem/shutdown_abort.py",
+        " or any(_prefix(x) != prefix for x in told)",
+        "",
+        _CAUSE,
     ),
     Break("relkit/post_mortem/model.py", "text.rstrip()", "text.strip()", _FILES),
     Break(

@@ -12,8 +12,6 @@ import re
 import signal
 from collections.abc import Sequence
 
-from relkit.hang.model import RankView
-
 # Of libstdc++, and of glibc where C++ code has caught the end of a thread.
 _ENDINGS = ("terminate called without an active exception", "FATAL: exception not rethrown")
 # What torch and its launcher put before a line of a worker: "[rank2]: ", "[default0]:".
@@ -21,21 +19,27 @@ PREFIX = re.compile(r"^\[\w{1,40}\]: ?")
 _FRAME = re.compile(r'  File ".*", line \d')
 
 
-def may_have_ended_in_shutdown(view: RankView) -> bool:
-    """It aborted, and its output says that a thread was ended in C++, or is not known."""
-    if view.exit_code != -signal.SIGABRT:
+def may_have_ended_in_shutdown(exit_code: int | None, output: Sequence[str]) -> bool:
+    """It aborted, and its output says that a thread was ended in C++, or is not known.
+
+    Args:
+        exit_code: negative for a signal; output: the last lines that it wrote to stderr, or none.
+    """
+    if exit_code != -signal.SIGABRT:
         return False
-    output = _output(view)
     return not output or _before_the_abort(output) is not None
 
 
-def exception_before_abort(view: RankView) -> str:
+def exception_before_abort(exit_code: int | None, output: Sequence[str]) -> str:
     """What it raised before it aborted in that way: `ValueError: bad batch`; "" where none is seen.
 
     The traceback must be the last thing that the rank wrote before, as that of an exception which
     ended it is; after one that was only logged comes more.
+
+    Args:
+        exit_code: negative for a signal; output: the last lines that it wrote to stderr, or none.
     """
-    before = _before_the_abort(_output(view)) if view.exit_code == -signal.SIGABRT else None
+    before = _before_the_abort(output) if exit_code == -signal.SIGABRT else None
     if before is None:
         return ""
     # Of a long traceback only the end is kept, and its last frame is there in any case.
@@ -48,10 +52,6 @@ def exception_before_abort(view: RankView) -> str:
     if not told or (len(told) > 1 and not prefix) or any(_prefix(x) != prefix for x in told):
         return ""
     return PREFIX.sub("", told[0]).strip()
-
-
-def _output(view: RankView) -> Sequence[str]:
-    return view.death.output if view.death else ()
 
 
 def _before_the_abort(output: Sequence[str]) -> Sequence[str] | None:
