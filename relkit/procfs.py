@@ -169,6 +169,12 @@ def cpu_s(pid: int) -> float:
     return process(pid).cpu_s
 
 
+def cpu_wait_s(pid: int) -> float:
+    """Seconds for which the main thread was ready to run and got no CPU; 0.0 where unknown."""
+    words = _text(f"/proc/{pid}/schedstat").split()
+    return int(words[1]) / 1e9 if len(words) > 1 and words[1].isdecimal() else 0.0
+
+
 def is_same_process(pid: int, ticks: int) -> bool:
     """The process exists, is no zombie, and (where ticks is not 0) started at that time."""
     return process(pid).runs(ticks)

@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from relkit.accounting.attempts import Attempt, kept_steps_s
 from relkit.accounting.records import Record, What
+from relkit.accounting.suspicions import Suspicions, suspicions_in
 
 DETECT, LOAD, START, FIRST_STEP = "detect", "load", "start", "first step"
 # In the order in which they come; the others are what launchers measure around their calls.
@@ -83,6 +84,7 @@ class Account:
         wall_s: from the launcher's begin to its end, or to the last that was seen of it, s.
         productive_s: of that, in steps that count; basis: what that was made of.
         standby: the newest record of warm standbys, when all were ready; None: there were none.
+        suspicions: of a hang, as far as they were noted.
     """
 
     launcher: Record
@@ -94,6 +96,7 @@ class Account:
     productive_s: float
     basis: Basis
     standby: Record | None = None
+    suspicions: Suspicions = field(default_factory=Suspicions)
 
     @property
     def ettr(self) -> float | None:
@@ -154,6 +157,7 @@ def account_of(records: Sequence[Record]) -> Account:
         productive_s,
         basis,
         next((record for record in reversed(records) if record.what is What.STANDBY), None),
+        suspicions_in(records),
     )
 
 

@@ -35,6 +35,8 @@ class What(str, Enum):
     SAVED: step `number` was saved by `name` after the fault.
     STANDBY: `number` warm standbys wait, the largest with `size_mb` MB of memory (PSS; 0: not
         known).
+    SUSPICION: rank `number` (-1: not one rank) seemed to hold the job up, as `text` says; `name`
+        is what became of it: it "began", the job "went on", or it became a "verdict".
     ALIVE: the launcher lived.
     ENDED: the launcher ended its run: `name` says how, `text` why.
     FULL: the journal has no room for more.
@@ -51,6 +53,7 @@ class What(str, Enum):
     FAULT = "fault"
     SAVED = "saved"
     STANDBY = "standby"
+    SUSPICION = "suspicion"
     ALIVE = "alive"
     ENDED = "ended"
     FULL = "full"

@@ -19,6 +19,7 @@ HEADER = ("restart", "cause", "total", *PHASES, "other", "step", "lost")
 JOBS_HEADER = ("job", "state", "node", "restarts", "ettr", "time", "begun")
 _HOW = "of the launcher's journal, by this host's monotonic clock"
 _STANDBY_HOW = "when all of them were last ready; --no-warm-standby leaves them out"
+_SUSPICION_HOW = "of a hang, before the timeout; relkit does nothing about one"
 _ETTR_HOW = {
     Basis.STEPS: "time in steps that no restart has lost, of the launcher's time",
     Basis.TIME: "by time only: steps that were done again count as well",
@@ -146,6 +147,9 @@ def _state(account: Account, journal: JournalRead) -> Finding:
     ]
     if (standby := account.standby) is not None:
         evidence.append(Evidence("warm standby", _waiting(standby), how=_STANDBY_HOW))
+    if account.suspicions.began:
+        evidence.append(Evidence("suspicions", account.suspicions.words, how=_SUSPICION_HOW))
+    present = account.suspicions.present
     last = account.recoveries[-1] if account.recoveries else None
     fault = last.fault.text if last is not None and last.fault is not None else ""
     if state in ("running", "recovering", "succeeded"):
@@ -157,7 +161,7 @@ def _state(account: Account, journal: JournalRead) -> Finding:
             "RK-JOB-002" if warns else "RK-JOB-001",
             Status.WARN if warns else Status.OK,
             f"job {job_id} {words[state]}",
-            reasons=(fault,) if warns and fault else (),
+            reasons=(fault,) if warns and fault else (present,) if present else (),
             evidence=tuple(evidence),
             advice="Look again in a moment." if warns else "",
         )
@@ -234,6 +238,12 @@ def _facts(account: Account, journal: JournalRead) -> dict[str, Any]:
         "restarts": dict(account.restarts),
         "start": _row(account.start),
         "recoveries": [_row(each) for each in account.recoveries],
+        "suspicions": {
+            "began": account.suspicions.began,
+            "went_on": account.suspicions.went_on,
+            "became_verdicts": account.suspicions.became_verdicts,
+            "present": account.suspicions.present,
+        },
         "standby_processes": 0 if standby is None else standby.number,
         "standby_pss_mb": round(standby.size_mb, 1) if standby and standby.size_mb else None,
     }

@@ -36,8 +36,14 @@ _ORDER = {category: place for place, category in enumerate(Category)}
 
 
 @dataclass(frozen=True, slots=True)
-class _JobAnalysis:
-    """The job with everything that is derived from it."""
+class JobAnalysis:
+    """The job with everything that is derived from it.
+
+    Args:
+        views, activities: of all ranks; groups: all process groups.
+        waits: all that ranks wait in; differ: where the members of a group called other things.
+        hang_timeout_s: the user's limit, s.
+    """
 
     views: Mapping[int, RankView]
     activities: Mapping[int, Activity]
@@ -50,7 +56,7 @@ class _JobAnalysis:
         return FindingBuilder(self.views[rank], self.activities[rank], self.waits, self.groups)
 
 
-def attribute(job: JobView) -> HangVerdict:
+def attribute(job: JobView, analysis: JobAnalysis | None = None) -> HangVerdict:
     """Name the ranks at fault, most likely first, and say what the others wait in.
 
     What proves most comes first: a rank of which nothing is known, one that died on its own, one
@@ -60,8 +66,9 @@ def attribute(job: JobView) -> HangVerdict:
 
     Args:
         job: all ranks, with stacks where they could be captured.
+        analysis: of that job, where the caller has it already.
     """
-    analysis = _analyse(job)
+    analysis = analysis or analyse(job)
     known = [view for view in analysis.views.values() if not view.absent_reason]
     if not known:
         return HangVerdict((), (), "nothing is known of any rank: no launcher has reported")
@@ -79,7 +86,8 @@ def attribute(job: JobView) -> HangVerdict:
     return HangVerdict(tuple(culprits), victims, inconclusive)
 
 
-def _analyse(job: JobView) -> _JobAnalysis:
+def analyse(job: JobView) -> JobAnalysis:
+    """What follows from a job's ranks before anybody is accused."""
     views = {view.rank: view for view in sorted(job.ranks, key=lambda v: v.rank)}
     for rank in range(job.world_size):
         views.setdefault(
@@ -92,10 +100,10 @@ def _analyse(job: JobView) -> _JobAnalysis:
     }
     groups = groups_of(replace(job, ranks=tuple(views.values())))
     waits = waits_of(views, activities, groups)
-    return _JobAnalysis(views, activities, groups, waits, disagreements(groups), job.hang_timeout_s)
+    return JobAnalysis(views, activities, groups, waits, disagreements(groups), job.hang_timeout_s)
 
 
-def _proven(analysis: _JobAnalysis) -> list[Culprit]:
+def _proven(analysis: JobAnalysis) -> list[Culprit]:
     """Faults that can be seen without knowing who waits for whom."""
     culprits = []
     for rank, view in analysis.views.items():
@@ -122,13 +130,13 @@ def _proven(analysis: _JobAnalysis) -> list[Culprit]:
     return culprits
 
 
-def _unequal(analysis: _JobAnalysis) -> list[Culprit]:
+def _unequal(analysis: JobAnalysis) -> list[Culprit]:
     transfers = transfers_of(analysis.views, analysis.groups)
     builders = {rank: analysis.builder(rank) for t in transfers for rank in (t.rank, t.peer)}
     return unequal(transfers, analysis.views, builders)
 
 
-def _late(analysis: _JobAnalysis, accused: set[int]) -> list[Culprit]:
+def _late(analysis: JobAnalysis, accused: set[int]) -> list[Culprit]:
     """Ranks that others wait for and that themselves wait for nobody."""
     if not analysis.waits:
         return [] if accused else _all_on_the_host(analysis)
@@ -149,11 +157,11 @@ def _late(analysis: _JobAnalysis, accused: set[int]) -> list[Culprit]:
     return _of_a_failure(analysis, late) if _has_victims(analysis) else late
 
 
-def _has_victims(analysis: _JobAnalysis) -> bool:
+def _has_victims(analysis: JobAnalysis) -> bool:
     return any(died(view) and collateral(view) for view in analysis.views.values())
 
 
-def _of_a_failure(analysis: _JobAnalysis, late: list[Culprit]) -> list[Culprit]:
+def _of_a_failure(analysis: JobAnalysis, late: list[Culprit]) -> list[Culprit]:
     """A failed job is captured in mid-step: a rank that merely computes is no suspect.
 
     The first rank that the launcher sees fail can be a victim, while the one that caused it is
@@ -170,9 +178,7 @@ def _of_a_failure(analysis: _JobAnalysis, late: list[Culprit]) -> list[Culprit]:
     return [replace(c, score=round(c.score / 2, 2)) for c in late]
 
 
-def _one_call_too_many(
-    analysis: _JobAnalysis, waiting: RankSet, finished: RankSet
-) -> list[Culprit]:
+def _one_call_too_many(analysis: JobAnalysis, waiting: RankSet, finished: RankSet) -> list[Culprit]:
     """Most ranks have finished normally: the few that still wait made one call too many."""
     culprits = []
     for rank in waiting:
@@ -182,7 +188,7 @@ def _one_call_too_many(
     return culprits
 
 
-def _all_on_the_host(analysis: _JobAnalysis) -> list[Culprit]:
+def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
     """No rank is in an operation, so no rank can be a victim."""
     late = [rank for rank, view in analysis.views.items() if view.alive]
     shared = (
@@ -198,7 +204,7 @@ def _all_on_the_host(analysis: _JobAnalysis) -> list[Culprit]:
     return culprits
 
 
-def _in_rings(analysis: _JobAnalysis) -> tuple[list[Culprit], str]:
+def _in_rings(analysis: JobAnalysis) -> tuple[list[Culprit], str]:
     """No rank is late on the host: ranks wait for one another, or for the network."""
     rings = [end for end in sinks(analysis.waits) if len(end) > 1]
     culprits = []
@@ -223,7 +229,7 @@ def _in_rings(analysis: _JobAnalysis) -> tuple[list[Culprit], str]:
     return culprits, "" if culprits else _why_inconclusive(analysis, rings)
 
 
-def _stalled_devices(analysis: _JobAnalysis) -> list[Culprit]:
+def _stalled_devices(analysis: JobAnalysis) -> list[Culprit]:
     culprits = []
     for stall in device_stalls(analysis.waits, analysis.views):
         hook = analysis.views[stall.rank].hook
@@ -237,7 +243,7 @@ def _stalled_devices(analysis: _JobAnalysis) -> list[Culprit]:
     return culprits
 
 
-def _on_the_host_after_all(analysis: _JobAnalysis, ring: RankSet) -> list[Culprit]:
+def _on_the_host_after_all(analysis: JobAnalysis, ring: RankSet) -> list[Culprit]:
     """Ranks of a ring whose main thread is elsewhere: their operation runs in the background."""
     late = [
         rank
@@ -253,7 +259,7 @@ def _on_the_host_after_all(analysis: _JobAnalysis, ring: RankSet) -> list[Culpri
     return [b.culprit(host_category(b.view, b.activity), weight=0.9) for b in builders]
 
 
-def _skipped(analysis: _JobAnalysis, rank: int, wait: Wait) -> Culprit:
+def _skipped(analysis: JobAnalysis, rank: int, wait: Wait) -> Culprit:
     builder = analysis.builder(rank)
     own = next((w for w in analysis.waits if rank in w.waiters), None)
     on = f" and went on to {own.what}" if own else ""
@@ -266,7 +272,7 @@ def _is_queued(wait: Wait, rank: int) -> bool:
     return wait.group is not None and wait.group.members[rank].ops[wait.seq].queued
 
 
-def _why_inconclusive(analysis: _JobAnalysis, rings: Sequence[RankSet]) -> str:
+def _why_inconclusive(analysis: JobAnalysis, rings: Sequence[RankSet]) -> str:
     for differ in analysis.differ:
         if not differ.certain:
             return (

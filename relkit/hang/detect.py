@@ -14,12 +14,18 @@ from relkit.hang.words import of_ranks, operation
 from relkit.hook.model import HookState, Op
 from relkit.ranks import RankSet
 
-_MIN_SUSPECT_S = 3.0
-_SUSPECT_FACTOR = 10.0
 _MIN_JUMP_S = 5.0
 _JUMP_FACTOR = 5.0
-_ENOUGH_GAPS = 5
 _STOPPED = ("T", "t")
+# A job is under way once something was finished in so many different seconds: the first operations
+# of a job, before its first step, take one or two.
+UNDER_WAY_S = 10
+# Part of the time for which a rank runs or is ready to run, above which it does not merely wait;
+# and part of it for which it is ready and gets no CPU, above which its host has too few of them.
+_WANTS_CPU = 0.25
+_LACKS_CPU = 0.2
+# Of the timeout: how much time of a busy host is not counted before a job is under way.
+_MAX_PATIENCE = 5.0
 
 _Process = tuple[str, int]
 _Flight = tuple[int, int, str]
@@ -29,7 +35,7 @@ class JobHealth(str, Enum):
     """How the job looks at one moment."""
 
     HEALTHY = "healthy"
-    SUSPECT = "suspect"
+    PAUSED = "paused"
     HUNG = "hung"
 
     def __str__(self) -> str:
@@ -41,9 +47,9 @@ class Detection:
     """The result of one look at the job.
 
     Args:
-        health: healthy, suspect or hung.
+        health: healthy, paused or hung.
         ranks: those with an operation in flight for too long; all live ones where nobody is in
-            an operation; empty while healthy.
+            an operation, or the job is paused; empty while healthy.
         sentence: why, for a person; never empty.
         fresh: this is the first look that finds this hang: act now, and only now.
     """
@@ -52,6 +58,42 @@ class Detection:
     ranks: RankSet
     sentence: str
     fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """An operation in flight.
+
+    Args:
+        age_s: for how long it counts, s: without gaps in which the caller did not run.
+        rank: who is in it; state: of its recorder; op: the operation.
+    """
+
+    age_s: float
+    rank: int
+    state: HookState
+    op: Op
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the newest look has shown.
+
+    Args:
+        time_s: the detector's own time; step_s: how much of it has passed since the look before.
+        flights: all operations in flight.
+        idle_s: since any rank finished anything; 0 before the first operation.
+        gap_s: the time between two finished operations that has ended since the look before;
+            None where none was finished.
+        under_way: something was finished in enough different seconds to know what is usual.
+    """
+
+    time_s: float = 0.0
+    step_s: float = 0.0
+    flights: tuple[Flight, ...] = ()
+    idle_s: float = 0.0
+    gap_s: float | None = None
+    under_way: bool = False
 
 
 class _Clock:
@@ -63,7 +105,8 @@ class _Clock:
         self._last_s: float | None = None
         self._usual: deque[float] = deque(maxlen=9)
 
-    def advance(self, now_s: float, *, counts: bool) -> None:
+    def advance(self, now_s: float, *, counts: bool) -> float:
+        """Let time pass; returns how much of it does not count."""
         gap_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
         self._last_s = now_s
         usual_s = median(self._usual) if self._usual else gap_s
@@ -73,6 +116,7 @@ class _Clock:
             self._usual.append(gap_s)
         self.step_s = gap_s if counts else 0.0
         self.time_s += self.step_s
+        return gap_s - self.step_s
 
 
 class HangDetector:
@@ -83,41 +127,33 @@ class HangDetector:
     is no verdict. Times of operations are differences on the clock of their own host; hosts are
     never compared. Time in which the caller did not run (its machine slept, or had no CPU for
     it), or in which every rank of a job of several was stopped by a signal, does not count.
+    Neither does, before a job is under way, time in which the ranks compute (imports after the
+    first operation) or get no CPU for it.
 
     Args:
         hang_timeout_s: the user's limit, s, above 0.
-        suspect_after_s: when to suspect, s; by default ten times the usual time between two
-            finished operations, at least 3 s and never beyond the timeout.
     """
 
-    def __init__(self, hang_timeout_s: float, suspect_after_s: float | None = None) -> None:
+    def __init__(self, hang_timeout_s: float) -> None:
         if not hang_timeout_s > 0:
             raise ValueError("the hang timeout must be above 0")
         self.hang_timeout_s = hang_timeout_s
-        self._suspect_after_s = suspect_after_s
+        self.look = Look()
         self._clock = _Clock()
-        self._gaps: deque[float] = deque(maxlen=64)
         self.reset()
 
     def reset(self) -> None:
-        """Forget the ranks (they were restarted); what is usual for this job stays known."""
+        """Forget the ranks: they were restarted."""
         self._processes: dict[int, _Process] = {}
         self._finished: dict[int, int] = {}
         self._flights: dict[int, dict[_Flight, float]] = {}
         self._left: set[int] = set()
         self._progress_s: float | None = None
+        self._gap_s: float | None = None
+        # The caller's seconds in which something was finished: how many, and the newest.
+        self._seconds, self._second = 0, -1
+        self._uncounted_s = 0.0
         self._hung = False
-
-    @property
-    def suspect_after_s(self) -> float:
-        """The present limit for suspicion, s."""
-        if self._suspect_after_s is not None:
-            return min(self._suspect_after_s, self.hang_timeout_s)
-        if len(self._gaps) < _ENOUGH_GAPS:
-            learned = self.hang_timeout_s / 2
-        else:
-            learned = _SUSPECT_FACTOR * median(self._gaps)
-        return min(max(_MIN_SUSPECT_S, learned), self.hang_timeout_s)
 
     def update(self, now_s: float, ranks: Sequence[RankView]) -> Detection:
         """Take one look.
@@ -128,44 +164,60 @@ class HangDetector:
         """
         live = [view for view in ranks if view.alive]
         paused = len(live) > 1 and all(v.process_state[:1] in _STOPPED for v in live)
-        self._clock.advance(now_s, counts=not paused)
-        known = [(view.rank, view.hook) for view in live if view.hook is not None]
         self._restarted(live)
-        self._note_progress(known)
+        known = [(view.rank, view.hook) for view in live if view.hook is not None]
+        moved = [state for rank, state in known if state.finished > self._finished.get(rank, 0)]
+        starts = not moved and self._starts_slowly(live)
+        skipped_s = self._clock.advance(now_s, counts=not (paused or starts))
+        self._uncounted_s += skipped_s if starts else 0.0
+        self._note_progress(now_s, known, moved)
         self._note_ends(ranks)
         flights = self._note_flights(known)
+        idle_s = 0.0 if self._progress_s is None else self._clock.time_s - self._progress_s
+        self.look = Look(
+            self._clock.time_s, self._clock.step_s, flights, idle_s, self._gap_s, self._under_way
+        )
         if paused:
             return self._calm(
-                JobHealth.SUSPECT, RankSet.of(v.rank for v in live),
+                JobHealth.PAUSED, RankSet.of(v.rank for v in live),
                 f"all {len(live)} ranks are stopped by a signal: the job is paused",
             )  # fmt: skip
         if not live:
             return self._calm(JobHealth.HEALTHY, RankSet(), "no rank is running")
         if self._progress_s is None and not flights:
             return self._calm(JobHealth.HEALTHY, RankSet(), "starting: no operation yet")
-        idle_s = 0.0 if self._progress_s is None else self._clock.time_s - self._progress_s
-        for health, limit_s in (
-            (JobHealth.HUNG, self.hang_timeout_s),
-            (JobHealth.SUSPECT, self.suspect_after_s),
-        ):
-            overdue = [flight for flight in flights if flight[0] > limit_s]
-            if overdue:
-                stuck = RankSet.of(rank for _, rank, _, _ in overdue)
-                return self._overdue(health, stuck, _overdue_sentence(overdue, limit_s))
-            if idle_s > limit_s:
-                everyone = RankSet.of(view.rank for view in live)
-                return self._overdue(
-                    health,
-                    everyone,
-                    f"no rank has finished an operation for {idle_s:.1f} s (limit {limit_s:g} s)",
-                )
+        limit_s = self.hang_timeout_s
+        overdue = [flight for flight in flights if flight.age_s > limit_s]
+        if overdue:
+            stuck = RankSet.of(flight.rank for flight in overdue)
+            return self._overdue(stuck, _overdue_sentence(overdue, limit_s))
+        if idle_s > limit_s:
+            return self._overdue(
+                RankSet.of(view.rank for view in live),
+                f"no rank has finished an operation for {idle_s:.1f} s (limit {limit_s:g} s)",
+            )
         return self._calm(JobHealth.HEALTHY, RankSet(), "operations are finishing")
 
-    def _overdue(self, health: JobHealth, ranks: RankSet, sentence: str) -> Detection:
-        if health is not JobHealth.HUNG:
-            return self._calm(health, ranks, sentence)
+    @property
+    def _under_way(self) -> bool:
+        return self._seconds >= UNDER_WAY_S
+
+    def _starts_slowly(self, live: Sequence[RankView]) -> bool:
+        """Whether what is between the job and its first steps is computing, or the lack of CPUs.
+
+        Where ranks wait for others in an operation, an endless loop looks like a long import: only
+        on a host that has too few CPUs for its ranks is that time not counted.
+        """
+        if self._under_way or self._uncounted_s > _MAX_PATIENCE * self.hang_timeout_s:
+            return False
+        outside = [view for view in live if view.hook is None or not view.hook.in_flight]
+        if not outside or not all(_wants_cpu(view) for view in outside):
+            return False
+        return len(outside) == len(live) or all(_lacks_cpu(view) for view in outside)
+
+    def _overdue(self, ranks: RankSet, sentence: str) -> Detection:
         fresh, self._hung = not self._hung, True
-        return Detection(health, ranks, sentence, fresh)
+        return Detection(JobHealth.HUNG, ranks, sentence, fresh)
 
     def _calm(self, health: JobHealth, ranks: RankSet, sentence: str) -> Detection:
         self._hung = False
@@ -179,10 +231,15 @@ class HangDetector:
             self.reset()
         self._processes |= now
 
-    def _note_progress(self, known: Sequence[tuple[int, HookState]]) -> None:
+    def _note_progress(
+        self,
+        now_s: float,
+        known: Sequence[tuple[int, HookState]],
+        moved: Sequence[HookState],
+    ) -> None:
+        self._gap_s = None
         if self._progress_s is None and all(_only_set_up(state) for _, state in known):
             return
-        moved = [state for rank, state in known if state.finished > self._finished.get(rank, 0)]
         self._finished |= {rank: state.finished for rank, state in known}
         if not moved:
             if self._progress_s is None:
@@ -191,8 +248,10 @@ class HangDetector:
         since_s = min(max(0, s.now_ns - s.last_finish_ns) / 1e9 for s in moved)
         at_s = self._clock.time_s - min(since_s, self._clock.step_s)
         if self._progress_s is not None:
-            self._gaps.append(max(0.0, at_s - self._progress_s))
+            self._gap_s = max(0.0, at_s - self._progress_s)
         self._progress_s = at_s
+        if int(now_s) > self._second:
+            self._second, self._seconds = int(now_s), self._seconds + 1
 
     def _note_ends(self, ranks: Sequence[RankView]) -> None:
         """A rank that ends normally moves the job, too: others may be on their way out."""
@@ -201,10 +260,8 @@ class HangDetector:
             self._progress_s = self._clock.time_s
         self._left = left
 
-    def _note_flights(
-        self, known: Sequence[tuple[int, HookState]]
-    ) -> list[tuple[float, int, HookState, Op]]:
-        """(age in s, rank, state, operation) of all that is in flight."""
+    def _note_flights(self, known: Sequence[tuple[int, HookState]]) -> tuple[Flight, ...]:
+        """All that is in flight."""
         flights = []
         for rank, state in known:
             before = self._flights.get(rank)
@@ -215,9 +272,18 @@ class HangDetector:
                 key = (op.os_thread_id, op.start_ns, op.name)
                 age_s = max(0, state.now_ns - op.start_ns) / 1e9
                 begun[key] = (before or {}).get(key, self._clock.time_s - min(age_s, bound_s))
-                flights.append((self._clock.time_s - begun[key], rank, state, op))
+                flights.append(Flight(self._clock.time_s - begun[key], rank, state, op))
             self._flights[rank] = begun
-        return flights
+        return tuple(flights)
+
+
+def _wants_cpu(view: RankView) -> bool:
+    used_s = view.cpu_s + view.cpu_wait_s
+    return view.cpu_window_s > 0 and used_s >= _WANTS_CPU * view.cpu_window_s
+
+
+def _lacks_cpu(view: RankView) -> bool:
+    return view.cpu_window_s > 0 and view.cpu_wait_s >= _LACKS_CPU * view.cpu_window_s
 
 
 def _only_set_up(state: HookState) -> bool:
@@ -230,11 +296,12 @@ def _only_set_up(state: HookState) -> bool:
     return not begun and state.started <= len(state.communicators)
 
 
-def _overdue_sentence(overdue: Sequence[tuple[float, int, HookState, Op]], limit_s: float) -> str:
+def _overdue_sentence(overdue: Sequence[Flight], limit_s: float) -> str:
     """Speaks of the operation that most ranks are stuck in, the oldest where that is a tie."""
     groups: dict[str, list[tuple[float, int]]] = {}
-    for age_s, rank, state, op in overdue:
-        groups.setdefault(operation(op, state), []).append((age_s, rank))
+    for flight in overdue:
+        members = groups.setdefault(operation(flight.op, flight.state), [])
+        members.append((flight.age_s, flight.rank))
     name, members = min(groups.items(), key=lambda g: (-len(g[1]), -max(g[1])[0], g[0]))
     oldest_s = max(age_s for age_s, _ in members)
     who = of_ranks(RankSet.of(rank for _, rank in members))

@@ -7,6 +7,7 @@ from enum import Enum
 
 from relkit.hook.model import HookState
 from relkit.post_mortem.model import DeathEvidence
+from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
 
@@ -22,7 +23,8 @@ class RankView:
             there is none (hook not loaded, or no hooked call yet).
         dump: its stacks; None before the capture or where the capture failed.
         cpu_s: CPU seconds used between two samples; cpu_window_s: the time between them
-            (0 where there was only one sample).
+            (0 where there was only one sample); cpu_wait_s: for how long its main thread was
+            ready to run between them, and got no CPU.
         exit_code: of a dead process, where the launcher knows it; negative = killed by signal.
         failed_unix_s: when a dead rank failed, Unix time, 0 where not known.
         error: the first line of the error that a dead rank reported ("RuntimeError: ..."), or "".
@@ -41,12 +43,48 @@ class RankView:
     dump: RankDump | None = None
     cpu_s: float = 0.0
     cpu_window_s: float = 0.0
+    cpu_wait_s: float = 0.0
     exit_code: int | None = None
     failed_unix_s: float = 0.0
     error: str = ""
     absent_reason: str = ""
     called_from: str = ""
     death: DeathEvidence | None = None
+
+
+class Manner(str, Enum):
+    """What a rank did between two looks at it, some seconds apart.
+
+    FROZEN: no operation and no CPU time. SPINNING: no operation, but CPU time. STARVED: no
+    operation and no CPU time, because it got none. MOVING: operations. UNKNOWN: it is gone.
+    """
+
+    FROZEN = "frozen"
+    SPINNING = "spinning"
+    STARVED = "waiting for a CPU"
+    MOVING = "moving"
+    UNKNOWN = "unknown"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Ranks that seemed to hold the job up, long before the timeout.
+
+    Args:
+        ranks: they; empty where no rank stood out.
+        sentence: "rank 2 has not joined all_reduce #41 of the default group for 12 s (so far at
+            most 0.8 s); frozen: no operation and no CPU time in 5 s", as of the newest look.
+        manner: what they did.
+        stalled_s: for how long, s.
+    """
+
+    ranks: RankSet
+    sentence: str
+    manner: Manner
+    stalled_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +97,7 @@ class JobView:
         hang_timeout_s: the user's limit.
         trigger: why this is being looked at, in one sentence.
         has_stacks: stacks were asked for; False where recorders' files are all there is.
+        suspicions: that there were when the job was taken for hung.
     """
 
     job_id: str
@@ -67,6 +106,7 @@ class JobView:
     hang_timeout_s: float
     trigger: str = ""
     has_stacks: bool = True
+    suspicions: tuple[Suspicion, ...] = ()
 
 
 class Category(str, Enum):

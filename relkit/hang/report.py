@@ -139,10 +139,21 @@ def _finding(
         title="; ".join([_title(group), *_victim_parts(verdict)]),
         ranks=RankSet.of(c.rank for c in group).fold(),
         nodes=fold_hosts(c.host for c in group),
-        reasons=first.reasons,
+        reasons=(*first.reasons, *_suspected(job, group)),
         evidence=(*_evidence_of(view), *_longest_wait(job, verdict)),
         advice=OOM_ADVICE if view is not None and oom_killed(view) else advice,
     )
+
+
+def _suspected(job: JobView, group: Sequence[Culprit]) -> list[str]:
+    """Since when these ranks were suspected, and of what."""
+    ranks = RankSet.of(culprit.rank for culprit in group)
+    return [
+        f"suspected before this verdict, in a stall that began {each.stalled_s:.0f} s before it:"
+        f" {each.sentence}"
+        for each in job.suspicions
+        if each.ranks & ranks
+    ]
 
 
 def _evidence_of(view: RankView | None) -> tuple[Evidence, ...]:
@@ -254,6 +265,15 @@ def _facts(job: JobView, verdict: HangVerdict) -> dict[str, Any]:
             {"rank": view.rank, "exit_code": view.exit_code, **asdict(view.death)}
             for view in job.ranks
             if view.death is not None and died(view)
+        ],
+        "suspicions": [
+            {
+                "ranks": each.ranks.fold(),
+                "sentence": each.sentence,
+                "manner": each.manner.value,
+                "stalled_s": round(each.stalled_s, 1),
+            }
+            for each in job.suspicions
         ],
         "absent": (RankSet.world(job.world_size) - known).fold(),
         "recorders": kept_recorders(job),

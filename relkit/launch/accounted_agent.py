@@ -50,6 +50,7 @@ class AccountedAgent(SpareAgent):
             how, why = "failed", str(error)
             raise
         finally:
+            self._note_suspicions()
             self.accounts.ended(how, why)
         return result  # type: ignore[return-value]  # as torch's own
 
@@ -69,6 +70,8 @@ class AccountedAgent(SpareAgent):
                 slots.wait_collected()
             if (step := slots.newest()) >= 0:
                 self.accounts.saved(step, "memory")
+        # The monitor forgets those of the attempt before.
+        self._note_suspicions()
         self.accounts.starts()
         pids = super()._start_workers(worker_group)
         self._looked_s, self._hung_since_s = time.monotonic(), None
@@ -87,6 +90,7 @@ class AccountedAgent(SpareAgent):
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         self.accounts.look()
+        self._note_suspicions()
         self._note_hang()
         begin_s = time.monotonic()
         try:
@@ -141,6 +145,10 @@ class AccountedAgent(SpareAgent):
 
     def _fault_of_workers(self, sentence: str) -> Fault:
         return fault_of(self._exit_statuses, sentence, self._looked_s)
+
+    def _note_suspicions(self) -> None:
+        for turn in self.services.monitor.take_suspicions():
+            self.accounts.suspicion(turn)
 
     def _note_hang(self) -> None:
         """From when on the job has hung, as long as it hangs."""

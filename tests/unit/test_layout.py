@@ -54,6 +54,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
     "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
+    "relkit.hang.suspicion": "ground relkit.hang",
     "relkit.hang.picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
@@ -62,14 +63,16 @@ ALLOWED: Mapping[str, str] = {
         "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.spares "
         "relkit.launch.straggler relkit.launch.warm_standby relkit.post_mortem"
     ),
-    "relkit.launch.accounting": "ground relkit.accounting relkit.hook relkit.launch.job",
+    "relkit.launch.accounting": (
+        "ground relkit.accounting relkit.hang.suspicion relkit.hook relkit.launch.job"
+    ),
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job"
     ),
     "relkit.launch.hang": (
-        "ground relkit.hang relkit.hook relkit.launch.job relkit.post_mortem relkit.stacks "
-        "relkit.stacks.dump relkit.stacks.engines"
+        "ground relkit.hang relkit.hang.suspicion relkit.hook relkit.launch.job "
+        "relkit.post_mortem relkit.stacks relkit.stacks.dump relkit.stacks.engines"
     ),
     "relkit.launch.job": "ground relkit.hang relkit.hook relkit.post_mortem relkit.stacks",
     "relkit.launch.netcheck": (

@@ -14,6 +14,8 @@ from relkit.accounting.account import account_of
 from relkit.accounting.journal import Journal
 from relkit.accounting.records import Record, What
 from relkit.accounting.words import back_line
+from relkit.hang.suspicion.watch import Turn
+from relkit.hang.suspicion.watch import What as Became
 from relkit.launch.accounting.attempt_notes import AttemptNotes
 from relkit.launch.accounting.progress import Progress
 from relkit.launch.job.exit_status import how_it_ended, rank_that_ended
@@ -177,6 +179,17 @@ class Accounts:
         # A loop that has told its steps before will tell them again.
         return progress.done_s is not None or (
             progress.operation_s is not None and not self._has_steps
+        )
+
+    def suspicion(self, turn: Turn) -> None:
+        """Something became of a suspicion of a hang."""
+        suspicion, ranks = turn.suspicion, turn.suspicion.ranks
+        self._add(
+            What.SUSPICION,
+            name=turn.what.value,
+            text=suspicion.sentence if turn.what is Became.BEGAN else "",
+            number=next(iter(ranks)) if len(ranks) == 1 else -1,
+            seconds=max(0.0, suspicion.stalled_s),
         )
 
     def standby(self, processes: int, pss_bytes: int) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relkit.hang.deaths import died
 from relkit.hang.model import RankView
+from relkit.hang.suspicion.watch import Turn
 from relkit.launch.hang import incident
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import Mailbox
@@ -15,6 +17,9 @@ from relkit.launch.job.settings import ExitStatus, LocalRank, OnHang
 from relkit.post_mortem.collector import NO_DEATHS, DeathCollector
 from relkit.post_mortem.model import DeathEvidence
 from relkit.stacks.model import RankDump
+
+# The launcher takes them several times a second.
+MAX_TURNS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,7 @@ class WatchState:
         captured: set once this node's ranks were captured after a failure.
         judged: set once this node knows the verdict on a failure.
         reporting: an incident is being captured, judged or written down.
+        suspicions: what has become of suspicions, to be noted by the launcher; the newest ones.
     """
 
     failure: str = ""
@@ -124,3 +130,4 @@ class WatchState:
     captured: threading.Event = field(default_factory=threading.Event)
     judged: threading.Event = field(default_factory=threading.Event)
     reporting: bool = False
+    suspicions: deque[Turn] = field(default_factory=lambda: deque(maxlen=MAX_TURNS))

@@ -10,7 +10,7 @@ from relkit import procfs
 from relkit.errors import BadDump
 from relkit.findings import Report
 from relkit.hang.attribute import attribute
-from relkit.hang.model import HangVerdict, JobView, RankView
+from relkit.hang.model import HangVerdict, JobView, RankView, Suspicion
 from relkit.hang.report import hang_report
 from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
@@ -134,6 +134,7 @@ def judge(
     settings: MonitorSettings,
     started: float,
     absent: Mapping[int, str],
+    suspicions: tuple[Suspicion, ...] = (),
 ) -> IncidentResult:
     """Decide who is at fault from everything that could be collected.
 
@@ -142,6 +143,7 @@ def judge(
         dumps: the stacks, by their rank.
         started: Unix time of the trigger, s.
         absent: why nothing is known, by rank, for ranks without a view.
+        suspicions: that there were before.
     """
     by_rank = {dump.rank: dump for dump in dumps}
     known = {view.rank: replace(view, dump=by_rank.get(view.rank)) for view in views}
@@ -154,6 +156,7 @@ def judge(
         ranks=tuple(known[rank] for rank in sorted(known)),
         hang_timeout_s=settings.hang_timeout_s,
         trigger=trigger,
+        suspicions=suspicions,
     )
     verdict = attribute(job)
     report = hang_report(

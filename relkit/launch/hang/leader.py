@@ -15,6 +15,7 @@ from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.incident import IncidentResult
 from relkit.launch.hang.remote_views import RemoteViews, no_answer
+from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
 from relkit.stacks.model import RankDump
@@ -46,6 +47,7 @@ class WatchLeader:
         self._attempt, self._state, self._settings = attempt, state, settings
         self._publish, self._log = publish, log
         self._detector = HangDetector(settings.hang_timeout_s)
+        self._suspicions = Suspicions(attempt, state, settings.hang_timeout_s, log)
         self._remote = RemoteViews(attempt.mailbox)
         self._incident = 0
 
@@ -79,6 +81,7 @@ class WatchLeader:
             return
         detection = self._detector.update(now_s, (*local, *remote))
         state.hung = detection.health is JobHealth.HUNG
+        self._suspicions.look(now_s, self._detector, detection.health, local, remote)
         if detection.fresh and not failure:
             on_hang = self._settings.on_hang
             self._report(detection.sentence, local, remote, on_hang=on_hang, alone=alone)
@@ -146,6 +149,7 @@ class WatchLeader:
             settings=self._settings,
             started=started,
             absent=dict.fromkeys(range(world_size), _why_absent(is_shared)),
+            suspicions=() if on_hang is None else self._suspicions.present,
         )
         if is_shared:
             self._send_result(number, result, on_hang)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from relkit.errors import RelkitError
+from relkit.hang.suspicion.watch import Turn
 from relkit.interruptible_wait import is_set_within
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.watch import Watch
@@ -107,6 +108,13 @@ class Monitor:
         """What node 0 was told of a worker of another node that failed; "" for nothing."""
         watch = self._watch
         return "" if watch is None else watch.state.remote_failure
+
+    def take_suspicions(self) -> tuple[Turn, ...]:
+        """What has become of suspicions since the last call."""
+        waiting, turns = self._state.suspicions, []
+        while waiting:
+            turns.append(waiting.popleft())
+        return tuple(turns)
 
     def failed(self, sentence: str, timeout_s: float = POST_MORTEM_S) -> None:
         """A worker failed: have its peers captured before they are stopped.

@@ -50,7 +50,8 @@ class Observer:
         self._host = host or socket.gethostname()
         self._clock = clock
         self._removes_ended = removes_ended
-        self._cpu: dict[int, deque[tuple[float, float]]] = {}
+        # Monotonic time, CPU time used, time waited for a CPU.
+        self._cpu: dict[int, deque[tuple[float, float, float]]] = {}
         self._files: dict[int, Path] = {}
         self._unreadable: dict[Path, tuple[int, str]] = {}
 
@@ -141,7 +142,7 @@ class Observer:
         pid = state.pid if state else local.pid
         process = procfs.process(pid)
         alive = process.runs(state.start_ticks if state else 0)
-        cpu_s, window_s = self._cpu_use(pid, process.cpu_s) if alive else (0.0, 0.0)
+        use = self._cpu_use(pid, process.cpu_s) if alive else (0.0, 0.0, 0.0)
         return RankView(
             rank=local.rank,
             host=self._host,
@@ -149,8 +150,9 @@ class Observer:
             alive=alive,
             process_state=process.state if alive else "",
             hook=state,
-            cpu_s=cpu_s,
-            cpu_window_s=window_s,
+            cpu_s=use[0],
+            cpu_window_s=use[1],
+            cpu_wait_s=use[2],
             exit_code=end.exit_code if end else None,
             failed_unix_s=end.failed_unix_s if end else 0.0,
             error=end.error if end else "",
@@ -178,15 +180,20 @@ class Observer:
             if pid not in pids and not procfs.is_same_process(pid, 0):
                 path.unlink(missing_ok=True)
 
-    def _cpu_use(self, pid: int, used: float) -> tuple[float, float]:
-        now = self._clock()
+    def _cpu_use(self, pid: int, used_s: float) -> tuple[float, float, float]:
+        """CPU time, the time in which it was used, and that waited for a CPU in it."""
+        now_s, waited_s = self._clock(), procfs.cpu_wait_s(pid)
         samples = self._cpu.setdefault(pid, deque())
-        samples.append((now, used))
+        samples.append((now_s, used_s, waited_s))
         # Keep one sample older than the window, so that the window is always covered.
-        while len(samples) > 2 and now - samples[1][0] >= CPU_WINDOW_S:
+        while len(samples) > 2 and now_s - samples[1][0] >= CPU_WINDOW_S:
             samples.popleft()
-        then, before = samples[0]
-        return max(0.0, used - before), now - then
+        first_s, used_before_s, waited_before_s = samples[0]
+        return (
+            max(0.0, used_s - used_before_s),
+            now_s - first_s,
+            max(0.0, waited_s - waited_before_s),
+        )
 
 
 def _check_plausible(state: HookState) -> None:

@@ -13,11 +13,14 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerState
 from torch.distributed.elastic.multiprocessing import SignalException
 
 from relkit.errors import RelkitError
+from relkit.hang.model import Manner, Suspicion
+from relkit.hang.suspicion.watch import Turn, What
 from relkit.launch.accounted_agent import AccountedAgent
 from relkit.launch.accounting.accounts import Fault
 from relkit.launch.agent import MonitoredAgent
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.settings import ExitStatus, JobAborted
+from relkit.ranks import RankSet
 
 # An agent without torch's part.
 Bare: TypeAlias = Any
@@ -31,6 +34,7 @@ class Notes:
         self.phases: list[str] = []
         self.saves: list[tuple[int, str]] = []
         self.ends: list[tuple[str, str]] = []
+        self.turns: list[tuple[str, str, int]] = []
         self.in_fault = False
         self.moved_s: float | None = 1.0
         self.is_working = False
@@ -63,13 +67,22 @@ class Notes:
     def look(self) -> None:
         pass
 
+    def suspicion(self, turn: Turn) -> None:
+        self.turns.append((turn.what, turn.suspicion.ranks.fold(), len(self.ends)))
+
 
 @pytest.fixture
 def agent() -> Bare:
     made: Any = AccountedAgent.__new__(AccountedAgent)
     made.accounts = Notes()
+    made.turns = []
+
+    def waiting_turns() -> list[Turn]:
+        turns, made.turns = made.turns, []
+        return turns
+
     made.services = SimpleNamespace(
-        monitor=SimpleNamespace(hung=False, remote_failure=""),
+        monitor=SimpleNamespace(hung=False, remote_failure="", take_suspicions=waiting_turns),
         network=None,
         stragglers=None,
         persist=None,
@@ -268,3 +281,22 @@ def test_slots_that_are_still_to_be_locked_are_part_of_saving(
     assert calls == ["wait", "starts", "workers", "attempt 1"]
     assert agent.accounts.phases == ["save"]
     assert agent.accounts.saves == [(4, "memory")]
+
+
+def test_what_becomes_of_suspicions_is_noted_before_the_end(
+    agent: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspicion = Suspicion(RankSet.of([2]), "rank 2 has not joined", Manner.FROZEN, 12.0)
+    torch_does(monkeypatch, "_monitor_workers", ends_with(WorkerState.HEALTHY))
+    agent.turns = [Turn(What.BEGAN, suspicion)]
+    agent._monitor_workers(None)
+    agent._monitor_workers(None)
+    assert agent.accounts.turns == [("began", "2", 0)]
+
+    def run(*_args: object) -> None:
+        agent.turns = [Turn(What.WENT_ON, suspicion)]
+
+    torch_does(monkeypatch, "run", run)
+    agent.run()
+    assert agent.accounts.turns == [("began", "2", 0), ("went on", "2", 0)]
+    assert len(agent.accounts.ends) == 1

@@ -1,0 +1,1 @@
+"""Who seems to hold the job up, seconds after it stalls: a guess that nobody acts upon; pure."""

@@ -1,0 +1,93 @@
+"""What the launcher says and notes of suspicions; nothing of it is done to the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relkit.hang.detect import HangDetector, JobHealth
+from relkit.hang.model import JobView, RankView, Suspicion
+from relkit.hang.suspicion.watch import SuspicionWatch, Turn, What
+from relkit.hang.words import of_ranks
+from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.job.settings import Log
+
+# At most one line about a rank in this time.
+LINE_EVERY_S = 60.0
+_NOBODY = -1
+
+
+class Suspicions:
+    """Of one attempt, on the node that decides.
+
+    Args:
+        attempt: the job; state: takes what is to be noted of them.
+        hang_timeout_s: the user's limit, s.
+        log: writes one line to the terminal.
+    """
+
+    def __init__(
+        self, attempt: WatchedAttempt, state: WatchState, hang_timeout_s: float, log: Log
+    ) -> None:
+        self._attempt, self._state = attempt, state
+        self._hang_timeout_s, self._log = hang_timeout_s, log
+        self._watch = SuspicionWatch()
+        self._said_s: dict[int, float] = {}
+        self._told: set[int] = set()
+
+    @property
+    def present(self) -> tuple[Suspicion, ...]:
+        """Those that are not over."""
+        return self._watch.present
+
+    def look(
+        self,
+        now_s: float,
+        detector: HangDetector,
+        health: JobHealth,
+        local: Sequence[RankView],
+        remote: Sequence[RankView],
+    ) -> None:
+        """See what the detector's newest look means.
+
+        Args:
+            now_s: monotonic time, s.
+            detector, health: after that look; local, remote: the ranks that it has seen.
+        """
+
+        def closer() -> JobView:
+            near = tuple(local)
+            if self._attempt.mailbox.nodes == 1:
+                # Brief looks leave out what was called before, and the counts of transfers.
+                near = self._attempt.local_views(recent=True)
+            views = (*near, *remote)
+            return JobView(
+                self._attempt.job_id,
+                self._attempt.world_size_of(views),
+                tuple(sorted(views, key=lambda view: view.rank)),
+                self._hang_timeout_s,
+                has_stacks=False,
+            )
+
+        for turn in self._watch.update(detector.look, health, (*local, *remote), closer):
+            self._say(now_s, turn)
+            if turn.is_counted:
+                self._state.suspicions.append(turn)
+
+    def _say(self, now_s: float, turn: Turn) -> None:
+        ranks = set(turn.suspicion.ranks) or {_NOBODY}
+        if turn.what is What.BEGAN:
+            fresh = [r for r in ranks if now_s - self._said_s.get(r, -LINE_EVERY_S) >= LINE_EVERY_S]
+            if fresh:
+                self._said_s |= dict.fromkeys(ranks, now_s)
+                self._told |= ranks
+                self._log(f"suspicion: {turn.suspicion.sentence}")
+        elif turn.what is What.WENT_ON and ranks & self._told:
+            self._told -= ranks
+            self._log(went_on_line(turn.suspicion))
+
+
+def went_on_line(suspicion: Suspicion) -> str:
+    """`rank 2 goes on after 23 s`."""
+    ranks = suspicion.ranks
+    who = of_ranks(ranks) if ranks else "the job"
+    return f"{who} {'go' if len(ranks) > 1 else 'goes'} on after {suspicion.stalled_s:.0f} s"
