@@ -9,6 +9,8 @@ from math import ceil
 FLOOR_S = 10.0
 CAPACITY = 64
 _QUANTILE = 0.9
+# Fewer than this say nothing of what is usual: only the long ones of a kind are seen in flight.
+_ENOUGH = 5
 _FACTOR = 3.0
 # A pause that came and went may take this much longer the next time.
 _AGAIN = 1.5
@@ -28,9 +30,11 @@ class History:
 
     @property
     def usual_s(self) -> float:
-        """What nine of ten take at most; 0 where nothing is known."""
+        """What nine of ten take at most; 0 where too few are known."""
+        if len(self._newest) < _ENOUGH:
+            return 0.0
         ordered = sorted(self._newest)
-        return ordered[ceil(_QUANTILE * len(ordered)) - 1] if ordered else 0.0
+        return ordered[ceil(_QUANTILE * len(ordered)) - 1]
 
     @property
     def limit_s(self) -> float:
