@@ -97,3 +97,13 @@ def test_a_suspicion_is_evidence_of_the_verdict(start: Start, tmp_path: Path) ->
     (said,) = [each for each in report["findings"] if each["status"] == "fail"]
     assert any(each.startswith("suspected before this verdict") for each in said["reasons"])
     assert "goes on" not in done.err
+
+
+def test_imports_after_the_first_operation_are_no_hang(start: Start, tmp_path: Path) -> None:
+    # Each rank computes for longer than the timeout; on a crowded host, for several times as long.
+    done = start(
+        "launch", "--nproc-per-node", "4", "--hang-timeout", "6", "--on-hang", "abort",
+        "--timeline-path", tmp_path / "t", JOB.with_name("slow_start_job.py"), "7",
+    ).wait(90)  # fmt: skip
+    assert done.code == 0, done.err
+    assert "capturing" not in done.err

@@ -10,6 +10,7 @@ import threading
 import time
 
 from relkit import procfs
+from tests.waiting import eventually
 
 _NO_PID = 2**22 + 1
 
@@ -133,3 +134,17 @@ def test_a_read_that_blocks_is_left_behind() -> None:
     finally:
         os.close(writer)
         os.close(reader)
+
+
+def test_who_shares_a_core_waits_for_it() -> None:
+    core = min(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    children = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)]
+    try:
+        for child in children:
+            eventually(lambda pid=child.pid: procfs.cpu_wait_s(pid) > 0.1, "it waits")  # type: ignore[misc]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    assert procfs.cpu_wait_s(_NO_PID) == 0.0

@@ -79,6 +79,15 @@ def report_of(plain: object) -> Report:
                 if _is_rank(each.get("rank"), world_size)
             ],
             "deaths": [_death(each) for each in _mappings(plain.get("deaths"))],
+            "suspicions": [
+                {
+                    "ranks": _text(each.get("ranks"), MAX_FOLD),
+                    "sentence": _text(each.get("sentence")),
+                    "manner": _text(each.get("manner")),
+                    "stalled_s": _number(each.get("stalled_s")),
+                }
+                for each in _mappings(plain.get("suspicions"), MAX_FINDINGS)
+            ],
         },
         started=_number(meta.get("started")) or 0.0,
         duration_s=_number(meta.get("duration_s")) or 0.0,

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from relkit.accounting.account import PHASES, Account, Basis, account_of
 from relkit.accounting.attempts import COUNTED
+from relkit.accounting.read_journal import JournalRead
 from relkit.accounting.records import Record, What
-from relkit.accounting.report import run_report
+from relkit.accounting.report import report_of, run_report
 from relkit.accounting.words import back_line
 from tests.unit.accounting.stories import Story
 
@@ -56,6 +57,27 @@ def test_standbys_are_said_as_they_were_when_all_were_last_ready(
     without = run_report(Story().attempt(0, 10).records, argv=())
     assert "warm standby" not in {each.name for each in without.findings[0].evidence}
     assert (without.facts["standby_processes"], without.facts["standby_pss_mb"]) == (0, None)
+
+
+def test_suspicions_are_counted_by_what_became_of_them() -> None:
+    story = Story().attempt(0, 10)
+    for name in ("began", "went on", "began", "verdict", "began"):
+        story.add(What.SUSPICION, 1.0, name=name, text="rank 2 has not joined", number=2)
+    journal = JournalRead(tuple(story.records), is_live=True)
+    report = report_of([journal], argv=(), started=0.0)
+    evidence = {each.name: each.value for each in report.findings[0].evidence}
+    assert evidence["suspicions"] == "3: 1 came and went, 1 became a verdict, 1 not decided"
+    assert report.findings[0].reasons == ("rank 2 has not joined",)
+    assert report.facts["suspicions"] == {
+        "began": 3, "went_on": 1, "became_verdicts": 1, "present": "rank 2 has not joined",
+    }  # fmt: skip
+    # Who is suspected is of the attempt that runs.
+    ended = run_report(story.add(What.ENDED, 1.0, name="succeeded").records, argv=())
+    assert ended.facts["suspicions"]["present"] == ""
+    assert ended.findings[0].reasons == ()
+    without = run_report(Story().attempt(0, 10).records, argv=())
+    assert "suspicions" not in {each.name for each in without.findings[0].evidence}
+    assert without.facts["suspicions"]["began"] == 0
 
 
 def test_the_start_of_the_job_is_accounted_for_as_well_and_is_no_restart() -> None:

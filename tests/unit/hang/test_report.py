@@ -11,9 +11,10 @@ import pytest
 from relkit.findings import Status
 from relkit.hang.advice import ENTRIES, NO_STACK, advice_for
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, JobView, RankView
+from relkit.hang.model import Category, JobView, Manner, RankView, Suspicion
 from relkit.hang.report import fold_hosts, hang_report, headline
 from relkit.output import as_json, as_text
+from relkit.ranks import RankSet
 from tests.unit.hang.hang_builders import job, trained, view, waiting_for_buckets
 
 WORLD = 4
@@ -41,6 +42,22 @@ def test_the_sentence_of_the_issue() -> None:
     assert report.findings[0].id == "RK-HANG-008"
     assert report.status is Status.FAIL
     assert report.exit_code == 1
+
+
+def test_what_was_suspected_before_is_evidence() -> None:
+    ours = Suspicion(RankSet.of([2]), "rank 2 has not joined", Manner.FROZEN, 288.25)
+    other = Suspicion(RankSet.of([0]), "rank 0 has not joined", Manner.MOVING, 12.0)
+    found = replace(hung_on_a_lock(), suspicions=(ours, other))
+    report = hang_report(found, attribute(found), started=1.0)
+    assert report.findings[0].reasons[-1] == (
+        "suspected before this verdict, in a stall that began 288 s before it: rank 2 has not"
+        " joined"
+    )
+    plain = json.loads(as_json(report))
+    assert plain["suspicions"] == [
+        {"ranks": "2", "sentence": "rank 2 has not joined", "manner": "frozen", "stalled_s": 288.2},
+        {"ranks": "0", "sentence": "rank 0 has not joined", "manner": "moving", "stalled_s": 12.0},
+    ]
 
 
 def test_the_json_has_its_keys() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
 from relkit.hang.attribute import attribute
+from relkit.hang.model import Manner, Suspicion
 from relkit.hang.picture.folder import HangEvidence, read_hang
 from relkit.hang.picture.stored_report import BadReport, recorders_of, report_of, verdict_of
 from relkit.hang.recorders import kept_recorders
@@ -54,6 +55,12 @@ def test_the_folder_says_what_the_launcher_knew(tmp_path: Path) -> None:
     # The outlier stands before the many.
     assert facts["stack_classes"][0]["ranks"] == "3"
     assert facts["notes"] == []
+
+
+def test_what_was_suspected_before_stays_in_the_facts(tmp_path: Path) -> None:
+    suspicion = Suspicion(RankSet.of([3]), "rank 3 has not joined", Manner.FROZEN, 288.0)
+    written = write_hang(tmp_path, replace(pipeline_job(16), suspicions=(suspicion,)))
+    assert read_hang(tmp_path).report.facts["suspicions"] == written.facts["suspicions"] != []
 
 
 def test_without_report_json_the_stacks_are_judged_again(tmp_path: Path) -> None:
@@ -325,7 +332,7 @@ json_values = st.recursive(
 )
 KEYS = (
     "job_id", "trigger", "verdict", "hang_timeout_s", "culprits", "culprit_details", "victims",
-    "ranks", "deaths", "absent", "findings", "meta", "recorders",
+    "ranks", "deaths", "suspicions", "absent", "findings", "meta", "recorders",
 )  # fmt: skip
 ROWS = st.lists(
     st.dictionaries(
