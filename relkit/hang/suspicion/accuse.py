@@ -52,7 +52,7 @@ def suspicions_of(
     suspicions = []
     for (what, manner), ranks in list(alike.items())[:MAX_SUSPICIONS]:
         who = RankSet.of(ranks)
-        sentence = f"{of_ranks(who)} {_agreeing(what, len(ranks))}"
+        sentence = of_ranks(who) + _agreeing(what, len(ranks))
         words = words_of(ranks[0])
         if words:
             sentence += f"; {words}"
@@ -61,21 +61,20 @@ def suspicions_of(
 
 
 def _what(culprit: Culprit, analysis: JobAnalysis, overdue: Overdue) -> str:
-    """What a rank has not done, without its name: `has not joined all_reduce #41 ...`."""
+    """What a rank has not done, after its name: ` has not joined all_reduce #41 ...`."""
     so_far = f"for {overdue.age_s:.0f} s (so far at most {overdue.longest_s:.1f} s)"
     if culprit.category in _SAYS_ALL:
-        what = f"in flight {so_far}" if overdue.flights else f"nothing was finished {so_far}"
-        return f"has to do with it: {culprit.sentence}; {what}"
+        return f": {culprit.sentence}; the job stalls {so_far}"
     wait = _oldest_wait(culprit.rank, analysis.waits, overdue)
     if wait is None:
-        return f"has finished no operation {so_far}"
+        return f" has finished no operation {so_far}"
     if wait.transfer is not None:
-        return f"has not called its half of {wait.what} of {of_ranks(wait.waiters)} {so_far}"
-    return f"has not joined {wait.what} {so_far}"
+        return f" has not called its half of {wait.what} of {of_ranks(wait.waiters)} {so_far}"
+    return f" has not joined {wait.what} {so_far}"
 
 
 def _agreeing(what: str, count: int) -> str:
-    return what if count == 1 or not what.startswith("has ") else f"have {what[4:]}"
+    return f" have{what[4:]}" if count > 1 and what.startswith(" has ") else what
 
 
 def _oldest_wait(rank: int, waits: Sequence[Wait], overdue: Overdue) -> Wait | None:

@@ -85,7 +85,9 @@ class SuspicionWatch:
         """
         limits, paces = self._limits, self._paces
         limits.learn(look)
-        if not look.under_way or health is JobHealth.PAUSED:
+        if health is JobHealth.PAUSED:
+            return ()
+        if not look.under_way:
             paces.end()
             return self._over(look)
         paces.note(look.step_s, views)

@@ -27,7 +27,7 @@ class CloseObserver(Observer):
         self._loop = loop
         self.closely = 0
 
-    def views(self, *_: object, recent: bool = True) -> tuple[RankView, ...]:  # type: ignore[override]
+    def views(self, *_: object, recent: bool = True) -> tuple[RankView, ...]:
         assert recent
         self.closely += 1
         return self._loop.views()

@@ -242,7 +242,7 @@ BREAKS = (
         "if False:",
         _DETECT,
     ),
-    Break("relkit/hang/detect.py", "counts=not paused", "counts=True", _DETECT),
+    Break("relkit/hang/detect.py", "counts=not (paused or starts)", "counts=not starts", _DETECT),
     Break(
         "relkit/hang/cycles.py",
         "    own.sort(key=lambda each: each[1].index)\n",
@@ -308,12 +308,6 @@ BREAKS = (
         "relkit/hang/detect.py",
         "fresh, self._hung = not self._hung, True",
         "fresh, self._hung = True, True",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detect.py",
-        "return min(max(_MIN_SUSPECT_S, learned), self.hang_timeout_s)",
-        "return max(_MIN_SUSPECT_S, learned)",
         _DETECT,
     ),
     Break(

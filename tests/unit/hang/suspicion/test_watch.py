@@ -256,6 +256,33 @@ def test_a_job_that_is_paused_is_not_suspected() -> None:
     assert loop.turns == []
 
 
+def test_a_suspicion_outlives_a_pause_of_the_job() -> None:
+    loop = running()
+    loop.wait_in([0, 1, 3])
+    loop.pause(ENOUGH_S)
+    for rank in loop.ranks:
+        rank.letter = "T"
+    loop.pause(60)
+    assert [turn.what for _, turn in loop.turns] == [What.BEGAN]
+    for rank in loop.ranks:
+        rank.letter = "S"
+    loop.step()
+    over = loop.turns[-1][1]
+    # The pause is not part of the stall.
+    assert (over.what, over.suspicion.stalled_s) == (What.WENT_ON, pytest.approx(ENOUGH_S, abs=2))
+
+
+def test_a_rank_that_called_something_else_is_said_to_have_done_that() -> None:
+    loop = running()
+    loop.wait_in([0, 1, 3])
+    loop.wait_in([2], name="broadcast")
+    loop.pause(ENOUGH_S)
+    suspicion = begun(loop).suspicion
+    assert suspicion.ranks == RankSet.of([2])
+    assert suspicion.sentence.startswith("rank 2: called broadcast as #30")
+    assert "; the job stalls for 11 s (so far at most 1.0 s); frozen" in suspicion.sentence
+
+
 def test_a_healthy_job_is_never_looked_at_more_closely() -> None:
     loop = running()
     loop.step(times=200)

@@ -78,7 +78,8 @@ def agent() -> Bare:
     made.turns = []
 
     def waiting_turns() -> list[Turn]:
-        turns, made.turns = made.turns, []
+        turns: list[Turn] = made.turns
+        made.turns = []
         return turns
 
     made.services = SimpleNamespace(

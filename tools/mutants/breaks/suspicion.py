@@ -1,0 +1,197 @@
+"""Breaks of early suspicion, and of the patience with a host that is too busy for a quick start."""
+
+from __future__ import annotations
+
+from tools.mutants.model import Break
+
+_DETECT = ("tests/unit/hang/test_detect.py",)
+_LIMITS = ("tests/unit/hang/suspicion/test_limits.py",)
+_WATCH = ("tests/unit/hang/suspicion/test_watch.py",)
+_LINES = ("tests/unit/launch/test_suspicions.py",)
+_STORED = ("tests/unit/hang/picture/test_folder.py",)
+_ACCOUNT = ("tests/unit/accounting/test_account.py",)
+
+BREAKS = (
+    # Imports after the first operation are a hang on a busy host.
+    Break(
+        "relkit/hang/detect.py",
+        "starts = not moved and self._starts_slowly(live)",
+        "starts = False",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "if self._under_way or self._uncounted_s",
+        "if self._uncounted_s",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "if self._under_way or self._uncounted_s > _MAX_PATIENCE * self.hang_timeout_s:",
+        "if self._under_way:",
+        _DETECT,
+    ),
+    # An endless loop in the first step is never a hang.
+    Break(
+        "relkit/hang/detect.py",
+        "return len(outside) == len(live) or all(_lacks_cpu(view) for view in outside)",
+        "return True",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "if not outside or not all(_wants_cpu(view) for view in outside):",
+        "if not outside:",
+        _DETECT,
+    ),
+    # A burst of operations before the first step is taken for a job under way.
+    Break("relkit/hang/detect.py", "if int(now_s) > self._second:", "if True:", _DETECT),
+    # Something is suspected below the floor, or is not what this job knows.
+    Break("relkit/hang/suspicion/history.py", "return max(FLOOR_S, ", "return max(0.0, ", _LIMITS),
+    Break(
+        "relkit/hang/suspicion/history.py",
+        ", _AGAIN * self.longest_s)",
+        ")",
+        _WATCH,
+    ),
+    Break("relkit/hang/suspicion/history.py", "_FACTOR * self.usual_s, ", "", _WATCH),
+    Break(
+        "relkit/hang/suspicion/history.py",
+        "self._newest: deque[float] = deque(maxlen=CAPACITY)",
+        "self._newest: deque[float] = deque()",
+        _LIMITS,
+    ),
+    Break(
+        "relkit/hang/suspicion/history.py",
+        "if len(self._newest) < _ENOUGH:",
+        "if not self._newest:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/history.py",
+        "self.longest_s = self.usual_s",
+        "pass",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/limits.py",
+        "if kind not in self.kinds and len(self.kinds) >= MAX_KINDS:",
+        "if False:",
+        _LIMITS,
+    ),
+    Break(
+        "relkit/hang/suspicion/limits.py",
+        "self.gaps.add(look.gap_s)",
+        "pass",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/limits.py",
+        "ended[kind] = max(ended.get(kind, 0.0), age_s + look.step_s)",
+        "ended[kind] = 0.0",
+        _WATCH,
+    ),
+    # A checkpoint's wait hides the stall of another operation.
+    Break(
+        "relkit/hang/suspicion/limits.py",
+        "return (op.name, name, size, op.size_bytes.bit_length())",
+        'return ("", name, size, 0)',
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/watch.py",
+        "        if not look.under_way:\n",
+        "        if False:\n",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/watch.py",
+        "if self._open and look.time_s - self._judged_s < PACE_S:",
+        "if False:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/watch.py",
+        "fresh = [each for each in self._open if not each.convicted]",
+        "fresh = self._open",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/watch.py",
+        "is_counted=not each.convicted",
+        "is_counted=True",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/watch.py",
+        "if any(self._paces.moved(rank) for rank in each.suspicion.ranks):",
+        "if False:",
+        _WATCH,
+    ),
+    # The two looks are one.
+    Break(
+        "relkit/hang/suspicion/watch.py",
+        "            elif paces.since_s is None:",
+        "            elif False:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/paces.py",
+        "if pace.cpu_s > _IDLE_SHARE * pace.seen_s:",
+        "if False:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/paces.py",
+        "if pace.wait_s > _STARVED_SHARE * pace.seen_s:",
+        "if False:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/hang/suspicion/accuse.py",
+        "alike.setdefault((what, manner), []).append(culprit.rank)",
+        "alike[(what, manner)] = [culprit.rank]",
+        _WATCH,
+    ),
+    # A line for each suspicion of a rank, however many there are.
+    Break(
+        "relkit/launch/hang/suspicions.py",
+        "if now_s - self._said_s.get(r, -LINE_EVERY_S) >= LINE_EVERY_S]",
+        "]",
+        _LINES,
+    ),
+    Break("relkit/launch/hang/suspicions.py", "if turn.is_counted:", "if True:", _LINES),
+    Break(
+        "relkit/launch/hang/suspicions.py",
+        "near = self._attempt.local_views(recent=True)",
+        "pass",
+        _LINES,
+    ),
+    Break(
+        "relkit/accounting/suspicions.py", 'verdicts += record.name == "verdict"', "pass", _ACCOUNT
+    ),
+    Break(
+        "relkit/accounting/suspicions.py",
+        "if record.what in (What.ATTEMPT, What.FAULT, What.ENDED):",
+        "if False:",
+        _ACCOUNT,
+    ),
+    Break(
+        "relkit/launch/accounted_agent.py",
+        "        finally:\n            self._note_suspicions()\n",
+        "        finally:\n",
+        ("tests/unit/launch/accounting/test_accounted_agent.py",),
+    ),
+    Break(
+        "relkit/hang/report.py",
+        "        if each.ranks & ranks\n",
+        "",
+        ("tests/unit/hang/test_report.py",),
+    ),
+    Break(
+        "relkit/hang/picture/stored_report.py",
+        '"sentence": _text(each.get("sentence")),\n                    "manner"',
+        '"manner"',
+        _STORED,
+    ),
+)
