@@ -45,6 +45,14 @@ def test_one_long_pause_of_many_is_not_the_usual() -> None:
     assert history.limit_s == FLOOR_S
 
 
+def test_only_the_newest_durations_are_kept() -> None:
+    history = History()
+    for number in range(10 * CAPACITY):
+        history.add(float(number))
+    assert len(history._newest) == CAPACITY
+    assert history.usual_s > 9 * CAPACITY
+
+
 def test_kinds_differ_by_name_group_and_payload() -> None:
     kinds = {kind_of(flight(1, name=name, size=size)) for name in "ab" for size in (4, 5, 1 << 20)}
     assert len(kinds) == 4
