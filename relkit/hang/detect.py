@@ -278,12 +278,12 @@ class HangDetector:
 
 
 def _wants_cpu(view: RankView) -> bool:
-    used_s = view.cpu_s + view.cpu_wait_s
-    return view.cpu_window_s > 0 and used_s >= _WANTS_CPU * view.cpu_window_s
+    cpu = view.cpu
+    return cpu.window_s > 0 and cpu.used_s + cpu.waited_s >= _WANTS_CPU * cpu.window_s
 
 
 def _lacks_cpu(view: RankView) -> bool:
-    return view.cpu_window_s > 0 and view.cpu_wait_s >= _LACKS_CPU * view.cpu_window_s
+    return view.cpu.window_s > 0 and view.cpu.waited_s >= _LACKS_CPU * view.cpu.window_s
 
 
 def _only_set_up(state: HookState) -> bool:

@@ -46,7 +46,7 @@ def idle_s(view: RankView) -> float | None:
 
 def cpu_share(view: RankView) -> float | None:
     """Part of one core that it uses; None where it was sampled only once."""
-    return view.cpu_s / view.cpu_window_s if view.cpu_window_s > 0 else None
+    return view.cpu.used_s / view.cpu.window_s if view.cpu.window_s > 0 else None
 
 
 def is_stopped(view: RankView) -> bool:

@@ -12,6 +12,21 @@ from relkit.stacks.model import RankDump
 
 
 @dataclass(frozen=True, slots=True)
+class CpuUse:
+    """What a process used of the CPUs between two samples.
+
+    Args:
+        used_s: CPU seconds of all its threads.
+        window_s: the time between the samples, s; 0 where there was only one.
+        waited_s: for how long its main thread was ready to run, and got no CPU, s.
+    """
+
+    used_s: float = 0.0
+    window_s: float = 0.0
+    waited_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RankView:
     """Everything known about one rank at one moment.
 
@@ -22,9 +37,7 @@ class RankView:
         hook: the recorder's state; for a dead process the last that its file holds; None where
             there is none (hook not loaded, or no hooked call yet).
         dump: its stacks; None before the capture or where the capture failed.
-        cpu_s: CPU seconds used between two samples; cpu_window_s: the time between them
-            (0 where there was only one sample); cpu_wait_s: for how long its main thread was
-            ready to run between them, and got no CPU.
+        cpu: what it used of the CPUs lately.
         exit_code: of a dead process, where the launcher knows it; negative = killed by signal.
         failed_unix_s: when a dead rank failed, Unix time, 0 where not known.
         error: the first line of the error that a dead rank reported ("RuntimeError: ..."), or "".
@@ -41,9 +54,7 @@ class RankView:
     process_state: str = ""
     hook: HookState | None = None
     dump: RankDump | None = None
-    cpu_s: float = 0.0
-    cpu_window_s: float = 0.0
-    cpu_wait_s: float = 0.0
+    cpu: CpuUse = CpuUse()
     exit_code: int | None = None
     failed_unix_s: float = 0.0
     error: str = ""

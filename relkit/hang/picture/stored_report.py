@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.hang.model import Category, Culprit, HangVerdict, RankView, Victims
+from relkit.hang.model import Category, CpuUse, Culprit, HangVerdict, RankView, Victims
 from relkit.hang.words import shortened
 from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
@@ -164,8 +164,7 @@ def _view(row: Plain) -> RankView:
         pid=int(row["pid"] or 0),
         alive=is_alive,
         process_state=row["state"],
-        cpu_s=share or 0.0,
-        cpu_window_s=0.0 if share is None else 1.0,
+        cpu=CpuUse() if share is None else CpuUse(share, 1.0),
         exit_code=row["exit_code"],
         absent_reason="" if is_alive or row["exit_code"] is not None else row["note"],
     )

@@ -59,10 +59,10 @@ class Paces:
             if pace is None:
                 continue
             pace.now, pace.state, pace.alive = _operations(view), view.process_state, view.alive
-            if view.cpu_window_s > 0:
+            if view.cpu.window_s > 0:
                 # CPU time is known for a window that ends now.
-                pace.cpu_s += view.cpu_s / view.cpu_window_s * step_s
-                pace.wait_s += view.cpu_wait_s / view.cpu_window_s * step_s
+                pace.cpu_s += view.cpu.used_s / view.cpu.window_s * step_s
+                pace.wait_s += view.cpu.waited_s / view.cpu.window_s * step_s
                 pace.seen_s += step_s
 
     def manner(self, rank: int) -> Manner:

@@ -15,7 +15,7 @@ from typing import Any
 
 from relkit.errors import BadDump
 from relkit.foreign_json import parse_json
-from relkit.hang.model import RankView
+from relkit.hang.model import CpuUse, RankView
 from relkit.hook.model import HookState
 from relkit.post_mortem.model import evidence_from_json
 from relkit.stacks.dumpfile import MAX_FILE_BYTES, decode, encode
@@ -80,7 +80,8 @@ def _view_from_plain(plain: Plain) -> RankView:
     fields = dict(plain)
     hook, death = fields.pop("hook", None), evidence_from_json(fields.pop("death", None))
     state = None if hook is None else HookState.from_json(hook)
-    return RankView(**fields, hook=state, death=death)
+    cpu = CpuUse(**fields.pop("cpu"))
+    return RankView(**fields, hook=state, death=death, cpu=cpu)
 
 
 def encode_views(views: Sequence[RankView], extra: Plain | None = None) -> bytes:

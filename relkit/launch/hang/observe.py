@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relkit import procfs
 from relkit.errors import BadDump, RelkitError
-from relkit.hang.model import RankView
+from relkit.hang.model import CpuUse, RankView
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
@@ -142,7 +142,6 @@ class Observer:
         pid = state.pid if state else local.pid
         process = procfs.process(pid)
         alive = process.runs(state.start_ticks if state else 0)
-        use = self._cpu_use(pid, process.cpu_s) if alive else (0.0, 0.0, 0.0)
         return RankView(
             rank=local.rank,
             host=self._host,
@@ -150,9 +149,7 @@ class Observer:
             alive=alive,
             process_state=process.state if alive else "",
             hook=state,
-            cpu_s=use[0],
-            cpu_window_s=use[1],
-            cpu_wait_s=use[2],
+            cpu=self._cpu_use(pid, process.cpu_s) if alive else CpuUse(),
             exit_code=end.exit_code if end else None,
             failed_unix_s=end.failed_unix_s if end else 0.0,
             error=end.error if end else "",
@@ -180,8 +177,7 @@ class Observer:
             if pid not in pids and not procfs.is_same_process(pid, 0):
                 path.unlink(missing_ok=True)
 
-    def _cpu_use(self, pid: int, used_s: float) -> tuple[float, float, float]:
-        """CPU time, the time in which it was used, and that waited for a CPU in it."""
+    def _cpu_use(self, pid: int, used_s: float) -> CpuUse:
         now_s, waited_s = self._clock(), procfs.cpu_wait_s(pid)
         samples = self._cpu.setdefault(pid, deque())
         samples.append((now_s, used_s, waited_s))
@@ -189,7 +185,7 @@ class Observer:
         while len(samples) > 2 and now_s - samples[1][0] >= CPU_WINDOW_S:
             samples.popleft()
         first_s, used_before_s, waited_before_s = samples[0]
-        return (
+        return CpuUse(
             max(0.0, used_s - used_before_s),
             now_s - first_s,
             max(0.0, waited_s - waited_before_s),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from relkit.hang.model import Category, HangVerdict, JobView, RankView
+from relkit.hang.model import Category, CpuUse, HangVerdict, JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
@@ -176,8 +176,7 @@ def view(
         process_state=STACKS[stack][1] if stack else "S",
         hook=hook,
         dump=dump(rank, world, stack) if stack else None,
-        cpu_s=0.99 if stack == "spin" else 0.0,
-        cpu_window_s=1.0 if stack else 0.0,
+        cpu=CpuUse(0.99 if stack == "spin" else 0.0, 1.0 if stack else 0.0),
     )
     return replace(base, **fields)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, JobView, RankView
+from relkit.hang.model import Category, CpuUse, JobView, RankView
 from relkit.hook.model import Communicator, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from tests.unit.hang.hang_builders import (
@@ -89,7 +89,7 @@ def test_on_a_crowded_host_a_busy_loop_gets_less_than_half_a_core(
     assert culprit.dump is not None
     (main,) = culprit.dump.python
     sampled = replace(culprit.dump, python=(replace(main, state=state),))
-    culprit = replace(culprit, cpu_s=share, process_state=state, dump=sampled)
+    culprit = replace(culprit, cpu=CpuUse(share, 1.0), process_state=state, dump=sampled)
     assert named(attribute(others_wait(culprit))) == [(BAD, category)]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.detect import Detection, HangDetector, JobHealth
-from relkit.hang.model import RankView
+from relkit.hang.model import CpuUse, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.ranks import RankSet
 
@@ -59,9 +59,7 @@ class Job:
                 process_state=self.letters[rank],
                 hook=self._state(rank),
                 exit_code=None if self.alive[rank] else 0,
-                cpu_s=2 * self.cpu[rank][0],
-                cpu_window_s=2.0,
-                cpu_wait_s=2 * self.cpu[rank][1],
+                cpu=CpuUse(2 * self.cpu[rank][0], 2.0, 2 * self.cpu[rank][1]),
             )
             for rank in range(self.world)
         ]

@@ -10,7 +10,7 @@ import pytest
 from relkit.hang.attribute import attribute
 from relkit.hang.finding_builder import host_category
 from relkit.hang.groups import groups_of
-from relkit.hang.model import Category
+from relkit.hang.model import Category, CpuUse
 from relkit.hang.rank_table import rank_row
 from relkit.hang.report import hang_report
 from relkit.hang.stackclass import classify
@@ -94,7 +94,7 @@ def test_a_rank_killed_by_another_ranks_wrong_call_is_not_accused() -> None:
 def test_a_busy_loop_on_a_crowded_host_is_still_one(
     stack: str, share: float, category: Category
 ) -> None:
-    busy = view(BAD, WORLD, stack=stack, hook=trained(BAD, WORLD), cpu_s=share)
+    busy = view(BAD, WORLD, stack=stack, hook=trained(BAD, WORLD), cpu=CpuUse(share, 1.0))
     assert host_category(busy, classify(busy.dump)) is category
     assert named(attribute(others_wait(busy))) == [(BAD, category)]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from relkit.errors import BadDump
-from relkit.hang.model import RankView
+from relkit.hang.model import CpuUse, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
 from relkit.launch.hang import codec
 from relkit.launch.job import exchange
@@ -190,7 +190,7 @@ def _state(rank: int) -> HookState:
 
 def test_views_survive_the_way() -> None:
     views = (
-        RankView(0, "a", 1, True, "S", _state(0), cpu_s=1.5, cpu_window_s=2.0, cpu_wait_s=0.5),
+        RankView(0, "a", 1, True, "S", _state(0), cpu=CpuUse(1.5, 2.0, 0.5)),
         RankView(1, "b", 2, False, exit_code=-11, failed_unix_s=3.25, error="boom"),
     )
     assert codec.decode_views(codec.encode_views(views, {"at": 1})) == (views, {"at": 1})

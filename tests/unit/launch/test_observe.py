@@ -171,15 +171,15 @@ def test_cpu_use_over_a_window(child: Callable[[str], Child]) -> None:
     now = [100.0]
     observer = Observer(None, clock=lambda: now[0])
     rank = [LocalRank(0, pid)]
-    assert observer.views(rank)[0].cpu_window_s == 0.0
+    assert observer.views(rank)[0].cpu.window_s == 0.0
     wait_for_cpu_use(pid)
     for _ in range(40):
         now[0] += 0.25
         view = observer.views(rank)[0]
-    assert CPU_WINDOW_S <= view.cpu_window_s <= CPU_WINDOW_S + 0.5
+    assert CPU_WINDOW_S <= view.cpu.window_s <= CPU_WINDOW_S + 0.5
     wait_for_cpu_use(pid)
     now[0] += 0.25
-    used_s = observer.views(rank)[0].cpu_s
+    used_s = observer.views(rank)[0].cpu.used_s
     assert 0.05 <= used_s <= procfs.cpu_s(pid)
 
 

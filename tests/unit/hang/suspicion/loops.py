@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relkit.hang.detect import HangDetector
-from relkit.hang.model import JobView, RankView
+from relkit.hang.model import CpuUse, JobView, RankView
 from relkit.hang.suspicion.watch import SuspicionWatch, Turn, What
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 
@@ -82,9 +82,7 @@ class Loop:
             True,
             rank.letter,
             hook,
-            cpu_s=2 * rank.cpu,
-            cpu_window_s=2.0,
-            cpu_wait_s=2 * rank.waits,
+            cpu=CpuUse(2 * rank.cpu, 2.0, 2 * rank.waits),
         )
 
     def look(self, seconds: float = 1.0) -> None:
