@@ -24,8 +24,9 @@ UNDER_WAY_S = 10
 # and part of it for which it is ready and gets no CPU, above which its host has too few of them.
 _WANTS_CPU = 0.25
 _LACKS_CPU = 0.2
-# Of the timeout: how much time of a busy host is not counted before a job is under way.
-_MAX_PATIENCE = 5.0
+# In timeouts: how much time of a busy host is not counted before a job is under way, where no rank
+# waits in an operation; and where some do, as that is how most hangs look, too.
+_MAX_PATIENCE, _MAX_PATIENCE_OF_WAITING = 5.0, 1.0
 
 _Process = tuple[str, int]
 _Flight = tuple[int, int, str]
@@ -208,12 +209,16 @@ class HangDetector:
         Where ranks wait for others in an operation, an endless loop looks like a long import: only
         on a host that has too few CPUs for its ranks is that time not counted.
         """
-        if self._under_way or self._uncounted_s > _MAX_PATIENCE * self.hang_timeout_s:
+        if self._under_way:
             return False
         outside = [view for view in live if view.hook is None or not view.hook.in_flight]
         if not outside or not all(_wants_cpu(view) for view in outside):
             return False
-        return len(outside) == len(live) or all(_lacks_cpu(view) for view in outside)
+        nobody_waits = len(outside) == len(live)
+        if not nobody_waits and not all(_lacks_cpu(view) for view in outside):
+            return False
+        patience = _MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING
+        return self._uncounted_s <= patience * self.hang_timeout_s
 
     def _overdue(self, ranks: RankSet, sentence: str) -> Detection:
         fresh, self._hung = not self._hung, True

@@ -21,21 +21,27 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detect.py",
-        "if self._under_way or self._uncounted_s",
-        "if self._uncounted_s",
+        "        if self._under_way:\n",
+        "        if False:\n",
         _DETECT,
     ),
     Break(
         "relkit/hang/detect.py",
-        "if self._under_way or self._uncounted_s > _MAX_PATIENCE * self.hang_timeout_s:",
-        "if self._under_way:",
+        "return self._uncounted_s <= patience * self.hang_timeout_s",
+        "return True",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detect.py",
+        "_MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING",
+        "_MAX_PATIENCE",
         _DETECT,
     ),
     # An endless loop in the first step is never a hang.
     Break(
         "relkit/hang/detect.py",
-        "return len(outside) == len(live) or all(_lacks_cpu(view) for view in outside)",
-        "return True",
+        "if not nobody_waits and not all(_lacks_cpu(view) for view in outside):",
+        "if False:",
         _DETECT,
     ),
     Break(
