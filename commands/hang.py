@@ -27,11 +27,14 @@ def hang() -> None:
 )
 @report_options
 def analyze(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force: bool) -> int:
-    """Judge the dumps of PyTorch's flight recorder.
+    """Judge the dumps of PyTorch's flight recorder, stacks, and logs of NCCL's watchdog.
 
     PATH is a folder, or files whose names end with their rank. Pickles and JSON are read, of NCCL,
     RCCL, XCCL, gloo and others, whoever launched the job; nothing in them is run. Of two files of
     one rank the newer one counts.
+
+    Beside dumps, or without any, these are used: relkit's .stacktrace files, what `py-spy dump`
+    printed (rank3.txt), and logs of the job in which NCCL's watchdog speaks.
 
     \b
     Exit codes: 1 a rank is at fault, 3 no rank stands out.
@@ -40,18 +43,19 @@ def analyze(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force
     Examples:
       relkit hang analyze /tmp/nccl_traces
       relkit hang analyze run7/nccl_trace_rank_* --json
+      relkit hang analyze /tmp/nccl_traces slurm-1234.out
     """
     from rich.console import Console
     from rich.progress import Progress
 
     from relkit.flight_recorder.analyze import analyze as judge
-    from relkit.flight_recorder.analyze import find_dumps
+    from relkit.flight_recorder.analyze import find_sources
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("reading dumps", total=None)
         report = judge(
-            find_dumps(paths),
+            *find_sources(paths),
             argv=tuple(sys.argv),
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )

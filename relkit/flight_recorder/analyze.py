@@ -11,17 +11,23 @@ from pathlib import Path
 
 from relkit.errors import UsageProblem
 from relkit.findings import Report
-from relkit.flight_recorder.job_view import job_view
+from relkit.flight_recorder.join_sources import JoinedJob, join
 from relkit.flight_recorder.model import FlightDump
 from relkit.flight_recorder.parse import parse_dump
 from relkit.flight_recorder.plain_data import BadFlightDump, looks_like_a_dump, read_plain
+from relkit.flight_recorder.source_findings import by_sources, with_sources
+from relkit.flight_recorder.stacks_and_logs import (
+    StacksAndLogs,
+    files_below,
+    is_text_name,
+    read_stacks_and_logs,
+)
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Category, HangVerdict, JobView
+from relkit.hang.model import Category, HangVerdict
 from relkit.hang.report import hang_report
 
 # nccl_trace_rank_3, dump-3.json, rank3.pkl: the rank is the last number of the name.
 _NAME = re.compile(r".*?(\d{1,9})(\.json|\.pkl|\.pickle|\.bin)?")
-_MAX_FILES = 200_000
 
 
 class NoDumps(UsageProblem):
@@ -55,16 +61,16 @@ def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
     """
     newest: dict[int, tuple[int, DumpFile]] = {}
     for path in paths:
-        for file in _files(path):
+        for file in files_below(path):
             name = _NAME.fullmatch(file.name)
             if name is None:
-                if file == path:
+                if file == path and not is_text_name(file):
                     raise UsageProblem(
                         f"{file} does not say of which rank it is",
                         next_step="Its name must end with the rank, as in nccl_trace_rank_3.",
                     )
                 continue
-            if file != path and not looks_like_a_dump(file):
+            if (file != path or is_text_name(file)) and not looks_like_a_dump(file):
                 continue
             dump = DumpFile(file, int(name[1]))
             written_ns = _written_ns(file)
@@ -80,20 +86,22 @@ def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
     return [newest[rank][1] for rank in sorted(newest)]
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        if not path.exists():
-            raise UsageProblem(f"there is no {path}", next_step="Name the folder of the dumps.")
-        return [path]
-    files: list[Path] = []
-    for folder, _, names in os.walk(path):
-        files += [Path(folder) / name for name in sorted(names)]
-        if len(files) > _MAX_FILES:
-            raise UsageProblem(
-                f"{path} holds more than {_MAX_FILES} files",
-                next_step="Name the folder in which only the dumps are.",
-            )
-    return files
+def find_sources(paths: Sequence[Path]) -> tuple[list[DumpFile], StacksAndLogs]:
+    """The dumps to read, and what lies beside them: at least one of both.
+
+    Args:
+        paths: files and folders; folders are searched with all that is below them.
+
+    Raises:
+        NoDumps: there is neither; UsageProblem: as `find_dumps`.
+    """
+    beside = read_stacks_and_logs(paths)
+    try:
+        return find_dumps(paths), beside
+    except NoDumps:
+        if not beside:
+            raise
+        return [], beside
 
 
 def _written_ns(file: Path) -> int:
@@ -117,14 +125,16 @@ def read_dump(file: DumpFile) -> FlightDump:
 
 def analyze(
     files: Sequence[DumpFile],
+    beside: StacksAndLogs | None = None,
     *,
     argv: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """The report of the hang that the dumps show.
+    """The report of the hang that the dumps show, with the stacks and logs beside them.
 
     Args:
         files: at most one a rank.
+        beside: what `read_stacks_and_logs` gave.
         argv: the command line.
         progress: called with how many have been read, and how many there are.
 
@@ -132,23 +142,37 @@ def analyze(
         BadFlightDump: one of them is not a dump.
     """
     began, started = time.monotonic(), time.time()
-    job, verdict = judged(files, progress=progress)
+    joined, verdict = judged(files, beside, progress=progress)
     duration_s = time.monotonic() - began
-    return hang_report(job, verdict, argv=argv, started=started, duration_s=duration_s)
+    report = hang_report(joined.job, verdict, argv=argv, started=started, duration_s=duration_s)
+    return with_sources(report, joined)
 
 
 def judged(
-    files: Sequence[DumpFile], *, progress: Callable[[int, int], None] | None = None
-) -> tuple[JobView, HangVerdict]:
-    """What the dumps show of the job, and who is at fault; see analyze."""
+    files: Sequence[DumpFile],
+    beside: StacksAndLogs | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[JoinedJob, HangVerdict]:
+    """What all sources show of the job, and who is at fault; see analyze."""
     dumps = []
     for number, file in enumerate(files, start=1):
         dumps.append(read_dump(file))
         if progress is not None:
             progress(number, len(files))
-    source = str(Path(os.path.commonpath([file.path.parent.absolute() for file in files])))
-    job = job_view(dumps, source)
-    return job, without_unneeded_absence(attribute(job))
+    beside = beside or StacksAndLogs()
+    joined = join(dumps, beside, _source(files, beside))
+    verdict = without_unneeded_absence(attribute(joined.job))
+    return joined, by_sources(verdict, joined)
+
+
+def _source(files: Sequence[DumpFile], beside: StacksAndLogs) -> str:
+    paths = [file.path for file in files]
+    paths = paths or [
+        *(file.path for file in beside.stacks.values()),
+        *(log.path for log in beside.logs),
+    ]
+    return str(Path(os.path.commonpath([path.parent.absolute() for path in paths])))
 
 
 def without_unneeded_absence(verdict: HangVerdict) -> HangVerdict:

@@ -66,17 +66,21 @@ class _Job:
         return name, dump.groups.get(name) or self.used_by.get(name, ())
 
 
-def job_view(dumps: Sequence[FlightDump], source: str) -> JobView:
+def job_view(
+    dumps: Sequence[FlightDump], source: str, *, world_size: int = 0, now_ns: int = 0
+) -> JobView:
     """What the dumps show of the job.
 
     Args:
         dumps: one a rank.
         source: where they lie, for what is said of a rank that has none.
+        world_size: ranks of the job, now_ns: when it was looked at, Unix time, where other sources
+            know of more ranks or of a later time.
 
     Raises:
         UsageProblem: the job would have more than MAX_WORLD ranks.
     """
-    world_size = _world_size(dumps)
+    world_size = max(world_size_of(dumps), world_size)
     if world_size > MAX_WORLD:
         raise UsageProblem(
             f"the dumps are of a job of {world_size} ranks",
@@ -84,7 +88,7 @@ def job_view(dumps: Sequence[FlightDump], source: str) -> JobView:
         )
     job = _Job(
         world_size=world_size,
-        now_ns=max((time for dump in dumps for time in _times(dump)), default=0),
+        now_ns=max([now_ns, *(time for dump in dumps for time in _times(dump))]),
         used_by=_used_by(dumps, world_size),
     )
     job = replace(job, disputed=_disputed(dumps, job))
@@ -112,7 +116,8 @@ def job_view(dumps: Sequence[FlightDump], source: str) -> JobView:
     )
 
 
-def _world_size(dumps: Sequence[FlightDump]) -> int:
+def world_size_of(dumps: Sequence[FlightDump]) -> int:
+    """How many ranks the job has, as far as dumps show that."""
     named = [max(ranks) + 1 for dump in dumps for ranks in dump.groups.values()]
     return max([dump.rank + 1 for dump in dumps] + named, default=0)
 
@@ -126,7 +131,7 @@ def _used_by(dumps: Sequence[FlightDump], world_size: int) -> dict[str, tuple[in
     """gloo's dumps do not list the ranks of groups: those that used one were in it."""
     users: dict[str, list[int]] = {}
     for dump in sorted(dumps, key=lambda dump: dump.rank):
-        for name in {entry.group for entry in dump.entries}:
+        for name in {*(entry.group for entry in dump.entries), *dump.enqueued}:
             users.setdefault(name, []).append(dump.rank)
     return {**{name: tuple(ranks) for name, ranks in users.items()}, "0": tuple(range(world_size))}
 
@@ -217,11 +222,14 @@ def _counted(ops: Sequence[Op], *, is_whole: bool) -> tuple[list[Op], tuple[Tran
 
 def _communicators(dump: FlightDump, job: _Job) -> dict[str, Communicator]:
     """This rank's groups by their names in the dump."""
-    newest: dict[str, int] = {}
+    newest: dict[str, int] = dict(dump.enqueued)
     for entry in dump.entries:
         if not entry.is_p2p:
             newest[entry.group] = max(newest.get(entry.group, -1), entry.seq)
-    names = {*dump.groups, *(entry.group for entry in dump.entries), "0"}
+    names = {*dump.groups, *(entry.group for entry in dump.entries), *dump.enqueued}
+    if not dump.is_from_log:
+        # Of a group that a log is silent about it does not follow that the rank called nothing.
+        names.add("0")
     communicators = {}
     for index, name in enumerate(sorted(names)):
         _, ranks = job.group(dump, name)

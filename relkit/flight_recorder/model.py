@@ -6,7 +6,7 @@ Source: torch/csrc/distributed/c10d/FlightRecorder.hpp; formats 2.0 to 2.10 (tor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relkit.stacks.model import Frame
 
@@ -66,6 +66,8 @@ class FlightDump:
         groups: its process groups: name -> global ranks in the order of the group.
         descriptions: their descriptions, by name.
         entries: in the order in which it called them.
+        enqueued: number of its last collective, by group, where a log knows more than `entries`.
+        is_from_log: nothing else is known of the rank than what logs say.
     """
 
     rank: int
@@ -73,3 +75,5 @@ class FlightDump:
     groups: Mapping[str, tuple[int, ...]]
     descriptions: Mapping[str, str]
     entries: tuple[FlightEntry, ...]
+    enqueued: Mapping[str, int] = field(default_factory=dict)
+    is_from_log: bool = False

@@ -131,7 +131,7 @@ def _finding(
         first.category,
         view.exit_code if view else None,
         first.pid,
-        has_stacks=job.has_stacks,
+        has_stacks=job.has_stacks or (view is not None and view.dump is not None),
     )
     return Finding(
         id=ENTRIES[first.category].id,

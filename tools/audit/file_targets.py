@@ -28,6 +28,8 @@ from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport import control, history
 from tests.reports.straggler_jobs import job
 from tests.unit.flight_recorder.flight_builders import document, entry, steps
+from tests.unit.flight_recorder.test_join_sources import idle, timed_out
+from tests.unit.flight_recorder.test_spy_text import NATIVE, OLD, SHORT
 from tests.unit.hook.test_reader import blank, put, slot
 from tests.unit.netcheck.test_report import result as check_result
 from tools.audit.target import Run, Target, reads_file, writer
@@ -189,6 +191,33 @@ def _flight_documents() -> list[dict[str, object]]:
     return [document([*steps(3), own, sent], groups), document(steps(2), groups)]
 
 
+def _spy_texts(_: Path) -> list[bytes]:
+    return [text.encode() for text in (SHORT, NATIVE, OLD)]
+
+
+def _watchdog_logs(_: Path) -> list[bytes]:
+    return [(timed_out(0, 6) + idle(1, 5)).encode()]
+
+
+def _read_spy(folder: Path) -> Run:
+    return _read_beside(folder, "rank0.txt")
+
+
+def _read_watchdog(folder: Path) -> Run:
+    return _read_beside(folder, "job.log")
+
+
+def _read_beside(folder: Path, name: str) -> Run:
+    write = writer(folder / name)
+    (folder / "dump_1").write_bytes(_flight_pickles(folder)[1])
+
+    def run(data: bytes) -> None:
+        write(data)
+        flight_analyze.analyze(*flight_analyze.find_sources([folder]))
+
+    return run
+
+
 def _read_flight(folder: Path) -> Run:
     # The other rank's is as it should be.
     (folder / "dump_1").write_bytes(_flight_pickles(folder)[1])
@@ -212,6 +241,8 @@ TARGETS = (
     Target("history", "straggler histories, their pages", _histories, _HISTORY, "zip"),
     Target("bundles", "saved network checks", _bundles, _read_bundle, "json"),
     Target("reports", "reports, recordings, settings", _jsons, _read_json, "json"),
+    Target("spy", "texts of py-spy", _spy_texts, _read_spy),
+    Target("watchdog", "logs of NCCL's watchdog", _watchdog_logs, _read_watchdog),
     Target("flight", "flight-recorder dumps (pickles)", _flight_pickles, _read_flight),
     Target("flight-json", "flight-recorder dumps (JSON)", _flight_jsons, _read_flight, "json"),
 )

@@ -9,12 +9,15 @@ from pathlib import Path
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
 from relkit.findings import Report
 from relkit.flight_recorder.analyze import (
+    DumpFile,
     NoDumps,
-    find_dumps,
+    find_sources,
     judged,
     without_unneeded_absence,
 )
 from relkit.flight_recorder.plain_data import BadFlightDump
+from relkit.flight_recorder.source_findings import with_sources
+from relkit.flight_recorder.stacks_and_logs import StacksAndLogs
 from relkit.foreign_json import parse_json
 from relkit.hang.attribute import attribute
 from relkit.hang.model import HangVerdict, JobView, RankView
@@ -75,8 +78,10 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
     _require_folder(folder)
     report, recorders, unread, why_not = _stored(folder)
     names = _dump_names(folder)
-    if report is None and not names:
-        return _from_flight_recorder(folder, why_not, progress)
+    if report is None:
+        files, beside = _flight_sources(folder)
+        if not names or files or beside.logs:
+            return _from_flight_recorder(folder, why_not, files, beside, progress)
     dumps, refused = _read_dumps(folder, names, report, progress)
     notes = [f"{name}: {reason}" for name, reason in refused]
     if why_not:
@@ -263,23 +268,33 @@ def _has_merged_stacks(folder: Path) -> bool:
         return False
 
 
-def _from_flight_recorder(
-    folder: Path, why_not: str, progress: ReadProgress | None
-) -> HangEvidence:
+def _flight_sources(folder: Path) -> tuple[list[DumpFile], StacksAndLogs]:
     try:
-        job, verdict = judged(find_dumps([folder]), progress=progress)
-    except NoDumps as error:
+        return find_sources([folder])
+    except NoDumps:
+        return [], StacksAndLogs()
+
+
+def _from_flight_recorder(
+    folder: Path,
+    why_not: str,
+    files: Sequence[DumpFile],
+    beside: StacksAndLogs,
+    progress: ReadProgress | None,
+) -> HangEvidence:
+    if not files and not beside:
         if why_not:
-            raise BadInputFile(
-                f"{folder / 'report.json'}: {why_not}", next_step=_WHICH_FOLDER
-            ) from error
+            raise BadInputFile(f"{folder / 'report.json'}: {why_not}", next_step=_WHICH_FOLDER)
         raise UsageProblem(
             f"{folder} holds neither what a hang leaves nor dumps of PyTorch's flight recorder",
             next_step=_WHICH_FOLDER,
-        ) from error
+        )
+    try:
+        joined, verdict = judged(files, beside, progress=progress)
     except BadFlightDump as error:
         raise BadInputFile(str(error), next_step=error.next_step) from error
     # Dumps do not say when they were written; this is the newest time in any of them, Unix time.
-    newest_s = max((view.hook.now_ns for view in job.ranks if view.hook), default=0) / 1e9
-    report = hang_report(job, verdict, started=newest_s)
-    return _evidence(folder, report, job, verdict, (), ())
+    newest_s = max((view.hook.now_ns for view in joined.job.ranks if view.hook), default=0) / 1e9
+    report = with_sources(hang_report(joined.job, verdict, started=newest_s), joined)
+    dumps = [view.dump for view in joined.job.ranks if view.dump is not None]
+    return _evidence(folder, report, joined.job, verdict, dumps, joined.left_out)

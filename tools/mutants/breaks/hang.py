@@ -201,6 +201,67 @@ BREAKS = (
         _FLIGHT,
     ),
     Break(
+        "relkit/flight_recorder/watchdog_log.py",
+        "timed_out is not None and timed_out.stuck_seq == int(at[1])",
+        "timed_out is not None",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/watchdog_log.py",
+        "(state.completed or 0) >= (known.completed or 0)",
+        "state.completed is not None",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/spy_text.py",
+        'return installed if "/" in where and is_infrastructure(installed) else where',
+        "return where",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/spy_text.py",
+        "frame.re is _BARE or _NATIVE.search(where)",
+        "frame.re is _BARE",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/stacks_and_logs.py",
+        "_written_ns(file) >= written_ns[rank]",
+        "_written_ns(file) <= written_ns[rank]",
+        _FLIGHT,
+    ),
+    # A process id in a name is taken for a rank.
+    Break(
+        "relkit/flight_recorder/stacks_and_logs.py",
+        "return None if last is None or int(last[1]) == pid else int(last[1])",
+        "return None if last is None else int(last[1])",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/join_sources.py",
+        "elif counts and (state.enqueued or 0) > newest:",
+        "elif counts and (state.enqueued or 0) < newest:",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/join_sources.py",
+        "rank = ranks[rank]",
+        "pass",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/source_findings.py",
+        "score = round(score * WITHOUT_DUMPS, 2)",
+        "score = round(score, 2)",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/hang/picture/folder.py",
+        "if not names or files or beside.logs:",
+        "if not names:",
+        _FLIGHT,
+    ),
+    Break(
         "relkit/hang/frames.py",
         "for i, frame in enumerate(frames) if is_user_code(frame)",
         "for i, frame in reversed(list(enumerate(frames))) if is_user_code(frame)",

@@ -1,0 +1,86 @@
+"""What the sources of a verdict said, and where they contradict each other; pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relkit.findings import Finding, Report, Status
+from relkit.flight_recorder.join_sources import JoinedJob
+from relkit.hang.model import Culprit, HangVerdict
+from relkit.hang.words import of_ranks
+from relkit.ranks import RankSet
+
+DISPUTED = "RK-HANG-017"
+LEFT_OUT = "RK-HANG-018"
+# Stacks are of one moment, and logs hold few operations: without a dump a verdict is worth less.
+WITHOUT_DUMPS = 0.8
+_MAX_REASONS = 8
+
+
+def by_sources(verdict: HangVerdict, joined: JoinedJob) -> HangVerdict:
+    """The verdict with what each source said of the culprits, and with the certainty it allows.
+
+    Args:
+        verdict: of the joined job; joined: what it was reached with.
+    """
+    return replace(verdict, culprits=tuple(_by_sources(c, joined) for c in verdict.culprits))
+
+
+def _by_sources(culprit: Culprit, joined: JoinedJob) -> Culprit:
+    reasons, score = [*culprit.reasons, *joined.said.get(culprit.rank, ())], culprit.score
+    if not joined.dumps:
+        score = round(score * WITHOUT_DUMPS, 2)
+        kinds = [("stacks", joined.stacks), ("logs", joined.logs)]
+        used = " and ".join(
+            f"{kind} of {of_ranks(RankSet.of(ranks))}" for kind, ranks in kinds if ranks
+        )
+        reasons.append(f"no rank has a dump: judged by {used}")
+    return replace(culprit, reasons=tuple(dict.fromkeys(reasons)), score=score)
+
+
+def with_sources(report: Report, joined: JoinedJob) -> Report:
+    """The report with findings and facts on its sources."""
+    findings = list(report.findings)
+    if joined.disputes:
+        findings.append(_disputed(joined))
+    if joined.left_out:
+        findings.append(_left_out(joined))
+    sources = {
+        "dumps": RankSet.of(joined.dumps).fold(),
+        "stacks": RankSet.of(joined.stacks).fold(),
+        "logs": RankSet.of(joined.logs).fold(),
+        "left_out": list(joined.left_out),
+    }
+    facts = {**report.facts, "sources": sources}
+    return replace(report, findings=tuple(findings), facts=facts)
+
+
+def _disputed(joined: JoinedJob) -> Finding:
+    ranks = RankSet.of(dispute.rank for dispute in joined.disputes)
+    return Finding(
+        id=DISPUTED,
+        status=Status.WARN,
+        title=f"the dump and the log of {of_ranks(ranks)} contradict each other",
+        ranks=ranks.fold(),
+        reasons=_shortened([f"rank {d.rank}: {d.sentence}" for d in joined.disputes]),
+        advice="Check that dumps and logs are of the same attempt of the job: their times, and "
+        "whether a restart came between them. Leave out what is older, and run it again.",
+    )
+
+
+def _left_out(joined: JoinedJob) -> Finding:
+    count = len(joined.left_out)
+    return Finding(
+        id=LEFT_OUT,
+        status=Status.WARN,
+        title=f"{count} {'file' if count == 1 else 'files'} beside the dumps could not be used, or "
+        "not all of it",
+        reasons=_shortened(list(joined.left_out)),
+        advice="Name a file of stacks after its rank, as in rank3.txt. Where a log does not say of "
+        "which rank its lines are, do the same.",
+    )
+
+
+def _shortened(reasons: list[str]) -> tuple[str, ...]:
+    rest = len(reasons) - _MAX_REASONS
+    return (*reasons[:_MAX_REASONS], *([f"and {rest} more"] if rest > 0 else []))
