@@ -47,9 +47,11 @@ class Publisher:
 
     Args:
         folder: the timeline folder, writable.
+        of_all_nodes: the folder that holds those of all nodes, where each has its own.
     """
 
     folder: Path
+    of_all_nodes: Path | None = None
 
     def publish(
         self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
@@ -72,16 +74,20 @@ class Publisher:
         log(f"{len(dumps)} of {job.world_size} ranks captured; see:")
         for path in written:
             click.echo(f"  {path}", err=True)
-        log(f"one page with all of it: relkit report {shlex.quote(str(self.folder))}")
+        whole = shlex.quote(str(self.of_all_nodes or self.folder))
+        nodes = ", of all nodes where they share that folder" if self.of_all_nodes else ""
+        log(f"one page with all of it{nodes}: relkit report {whole}")
 
     def write_dumps(self, dumps: Sequence[RankDump]) -> None:
         """Write the dumps of a node that does not decide."""
         timeline.write_dumps(self.folder, dumps)
 
 
-def monitor_into(folder: Path, settings: MonitorSettings) -> Monitor:
+def monitor_into(
+    folder: Path, settings: MonitorSettings, *, of_all_nodes: Path | None = None
+) -> Monitor:
     """A monitor that shows and writes what it finds as Publisher does, into a timeline folder."""
-    publisher = Publisher(folder)
+    publisher = Publisher(folder, of_all_nodes)
     return Monitor(settings, publish=publisher.publish, write_dumps=publisher.write_dumps, log=log)
 
 

@@ -20,7 +20,7 @@ from relkit.launch.job.settings import MonitorSettings, OnHang
 @click.option(
     "--job-id",
     metavar="ID",
-    help="Groups the `relkit run` of one job on this node. [default: the launcher's own id]",
+    help="Groups the `relkit run` of one job. [default: the launcher's own id]",
 )
 @click.option("--no-hook", is_flag=True, help="Only run the command: no hang detection.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -35,7 +35,9 @@ def run(
     """Put any other launcher's command under the same hook and monitor.
 
     The command runs in the foreground, gets all signals, and its exit code is passed on. On
-    one node all ranks are watched together, however many `relkit run` they were started with.
+    one node all ranks are watched together, however many `relkit run` they were started with. In a
+    job of several nodes (Slurm, mpirun, torchrun, Kubernetes) each node has a folder of its own,
+    node-NODE, below the timeline folder; `relkit report` on that judges the ranks of all nodes.
 
     \b
     Examples:
@@ -46,13 +48,25 @@ def run(
     from relkit.commands._incident import choose_timeline, log, monitor_into
     from relkit.launch import run_command
     from relkit.launch.job.folder import JobFolder
+    from relkit.launch.job.node_name import node_name
+    from relkit.launch.peers.job_identity import job_identity, this_machine
+    from relkit.stacks.folder import node_folder
 
     action = OnHang(on_hang)
-    name = safe_job_id(job_id or run_command.job_id_of(os.environ))
-    folder = choose_timeline(timeline_path)
-    monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))
+    job = job_identity(os.environ, node_name({}), this_machine())
+    own = f"run-{node_name({}).partition('.')[0]}-{os.getpid()}"
+    name = safe_job_id(job_id or job.job_id or own)
+    whole = folder = choose_timeline(timeline_path)
+    if job.several_nodes:
+        folder = choose_timeline(node_folder(whole, job.node))
+    monitor = monitor_into(
+        folder,
+        MonitorSettings(hang_timeout, action, tuple(sys.argv)),
+        of_all_nodes=whole if folder.parent == whole else None,
+    )
     recorders = JobFolder(not no_hook, log, command[0])
-    job_dir, extra = recorders.prepare(name, os.cpu_count() or 1)
+    node = job.node if job.several_nodes else ""
+    job_dir, extra = recorders.prepare(name, os.cpu_count() or 1, node=node)
     try:
         return run_command.run_command(
             command,
@@ -62,6 +76,7 @@ def run(
             monitor=monitor,
             on_hang=action,
             log=log,
+            several_nodes=job.several_nodes,
         )
     finally:
         recorders.remove()

@@ -51,6 +51,7 @@ class JobAnalysis:
     waits: tuple[Wait, ...]
     differ: tuple[Disagreement, ...]
     hang_timeout_s: float
+    sees_all: bool
 
     def builder(self, rank: int) -> FindingBuilder:
         return FindingBuilder(self.views[rank], self.activities[rank], self.waits, self.groups)
@@ -100,7 +101,8 @@ def analyse(job: JobView) -> JobAnalysis:
     }
     groups = groups_of(replace(job, ranks=tuple(views.values())))
     waits = waits_of(views, activities, groups)
-    return JobAnalysis(views, activities, groups, waits, disagreements(groups), job.hang_timeout_s)
+    differ = disagreements(groups)
+    return JobAnalysis(views, activities, groups, waits, differ, job.hang_timeout_s, job.sees_all)
 
 
 def _proven(analysis: JobAnalysis) -> list[Culprit]:
@@ -108,7 +110,8 @@ def _proven(analysis: JobAnalysis) -> list[Culprit]:
     culprits = []
     for rank, view in analysis.views.items():
         if view.absent_reason:
-            culprits.append(analysis.builder(rank).culprit(Category.ABSENT))
+            if analysis.sees_all:
+                culprits.append(analysis.builder(rank).culprit(Category.ABSENT))
         elif is_stopped(view):
             culprits.append(analysis.builder(rank).culprit(Category.STOPPED))
     accused = {c.rank for c in culprits}
@@ -149,7 +152,7 @@ def _late(analysis: JobAnalysis, accused: set[int]) -> list[Culprit]:
     late = []
     for rank in ends:
         builder = analysis.builder(rank)
-        if rank in accused or collateral(builder.view):
+        if rank in accused or builder.view.absent_reason or collateral(builder.view):
             continue
         known = builder.activity.known or not builder.view.alive
         category = host_category(builder.view, builder.activity)
@@ -284,6 +287,12 @@ def _why_inconclusive(analysis: JobAnalysis, rings: Sequence[RankSet]) -> str:
         return (
             f"{of_ranks(rings[0])} wait for one another in different operations, and neither "
             "a majority nor their history shows which of them deviated"
+        )
+    elsewhere = [rank for rank, view in analysis.views.items() if view.absent_reason]
+    if elsewhere:
+        return (
+            "no rank of this node stands out, and it sees none of "
+            f"{of_ranks(RankSet.of(elsewhere))}, which other nodes watch"
         )
     full = [w for w in analysis.waits if w.exact and w.waiters and not w.missing]
     if full:

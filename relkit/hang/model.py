@@ -109,6 +109,8 @@ class JobView:
         trigger: why this is being looked at, in one sentence.
         has_stacks: stacks were asked for; False where recorders' files are all there is.
         suspicions: that there were when the job was taken for hung.
+        sees_all: False where other nodes watch their ranks by themselves: that nothing is known of
+            a rank here proves nothing then.
     """
 
     job_id: str
@@ -118,6 +120,7 @@ class JobView:
     trigger: str = ""
     has_stacks: bool = True
     suspicions: tuple[Suspicion, ...] = ()
+    sees_all: bool = True
 
 
 class Category(str, Enum):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import glob
+import hashlib
 import os
 import re
 import shutil
@@ -18,6 +20,7 @@ from relkit.hook.locate import hook_library
 from relkit.private_file import is_private_folder
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NODE, _MAX_SHARED_NAME = ".node-", 80
 _SHARED_MEMORY = Path("/dev/shm")
 
 _SANITIZER, _ANY_ORDER = "ASAN_OPTIONS", "verify_asan_link_order=0"
@@ -44,13 +47,28 @@ def job_dir(job_id: str) -> Path:
 def job_folders(job_id: str) -> tuple[Path, ...]:
     """The folders of a job that are on this host and that this user alone can have filled.
 
-    Shared memory first, then the temporary folder (see `prepare_job_dir`).
+    Shared memory first, then the temporary folder (see `prepare_job_dir`); with those of nodes that
+    have one of their own (see `node_job`).
 
     Raises:
         UsageProblem: the job id cannot be a folder name.
     """
-    folders = (_folder(root, job_id) for root in _roots())
+    folders = [_folder(root, job_id) for root in _roots()]
+    nodes = f"{glob.escape(job_id[:_MAX_SHARED_NAME])}{_NODE}{'[0-9a-f]' * 8}"
+    folders += [each for folder in folders for each in sorted(folder.parent.glob(nodes))]
     return tuple(f for f in folders if is_private_folder(f.parent) and is_private_folder(f))
+
+
+def node_job(job_id: str, node: str) -> str:
+    """The name of the folder for one node's recorders, where a job has several nodes.
+
+    Containers may share /dev/shm, have the same process ids, and see none of one another's.
+
+    Args:
+        job_id: as for job_dir; node: what the node is called.
+    """
+    of_node = hashlib.sha256(node.encode(errors="replace")).hexdigest()[:8]
+    return f"{job_id[:_MAX_SHARED_NAME]}{_NODE}{of_node}"
 
 
 def all_job_folders() -> tuple[Path, ...]:

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,17 +27,6 @@ POLL_S = 0.1
 DISCOVER_S = 1.0
 GRACE_S = 5.0
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# Where a launcher names its job, in the order of asking.
-_JOB_VARIABLES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE", "PBS_JOBID", "LSB_JOBID")
-
-
-def job_id_of(environ: Mapping[str, str]) -> str:
-    """The id that the surrounding launcher gave the job; one of our own where there is none."""
-    for name in _JOB_VARIABLES:
-        if environ.get(name):
-            step = environ.get("SLURM_STEP_ID", "") if name == "SLURM_JOB_ID" else ""
-            return environ[name] + (f".{step}" if step else "")
-    return f"run-{socket.gethostname().partition('.')[0]}-{os.getpid()}"
 
 
 class Leadership:
@@ -229,6 +217,7 @@ def run_command(
     monitor: Monitor,
     on_hang: OnHang,
     log: Log,
+    several_nodes: bool = False,
 ) -> int:
     """Run a command to its end, with its ranks watched.
 
@@ -236,6 +225,7 @@ def run_command(
         command: argv of the program.
         environ: its whole environment.
         job_dir: folder of the recorder files, None without the hook.
+        several_nodes: the job has ranks on other nodes, which `relkit run` watches there.
 
     Returns:
         the command's exit code; 1 where it hung and was ended.
@@ -254,6 +244,7 @@ def run_command(
         ranks=observer.discover,
         exit_statuses=deaths.exit_statuses,
         deaths=HostDeaths(dict),
+        sees_all=not several_nodes,
     )
     child: subprocess.Popen[bytes] | None = None
     watching = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from relkit.stacks.model import RankDump
 from relkit.stacks.stack_index import StackIndex
 
 _MEMO_THREADS = 100_000
+_NODE = "node-"
 
 
 class Head(NamedTuple):
@@ -60,15 +62,39 @@ class Choice:
     refused: tuple[tuple[str, str], ...]
 
 
+def node_folder(folder: Path, node: str) -> Path:
+    """Where a node keeps its files, below a timeline folder that several nodes may share.
+
+    Args:
+        folder: the timeline folder; node: what the node is called.
+    """
+    return folder / f"{_NODE}{re.sub(r'[^A-Za-z0-9_.-]', '_', node)[:100]}"
+
+
+def node_folders(folder: Path) -> list[Path]:
+    """The folders of nodes in a timeline folder, as `node_folder` names them; never a link.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    with os.scandir(folder) as entries:
+        names = [e.name for e in entries if e.name.startswith(_NODE) and _is_folder(e)]
+    return [folder / name for name in sorted(names)]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
 def _rank_order(name: str) -> tuple[int, str]:
     try:
-        return parse_name(name)[0], name
+        return parse_name(name.rpartition("/")[2])[0], name
     except BadDump:
         return -1, name
 
 
 def list_dumps(folder: Path) -> list[str]:
-    """The names of the dump files, by rank.
+    """The names of the dump files, by rank; those of nodes are `node-NODE/NAME`.
 
     Raises:
         BadDump: the folder is missing, unreadable, or holds no dump.
@@ -76,18 +102,24 @@ def list_dumps(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries]
+        for each in node_folders(folder):
+            names += [f"{each.name}/{file.name}" for file in each.iterdir()]
     except OSError as error:
         raise BadDump(
             f"cannot read the folder {folder}: {error.strerror}",
             next_step="Give the timeline folder of the hang (--timeline-path of the launch).",
         ) from error
-    names = [name for name in names if name.endswith("stacktrace") and name[0] != "."]
+    names = [name for name in names if name.endswith("stacktrace") and not _is_hidden(name)]
     if not names:
         raise BadDump(
             f"no .stacktrace file in {folder}",
             next_step="Capture first: relkit stacks dump --job ID -o FOLDER.",
         )
     return sorted(names, key=_rank_order)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(".")
 
 
 def output_folder(folder: Path) -> Path:

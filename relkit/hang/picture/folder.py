@@ -38,7 +38,7 @@ from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
 from relkit.input_file import read_input
 from relkit.printable import printable_line
-from relkit.stacks.folder import choose, list_dumps, read_each
+from relkit.stacks.folder import choose, list_dumps, node_folders, read_each
 from relkit.stacks.merge import Merged, merge_dumps
 from relkit.stacks.model import RankDump
 
@@ -47,6 +47,8 @@ MAX_NOTES = 20
 _MAX_DUMPS = MAX_WORLD
 
 ReadProgress = Callable[[int, int], None]
+# The report of a node, the recorders in it by rank, and what could not be read of them.
+NodeReport = tuple[Report, dict[int, HookState], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +80,18 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
     _require_folder(folder)
     report, recorders, unread, why_not = _stored(folder)
     names = _dump_names(folder)
-    if report is None:
+    damaged: list[str] = []
+    nodes = {} if report is not None else _node_reports(folder, damaged)
+    if report is None and not nodes:
         files, beside = _flight_sources(folder)
-        if not names or files or beside.logs:
+        if not names or files:
             return _from_flight_recorder(folder, why_not, files, beside, progress)
-    dumps, refused = _read_dumps(folder, names, report, progress)
-    notes = [f"{name}: {reason}" for name, reason in refused]
+    dumps, refused = _read_dumps(folder, names, report or _newest(nodes), progress)
+    notes = [*damaged, *(f"{name}: {reason}" for name, reason in refused)]
     if why_not:
         notes.insert(0, f"report.json: {why_not}; the ranks were judged again by their stacks")
     if report is None:
-        return _judged_again(folder, dumps, notes)
+        return _judged_again(folder, dumps, notes, nodes)
     facts = report.facts
     notes += [*unread, *unknown_faults(report)]
     captured = _with_recorders(dumps, recorders, notes)
@@ -231,15 +235,68 @@ def _from_dump(dump: RankDump) -> RankView:
     )
 
 
-def _judged_again(folder: Path, dumps: Sequence[RankDump], notes: list[str]) -> HangEvidence:
-    """The verdict from the stacks and recorders alone: report.json is on another host, or gone."""
-    world_size = max(dump.world_size or dump.rank + 1 for dump in dumps)
-    views = _views(world_size, {}, _with_recorders(dumps, {}, notes))
-    job = JobView(dumps[0].job_id, world_size, views, hang_timeout_s=0.0)
+def _judged_again(
+    folder: Path,
+    dumps: Sequence[RankDump],
+    notes: list[str],
+    nodes: Mapping[Path, NodeReport],
+) -> HangEvidence:
+    """The verdict from stacks and recorders, and from what each node said of its own ranks.
+
+    report.json is on another host, or gone; or each node of the job has one (`relkit run`).
+    """
+    newest = _newest(nodes)
+    job_id = str(newest.facts["job_id"]) if newest else dumps[0].job_id
+    rows: dict[int, RankView] = {}
+    kept: dict[int, HookState] = {}
+    world_size = max((dump.world_size or dump.rank + 1 for dump in dumps), default=0)
+    for path, (report, recorders, unread) in nodes.items():
+        if report.facts["job_id"] != job_id:
+            notes.append(f"{path.name}/report.json: of job {report.facts['job_id']}")
+            continue
+        world_size = max(world_size, int(report.facts["world_size"]))
+        views = views_of(report)
+        rows |= {rank: view for rank, view in views.items() if not view.absent_reason}
+        kept |= recorders
+        notes += [f"{path.name}/{text}" for text in unread]
+    views_now = _views(world_size, rows, _with_recorders(dumps, kept, notes))
+    timeout_s = 0.0 if newest is None else float(newest.facts["hang_timeout_s"])
+    trigger = "" if newest is None else str(newest.facts["trigger"])
+    job = JobView(job_id, world_size, views_now, timeout_s, trigger)
     verdict = without_unneeded_absence(attribute(job))
-    captured_s = max(dump.captured_unix_ns for dump in dumps) / 1e9
-    report = hang_report(job, verdict, started=captured_s)
+    captured_s = max((dump.captured_unix_ns for dump in dumps), default=0) / 1e9
+    report = hang_report(
+        job,
+        verdict,
+        argv=() if newest is None else newest.argv,
+        started=captured_s or (newest.started if newest else 0.0),
+    )
     return _evidence(folder, report, job, verdict, dumps, notes)
+
+
+def _node_reports(folder: Path, damaged: list[str]) -> dict[Path, NodeReport]:
+    """The reports of nodes that each have a folder of their own.
+
+    A node's report says most of the ranks that died there: they left no stacks.
+
+    Args:
+        folder: of all nodes.
+        damaged: gets a sentence for each report that is left out.
+    """
+    reports: dict[Path, NodeReport] = {}
+    for node in node_folders(folder):
+        report, recorders, unread, why_not = _stored(node)
+        if report is not None:
+            reports[node] = report, recorders, unread
+        elif why_not:
+            damaged.append(f"{node.name}/report.json: {why_not}")
+    return reports
+
+
+def _newest(nodes: Mapping[Path, NodeReport]) -> Report | None:
+    """The report that was written last."""
+    reports = [report for report, _, _ in nodes.values()]
+    return max(reports, key=lambda report: report.started, default=None)
 
 
 def _evidence(

@@ -34,6 +34,8 @@ class WatchedAttempt:
         ranks: this node's ranks now.
         exit_statuses: how this node's ranks ended, by rank, as far as the launcher knows.
         deaths: asks this host why a rank died.
+        sees_all: False where other nodes watch their ranks by themselves, so that it proves nothing
+            that this one knows nothing of them.
     """
 
     job_id: str
@@ -43,6 +45,7 @@ class WatchedAttempt:
     ranks: Callable[[], Sequence[LocalRank]]
     exit_statuses: Callable[[], Mapping[int, ExitStatus]]
     deaths: DeathCollector = NO_DEATHS
+    sees_all: bool = True
 
     def local_views(self, *, recent: bool) -> tuple[RankView, ...]:
         """This node's ranks now.

@@ -135,6 +135,7 @@ def judge(
     started: float,
     absent: Mapping[int, str],
     suspicions: tuple[Suspicion, ...] = (),
+    sees_all: bool = True,
 ) -> IncidentResult:
     """Decide who is at fault from everything that could be collected.
 
@@ -144,6 +145,7 @@ def judge(
         started: Unix time of the trigger, s.
         absent: why nothing is known, by rank, for ranks without a view.
         suspicions: that there were before.
+        sees_all: False where such ranks are watched by others, and are not to be accused.
     """
     by_rank = {dump.rank: dump for dump in dumps}
     known = {view.rank: replace(view, dump=by_rank.get(view.rank)) for view in views}
@@ -157,6 +159,7 @@ def judge(
         hang_timeout_s=settings.hang_timeout_s,
         trigger=trigger,
         suspicions=suspicions,
+        sees_all=sees_all,
     )
     verdict = attribute(job)
     report = hang_report(

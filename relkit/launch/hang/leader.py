@@ -150,6 +150,7 @@ class WatchLeader:
             started=started,
             absent=dict.fromkeys(range(world_size), _why_absent(is_shared)),
             suspicions=() if on_hang is None else self._suspicions.present,
+            sees_all=attempt.sees_all,
         )
         if is_shared:
             self._send_result(number, result, on_hang)

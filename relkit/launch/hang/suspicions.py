@@ -66,6 +66,7 @@ class Suspicions:
                 tuple(sorted(views, key=lambda view: view.rank)),
                 self._hang_timeout_s,
                 has_stacks=False,
+                sees_all=self._attempt.sees_all,
             )
 
         for turn in self._watch.update(detector.look, health, (*local, *remote), closer):

@@ -37,12 +37,15 @@ class JobFolder:
         self._folder: Path | None = None
         self._lock: int | None = None
 
-    def prepare(self, job_id: str, processes: int) -> tuple[Path | None, dict[str, str]]:
+    def prepare(
+        self, job_id: str, processes: int, *, node: str = ""
+    ) -> tuple[Path | None, dict[str, str]]:
         """The folder and the environment for workers; (None, {}) without the hook.
 
         Args:
             job_id: as the launcher knows it.
             processes: ranks on this node.
+            node: what this node is called, where another one may share this host's /dev/shm.
         """
         if not self._use_hook or os.environ.get("RELKIT_HOOK_DISABLE") == "1":
             self._log("the hook is off: hangs are not detected, failures are still explained")
@@ -52,7 +55,9 @@ class JobFolder:
             if why:
                 self._log(f"the hook cannot be used, so hangs are not detected: {why}")
                 return None, {}
-            folder = self._claim(safe_job_id(job_id), processes)
+            name = safe_job_id(job_id)
+            name = environment.node_job(name, node) if node else name
+            folder = self._claim(name, processes)
             extra = environment.worker_environment(folder, os.getpid(), os.environ)
             sweep(folder.parent)
             _drop_ended(folder)

@@ -51,6 +51,22 @@ def test_a_rank_without_a_recorder_inside_communication_is_not_missing() -> None
     assert verdict.inconclusive.startswith("all ranks have called all_reduce #12")
 
 
+def test_ranks_that_other_nodes_watch_are_not_accused() -> None:
+    """`relkit run`: a node knows its own ranks only."""
+    views = waiting_around(view(BAD, WORLD, stack="lock", hook=trained(BAD, WORLD)))
+    here = replace(job(views[:BAD]), world_size=WORLD, sees_all=False)
+    verdict = attribute(here)
+    assert verdict.culprits == ()
+    assert verdict.inconclusive == (
+        "no rank of this node stands out, and it sees none of ranks 2-3, which other nodes watch"
+    )
+    there = replace(job(views[BAD:]), world_size=WORLD, sees_all=False)
+    assert named(attribute(there)) == [(BAD, Category.BLOCKED)]
+    # The launcher of all nodes has asked for them.
+    asked = attribute(replace(here, sees_all=True))
+    assert {category for _, category in named(asked)} == {Category.ABSENT}
+
+
 def test_an_operation_that_failed_earlier_is_no_wait() -> None:
     done = [replace(o, failed=o.communicator == 1 and o.seq == 5) for o in steps(6)]
     done.append(op(seq=12, size=BUCKETS[0], age_s=11.5))

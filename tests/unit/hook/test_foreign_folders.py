@@ -44,6 +44,17 @@ def test_our_own_folder_is_read(planted: Path) -> None:
     assert locate.jobs_here() == ("job",)
 
 
+def test_the_folders_of_a_jobs_nodes_are_its_own(planted: Path) -> None:
+    """Two containers that share /dev/shm: neither may take the other's processes for its own."""
+    first, second = (environment.node_job("job", node) for node in ("0", "1"))
+    assert first != second
+    made = [environment.prepare_job_dir(name, 1) for name in (first, second)]
+    environment.prepare_job_dir("job.node-x", 1)
+    environment.prepare_job_dir("jobs", 1)
+    assert environment.job_folders("job") == (planted, *sorted(made))
+    assert len(environment.node_job("j" * 100, "n" * 300)) <= 100
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("depth", ["relkit-UID", "the job's folder"])
 def test_a_foreign_folder_is_not(planted: Path, depth: str) -> None:

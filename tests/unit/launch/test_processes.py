@@ -88,23 +88,6 @@ def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "RELKIT_TEST_NEW" not in os.environ
 
 
-@pytest.mark.parametrize(
-    ("environ", "job_id"),
-    [
-        ({"SLURM_JOB_ID": "77"}, "77"),
-        ({"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "2"}, "77.2"),
-        ({"TORCHELASTIC_RUN_ID": "abc", "SLURM_JOB_ID": "77"}, "abc"),
-        ({"PMIX_NAMESPACE": "prterun-1"}, "prterun-1"),
-    ],
-)
-def test_job_ids_of_launchers(environ: dict[str, str], job_id: str) -> None:
-    assert run_command.job_id_of(environ) == job_id
-
-
-def test_a_job_id_of_our_own() -> None:
-    assert run_command.job_id_of({}).startswith("run-")
-
-
 def test_one_leads_and_is_succeeded(tmp_path: Path) -> None:
     first, second = Leadership(tmp_path), Leadership(tmp_path)
     assert first.take()

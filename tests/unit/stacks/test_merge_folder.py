@@ -10,6 +10,7 @@ import pytest
 from relkit.errors import BadDump
 from relkit.ranks import RankSet
 from relkit.stacks.dumpfile import write_dump
+from relkit.stacks.folder import node_folder, python_scanner
 from relkit.stacks.merge import merge_folder
 from relkit.stacks.model import Frame, RankDump, ThreadStack
 from tests.unit.stacks.xpu_messages import Stacktrace
@@ -130,3 +131,22 @@ def test_progress_ends_at_all_files(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     merge_folder(tmp_path, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (4, 4)
+
+
+def test_the_folders_of_nodes_belong_to_it(tmp_path: Path) -> None:
+    for rank in range(4):
+        node = node_folder(tmp_path, str(rank // 2))
+        node.mkdir(exist_ok=True)
+        write_dump(node, dump(rank))
+    elsewhere = tmp_path / "previous-job"
+    elsewhere.mkdir()
+    write_dump(elsewhere, dump(3, when=900))
+    (tmp_path / "node-link").symlink_to(elsewhere)
+    for scanner in (None, python_scanner):
+        merged = merge_folder(tmp_path, scanner=scanner)
+        assert (merged.world_size, merged.present) == (4, RankSet.world(4))
+        assert merged.refused == ()
+
+
+def test_whatever_a_node_is_called_its_folder_is_below() -> None:
+    assert node_folder(Path("/t"), "../../etc") == Path("/t/node-.._.._etc")

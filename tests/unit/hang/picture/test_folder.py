@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
 from relkit.hang.attribute import attribute
-from relkit.hang.model import Manner, Suspicion
+from relkit.hang.model import JobView, Manner, RankView, Suspicion
 from relkit.hang.picture.folder import HangEvidence, read_hang
 from relkit.hang.picture.stored_report import BadReport, recorders_of, report_of, verdict_of
 from relkit.hang.recorders import kept_recorders
@@ -397,3 +398,41 @@ def test_the_report_that_is_read_back_names_the_same_ranks() -> None:
     report = hang_report(hung, verdict)
     plain = json.loads(json.dumps(report.to_json()))
     assert verdict_of(report_of(plain)) == verdict
+
+
+def of_node(hung: JobView, ranks: range) -> JobView:
+    """What one node sees of a job: its own ranks."""
+    unseen = "it runs on another node, which this one cannot see"
+    views = [
+        each if each.rank in ranks
+        else RankView(each.rank, "", 0, alive=False, absent_reason=unseen)
+        for each in hung.ranks
+    ]  # fmt: skip
+    return replace(hung, ranks=tuple(views), sees_all=False)
+
+
+@pytest.mark.parametrize("make", [blocked_job, died_job])
+def test_nodes_that_each_judged_their_own_ranks(
+    tmp_path: Path, make: Callable[[int], JobView]
+) -> None:
+    hung = make(4)
+    first = write_hang(tmp_path / "node-0", of_node(hung, range(2)))
+    write_hang(tmp_path / "node-1", of_node(hung, range(2, 4)))
+    assert first.facts["culprits"] == []
+    evidence = read_hang(tmp_path)
+    assert (evidence.report.facts["culprits"], evidence.report.facts["absent"]) == ([2], "")
+    assert evidence.report.facts["job_id"] == hung.job_id
+
+
+def test_a_node_whose_report_is_of_another_job_or_damaged(tmp_path: Path) -> None:
+    hung = blocked_job(4)
+    write_hang(tmp_path / "node-0", of_node(hung, range(4)))
+    older = replace(of_node(blocked_job(8, 5), range(8)), job_id="older")
+    write_hang(tmp_path / "node-1", replace(older, ranks=tuple(
+        replace(each, dump=None) for each in older.ranks)), started=5.0)  # fmt: skip
+    (tmp_path / "node-2").mkdir()
+    (tmp_path / "node-2" / "report.json").write_text("{", encoding="ascii")
+    evidence = read_hang(tmp_path)
+    assert (evidence.report.facts["world_size"], evidence.report.facts["culprits"]) == (4, [2])
+    assert "node-1/report.json: of job older" in evidence.picture.notes
+    assert any(note.startswith("node-2/report.json: ") for note in evidence.picture.notes)
