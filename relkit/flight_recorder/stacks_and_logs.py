@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,7 +204,8 @@ def _end_of(path: Path) -> tuple[bytes, bool]:
 
 
 def _lines(data: bytes) -> Iterator[str]:
-    for line in data.split(b"\n"):
+    # One after the other: of a file of short lines a list would take many times its size.
+    for line in io.BytesIO(data):
         yield line.decode("utf-8", "replace")
 
 

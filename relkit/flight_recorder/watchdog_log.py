@@ -14,9 +14,11 @@ from relkit.stacks.model import Frame
 from relkit.whole_number import whole_number
 
 MAX_STATES = 1 << 17
-_MAX_LINE = 1 << 16
+_MAX_LINE = 4096
+# A report of a desync lists ranks in one line.
+_MAX_RANKS_LINE = 1 << 17
 _MAX_FRAMES = 32
-_MAX_NUMBER = 1 << 62
+_MAX_NAME = 1024
 
 # `[rank3]:` is torch's own mark of the global rank; torchrun's `[default3]:` is a local one.
 _GLOBAL = re.compile(r"\[rank(\d{1,7})\]:", re.ASCII)
@@ -32,7 +34,7 @@ _PREFIXES = tuple(
 )
 _TIMED_OUT = re.compile(
     r"Watchdog caught collective operation timeout: Work\w{1,16}\("
-    r"SeqNum=(\d{1,18}), OpType=(\w{1,40})[^)]*?(?:, Timeout\(ms\)=(\d{1,15}))?\)"
+    r"SeqNum=(\d{1,18}), OpType=(\w{1,40})[^)]{0,256}?(?:, Timeout\(ms\)=(\d{1,15}))?\)"
     r"(?: ran for (\d{1,15}) milliseconds)?",
     re.ASCII,
 )
@@ -46,11 +48,11 @@ _COMPLETED = re.compile(
 # Of the time before the hang, where nothing else was written.
 _PERIODIC = "update periodically"
 _TRACE = "Stack trace of the failed collective:"
-_TRACE_FRAME = re.compile(r"#\d{1,4} (.{1,512}) from (.{1,1024}:\d{1,9})\s*$")
+_TRACE_FRAME = re.compile(r"#\d{1,4} ", re.ASCII)
 _SNAPSHOT = "Snapshot of ranks' latest states"
 _SNAPSHOT_HEAD = re.compile(r"#(\d{1,18}) (started|finished) ranks:", re.ASCII)
-_SNAPSHOT_ROW = re.compile(r"^\s*\[([\d, ]{1,60000})\] (started|finished) (\w{1,40})", re.ASCII)
-_NEVER = re.compile(r"ranks \[([\d, ]{1,60000})\] are the lagging ranks", re.ASCII)
+_SNAPSHOT_ROW = re.compile(r"^\s*\[([\d, ]{1,130000})\] (started|finished) (\w{1,40})", re.ASCII)
+_NEVER = re.compile(r"ranks \[([\d, ]{1,130000})\] are the lagging ranks", re.ASCII)
 # What a line must hold to be looked at closely; nearly no line of a training log does.
 _WORTH = ("work", "Work", "latest states", " ranks", "] started ", "] finished ", "#", _TRACE)
 
@@ -104,8 +106,9 @@ class _Log:
         self._group = ""
         self._snapshot_seq = 0
 
-    def line(self, text: str) -> None:
+    def line(self, whole: str) -> None:
         """Read one line."""
+        text = whole[:_MAX_LINE]
         who, group = self._who(text)
         if _PERIODIC in text:
             return
@@ -113,14 +116,15 @@ class _Log:
             self._traced = who or next(reversed(self._timed_out), None)
             if self._traced is not None:
                 self._traces.setdefault(self._traced, [])
-        elif (frame := _TRACE_FRAME.search(text)) is not None:
-            self._frame(frame)
+        elif self._traced is not None and (frame := _trace_frame(text)) is not None:
+            if len(self._traces[self._traced]) < _MAX_FRAMES:
+                self._traces[self._traced].append(frame)
         elif (timed_out := _TIMED_OUT.search(text)) is not None and who is not None:
             self._time_out(who, timed_out)
         elif (enqueued := _ENQUEUED.search(text)) is not None and who is not None:
             self._status(who, group, text, enqueued)
         else:
-            self._desync(text, group if who is not None else None)
+            self._desync(whole[:_MAX_RANKS_LINE], group if who is not None else None)
 
     def _who(self, text: str) -> tuple[_Who | None, str]:
         """Whose line this is, and the group it names."""
@@ -135,10 +139,6 @@ class _Log:
         if self._rank is not None:
             return (self._rank, False), group
         return (None if prefix is None else (int(prefix["rank"]), True)), group
-
-    def _frame(self, frame: re.Match[str]) -> None:
-        if self._traced is not None and len(self._traces[self._traced]) < _MAX_FRAMES:
-            self._traces[self._traced].append(Frame(frame[1], frame[2]))
 
     def _time_out(self, who: _Who, match: re.Match[str]) -> None:
         known = self._timed_out.pop(who, None)
@@ -208,21 +208,29 @@ class _Log:
     def states(self) -> list[WatchdogState]:
         """All of them; what timed out and belongs to no group that is named comes last."""
         states = list(self._states.values())
-        for who, state in self._timed_out.items():
-            known = any(
-                (each.rank, each.in_group) == who
-                and each.stuck_seq == state.stuck_seq
-                and not each.of_others
-                for each in states
-            )
-            if not known:
-                states.append(state)
+        named = {(s.rank, s.in_group, s.stuck_seq) for s in states if not s.of_others}
+        states += [
+            state
+            for state in self._timed_out.values()
+            if (state.rank, state.in_group, state.stuck_seq) not in named
+        ]
         return [
             state
             if state.of_others or not state.stuck_seq
             else replace(state, frames=tuple(self._traces.get((state.rank, state.in_group), ())))
             for state in states
         ]
+
+
+def _trace_frame(text: str) -> Frame | None:
+    """`#1 step from /workspace/gpt/train.py:84`; None for another line."""
+    begins = _TRACE_FRAME.search(text)
+    if begins is None:
+        return None
+    function, _, source = text[begins.end() :].strip().partition(" from ")
+    path, _, line = source.rpartition(":")
+    is_frame = function and path and whole_number(line) is not None
+    return Frame(function[:_MAX_NAME], source[:_MAX_NAME]) if is_frame else None
 
 
 def _with_stuck(state: WatchdogState, other: WatchdogState) -> WatchdogState:
@@ -256,5 +264,5 @@ def parse_watchdog(lines: Iterable[str], rank: int | None = None) -> list[Watchd
     log = _Log(rank)
     for text in lines:
         if any(word in text for word in _WORTH):
-            log.line(text[:_MAX_LINE])
+            log.line(text)
     return log.states()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.flight_recorder.watchdog_log import MAX_STATES, WatchdogState, parse_watchdog
+from tests.patience import PATIENCE
 
 _OP = "SeqNum=41, OpType=ALLREDUCE"
 _NUMEL = "NumelIn=1259621, NumelOut=1259621, Timeout(ms)=600000"
@@ -202,6 +203,14 @@ def test_torchs_report_of_a_desync() -> None:
 )
 def test_lines_that_say_nothing(line: str) -> None:
     assert parse_watchdog([line]) == []
+
+
+@pytest.mark.timeout(60 * PATIENCE)
+def test_lines_that_try_patience() -> None:
+    begun = ["[rank1]:[E] [Rank 1] Stack trace of the failed collective: "]
+    for piece in ("#1 a from ", "#1 a from b:", f"{_CAUGHT}: WorkNCCL({_OP}", "ranks [1, ", "[PG "):
+        line = piece * (60_000 // len(piece))
+        parse_watchdog([*begun, *[line] * 100])
 
 
 def test_hostile_ranks_are_bounded() -> None:

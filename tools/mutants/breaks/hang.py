@@ -66,8 +66,8 @@ BREAKS = (
     # The victims of a dead peer are accused as late.
     Break(
         "relkit/hang/attribute.py",
-        "if rank in accused or collateral(builder.view):",
-        "if rank in accused:",
+        "if rank in accused or builder.view.absent_reason or collateral(builder.view):",
+        "if rank in accused or builder.view.absent_reason:",
         _ATTRIBUTE,
     ),
     Break(
