@@ -179,7 +179,7 @@ BREAKS = (
         "elif False:",
         _FOLDER,
     ),
-    Break("relkit/stacks/folder.py", ' and name[0] != "."', "", _FOLDER),
+    Break("relkit/stacks/folder.py", " and not _is_hidden(name)", "", _FOLDER),
     Break("relkit/stacks/mixed.py", "if thread.os_thread_id:", "if True:", _MIXED),
     Break("relkit/stacks/mixed.py", "return loops or evaluations", "return evaluations", _MIXED),
     Break("relkit/stacks/mixed.py", "if frame.entry or not runs:", "if True:", _MIXED),
