@@ -95,9 +95,10 @@ def _pods(environ: Mapping[str, str], host: str) -> int | None:
 
 
 def this_machine() -> str:
-    """A text that no other machine or container with a network of its own has."""
+    """A text that no other machine has, and no container whose processes cannot be seen here."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}"
+        rooms = [Path(f"/proc/self/ns/{kind}").stat().st_ino for kind in ("net", "pid")]
     except (OSError, UnicodeDecodeError):
         return ""
+    return "/".join([boot, *map(str, rooms)])
