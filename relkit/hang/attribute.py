@@ -43,6 +43,7 @@ class JobAnalysis:
         views, activities: of all ranks; groups: all process groups.
         waits: all that ranks wait in; differ: where the members of a group called other things.
         hang_timeout_s: the user's limit, s.
+        sees_all: see `JobView`.
     """
 
     views: Mapping[int, RankView]
