@@ -57,7 +57,7 @@ def test_dumps_that_torch_wrote(
         assert run(["hang", "analyze", str(tmp_path / kind)]) == 1
         said = capsys.readouterr().out
         assert "rank 2: on the host, outside of any collective" in said
-        assert "ranks 0-1 wait for it in all_reduce #5 of the default group" in said
+        assert "ranks 0-1 wait for it in all_reduce #4 of the default group" in said
     # JSON leaves the stacks out.
     assert "its newest operation was called in commands/test_hang.py" not in said
     assert run(["hang", "analyze", str(tmp_path / "pickles"), "--json"]) == 1
