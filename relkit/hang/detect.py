@@ -153,7 +153,8 @@ class HangDetector:
         self._gap_s: float | None = None
         # The caller's seconds in which something was finished: how many, and the newest.
         self._seconds, self._second = 0, -1
-        self._uncounted_s = 0.0
+        # Where nobody waited, and where some did.
+        self._uncounted_s = {True: 0.0, False: 0.0}
         self._hung = False
 
     def update(self, now_s: float, ranks: Sequence[RankView]) -> Detection:
@@ -168,9 +169,11 @@ class HangDetector:
         self._restarted(live)
         known = [(view.rank, view.hook) for view in live if view.hook is not None]
         moved = [state for rank, state in known if state.finished > self._finished.get(rank, 0)]
-        starts = not moved and self._starts_slowly(live)
+        outside = [view for view in live if view.hook is None or not view.hook.in_flight]
+        nobody_waits = len(outside) == len(live)
+        starts = not moved and self._starts_slowly(outside, nobody_waits=nobody_waits)
         skipped_s = self._clock.advance(now_s, counts=not (paused or starts))
-        self._uncounted_s += skipped_s if starts else 0.0
+        self._uncounted_s[nobody_waits] += skipped_s if starts else 0.0
         self._note_progress(now_s, known, moved)
         self._note_ends(ranks)
         flights = self._note_flights(known)
@@ -203,22 +206,23 @@ class HangDetector:
     def _under_way(self) -> bool:
         return self._seconds >= UNDER_WAY_S
 
-    def _starts_slowly(self, live: Sequence[RankView]) -> bool:
+    def _starts_slowly(self, outside: Sequence[RankView], *, nobody_waits: bool) -> bool:
         """Whether what is between the job and its first steps is computing, or the lack of CPUs.
 
         Where ranks wait for others in an operation, an endless loop looks like a long import: only
         on a host that has too few CPUs for its ranks is that time not counted.
+
+        Args:
+            outside: ranks that are in no operation; nobody_waits: those are all that live.
         """
         if self._under_way:
             return False
-        outside = [view for view in live if view.hook is None or not view.hook.in_flight]
         if not outside or not all(_wants_cpu(view) for view in outside):
             return False
-        nobody_waits = len(outside) == len(live)
         if not nobody_waits and not all(_lacks_cpu(view) for view in outside):
             return False
         patience = _MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING
-        return self._uncounted_s <= patience * self.hang_timeout_s
+        return self._uncounted_s[nobody_waits] <= patience * self.hang_timeout_s
 
     def _overdue(self, ranks: RankSet, sentence: str) -> Detection:
         fresh, self._hung = not self._hung, True

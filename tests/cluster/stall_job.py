@@ -3,13 +3,15 @@
 usage: stall_job.py FOLDER
 
 FOLDER/sleep-RANK or FOLDER/spin-RANK makes that rank stall, in a sleep or a busy loop, until the
-file is gone. So many files FOLDER/payload-N: the payload of the operation in which the others then
-wait. FOLDER/end ends the job. The ranks leave their process ids in FOLDER/pid-RANK.
+file is gone; FOLDER/stop-RANK has it stop itself by a signal. No stall is in an operation. So many
+files FOLDER/payload-N: the payload of the operation in which the others then wait. FOLDER/end ends
+the job. The ranks leave their process ids in FOLDER/pid-RANK.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -26,7 +28,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     (folder / f"pid-{rank}").write_text(str(os.getpid()))
-    sleeps, spins = folder / f"sleep-{rank}", folder / f"spin-{rank}"
+    sleeps, spins, stops = (folder / f"{how}-{rank}" for how in ("sleep", "spin", "stop"))
     payload = 0
     for step in range(10**9):
         time.sleep(STEP_S)
@@ -34,6 +36,8 @@ def main() -> None:
             time.sleep(STEP_S)
         while spins.exists():
             pass
+        if stops.exists():
+            os.kill(os.getpid(), signal.SIGSTOP)
         # Each stall is in operations of its own kind: what was learned of another is no excuse.
         dist.all_reduce(torch.ones(64 << 4 * payload))
         asked = torch.tensor([len(list(folder.glob("payload-*"))), (folder / "end").exists()])

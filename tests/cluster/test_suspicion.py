@@ -40,12 +40,12 @@ def test_stalls_are_named_and_gone_again(start: Start, tmp_path: Path) -> None:
     )  # fmt: skip
 
     payload(job, folder, 1)
-    stopped = int((folder / "pid-2").read_text())
-    os.kill(stopped, signal.SIGSTOP)
+    (folder / "stop-2").touch()
     try:
         line = suspicion_of(job, 2)
     finally:
-        os.kill(stopped, signal.SIGCONT)
+        (folder / "stop-2").unlink()
+        os.kill(int((folder / "pid-2").read_text()), signal.SIGCONT)
     assert "; frozen: no operation and no CPU time in " in line
     assert line.endswith(", stopped by a signal")
     job.wait_for("rank 2 goes on after ")
@@ -100,10 +100,10 @@ def test_a_suspicion_is_evidence_of_the_verdict(start: Start, tmp_path: Path) ->
 
 
 def test_imports_after_the_first_operation_are_no_hang(start: Start, tmp_path: Path) -> None:
-    # Each rank computes for longer than the timeout; on a crowded host, for several times as long.
+    # On two CPUs that takes longer than the timeout; on a crowded host, several times as long.
     done = start(
         "launch", "--nproc-per-node", "4", "--hang-timeout", "6", "--on-hang", "abort",
-        "--timeline-path", tmp_path / "t", JOB.with_name("slow_start_job.py"), "7",
+        "--timeline-path", tmp_path / "t", JOB.with_name("slow_start_job.py"), "4.5",
     ).wait(90)  # fmt: skip
     assert done.code == 0, done.err
     assert "capturing" not in done.err

@@ -15,7 +15,7 @@ BREAKS = (
     # Imports after the first operation are a hang on a busy host.
     Break(
         "relkit/hang/detect.py",
-        "starts = not moved and self._starts_slowly(live)",
+        "starts = not moved and self._starts_slowly(outside, nobody_waits=nobody_waits)",
         "starts = False",
         _DETECT,
     ),
@@ -27,7 +27,7 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detect.py",
-        "return self._uncounted_s <= patience * self.hang_timeout_s",
+        "return self._uncounted_s[nobody_waits] <= patience * self.hang_timeout_s",
         "return True",
         _DETECT,
     ),
