@@ -46,9 +46,13 @@ class JournalFile:
     @property
     def changed_s(self) -> float:
         """When it was changed last, Unix time; 0 where it is gone."""
-        with suppress(OSError):
-            return self.path.stat().st_mtime
-        return 0.0
+        return _changed_s(self.path)
+
+
+def _changed_s(path: Path) -> float:
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 def _home() -> Path:
@@ -86,7 +90,8 @@ def _sweep(mine: Path) -> None:
     for folder in _folders():
         files = journals_in(folder)
         if folder != mine and not any(each.is_live for each in files):
-            folders[folder] = max((each.changed_s for each in files), default=0.0)
+            # One without any is new: its launcher is about to write there.
+            folders[folder] = max([each.changed_s for each in files] or [_changed_s(folder)])
     for folder in sorted(folders, key=lambda each: folders[each], reverse=True)[MAX_JOBS:]:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -263,6 +263,21 @@ def test_old_journals_and_folders_go_and_live_ones_stay(
     assert kept == {4, 5, 6, os.getpid()}
 
 
+def test_a_folder_in_which_a_launcher_is_about_to_write_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journal_folder, "MAX_JOBS", 2)
+    for number in range(3):
+        ended = journal_folder.make(f"ended-{number}").parent / "1-1.journal"
+        ended.write_bytes(b"")
+        os.utime(ended, (number, number))
+    mine = journal_folder.make("starts")
+    # Another job's launcher starts at the same moment.
+    journal_folder.make("other")
+    assert mine.parent.is_dir()
+    assert journal_folder.jobs_here() == ("ended-2",)
+
+
 def test_the_limit_has_room_for_the_restarts_that_are_promised() -> None:
     restart = len(lines_of(Story().fault().attempt(3, 9))) - len(lines_of(Story()))
     assert 340 * restart < journal_module.MAX_BYTES
