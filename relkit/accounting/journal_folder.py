@@ -71,6 +71,8 @@ def make(job_id: str) -> Path:
         each.mkdir(mode=0o700, exist_ok=True)
         if not is_private_folder(each):
             raise PermissionError(13, "belongs to another user, or others may read it", str(each))
+    # The newest now, for launchers of other jobs that sweep before the journal is there.
+    os.utime(folder)
     _sweep(folder)
     pid = os.getpid()
     return folder / f"{pid}-{procfs.start_ticks(pid)}{SUFFIX}"
@@ -90,8 +92,7 @@ def _sweep(mine: Path) -> None:
     for folder in _folders():
         files = journals_in(folder)
         if folder != mine and not any(each.is_live for each in files):
-            # One without any is new: its launcher is about to write there.
-            folders[folder] = max([each.changed_s for each in files] or [_changed_s(folder)])
+            folders[folder] = max(map(_changed_s, (folder, *(each.path for each in files))))
     for folder in sorted(folders, key=lambda each: folders[each], reverse=True)[MAX_JOBS:]:
         shutil.rmtree(folder, ignore_errors=True)
 

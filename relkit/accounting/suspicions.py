@@ -46,14 +46,20 @@ def _verdict(count: int) -> str:
 def suspicions_in(records: Sequence[Record]) -> Suspicions:
     """Those of one journal."""
     began = went_on = verdicts = 0
-    present = ""
+    # Those that are not over, by their rank.
+    present: dict[int, str] = {}
     for record in records:
         if record.what in (What.ATTEMPT, What.FAULT, What.ENDED):
-            present = ""
+            present.clear()
         if record.what is not What.SUSPICION:
             continue
         began += record.name == "began"
         went_on += record.name == "went on"
         verdicts += record.name == "verdict"
-        present = record.text if record.name == "began" else ""
-    return Suspicions(began, went_on, verdicts, present)
+        was_present = present.pop(record.number, None) is not None
+        if record.name == "began":
+            present[record.number] = record.text
+        elif not was_present:
+            # It has come to be about other ranks since it began.
+            present.clear()
+    return Suspicions(began, went_on, verdicts, next(reversed(present.values()), ""))

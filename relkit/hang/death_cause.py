@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from relkit.findings import Evidence, Finding, Status
-from relkit.hang.deaths import died, is_crash, oom_killed
+from relkit.hang.deaths import died, is_crash, oom_killed, raised_before_abort
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
 from relkit.hang.words import exit_words, of_ranks, operation, shortened, size
@@ -20,11 +20,7 @@ from relkit.post_mortem.kernel_lines import (
     xid_of,
 )
 from relkit.post_mortem.model import DeathEvidence
-from relkit.post_mortem.shutdown_abort import (
-    PREFIX,
-    exception_before_abort,
-    may_have_ended_in_shutdown,
-)
+from relkit.post_mortem.shutdown_abort import PREFIX, may_have_ended_in_shutdown
 from relkit.ranks import RankSet
 
 _LONGEST_REASON = 240
@@ -47,6 +43,9 @@ CRASH_ADVICE = (
 SHUTDOWN_ADVICE = (
     "call torch.distributed.destroy_process_group() before the script ends: a thread of torch that "
     "needs Python while it shuts down aborts the process (before CPython 3.14)."
+)
+RAISED_ADVICE = (
+    "Look at the exception, which ended the rank; the abort (SIGABRT) only hides its exit code."
 )
 NO_CORE_ADVICE = "Allow core files (`ulimit -c unlimited`) and run again."
 OUTSIDE_ADVICE = (
@@ -113,6 +112,8 @@ def findings_of(views: Iterable[RankView]) -> list[Finding]:
             continue
         if oom_killed(view):
             findings.append(_oom(view))
+        elif raised_before_abort(view):
+            findings.append(_raised(view))
         elif is_crash(view.exit_code):
             findings.append(_crash(view))
     return findings
@@ -187,8 +188,6 @@ def _crash(view: RankView) -> Finding:
     evidence = view.death
     assert evidence is not None
     own = [line for line in evidence.kernel_lines if is_fault_of(line, view.pid)]
-    if raised := exception_before_abort(view.exit_code, evidence.output):
-        return _raised(view, raised)
     measured = [Evidence("core file", evidence.core)] if evidence.core else []
     return Finding(
         id="RK-DEATH-003",
@@ -212,16 +211,16 @@ def _crash_advice(exit_code: int | None, evidence: DeathEvidence) -> str:
     return advice
 
 
-def _raised(view: RankView, raised: str) -> Finding:
-    text = shortened(printable(raised), _LONGEST_REASON)
+def _raised(view: RankView) -> Finding:
+    text = shortened(printable(raised_before_abort(view)), _LONGEST_REASON)
     return Finding(
         id="RK-DEATH-005",
         status=Status.FAIL,
         title=f"{_where(view)} raised {text}, and aborted while Python shut down",
         ranks=str(view.rank),
         nodes=printable(view.host),
-        advice="The exception is why it ended; the abort (SIGABRT) only hides its exit code. "
-        f"To have that, catch the exception and {SHUTDOWN_ADVICE}",
+        reasons=("its output says that a thread was ended in C++, right after the traceback",),
+        advice=f"{RAISED_ADVICE} To keep the exit code, catch the exception and {SHUTDOWN_ADVICE}",
     )
 
 

@@ -49,6 +49,11 @@ def is_crash(exit_code: int | None) -> bool:
     return exit_code in _CRASHES
 
 
+def raised_before_abort(view: RankView) -> str:
+    """The exception that ended it, where SIGABRT hides that (`ValueError: bad batch`); else ""."""
+    return exception_before_abort(view.exit_code, view.death.output) if view.death else ""
+
+
 def left(view: RankView) -> bool:
     """Ended normally."""
     return not view.alive and not view.absent_reason and view.exit_code == 0
@@ -67,9 +72,7 @@ def last_communication(view: RankView) -> Op | None:
 
 def collateral(view: RankView) -> bool:
     """It failed because of a peer: its error, or the end of its last communication, says so."""
-    output = view.death.output if view.death else ()
-    raised = exception_before_abort(view.exit_code, output)
-    if _COLLATERAL.search(view.error) or _COLLATERAL.search(raised):
+    if _COLLATERAL.search(view.error) or _COLLATERAL.search(raised_before_abort(view)):
         return True
     last = last_communication(view)
     return last is not None and last.failed

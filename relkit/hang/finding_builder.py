@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.death_cause import reasons_of
-from relkit.hang.deaths import last_communication, oom_killed
+from relkit.hang.deaths import last_communication, oom_killed, raised_before_abort
 from relkit.hang.frames import printable
 from relkit.hang.groups import Group
 from relkit.hang.model import Category, Culprit, RankView
@@ -141,6 +141,8 @@ class FindingBuilder:
                 return f"is exiting on its own, {activity.sentence()}{idle}"
             if oom_killed(view):
                 return f"{exit_words(view.exit_code)}: the kernel's OOM killer"
+            if raised := raised_before_abort(view):
+                return f"raised {shortened(printable(raised), 160)}, and then aborted"
             error = f": {shortened(printable(view.error), 160)}" if view.error else ""
             return f"{exit_words(view.exit_code)}{error}"
         if category is Category.LEFT:

@@ -14,11 +14,12 @@ from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hang.advice import ENTRIES, NO_STACK, advice_for
 from relkit.hang.death_cause import (
     OOM_ADVICE,
+    RAISED_ADVICE,
     findings_of,
     hardware_findings,
     outside_finding,
 )
-from relkit.hang.deaths import died, ended_from_outside, oom_killed
+from relkit.hang.deaths import died, ended_from_outside, oom_killed, raised_before_abort
 from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
@@ -127,12 +128,6 @@ def _finding(
 ) -> Finding:
     first = group[0]
     view = views.get(first.rank)
-    advice = advice_for(
-        first.category,
-        view.exit_code if view else None,
-        first.pid,
-        has_stacks=job.has_stacks or (view is not None and view.dump is not None),
-    )
     return Finding(
         id=ENTRIES[first.category].id,
         status=Status.FAIL,
@@ -141,7 +136,20 @@ def _finding(
         nodes=fold_hosts(c.host for c in group),
         reasons=(*first.reasons, *_suspected(job, group)),
         evidence=(*_evidence_of(view), *_longest_wait(job, verdict)),
-        advice=OOM_ADVICE if view is not None and oom_killed(view) else advice,
+        advice=_advice(first, view, job),
+    )
+
+
+def _advice(culprit: Culprit, view: RankView | None, job: JobView) -> str:
+    if view is not None and oom_killed(view):
+        return OOM_ADVICE
+    if view is not None and raised_before_abort(view):
+        return RAISED_ADVICE
+    return advice_for(
+        culprit.category,
+        view.exit_code if view else None,
+        culprit.pid,
+        has_stacks=job.has_stacks or (view is not None and view.dump is not None),
     )
 
 

@@ -2,8 +2,8 @@
 
 A thread of torch that drops the last reference to a tensor needs the interpreter for it. Where the
 interpreter is being taken down meanwhile, CPython before 3.14 ends that thread by `pthread_exit`,
-in a C++ destructor that must not be unwound: std::terminate, and SIGABRT in the place of the exit
-code. Any exception that is not caught in a job with gloo can end so.
+in a C++ destructor that must not be unwound: std::terminate, and SIGABRT instead of the exit code.
+Any script of a job with gloo can end so (pytorch/pytorch#179291), most often on a busy host.
 """
 
 from __future__ import annotations

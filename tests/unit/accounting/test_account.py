@@ -11,6 +11,7 @@ from relkit.accounting.attempts import COUNTED
 from relkit.accounting.read_journal import JournalRead
 from relkit.accounting.records import Record, What
 from relkit.accounting.report import report_of, run_report
+from relkit.accounting.suspicions import suspicions_in
 from relkit.accounting.words import back_line
 from tests.unit.accounting.stories import Story
 
@@ -71,6 +72,14 @@ def test_suspicions_are_counted_by_what_became_of_them() -> None:
     assert report.facts["suspicions"] == {
         "began": 3, "went_on": 1, "became_verdicts": 1, "present": "rank 2 has not joined",
     }  # fmt: skip
+    # One that is over leaves another that is not.
+    story.add(What.SUSPICION, 1.0, name="began", text="rank 3 has not joined", number=3)
+    story.add(What.SUSPICION, 1.0, name="went on", number=2)
+    assert suspicions_in(story.records).present == "rank 3 has not joined"
+    # By now it is about several ranks.
+    story.add(What.SUSPICION, 1.0, name="went on", number=-1)
+    assert suspicions_in(story.records).present == ""
+    story.add(What.SUSPICION, 1.0, name="began", text="rank 2 has not joined", number=2)
     # Who is suspected is of the attempt that runs.
     ended = run_report(story.add(What.ENDED, 1.0, name="succeeded").records, argv=())
     assert ended.facts["suspicions"]["present"] == ""

@@ -250,7 +250,8 @@ def test_old_journals_and_folders_go_and_live_ones_stay(
         home.chmod(0o700)
         path = folder / (live if number == 0 else "1-1.journal")
         path.touch(mode=0o600)
-        os.utime(path, (1000 + number, 1000 + number))
+        for each in (path, folder):
+            os.utime(each, (1000 + number, 1000 + number))
     mine = home / "job"
     mine.mkdir(mode=0o700)
     for number in range(1, 7):
@@ -263,19 +264,20 @@ def test_old_journals_and_folders_go_and_live_ones_stay(
     assert kept == {4, 5, 6, os.getpid()}
 
 
+@pytest.mark.parametrize("has_run_before", [False, True])
 def test_a_folder_in_which_a_launcher_is_about_to_write_stays(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, has_run_before: bool
 ) -> None:
     monkeypatch.setattr(journal_folder, "MAX_JOBS", 2)
-    for number in range(3):
-        ended = journal_folder.make(f"ended-{number}").parent / "1-1.journal"
+    for number, job in enumerate(["starts"] * has_run_before + ["old", "older", "oldest"]):
+        ended = journal_folder.make(job).with_name("1-1.journal")
         ended.write_bytes(b"")
-        os.utime(ended, (number, number))
+        for each in (ended, ended.parent):
+            os.utime(each, (number, number))
     mine = journal_folder.make("starts")
     # Another job's launcher starts at the same moment.
     journal_folder.make("other")
     assert mine.parent.is_dir()
-    assert journal_folder.jobs_here() == ("ended-2",)
 
 
 def test_the_limit_has_room_for_the_restarts_that_are_promised() -> None:

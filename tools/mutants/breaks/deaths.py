@@ -41,8 +41,8 @@ BREAKS = (
     Break("relkit/hang/death_cause.py", "evidence.oom_kills == 0", "True", _CAUSE),
     Break(
         "relkit/hang/death_cause.py",
-        "if raised := exception_before_abort(view.exit_code, evidence.output):",
-        'if raised := "":',
+        "elif raised_before_abort(view):",
+        "elif False:",
         _CAUSE,
     ),
     Break(
@@ -51,7 +51,7 @@ BREAKS = (
         "if False:",
         _CAUSE,
     ),
-    Break("relkit/hang/deaths.py", " or _COLLATERAL.search(raised)", "", _CAUSE),
+    Break("relkit/hang/deaths.py", " or _COLLATERAL.search(raised_before_abort(view))", "", _CAUSE),
     Break(
         "relkit/post_mortem/shutdown_abort.py",
         "if exit_code == -signal.SIGABRT else None",
