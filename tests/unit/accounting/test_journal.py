@@ -268,12 +268,12 @@ def test_old_journals_and_folders_go_and_live_ones_stay(
 def test_a_folder_in_which_a_launcher_is_about_to_write_stays(
     monkeypatch: pytest.MonkeyPatch, has_run_before: bool
 ) -> None:
-    monkeypatch.setattr(journal_folder, "MAX_JOBS", 2)
     for number, job in enumerate(["starts"] * has_run_before + ["old", "older", "oldest"]):
         ended = journal_folder.make(job).with_name("1-1.journal")
         ended.write_bytes(b"")
         for each in (ended, ended.parent):
             os.utime(each, (number, number))
+    monkeypatch.setattr(journal_folder, "MAX_JOBS", 2)
     mine = journal_folder.make("starts")
     # Another job's launcher starts at the same moment.
     journal_folder.make("other")

@@ -75,6 +75,21 @@ BREAKS = (
         _JOURNAL,
     ),
     # The journals of launchers that run are removed.
+    # A launcher that starts removes the folder of one that starts with it.
+    Break("relkit/accounting/journal_folder.py", "    os.utime(folder)\n", "", _JOURNAL),
+    Break(
+        "relkit/accounting/journal_folder.py",
+        "(folder, *(each.path for each in files))",
+        "[each.path for each in files]",
+        _JOURNAL,
+    ),
+    Break("relkit/accounting/suspicions.py", "elif not was_present:", "elif False:", _ACCOUNT),
+    Break(
+        "relkit/accounting/suspicions.py",
+        "was_present = present.pop(record.number, None) is not None",
+        "was_present = False",
+        _ACCOUNT,
+    ),
     Break(
         "relkit/accounting/journal_folder.py",
         "if folder != mine and not any(each.is_live for each in files):",
