@@ -51,6 +51,18 @@ BREAKS = (
         "if False:",
         _CAUSE,
     ),
+    Break(
+        "relkit/hang/finding_builder.py",
+        "if raised := raised_before_abort(view):",
+        'if raised := "":',
+        _CAUSE,
+    ),
+    Break(
+        "relkit/hang/report.py",
+        "if view is not None and raised_before_abort(view):",
+        "if False:",
+        _CAUSE,
+    ),
     Break("relkit/hang/deaths.py", " or _COLLATERAL.search(raised_before_abort(view))", "", _CAUSE),
     Break(
         "relkit/post_mortem/shutdown_abort.py",
