@@ -226,7 +226,7 @@ def _tiles(
         note = f"limit {limit:g} s" if isinstance(limit, (int, float)) and limit else ""
         tiles.append(("longest in flight", f"{max(ages):,.1f} s", note))
     if blamed is not None:
-        tiles.append(("score", f"{blamed.score:.2f}", "of 1, what the proof is worth"))
+        tiles.append(("score", f"{blamed.score:.2f}", "of 1: how strong the proof is"))
     return tiles
 
 

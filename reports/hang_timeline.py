@@ -251,9 +251,9 @@ def _axis(window: Window, bottom: float) -> str:
         parts.append(f'<path class="cut" d="M{left + 9:g} {bottom + 4:g}l4 -{bottom - y + 4:g}'
                      f'M{left + 15:g} {bottom + 4:g}l4 -{bottom - y + 4:g}"/>')  # fmt: skip
         parts.append(f'<text class="part" x="{_LABELS}" y="{_TOP - 16}">'
-                     "while the job still moved</text>")  # fmt: skip
+                     "while operations still finished</text>")  # fmt: skip
         parts.append(f'<text class="part strong" x="{start:g}" y="{_TOP - 16}">'
-                     f"no operation ended any more: {_seconds(window.hang_s)}</text>")  # fmt: skip
+                     f"nothing finished since: {_seconds(window.hang_s)}</text>")  # fmt: skip
     else:
         parts.append(f'<text class="part" x="{_LABELS}" y="{_TOP - 16}">'
                      "the last seconds before the look</text>")  # fmt: skip

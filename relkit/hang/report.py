@@ -154,11 +154,10 @@ def _advice(culprit: Culprit, view: RankView | None, job: JobView) -> str:
 
 
 def _suspected(job: JobView, group: Sequence[Culprit]) -> list[str]:
-    """Since when these ranks were suspected, and of what."""
+    """What these ranks were suspected of."""
     ranks = RankSet.of(culprit.rank for culprit in group)
     return [
-        f"suspected before this verdict, in a stall that began {each.stalled_s:.0f} s before it:"
-        f" {each.sentence}"
+        f"suspected before this verdict: {each.sentence}"
         for each in job.suspicions
         if each.ranks & ranks
     ]
