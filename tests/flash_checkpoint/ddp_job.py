@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from relkit.flash_checkpoint.save_handle import SaveHandle
-from relkit.process_exit import leave
+from tests.job_end import end_rank
 
 STATES = os.environ.get("RELKIT_TEST_STATES", "")
 
@@ -106,10 +106,7 @@ def main() -> None:
     # Before the group, which torch would else end together with the model: waiting for a thread of
     # gloo's, and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
     del model
-    dist.destroy_process_group()
-    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
-    # interpreter ends would abort the process (pytorch/pytorch#179291).
-    leave(0)
+    end_rank()
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ from relkit.flash_checkpoint.fsdp import (
     FsdpShardCheckpointer,
     StorageType,
 )
-from relkit.process_exit import leave
 from tests.flash_checkpoint.ddp_job import do
+from tests.job_end import end_rank
 
 # Its functions are re-exported in a way that is not for type checkers.
 dist_cp: Any = torch.distributed.checkpoint
@@ -198,10 +198,7 @@ def main() -> None:
         wholes[step] = whole(model)
     if rank == 0:
         torch.save(wholes, Path(folder) / WHOLES)
-    dist.destroy_process_group()
-    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
-    # interpreter ends would abort the process (pytorch/pytorch#179291).
-    leave(0)
+    end_rank()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import Dataset
 from transformers import (
     GPT2Config,
@@ -30,7 +29,7 @@ from transformers import (
 )
 
 from relkit.flash_checkpoint.hf_trainer import FlashCheckpointCallback
-from relkit.process_exit import leave
+from tests.job_end import end_rank
 
 SIZE, VOCABULARY, LENGTH = 40, 32, 8
 
@@ -95,10 +94,7 @@ def main() -> None:
     torch.set_num_threads(1)
     train(folder / "kept", steps, f"attempt-{attempt}", kill if attempt == "0" else -1)
     train(folder / "bare", steps, "undisturbed", keeps=False)
-    dist.destroy_process_group()
-    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
-    # interpreter ends would abort the process (pytorch/pytorch#179291).
-    leave(0)
+    end_rank()
 
 
 if __name__ == "__main__":

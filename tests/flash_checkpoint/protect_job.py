@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 import relkit
-from relkit.process_exit import leave
+from tests.job_end import end_rank
 
 SIZE, BATCH = 48, 4
 
@@ -90,10 +90,7 @@ def main() -> None:
             os.write(1, line.encode())
             if where and dist.get_rank() == 1 and f"{attempt}:{step}" in kills:
                 os.kill(os.getpid(), signal.SIGKILL)
-    dist.destroy_process_group()
-    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
-    # interpreter ends would abort the process (pytorch/pytorch#179291).
-    leave(0)
+    end_rank()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 import relkit
+from tests.job_end import end_rank
 
 
 class Samples(Dataset[Tensor]):
@@ -79,11 +80,7 @@ def main() -> None:
     torch.manual_seed(1)
     dist.init_process_group("gloo")
     train(options)
-    dist.destroy_process_group()
-    # A DistributedDataParallel keeps gloo's threads after it is gone, and one of them that lets go
-    # of the last gradients while the interpreter ends aborts the process, now and then
-    # (pytorch/pytorch#179291). So the interpreter does not end.
-    os._exit(0)
+    end_rank()
 
 
 if __name__ == "__main__":

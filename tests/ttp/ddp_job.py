@@ -21,9 +21,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from relkit.process_exit import leave
 from relkit.ttp.handlers import SaveRequest
 from relkit.ttp.replicated import ReplicatedLoop
+from tests.job_end import end_rank
 
 # Before the forward pass; the others happen elsewhere.
 IN_FORWARD = (
@@ -159,10 +159,7 @@ def main() -> None:
     learn(sys.argv[1], int(sys.argv[2]), Deeds(sys.argv[3]))
     # The model is gone by now: torch would else end the group with it, waiting for a thread of
     # gloo's and holding the GIL, which that thread may be waiting for (pytorch/pytorch#56297).
-    dist.destroy_process_group()
-    # Threads of gloo live on with what is left of the model, and one that drops a tensor while the
-    # interpreter ends would abort the process (pytorch/pytorch#179291).
-    leave(0)
+    end_rank()
 
 
 if __name__ == "__main__":
