@@ -215,14 +215,14 @@ BREAKS = (
     ),
     Break(
         "relkit/flight_recorder/watchdog_log.py",
-        "timed_out is not None and timed_out.stuck_seq == int(at[1])",
-        "timed_out is not None",
+        "self._timed_out.pop((who, int(at[1])), None)",
+        "next(iter(self._timed_out.values()), None)",
         _FLIGHT,
     ),
     Break(
         "relkit/flight_recorder/watchdog_log.py",
-        "(state.completed or 0) >= (known.completed or 0)",
-        "state.completed is not None",
+        "or 0 < known.stuck_seq <= completed",
+        "",
         _FLIGHT,
     ),
     Break(
