@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relkit.findings import Finding, Report, Status
-from relkit.flight_recorder.join_sources import JoinedJob
-from relkit.hang.model import Culprit, HangVerdict
+from relkit.flight_recorder.join_sources import JoinedJob, lone_rank
+from relkit.hang.model import Culprit, HangVerdict, RankView
 from relkit.hang.words import of_ranks
 from relkit.ranks import RankSet
 
@@ -23,18 +23,37 @@ def by_sources(verdict: HangVerdict, joined: JoinedJob) -> HangVerdict:
     Args:
         verdict: of the joined job; joined: what it was reached with.
     """
-    return replace(verdict, culprits=tuple(_by_sources(c, joined) for c in verdict.culprits))
+    culprits = tuple(_by_sources(c, joined) for c in verdict.culprits)
+    if joined.dumps:
+        return replace(verdict, culprits=culprits)
+    lone = lone_rank(joined.job)
+    if lone is not None:
+        culprits = tuple(c for c in culprits if not _is_in_operation(lone))
+    if culprits:
+        return replace(verdict, culprits=culprits)
+    why = verdict.inconclusive
+    if lone is not None:
+        why = f"rank {lone.rank} waits, and nothing of the other ranks shows for whom"
+    return replace(verdict, culprits=(), inconclusive=f"{why}; {_judged_by(joined)}")
+
+
+def _is_in_operation(view: RankView) -> bool:
+    return view.hook is not None and bool(view.hook.in_flight)
+
+
+def _judged_by(joined: JoinedJob) -> str:
+    kinds = [("stacks", joined.stacks), ("logs", joined.logs)]
+    used = " and ".join(
+        f"{kind} of {of_ranks(RankSet.of(ranks))}" for kind, ranks in kinds if ranks
+    )
+    return f"no rank has a dump: judged by {used}"
 
 
 def _by_sources(culprit: Culprit, joined: JoinedJob) -> Culprit:
     reasons, score = [*culprit.reasons, *joined.said.get(culprit.rank, ())], culprit.score
     if not joined.dumps:
         score = round(score * WITHOUT_DUMPS, 2)
-        kinds = [("stacks", joined.stacks), ("logs", joined.logs)]
-        used = " and ".join(
-            f"{kind} of {of_ranks(RankSet.of(ranks))}" for kind, ranks in kinds if ranks
-        )
-        reasons.append(f"no rank has a dump: judged by {used}")
+        reasons.append(_judged_by(joined))
     return replace(culprit, reasons=tuple(dict.fromkeys(reasons)), score=score)
 
 
