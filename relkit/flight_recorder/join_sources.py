@@ -157,7 +157,6 @@ def _without_older(
 
 def _with_stack(view: RankView, dump: RankDump, *, with_recorder: bool) -> RankView:
     """The rank with its stacks; with relkit's own recorder only where no rank has torch's."""
-    ended = any("has ended" in note for note in dump.notes)
     hook = view.hook
     if with_recorder and dump.hook_json:
         try:
@@ -168,8 +167,8 @@ def _with_stack(view: RankView, dump: RankDump, *, with_recorder: bool) -> RankV
         view,
         host=dump.host,
         pid=dump.pid,
-        alive=not ended,
-        process_state="" if ended else dump.process_state[:1],
+        alive=not dump.has_ended,
+        process_state="" if dump.has_ended else dump.process_state[:1],
         hook=hook,
         dump=replace(dump, hook_json=""),
         absent_reason="",

@@ -14,6 +14,8 @@ DISPUTED = "RK-HANG-017"
 LEFT_OUT = "RK-HANG-018"
 # Stacks are of one moment, and logs hold few operations: without a dump a verdict is worth less.
 WITHOUT_DUMPS = 0.8
+# So it is where dumps and logs say different things, of whichever ranks: it rests on all of them.
+DISPUTED_SCORE = 0.8
 _MAX_REASONS = 8
 
 
@@ -51,6 +53,8 @@ def _judged_by(joined: JoinedJob) -> str:
 
 def _by_sources(culprit: Culprit, joined: JoinedJob) -> Culprit:
     reasons, score = [*culprit.reasons, *joined.said.get(culprit.rank, ())], culprit.score
+    if joined.disputes:
+        score = round(score * DISPUTED_SCORE, 2)
     if not joined.dumps:
         score = round(score * WITHOUT_DUMPS, 2)
         reasons.append(_judged_by(joined))
@@ -93,7 +97,7 @@ def _left_out(joined: JoinedJob) -> Finding:
         id=LEFT_OUT,
         status=Status.WARN,
         title=f"{count} {'file' if count == 1 else 'files'} beside the dumps could not be used, or "
-        "not all of it",
+        "not in full",
         reasons=_shortened(list(joined.left_out)),
         advice="Name a file of stacks after its rank, as in rank3.txt. Where a log does not say of "
         "which rank its lines are, do the same.",

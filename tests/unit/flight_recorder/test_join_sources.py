@@ -250,6 +250,17 @@ def test_a_log_that_is_newer_than_the_dump(tmp_path: Path) -> None:
     assert "1" not in report.findings[0].ranks
 
 
+def test_a_verdict_that_rests_on_a_contradiction_is_worth_less(tmp_path: Path) -> None:
+    text = "".join(timed_out(rank, 8) for rank in (0, 1, 3))
+    late = {2: document(steps(6, "completed"))}
+    for name, last in (("a", 7), ("b", 8)):
+        others = {rank: document(steps(last)) for rank in (0, 1, 3)}
+        folder_of(tmp_path / name, others | late, job__log=text)
+    (disputed,), (agreed,) = (judged(*find_sources([tmp_path / n]))[1].culprits for n in "ab")
+    assert disputed.rank == agreed.rank == 2
+    assert disputed.score == round(agreed.score * 0.8, 2)
+
+
 def test_another_operation_than_in_the_dump(tmp_path: Path) -> None:
     dumps = {rank: document(steps(6)) for rank in range(4)}
     folder_of(tmp_path, dumps, job__log=timed_out(1, 6, "BROADCAST"))

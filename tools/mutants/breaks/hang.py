@@ -284,6 +284,18 @@ BREAKS = (
     ),
     Break(
         "relkit/flight_recorder/source_findings.py",
+        "score = round(score * DISPUTED_SCORE, 2)",
+        "score = round(score, 2)",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/spy_text.py",
+        "prefix is not None and int(prefix[1]) in marked",
+        "None",
+        _FLIGHT,
+    ),
+    Break(
+        "relkit/flight_recorder/source_findings.py",
         "score = round(score * WITHOUT_DUMPS, 2)",
         "score = round(score, 2)",
         _FLIGHT,
