@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relkit.errors import UsageProblem
 from relkit.findings import Report
-from relkit.flight_recorder.join_sources import JoinedJob, join
+from relkit.flight_recorder.join_sources import JoinedJob, join, lone_rank
 from relkit.flight_recorder.model import FlightDump
 from relkit.flight_recorder.parse import parse_dump
 from relkit.flight_recorder.plain_data import BadFlightDump, looks_like_a_dump, read_plain
@@ -21,6 +21,7 @@ from relkit.flight_recorder.stacks_and_logs import (
     files_below,
     is_text_name,
     read_stacks_and_logs,
+    written_ns,
 )
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, HangVerdict
@@ -73,9 +74,9 @@ def find_dumps(paths: Sequence[Path]) -> list[DumpFile]:
             if (file != path or is_text_name(file)) and not looks_like_a_dump(file):
                 continue
             dump = DumpFile(file, int(name[1]))
-            written_ns = _written_ns(file)
-            if dump.rank not in newest or written_ns > newest[dump.rank][0]:
-                newest[dump.rank] = (written_ns, dump)
+            when_ns = written_ns(file)
+            if dump.rank not in newest or when_ns > newest[dump.rank][0]:
+                newest[dump.rank] = (when_ns, dump)
     if not newest:
         raise NoDumps(
             f"no dump in {', '.join(map(str, paths))}",
@@ -98,17 +99,12 @@ def find_sources(paths: Sequence[Path]) -> tuple[list[DumpFile], StacksAndLogs]:
     beside = read_stacks_and_logs(paths)
     try:
         return find_dumps(paths), beside
-    except NoDumps:
-        if not beside:
-            raise
-        return [], beside
-
-
-def _written_ns(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
+    except NoDumps as error:
+        if beside:
+            return [], beside
+        if beside.left_out:
+            raise NoDumps(f"{error}; {beside.left_out[0]}", next_step=error.next_step) from error
+        raise
 
 
 def read_dump(file: DumpFile) -> FlightDump:
@@ -160,8 +156,10 @@ def judged(
         dumps.append(read_dump(file))
         if progress is not None:
             progress(number, len(files))
-    beside = beside or StacksAndLogs()
+    beside = StacksAndLogs() if beside is None else beside
     joined = join(dumps, beside, _source(files, beside))
+    if not dumps and lone_rank(joined.job) is not None:
+        joined = replace(joined, job=replace(joined.job, sees_all=False))
     verdict = without_unneeded_absence(attribute(joined.job))
     return joined, by_sources(verdict, joined)
 

@@ -31,6 +31,8 @@ _FAMILIES = {
 }
 _UNNAMED = "collective"
 DEFAULT_GROUP = "0"
+# Hosts and file servers need not agree on the time.
+CLOCKS_DIFFER_NS = 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def join(dumps: Sequence[FlightDump], beside: StacksAndLogs, source: str) -> Joi
         UsageProblem: the job would have more than MAX_WORLD ranks.
     """
     left_out = list(beside.left_out)
+    beside = _without_older(dumps, beside, left_out)
     spoken = _by_rank(dumps, beside.logs, left_out)
     stacks = dict(beside.stacks)
     # gloo's dumps do not list the ranks of groups.
@@ -127,9 +130,33 @@ def join(dumps: Sequence[FlightDump], beside: StacksAndLogs, source: str) -> Joi
     )
 
 
+def lone_rank(job: JobView) -> RankView | None:
+    """The only rank of which anything is known, where nothing says how many the job has."""
+    known = [view for view in job.ranks if not view.absent_reason]
+    if len(known) != 1 or (known[0].dump is not None and known[0].dump.world_size):
+        return None
+    return known[0]
+
+
+def _without_older(
+    dumps: Sequence[FlightDump], beside: StacksAndLogs, left_out: list[str]
+) -> StacksAndLogs:
+    """Without what is older than the newest operation in dumps: it is of an earlier hang.
+
+    A watchdog speaks when an operation has timed out, and stacks are taken when a job hangs.
+    """
+    newest_ns = max((e.created_ns for dump in dumps for e in dump.entries), default=0)
+    oldest_ns = newest_ns - CLOCKS_DIFFER_NS
+    stacks = {rank: file for rank, file in beside.stacks.items() if file.taken_ns >= oldest_ns}
+    logs = [log for log in beside.logs if log.written_ns >= oldest_ns]
+    old = {file.path for file in beside.stacks.values() if file.taken_ns < oldest_ns}
+    old |= {log.path for log in beside.logs if log.written_ns < oldest_ns}
+    left_out += [f"{path}: older than the newest operation in the dumps" for path in sorted(old)]
+    return StacksAndLogs(stacks, logs)
+
+
 def _with_stack(view: RankView, dump: RankDump, *, with_recorder: bool) -> RankView:
     """The rank with its stacks; with relkit's own recorder only where no rank has torch's."""
-    ended = any("has ended" in note for note in dump.notes)
     hook = view.hook
     if with_recorder and dump.hook_json:
         try:
@@ -140,8 +167,8 @@ def _with_stack(view: RankView, dump: RankDump, *, with_recorder: bool) -> RankV
         view,
         host=dump.host,
         pid=dump.pid,
-        alive=not ended,
-        process_state="" if ended else dump.process_state[:1],
+        alive=not dump.has_ended,
+        process_state="" if dump.has_ended else dump.process_state[:1],
         hook=hook,
         dump=replace(dump, hook_json=""),
         absent_reason="",

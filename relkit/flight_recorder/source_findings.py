@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relkit.findings import Finding, Report, Status
-from relkit.flight_recorder.join_sources import JoinedJob
-from relkit.hang.model import Culprit, HangVerdict
+from relkit.flight_recorder.join_sources import JoinedJob, lone_rank
+from relkit.hang.model import Culprit, HangVerdict, RankView
 from relkit.hang.words import of_ranks
 from relkit.ranks import RankSet
 
@@ -14,6 +14,8 @@ DISPUTED = "RK-HANG-017"
 LEFT_OUT = "RK-HANG-018"
 # Stacks are of one moment, and logs hold few operations: without a dump a verdict is worth less.
 WITHOUT_DUMPS = 0.8
+# So it is where dumps and logs say different things, of whichever ranks: it rests on all of them.
+DISPUTED_SCORE = 0.8
 _MAX_REASONS = 8
 
 
@@ -23,18 +25,39 @@ def by_sources(verdict: HangVerdict, joined: JoinedJob) -> HangVerdict:
     Args:
         verdict: of the joined job; joined: what it was reached with.
     """
-    return replace(verdict, culprits=tuple(_by_sources(c, joined) for c in verdict.culprits))
+    culprits = tuple(_by_sources(c, joined) for c in verdict.culprits)
+    if joined.dumps:
+        return replace(verdict, culprits=culprits)
+    lone = lone_rank(joined.job)
+    if lone is not None:
+        culprits = tuple(c for c in culprits if not _is_in_operation(lone))
+    if culprits:
+        return replace(verdict, culprits=culprits)
+    why = verdict.inconclusive
+    if lone is not None:
+        why = f"rank {lone.rank} waits, and nothing of the other ranks shows for whom"
+    return replace(verdict, culprits=(), inconclusive=f"{why}; {_judged_by(joined)}")
+
+
+def _is_in_operation(view: RankView) -> bool:
+    return view.hook is not None and bool(view.hook.in_flight)
+
+
+def _judged_by(joined: JoinedJob) -> str:
+    kinds = [("stacks", joined.stacks), ("logs", joined.logs)]
+    used = " and ".join(
+        f"{kind} of {of_ranks(RankSet.of(ranks))}" for kind, ranks in kinds if ranks
+    )
+    return f"no rank has a dump: judged by {used}"
 
 
 def _by_sources(culprit: Culprit, joined: JoinedJob) -> Culprit:
     reasons, score = [*culprit.reasons, *joined.said.get(culprit.rank, ())], culprit.score
+    if joined.disputes:
+        score = round(score * DISPUTED_SCORE, 2)
     if not joined.dumps:
         score = round(score * WITHOUT_DUMPS, 2)
-        kinds = [("stacks", joined.stacks), ("logs", joined.logs)]
-        used = " and ".join(
-            f"{kind} of {of_ranks(RankSet.of(ranks))}" for kind, ranks in kinds if ranks
-        )
-        reasons.append(f"no rank has a dump: judged by {used}")
+        reasons.append(_judged_by(joined))
     return replace(culprit, reasons=tuple(dict.fromkeys(reasons)), score=score)
 
 
@@ -74,7 +97,7 @@ def _left_out(joined: JoinedJob) -> Finding:
         id=LEFT_OUT,
         status=Status.WARN,
         title=f"{count} {'file' if count == 1 else 'files'} beside the dumps could not be used, or "
-        "not all of it",
+        "not in full",
         reasons=_shortened(list(joined.left_out)),
         advice="Name a file of stacks after its rank, as in rank3.txt. Where a log does not say of "
         "which rank its lines are, do the same.",

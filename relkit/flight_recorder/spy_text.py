@@ -89,6 +89,8 @@ def parse_spy_text(lines: Iterable[str]) -> list[SpyProcess]:
         lines: of the text.
     """
     processes: list[_Process] = []
+    # Lines with a mark of their own may be mixed: each goes on with its rank's process.
+    marked: dict[int, _Process] = {}
     rank: int | None = None
     for text in lines:
         line = text[:_MAX_LINE].rstrip("\r\n")
@@ -106,6 +108,10 @@ def parse_spy_text(lines: Iterable[str]) -> list[SpyProcess]:
             processes.append(_Process(int(process[1]), rank))
             if prefix is None:
                 rank = None
+            elif rank is not None:
+                marked[rank] = processes[-1]
+        elif prefix is not None and int(prefix[1]) in marked:
+            _add(marked[int(prefix[1])], line)
         elif processes:
             _add(processes[-1], line)
     return [_finished(process) for process in processes if process.threads]

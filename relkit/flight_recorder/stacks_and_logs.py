@@ -16,7 +16,7 @@ from relkit.flight_recorder.watchdog_log import WatchdogState, parse_watchdog
 from relkit.input_file import open_input
 from relkit.printable import printable_line
 from relkit.stacks.dumpfile import SUFFIX, read_dump
-from relkit.stacks.folder import Head, choose
+from relkit.stacks.folder import PREVIOUS, Head, choose
 from relkit.stacks.model import RankDump
 
 MAX_FILES = 200_000
@@ -30,18 +30,30 @@ _TEXT_NAME = re.compile(
     r"|(^|[-_.])rank[-_.]?\d+$"
 )
 _RANK_IN_NAME = re.compile(r"rank[-_. =]?(\d{1,7})(?!\d)", re.ASCII | re.IGNORECASE)
-_RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,7})", re.ASCII | re.IGNORECASE)
 _LAST_NUMBER = re.compile(r"(?:^|\D)(\d{1,7})(?:\.[a-z]+)*$", re.ASCII | re.IGNORECASE)
-_DATE = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d", re.ASCII)
+# Numbers of something else: `node_rank0`, `local_rank3`, `gpu3`, `slurm-1234.out`, a date.
+_NO_RANK = re.compile(
+    r"(?<![a-z0-9])(node|local|group)[-_.]?rank[-_. =]?\d{1,7}"
+    r"|(node|local|host|gpu|cuda|slurm|job|pid|attempt)[-_.=]?\d"
+    r"|20\d\d[-_.]?[01]\d[-_.]?[0-3]\d",
+    re.ASCII | re.IGNORECASE,
+)
+# A folder of torchrun's with the logs of one attempt.
+_ATTEMPT = re.compile(r"attempt_(\d{1,7})", re.ASCII)
 _SPOKEN = (b"ProcessGroup", b"atchdog", b"latest states", b"lagging ranks")
 
 
 @dataclass(frozen=True, slots=True)
 class StackFile:
-    """The stacks of a rank, and the file that they are from."""
+    """The stacks of a rank, and the file that they are from.
+
+    Args:
+        taken_ns: when they were taken, as far as the file shows that, Unix time, ns.
+    """
 
     dump: RankDump
     path: Path
+    taken_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +140,13 @@ def read_stacks_and_logs(paths: Sequence[Path]) -> StacksAndLogs:
     binary: dict[str, RankDump] = {}
     heads: list[Head] = []
     texts: list[Path] = []
+    earlier: dict[Path, None] = {}
     for file in files:
         if not file.name.endswith(SUFFIX):
             texts.append(file)
+            continue
+        if file.parent.name.startswith(PREVIOUS) and not {file, file.parent} & {*paths}:
+            earlier[file.parent] = None
             continue
         try:
             dump = read_dump(file)
@@ -144,9 +160,31 @@ def read_stacks_and_logs(paths: Sequence[Path]) -> StacksAndLogs:
         heads.append(
             Head(str(file), dump.rank, dump.world_size, dump.job_id, dump.captured_unix_ns)
         )
+    for folder in earlier:
+        result.leave_out(folder, "its stacks are of an earlier incident")
     _choose(result, binary, heads)
-    _read_texts(result, sorted(texts, key=_written_ns))
+    _read_texts(result, sorted(_of_newest_attempts(result, texts), key=written_ns))
     return result
+
+
+def _of_newest_attempts(result: StacksAndLogs, files: Sequence[Path]) -> list[Path]:
+    """Without the logs that torchrun keeps of what was restarted."""
+    attempts = {file: _attempt(file) for file in files}
+    newest: dict[Path, int] = {}
+    for folder, number in filter(None, attempts.values()):
+        newest[folder.parent] = max(newest.get(folder.parent, 0), number)
+    old = {each[0] for each in attempts.values() if each and each[1] < newest[each[0].parent]}
+    for folder in sorted(old):
+        result.leave_out(folder, "its logs are of an earlier attempt of the job")
+    return [file for file, each in attempts.items() if each is None or each[0] not in old]
+
+
+def _attempt(file: Path) -> tuple[Path, int] | None:
+    """The folder of the attempt that a log is of, and its number."""
+    for folder in file.parents:
+        if (name := _ATTEMPT.fullmatch(folder.name)) is not None:
+            return folder, int(name[1])
+    return None
 
 
 def _choose(result: StacksAndLogs, dumps: Mapping[str, RankDump], heads: Sequence[Head]) -> None:
@@ -156,7 +194,9 @@ def _choose(result: StacksAndLogs, dumps: Mapping[str, RankDump], heads: Sequenc
         choice = choose(heads, None, Path(os.path.commonpath(list(dumps))))
         refused = list(choice.refused)
         for name in choice.names:
-            result.stacks[dumps[name].rank] = StackFile(dumps[name], Path(name))
+            dump, path = dumps[name], Path(name)
+            taken_ns = dump.captured_unix_ns or written_ns(path)
+            result.stacks[dump.rank] = StackFile(dump, path, taken_ns)
     for name, reason in refused:
         result.leave_out(name, reason)
 
@@ -173,7 +213,6 @@ def is_spy_text(path: Path) -> bool:
 
 def _read_texts(result: StacksAndLogs, files: Sequence[Path]) -> None:
     room_bytes = MAX_ALL_TEXTS_BYTES
-    written_ns = {rank: _written_ns(file.path) for rank, file in result.stacks.items()}
     for file in files:
         if room_bytes <= 0:
             result.leave_out(file, f"{MAX_ALL_TEXTS_BYTES >> 30} GiB of logs were read before it")
@@ -187,11 +226,10 @@ def _read_texts(result: StacksAndLogs, files: Sequence[Path]) -> None:
         if is_cut:
             result.leave_out(file, f"only its last {MAX_TEXT_BYTES >> 20} MiB were read")
         if b"Thread " in data and b"Process " in data:
-            _add_stacks(result, file, data, written_ns)
+            _add_stacks(result, file, data)
         if any(word in data for word in _SPOKEN):
-            named = _RANK_IN_NAME.findall(file.name) or _RANK_FOLDER.findall(file.parent.name)
-            states = parse_watchdog(_lines(data), int(named[-1]) if named else None)
-            result.logs += [LogFile(state, file, _written_ns(file)) for state in states]
+            states = parse_watchdog(_lines(data), _named_rank(file))
+            result.logs += [LogFile(state, file, written_ns(file)) for state in states]
 
 
 def _end_of(path: Path) -> tuple[bytes, bool]:
@@ -209,7 +247,7 @@ def _lines(data: bytes) -> Iterator[str]:
         yield line.decode("utf-8", "replace")
 
 
-def _add_stacks(result: StacksAndLogs, file: Path, data: bytes, written_ns: dict[int, int]) -> None:
+def _add_stacks(result: StacksAndLogs, file: Path, data: bytes) -> None:
     processes = parse_spy_text(_lines(data))
     marked = [process for process in processes if process.rank is not None]
     # Processes behind the first are its children, such as those of a data loader.
@@ -218,9 +256,9 @@ def _add_stacks(result: StacksAndLogs, file: Path, data: bytes, written_ns: dict
         if rank is None:
             result.leave_out(file, "py-spy's text, but neither it nor its name says of which rank")
             continue
-        if rank not in result.stacks or _written_ns(file) >= written_ns[rank]:
-            result.stacks[rank] = StackFile(process.dump(rank), file)
-            written_ns[rank] = _written_ns(file)
+        taken_ns, known = written_ns(file), result.stacks.get(rank)
+        if known is None or taken_ns >= known.taken_ns:
+            result.stacks[rank] = StackFile(process.dump(rank), file, taken_ns)
 
 
 def rank_of_name(path: Path, pid: int) -> int | None:
@@ -229,14 +267,23 @@ def rank_of_name(path: Path, pid: int) -> int | None:
     Args:
         path: of the file; pid: of the process, which is in names as often and is no rank.
     """
-    named = _RANK_IN_NAME.findall(path.name) or _RANK_FOLDER.findall(path.parent.name)
-    if named:
-        return int(named[-1])
-    last = None if _DATE.search(path.name) else _LAST_NUMBER.search(path.name)
+    named = _named_rank(path)
+    if named is not None:
+        return named
+    last = None if _NO_RANK.search(path.name) else _LAST_NUMBER.search(path.name)
     return None if last is None or int(last[1]) == pid else int(last[1])
 
 
-def _written_ns(file: Path) -> int:
+def _named_rank(path: Path) -> int | None:
+    """The number behind the word `rank` in the name of a file, or of its folder."""
+    for name in (path.name, path.parent.name):
+        if named := _RANK_IN_NAME.findall(_NO_RANK.sub("", name)):
+            return int(named[-1])
+    return None
+
+
+def written_ns(file: Path) -> int:
+    """When a file was written last, Unix time, ns; 0 where that cannot be seen."""
     try:
         return file.stat().st_mtime_ns
     except OSError:

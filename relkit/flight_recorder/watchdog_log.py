@@ -92,6 +92,8 @@ class WatchdogState:
 
 
 _Who = tuple[int, bool]
+# An operation that timed out: whose it was, and its number.
+_TimedOut = tuple[_Who, int]
 
 
 class _Log:
@@ -100,9 +102,11 @@ class _Log:
     def __init__(self, rank: int | None) -> None:
         self._rank = rank
         self._states: dict[tuple[_Who, str, bool], WatchdogState] = {}
-        self._timed_out: dict[_Who, WatchdogState] = {}
-        self._traced: _Who | None = None
-        self._traces: dict[_Who, list[Frame]] = {}
+        self._timed_out: dict[_TimedOut, WatchdogState] = {}
+        # The newest of each rank, and of all ranks the newest last.
+        self._newest: dict[_Who, int] = {}
+        self._traced: _TimedOut | None = None
+        self._traces: dict[_TimedOut, list[Frame]] = {}
         self._group = ""
         self._snapshot_seq = 0
 
@@ -113,9 +117,11 @@ class _Log:
         if _PERIODIC in text:
             return
         if _TRACE in text:
-            self._traced = who or next(reversed(self._timed_out), None)
+            whose = who or next(reversed(self._newest), None)
+            seq = None if whose is None else self._newest.get(whose)
+            self._traced = None if whose is None or seq is None else (whose, seq)
             if self._traced is not None:
-                self._traces.setdefault(self._traced, [])
+                self._traces[self._traced] = []
         elif self._traced is not None and (frame := _trace_frame(text)) is not None:
             if len(self._traces[self._traced]) < _MAX_FRAMES:
                 self._traces[self._traced].append(frame)
@@ -141,21 +147,19 @@ class _Log:
         return (None if prefix is None else (int(prefix["rank"]), True)), group
 
     def _time_out(self, who: _Who, match: re.Match[str]) -> None:
-        known = self._timed_out.pop(who, None)
-        state = WatchdogState(
+        seq = int(match[1])
+        if len(self._timed_out) >= MAX_STATES:
+            return
+        self._newest.pop(who, None)
+        self._newest[who] = seq
+        self._timed_out[who, seq] = WatchdogState(
             rank=who[0],
             in_group=who[1],
-            stuck_seq=int(match[1]),
+            stuck_seq=seq,
             stuck_op=match[2],
             timeout_s=int(match[3] or 0) / 1000,
             ran_s=int(match[4] or 0) / 1000,
         )
-        # Later operations time out behind the first; a lower number is of another attempt.
-        if known is not None and known.stuck_seq < state.stuck_seq:
-            state = known
-        else:
-            self._traces.pop(who, None)
-        self._timed_out[who] = state
 
     def _status(self, who: _Who, group: str, text: str, enqueued: re.Match[str]) -> None:
         last, completed = int(enqueued[1]), _COMPLETED.search(text)
@@ -167,20 +171,23 @@ class _Log:
             completed=None if completed is None else max(int(completed[1]), 0),
         )
         if (at := _AT_WORK.search(text)) is not None:
-            timed_out = self._timed_out.get(who)
-            if timed_out is not None and timed_out.stuck_seq == int(at[1]):
+            timed_out = self._timed_out.pop((who, int(at[1])), None)
+            if timed_out is not None:
                 state = _with_stuck(state, timed_out)
             else:
                 state = replace(state, stuck_seq=int(at[1]))
         known = self._states.get((who, group, False))
-        if known is not None and (state.completed or 0) >= (known.completed or 0):
+        if known is not None and _is_of_another_attempt(state, known):
+            if group:
+                # The job was started anew: what other ranks said is as old.
+                self._states.clear()
+        elif known is not None:
             # The first operation that timed out is the one that hangs.
             state = replace(
                 _with_stuck(state, known) if known.stuck_seq else state,
                 enqueued=_larger(known.enqueued, state.enqueued),
                 completed=_larger(known.completed, state.completed),
             )
-        # Else the numbers have gone back: they are those of the job's next attempt.
         self._states[who, group, False] = state
 
     def _desync(self, text: str, group: str | None) -> None:
@@ -208,18 +215,27 @@ class _Log:
     def states(self) -> list[WatchdogState]:
         """All of them; what timed out and belongs to no group that is named comes last."""
         states = list(self._states.values())
-        named = {(s.rank, s.in_group, s.stuck_seq) for s in states if not s.of_others}
-        states += [
-            state
-            for state in self._timed_out.values()
-            if (state.rank, state.in_group, state.stuck_seq) not in named
-        ]
+        named = {((s.rank, s.in_group), s.stuck_seq) for s in states if not s.of_others}
+        unnamed: dict[_Who, WatchdogState] = {}
+        for (who, seq), state in self._timed_out.items():
+            # Later operations time out behind the first; a lower number is of another attempt.
+            if (who, seq) not in named and (who not in unnamed or seq < unnamed[who].stuck_seq):
+                unnamed[who] = state
         return [
             state
             if state.of_others or not state.stuck_seq
-            else replace(state, frames=tuple(self._traces.get((state.rank, state.in_group), ())))
-            for state in states
+            else replace(state, frames=self._frames(state))
+            for state in (*states, *unnamed.values())
         ]
+
+    def _frames(self, state: WatchdogState) -> tuple[Frame, ...]:
+        return tuple(self._traces.get(((state.rank, state.in_group), state.stuck_seq), ()))
+
+
+def _is_of_another_attempt(state: WatchdogState, known: WatchdogState) -> bool:
+    """Numbers have gone back, or an operation that had timed out has ended: neither happens."""
+    completed = state.completed or 0
+    return completed < (known.completed or 0) or 0 < known.stuck_seq <= completed
 
 
 def _trace_frame(text: str) -> Frame | None:

@@ -61,6 +61,8 @@ def _state(
     if not view.alive:
         if left(view):
             return "have finished normally"
+        if view.absent_reason:
+            return "are not seen here"
         how = consequence(view) or (exit_words(view.exit_code) if view.exit_code else "")
         return f"failed as a consequence{': ' if how else ''}{how}"
     if not own:

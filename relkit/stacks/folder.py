@@ -17,6 +17,8 @@ from relkit.stacks.stack_index import StackIndex
 
 _MEMO_THREADS = 100_000
 _NODE = "node-"
+# What a folder of a timeline folder begins with that holds an earlier incident.
+PREVIOUS = "previous-"
 
 
 class Head(NamedTuple):

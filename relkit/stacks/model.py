@@ -101,3 +101,8 @@ class RankDump:
     engines: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hook_json: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """The process had ended when its stacks were to be captured: a note says so."""
+        return any("has ended" in note for note in self.notes)

@@ -225,13 +225,12 @@ def _unknown(rank: int) -> RankView:
 
 
 def _from_dump(dump: RankDump) -> RankView:
-    ended = any("has ended" in note for note in dump.notes)
     return RankView(
         rank=dump.rank,
         host=dump.host,
         pid=dump.pid,
-        alive=not ended,
-        process_state="" if ended else dump.process_state[:1],
+        alive=not dump.has_ended,
+        process_state="" if dump.has_ended else dump.process_state[:1],
     )
 
 

@@ -15,6 +15,7 @@ from relkit.input_file import read_input_text
 from relkit.job_id import safe_job_id
 from relkit.private_file import home_folder, open_own_folder
 from relkit.stacks.dumpfile import read_dump, write_dump
+from relkit.stacks.folder import PREVIOUS
 from relkit.stacks.model import RankDump
 
 # What relkit itself writes there; nothing else in the folder is ever moved.
@@ -121,7 +122,7 @@ def _own_names(names: Iterable[str]) -> list[str]:
 
 def _previous(folder: Path) -> tuple[Path, int]:
     """The folder for an earlier incident's files, and its descriptor."""
-    target = folder / f"previous-{_old_job_id(folder)}"
+    target = folder / f"{PREVIOUS}{_old_job_id(folder)}"
     try:
         return target, open_own_folder(target)
     except OSError:

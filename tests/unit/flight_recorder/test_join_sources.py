@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from relkit.stacks.dumpfile import encode, file_name
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from tests.unit.flight_recorder.flight_builders import Plain, document, entry, steps
 
+DAY_NS = 24 * 3600 * 10**9
 WAITS = """Process 4711: python train.py
 Python v3.11.7 (/usr/bin/python3.11)
 
@@ -57,6 +59,14 @@ def idle(rank: int, last: int) -> str:
         f"will try our best to dump the debug info. Last enqueued NCCL work: {last}, "
         f"last completed NCCL work: {last}.\n"
     )
+
+
+def moved(entries: list[Plain]) -> list[Plain]:
+    """The same operations, two days after 1970."""
+    times = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+    return [
+        {**each, **{key: each[key] + 2 * DAY_NS for key in times if each[key]}} for each in entries
+    ]
 
 
 def folder_of(path: Path, dumps: Mapping[int, Plain], **texts: str) -> Path:
@@ -124,7 +134,87 @@ def test_logs_alone(tmp_path: Path) -> None:
     assert "no rank has a dump: judged by logs of ranks 0-3" in verdict.culprits[0].reasons
 
 
-def test_stacks_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_log_of_a_rank_that_waits_accuses_nobody(tmp_path: Path, rank: int) -> None:
+    folder_of(tmp_path, {}, **{f"rank{rank}__log": timed_out(rank, 6)})
+    (finding,) = analyzed(tmp_path).findings
+    assert finding.id == "RK-HANG-010"
+    assert finding.title.startswith(f"rank {rank} waits, and nothing of the other ranks shows for")
+
+
+def test_a_stack_alone(tmp_path: Path) -> None:
+    folder_of(tmp_path / "waits", {}, rank1__txt=IN_COLLECTIVE)
+    assert blamed(tmp_path / "waits") == []
+    folder_of(tmp_path / "late", {}, rank1__txt=WAITS)
+    assert blamed(tmp_path / "late") == [(1, Category.BLOCKED)]
+
+
+def test_logs_of_some_ranks_do_not_speak_for_all(tmp_path: Path) -> None:
+    folder_of(tmp_path, {}, job__log=timed_out(0, 6) + timed_out(1, 6))
+    (finding,) = analyzed(tmp_path).findings
+    assert "; no rank has a dump: judged by logs of ranks 0-1" in finding.title
+
+
+def test_what_is_older_than_the_dumps_is_of_an_earlier_hang(tmp_path: Path) -> None:
+    dumps = {rank: document(moved(steps(6))) for rank in range(4)}
+    dumps[2] = document(moved(steps(5, "completed")))
+    text = "".join(timed_out(rank, 900) for rank in (0, 2, 3)) + idle(1, 899)
+    folder_of(tmp_path, dumps, job__log=text, rank2__txt=WAITS)
+    thread = ThreadStack(9, "MainThread", (Frame("step", "/j/old.py:7"),), Role.MAIN, "S")
+    stale = RankDump(2, 4, 9, "S", python=(thread,), job_id="j", captured_unix_ns=DAY_NS)
+    (tmp_path / file_name(2, 4)).write_bytes(encode(stale))
+    for name in ("job.log", "rank2.txt"):
+        os.utime(tmp_path / name, ns=(DAY_NS, DAY_NS))
+    report = analyzed(tmp_path)
+    assert blamed(tmp_path) == [(2, Category.BLOCKED)]
+    assert "loader.py" not in report.findings[0].title
+    assert [finding.id for finding in report.findings] == ["RK-HANG-008", "RK-HANG-018"]
+    assert report.facts["sources"]["stacks"] == report.facts["sources"]["logs"] == ""
+    # Clocks differ a little; what is as new is used.
+    for name in ("job.log", "rank2.txt"):
+        os.utime(tmp_path / name, ns=(2 * DAY_NS, 2 * DAY_NS))
+    assert analyzed(tmp_path).facts["sources"]["logs"] == "0-3"
+
+
+def test_logs_of_an_earlier_attempt(tmp_path: Path) -> None:
+    for attempt, last, silent in ((2, 900, 2), (10, 50, 1)):
+        for rank in {0, 1, 2, 3} - {silent}:
+            folder = tmp_path / f"attempt_{attempt}" / str(rank)
+            folder.mkdir(parents=True)
+            (folder / "stderr.log").write_text(timed_out(rank, last), encoding="ascii")
+    report = analyzed(tmp_path)
+    assert report.facts["sources"]["logs"] == "0,2-3"
+    assert [Path(text.partition(":")[0]).name for text in report.facts["sources"]["left_out"]] == [
+        "attempt_2"
+    ]
+    assert blamed(tmp_path) == [(1, Category.ABSENT)]
+
+
+def test_stacks_of_an_earlier_incident(tmp_path: Path) -> None:
+    folder_of(tmp_path, {rank: document(steps(6)) for rank in range(3)})
+    thread = ThreadStack(9, "MainThread", (Frame("step", "/j/old.py:7"),), Role.MAIN, "S")
+    earlier = tmp_path / "previous-j"
+    earlier.mkdir()
+    (earlier / file_name(3, 4)).write_bytes(encode(RankDump(3, 4, 9, "S", python=(thread,))))
+    report = analyzed(tmp_path)
+    assert report.facts["sources"]["stacks"] == ""
+    assert len(report.facts["sources"]["left_out"]) == 1
+    # Whoever names that folder means it.
+    assert analyze(*find_sources([earlier])).facts["sources"]["stacks"] == "3"
+
+
+def test_a_folder_in_which_nothing_can_be_used_says_why(tmp_path: Path) -> None:
+    folder_of(tmp_path, {}, stacks__txt=WAITS)
+    with pytest.raises(NoDumps, match=r"stacks\.txt: py-spy's text, but neither it nor its name"):
+        find_sources([tmp_path])
+
+
+def test_a_file_that_cannot_be_used_is_named_where_no_other_is_used(tmp_path: Path) -> None:
+    folder_of(tmp_path, {rank: document(steps(6)) for rank in range(3)}, stacks__txt=WAITS)
+    assert analyzed(tmp_path).findings[-1].id == "RK-HANG-018"
+
+
+def test_stacks_alone_of_all_ranks(tmp_path: Path) -> None:
     texts = {f"rank{rank}__txt": WAITS if rank == 2 else IN_COLLECTIVE for rank in range(4)}
     folder_of(tmp_path, {}, **texts)
     (first,) = analyzed(tmp_path).findings
@@ -158,6 +248,17 @@ def test_a_log_that_is_newer_than_the_dump(tmp_path: Path) -> None:
     assert "its dump ends with #4 of the default group, but the watchdog in" in disputed.reasons[0]
     # With the log, rank 1 waits like the others, in the operation that they have.
     assert "1" not in report.findings[0].ranks
+
+
+def test_a_verdict_that_rests_on_a_contradiction_is_worth_less(tmp_path: Path) -> None:
+    text = "".join(timed_out(rank, 8) for rank in (0, 1, 3))
+    late = {2: document(steps(6, "completed"))}
+    for name, last in (("a", 7), ("b", 8)):
+        others = {rank: document(steps(last)) for rank in (0, 1, 3)}
+        folder_of(tmp_path / name, others | late, job__log=text)
+    (disputed,), (agreed,) = (judged(*find_sources([tmp_path / n]))[1].culprits for n in "ab")
+    assert disputed.rank == agreed.rank == 2
+    assert disputed.score == round(agreed.score * 0.8, 2)
 
 
 def test_another_operation_than_in_the_dump(tmp_path: Path) -> None:
@@ -205,11 +306,19 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     ("name", "rank"),
     [("rank3.txt", 3), ("pyspy_3.log", 3), ("trace_3.stacktrace", 3), ("rank_03_pid4711.txt", 3),
      ("pyspy-4711.txt", None), ("n1.rank12.out", 12), ("2026-11-23.txt", None), ("a.txt", None),
-     ("3.txt", 3)],
+     ("3.txt", 3), ("node0-rank3.txt", 3), ("gpunode_rank3.txt", 3), ("node_rank0.txt", None),
+     ("local_rank2.txt", None), ("gpu3.txt", None), ("slurm-1234.out", None)],
 )  # fmt: skip
 def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
     assert rank_of_name(Path("/stacks") / name, 4711) == rank
     assert rank_of_name(Path("/rank_7/stack.txt"), 4711) == 7
+    assert rank_of_name(Path("/node_rank_7/stack.txt"), 4711) is None
+
+
+def test_the_log_of_a_node_is_not_that_of_a_rank(tmp_path: Path) -> None:
+    lines = "".join(re.sub(r"\[rank\d\]:", "", timed_out(rank, 6)) for rank in (1, 2, 3))
+    folder_of(tmp_path, {}, node_rank0__log=lines)
+    assert analyzed(tmp_path).facts["sources"]["logs"] == "1-3"
 
 
 def test_a_newer_stack_counts(tmp_path: Path) -> None:

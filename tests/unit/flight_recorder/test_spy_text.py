@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,13 @@ def test_native_frames_are_not_the_jobs_own_code() -> None:
 def test_ranks_that_the_text_names(text: str) -> None:
     processes = parse_spy_text(text.splitlines())
     assert [(process.rank, process.pid) for process in processes] == [(3, 4711), (5, 7)]
+
+
+def test_lines_of_ranks_that_are_mixed() -> None:
+    third = [f"[rank3]: {line}" for line in SHORT.splitlines()]
+    fifth = [f"[rank5]: {line}" for line in NATIVE.splitlines()]
+    mixed = [line for pair in zip_longest(third, fifth, fillvalue="") for line in pair]
+    assert parse_spy_text(mixed) == [*parse_spy_text(third), *parse_spy_text(fifth)]
 
 
 @pytest.mark.parametrize(

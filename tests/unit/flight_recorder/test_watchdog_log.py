@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.flight_recorder.watchdog_log import MAX_STATES, WatchdogState, parse_watchdog
+from relkit.stacks.model import Frame
 from tests.patience import PATIENCE
 
 _OP = "SeqNum=41, OpType=ALLREDUCE"
@@ -163,6 +164,46 @@ def test_numbers_that_go_back_are_those_of_the_next_attempt() -> None:
     assert (state.stuck_seq, state.enqueued, state.completed) == (7, 7, 6)
 
 
+def test_an_operation_that_has_ended_since_timed_out_in_another_attempt() -> None:
+    def hang(rank: int, seq: int) -> list[str]:
+        return [
+            f"[rank{rank}]:[E a.cpp:1] [Rank {rank}] {_CAUGHT}: WorkNCCL(SeqNum={seq}, "
+            f"OpType=ALLREDUCE, Timeout(ms)=1000) {_RAN}",
+            f"[rank{rank}]:[E a.cpp:1] [PG 0 (default_pg) Rank {rank}] Timeout at NCCL work: "
+            f"{seq}, last enqueued NCCL work: {seq + 5}, last completed NCCL work: {seq - 1}.",
+        ]
+
+    lines = hang(1, 41) + hang(2, 41) + hang(3, 41)
+    states = parse_watchdog(lines + hang(3, 44) + hang(1, 44))
+    # What rank 2 said before the restart says nothing about it now.
+    assert [(s.rank, s.stuck_seq, s.stuck_op, s.enqueued) for s in states] == [
+        (3, 44, "ALLREDUCE", 49),
+        (1, 44, "ALLREDUCE", 49),
+    ]
+
+
+def test_two_groups_that_time_out_keep_their_operations_and_stacks() -> None:
+    def caught(seq: int, op: str, line: int) -> list[str]:
+        return [
+            f"[rank1]:[E a.cpp:1] [Rank 1] {_CAUGHT}: WorkNCCL(SeqNum={seq}, OpType={op}, "
+            f"Timeout(ms)=1000) {_RAN}",
+            "[rank1]:[E a.cpp:801] Stack trace of the failed collective: ",
+            f"#0 step from train.py:{line}",
+        ]
+
+    def status(group: int, seq: int) -> str:
+        return (
+            f"[rank1]:[E a.cpp:1] [PG {group} Rank 1] Timeout at NCCL work: {seq}, last enqueued "
+            f"NCCL work: {seq}, last completed NCCL work: {seq - 1}."
+        )
+
+    first, second = parse_watchdog(
+        [*caught(41, "ALLREDUCE", 8), *caught(7, "ALLGATHER", 9), status(3, 41), status(4, 7)]
+    )
+    assert (first.stuck_op, first.frames) == ("ALLREDUCE", (Frame("step", "train.py:8"),))
+    assert (second.stuck_op, second.frames) == ("ALLGATHER", (Frame("step", "train.py:9"),))
+
+
 def test_torchs_report_of_a_desync() -> None:
     text = """
 [rank0]:[E a.cpp:9] [PG ID 0 PG GUID 0(default_pg) Rank 0] Timeout at collective: ALLREDUCE, #41
@@ -207,7 +248,10 @@ def test_lines_that_say_nothing(line: str) -> None:
 
 @pytest.mark.timeout(60 * PATIENCE)
 def test_lines_that_try_patience() -> None:
-    begun = ["[rank1]:[E] [Rank 1] Stack trace of the failed collective: "]
+    begun = [
+        f"[rank1]:[E] [Rank 1] {_CAUGHT}: WorkNCCL({_OP}, Timeout(ms)=1000) {_RAN}",
+        "[rank1]:[E] [Rank 1] Stack trace of the failed collective: ",
+    ]
     for piece in ("#1 a from ", "#1 a from b:", f"{_CAUGHT}: WorkNCCL({_OP}", "ranks [1, ", "[PG "):
         line = piece * (60_000 // len(piece))
         parse_watchdog([*begun, *[line] * 100])

@@ -60,6 +60,7 @@ def test_ranks_that_other_nodes_watch_are_not_accused() -> None:
     assert verdict.inconclusive == (
         "no rank of this node stands out, and it sees none of ranks 2-3, which other nodes watch"
     )
+    assert ("2-3", "are not seen here") in [(v.ranks, v.sentence) for v in verdict.victims]
     there = replace(job(views[BAD:]), world_size=WORLD, sees_all=False)
     assert named(attribute(there)) == [(BAD, Category.BLOCKED)]
     # The launcher of all nodes has asked for them.
