@@ -17,6 +17,8 @@ GONE = "gone"
 # As relkit/launch/warm_standby/standby_process.py names itself.
 _STANDBY = "relkit-standby"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# The first PID namespace's inode: PROC_PID_INIT_INO in include/linux/proc_ns.h.
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"
 _STOP_SIGNALS = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1)
 
 
@@ -156,6 +158,14 @@ def process(pid: int) -> ProcessFacts:
         return ProcessFacts()
     used = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
     return ProcessFacts(fields[0], int(fields[19]), used)
+
+
+def has_kernels_pids() -> bool:
+    """Processes have the numbers here that the kernel itself writes, which no container has."""
+    try:
+        return os.readlink("/proc/self/ns/pid") == _FIRST_PID_NAMESPACE  # noqa: PTH115
+    except OSError:
+        return False
 
 
 def start_ticks(pid: int) -> int:

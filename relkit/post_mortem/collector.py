@@ -14,9 +14,11 @@ from relkit.post_mortem.kernel_log import KernelLog, read_kernel_log
 from relkit.post_mortem.last_output import last_output
 from relkit.post_mortem.memory_cgroup import MemoryCgroups
 from relkit.post_mortem.model import DeathEvidence
+from relkit.procfs import has_kernels_pids
 
 _CORE_SLACK_S = 1.0
 MAX_KERNEL_LINES = 12
+_OTHER_PIDS = "in a container: the kernel log has other process ids, which are not looked for"
 
 
 class DeathCollector(Protocol):
@@ -70,11 +72,13 @@ class HostDeaths:
     Args:
         files: of each worker by rank, as far as there are some.
         cgroups: where processes run; kernel_log: reads the log.
+        kernels_pids: the log has the same process ids as this host.
     """
 
     files: Callable[[], Mapping[int, WorkerFiles]]
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     kernel_log: Callable[[], KernelLog] = read_kernel_log
+    kernels_pids: bool = field(default_factory=has_kernels_pids)
     _began_unix_s: float = field(default_factory=time.time)
     _newest_us: int = -1
     _problem: str = ""
@@ -108,8 +112,8 @@ class HostDeaths:
             oom_kills=None if seen is None else seen[1].oom_kills,
             memory_limit_bytes=0 if seen is None else seen[1].limit_bytes,
             memory_peak_bytes=0 if seen is None else seen[1].peak_bytes,
-            kernel_lines=relevant(new, pid)[-MAX_KERNEL_LINES:],
-            kernel_log=self._problem or log.problem,
+            kernel_lines=relevant(new, pid if self.kernels_pids else None)[-MAX_KERNEL_LINES:],
+            kernel_log=self._problem or log.problem or ("" if self.kernels_pids else _OTHER_PIDS),
             output=output,
             output_source=source,
             core="" if core is None else str(core),

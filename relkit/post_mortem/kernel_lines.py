@@ -75,13 +75,16 @@ def is_hardware(line: str) -> bool:
     return _HARDWARE.search(line) is not None
 
 
-def relevant(lines: Sequence[str], pid: int) -> tuple[str, ...]:
-    """The lines about this process, and those about broken hardware."""
-    return tuple(
-        line
-        for line in lines
-        if is_oom_kill(line, pid)
-        or cgroup_of_oom_kill(line, pid)
-        or is_fault_of(line, pid)
-        or is_hardware(line)
-    )
+def relevant(lines: Sequence[str], pid: int | None) -> tuple[str, ...]:
+    """The lines about this process, and those about broken hardware.
+
+    Args:
+        lines: of the kernel log; pid: as the kernel has it, None where that is not known.
+    """
+    return tuple(line for line in lines if is_hardware(line) or _is_about(line, pid))
+
+
+def _is_about(line: str, pid: int | None) -> bool:
+    if pid is None:
+        return False
+    return is_oom_kill(line, pid) or bool(cgroup_of_oom_kill(line, pid)) or is_fault_of(line, pid)

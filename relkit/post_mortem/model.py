@@ -25,7 +25,8 @@ class DeathEvidence:
             not known.
         kernel_lines: lines of the kernel log since the rank started that are about it, or about
             an error of a device or of memory; oldest first.
-        kernel_log: why the kernel log could not be read; "" where it could.
+        kernel_log: why the kernel log could not be read, or not for lines about the process; ""
+            where it could.
         output: the last lines that it wrote to stderr, or its traceback.
         output_source: the file that they are from; "" where there is none.
         core: the core file; "" for none.

@@ -33,6 +33,9 @@ def install(**arguments: Any) -> Namespace:  # noqa: ANN401
         # or not.
         torch.cuda.synchronize = lambda *_: None
         torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment,return-value]
+    if AttnBackend.flash.__reduce_ex__(2)[0] is getattr:
+        # So Python 3.11.2 pickles it, and megatron-core refuses the file that it has written.
+        AttnBackend.__reduce_ex__ = lambda self, _: (type(self), (self.value,))
     training = ModuleType("megatron.training")
     training.checkpointing = sys.modules[__name__]  # type: ignore[attr-defined]
     sys.modules["megatron.training"] = megatron.training = training

@@ -11,7 +11,7 @@ import torch
 import torch.distributed.checkpoint
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from relkit.checkpoint.iteration_folder import problems
 from relkit.errors import BadInputFile, RelkitError, UnwritablePath
@@ -141,6 +141,13 @@ class OfTorch:
         return torch.typename, ("text",)
 
 
+class Attribute:
+    """As Python 3.11.2 pickles the member of an Enum, but of another class."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (Metadata, "__init__")
+
+
 def rewritten(folder: Path, change: Any) -> None:  # noqa: ANN401
     """Change the metadata of a folder."""
     metadata: Metadata = pickle.loads((folder / METADATA).read_bytes())  # noqa: S301  our own
@@ -164,11 +171,15 @@ def outside(metadata: Metadata) -> None:
             lambda m: setattr(m, "planner_data", OfTorch()),
             r"would call or make torch\.typename",
         ),
+        (
+            lambda m: setattr(m, "planner_data", Attribute()),
+            r"would call or make builtins\.getattr",
+        ),
         (outside, r"it names '\.\./__[01]_0\.distcp', which is not in its folder"),
         (lambda m: setattr(m, "storage_data", None), "is not DCP's metadata"),
         (lambda m: setattr(m, "storage_meta", Path("x")), None),
     ],
-    ids=("code", "torch", "outside", "no data", "a path"),
+    ids=("code", "torch", "attribute", "outside", "no data", "a path"),
 )
 def test_hostile_metadata_is_refused_by_name(
     folder: Path,
@@ -184,6 +195,19 @@ def test_hostile_metadata_is_refused_by_name(
         reader.read_metadata()
     assert str(folder / METADATA) in str(caught.value)
     assert called == []
+
+
+def test_metadata_that_python_3_11_2_has_written_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def old(self: Any, _protocol: int) -> tuple[Any, ...]:  # noqa: ANN401
+        return getattr, (type(self), self.name)
+
+    monkeypatch.setattr(_MEM_FORMAT_ENCODING, "__reduce_ex__", old)
+    before = DiskReader(folder).read_metadata()
+    rewritten(folder, lambda _metadata: None)
+    assert b"getattr" in (folder / METADATA).read_bytes()
+    assert DiskReader(folder).read_metadata() == before
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", pickle.dumps({"a": 1}), b"\x80\x04."])

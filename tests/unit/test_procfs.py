@@ -9,7 +9,10 @@ import sys
 import threading
 import time
 
+import pytest
+
 from relkit import procfs
+from tests.patience import PATIENCE
 from tests.waiting import eventually
 
 _NO_PID = 2**22 + 1
@@ -148,3 +151,13 @@ def test_who_shares_a_core_waits_for_it() -> None:
             child.kill()
             child.wait()
     assert procfs.cpu_wait_s(_NO_PID) == 0.0
+
+
+@pytest.mark.root
+def test_a_container_has_process_ids_of_its_own() -> None:
+    script = "from relkit.procfs import has_kernels_pids; print(has_kernels_pids())"
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", sys.executable, "-c", script],
+        capture_output=True, check=True, text=True, timeout=30 * PATIENCE,
+    )  # fmt: skip
+    assert done.stdout == "False\n"

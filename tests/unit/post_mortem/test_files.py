@@ -127,7 +127,9 @@ def test_all_of_it_together(tmp_path: Path) -> None:
     stderr = tmp_path / "stderr.log"
     stderr.write_text("the end\n")
     logs = [KernelLog(((5, "old: Out of memory: Killed process 7 (x)"),))]
-    deaths = HostDeaths(lambda: {2: WorkerFiles(stderr)}, kernel_log=lambda: logs[-1])
+    deaths = HostDeaths(
+        lambda: {2: WorkerFiles(stderr)}, kernel_log=lambda: logs[-1], kernels_pids=True
+    )
     deaths.look([1])
     fresh = "Out of memory: Killed process 7 (python3) total-vm:1kB"
     logs.append(KernelLog((*logs[0].lines, (6, fresh)), "a problem"))
@@ -143,6 +145,16 @@ def test_all_of_it_together(tmp_path: Path) -> None:
     unread.append(logs[-1])
     assert deaths.evidence(2, 7) == DeathEvidence(kernel_log="not at its end")
     assert NO_DEATHS.evidence(2, 7) == DeathEvidence(kernel_log="not asked")
+
+
+def test_in_a_container_a_process_of_the_host_with_its_number_is_not_taken_for_it() -> None:
+    logs = [KernelLog()]
+    deaths = HostDeaths(dict, kernel_log=lambda: logs[-1], kernels_pids=False)
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=python3, GPU has fallen off the bus."
+    logs.append(KernelLog(((5, "Out of memory: Killed process 7 (x)"), (6, xid))))
+    told = deaths.evidence(2, 7)
+    assert told.kernel_lines == (xid,)
+    assert told.kernel_log.startswith("in a container")
 
 
 def test_evidence_travels_as_json_and_hostile_json_does_no_harm() -> None:

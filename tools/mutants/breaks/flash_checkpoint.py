@@ -196,6 +196,15 @@ BREAKS = (
         "pass",
         _SHARDED,
     ),
+    # Attributes of any class of DCP's may be called.
+    Break(
+        "relkit/flash_checkpoint/sharded/safe_metadata.py",
+        "if kind is not dcp._MEM_FORMAT_ENCODING or not isinstance(name, str):\n"
+        '        raise _Refused("builtins.getattr")\n'
+        "    return dcp._MEM_FORMAT_ENCODING[name]",
+        "return getattr(kind, str(name))",
+        _SHARDED,
+    ),
     # Ranks that have different tensors under one name are taken for one state.
     Break(
         "relkit/flash_checkpoint/sharded/metadata.py",
