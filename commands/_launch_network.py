@@ -19,6 +19,7 @@ from relkit.findings import Report
 from relkit.launch.options import OwnOption
 
 if TYPE_CHECKING:
+    from relkit.launch.job.topology_ranks import TopologyRanks
     from relkit.launch.netcheck.network_check import NetworkCheck
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -68,7 +69,8 @@ _OPTIONS = (
     click.option("--topology", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                  expose_value=False, callback=_keep,
                  help="Number the nodes so that neighbours in the network are neighbours in rank: "
-                 "lines of `asw psw ip`. With --master-addr only; replaces --node-rank."),
+                 "lines of `asw psw ip`. With c10d the file may name more nodes than the job has; "
+                 "with --master-addr it replaces --node-rank."),
 )  # fmt: skip
 
 
@@ -103,8 +105,15 @@ def check_network_options(ctx: click.Context) -> None:
     _links(asked)
 
 
-def order_ranks(ctx: click.Context, options: Namespace, log: Callable[[str], None]) -> None:
-    """Set torchrun's --node-rank from the topology file, where one is given.
+def order_ranks(
+    ctx: click.Context, options: Namespace, log: Callable[[str], None]
+) -> TopologyRanks | None:
+    """Give the nodes the numbers of the topology file, where one is given.
+
+    With a static rendezvous, torchrun's --node-rank is set.
+
+    Returns:
+        what numbers the nodes when they meet (c10d); None where there is nothing more to do.
 
     Raises:
         UsageProblem: the ranks of this job are not ours to give, or the file does not fit it.
@@ -112,18 +121,27 @@ def order_ranks(ctx: click.Context, options: Namespace, log: Callable[[str], Non
     """
     file = ctx.meta[_KEPT]["topology"]
     if file is None:
-        return
+        return None
     low, _, high = options.nnodes.partition(":")
-    # torch gives out the numbers itself in every rendezvous but the static one.
-    if options.rdzv_backend != "static" or options.standalone or (high or low) != low:
+    is_static = options.rdzv_backend == "static" and not options.standalone
+    if options.standalone or (is_static and (high or low) != low):
         raise UsageProblem(
-            "--topology needs a static rendezvous with a fixed number of nodes",
-            next_step="Write --nnodes N --master-addr HOST, and no --rdzv-backend.",
+            "--topology needs nodes that meet: c10d, or --master-addr and their fixed number",
+            next_step="Write --rdzv-backend c10d --rdzv-endpoint HOST:PORT.",
         )
-    from relkit.launch.netcheck.node_order import number_in, order_nodes, own_names
+    from relkit.launch.job.node_name import node_name
+    from relkit.launch.netcheck.node_order import named_as, number_in, order_nodes, own_names
     from relkit.topology import read
 
     topology = read(file)
+    if not is_static:
+        from relkit.launch.job.topology_ranks import TopologyRanks, place_of
+
+        for warning in topology.warnings:
+            log(f"{file}: {warning}")
+        named = named_as(tuple(topology.places), own_names())
+        place = place_of(topology, named, node_name())
+        return TopologyRanks(topology, str(file), place, log)
     master = options.rdzv_endpoint.rpartition(":")[0] or options.rdzv_endpoint
     order = order_nodes(topology, int(low), master or options.master_addr)
     options.node_rank = number_in(order, own_names())
@@ -137,6 +155,7 @@ def order_ranks(ctx: click.Context, options: Namespace, log: Callable[[str], Non
             f"switch crossings between neighbours: {after.asw} (file's order: {before.asw}), "
             f"of them between upper switches: {after.psw} (file's order: {before.psw})"
         )
+    return None
 
 
 def network_check(

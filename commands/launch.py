@@ -264,7 +264,7 @@ def launch(
 
     if where:
         log(where)
-    order_ranks(ctx, options, log)
+    ranks = order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
     monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))
     recorders = JobFolder(not no_hook, log, program(options))
@@ -282,6 +282,7 @@ def launch(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret,
             slot_host(PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder),
             accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
+            ranks=ranks,
         )  # fmt: skip
     finally:
         recorders.remove()

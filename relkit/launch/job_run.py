@@ -35,6 +35,7 @@ from relkit.launch.job.node_name import node_name
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
+from relkit.launch.job.topology_ranks import TopologyRanks
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.spares.meeting import Meeting
@@ -122,6 +123,7 @@ def run_job(
     accounts: Accounts | None = None,
     warm_standby: bool = False,
     spares: SpareSettings | None = None,
+    ranks: TopologyRanks | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -133,6 +135,7 @@ def run_job(
         accounts: of this run, not begun.
         warm_standby: keep processes that wait to be workers, where there may be a restart.
         spares: what to do about nodes that are lost.
+        ranks: gives the nodes their numbers; None where torch does.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -167,6 +170,8 @@ def run_job(
         )
 
         def run(self, role: str = "default") -> RunResult:
+            if ranks is not None:
+                ranks.attach(self._worker_group.spec.rdzv_handler)
             made.append(self)
             result: RunResult = super().run(role)
             return result

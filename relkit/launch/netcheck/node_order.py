@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import psutil
@@ -15,6 +15,7 @@ from relkit.launch.netcheck.node_info import is_loopback
 from relkit.net.interface import resolve
 from relkit.topology import RankOrder, Topology, crossings, rank_order
 
+_ONE_LINE = "Write one line for each node; RELKIT_NODE_NAME sets this node's name."
 _IPV4 = re.compile(r"[0-9.]+")
 
 
@@ -51,7 +52,7 @@ def order_nodes(topology: Topology, nodes: int, master: str) -> RankOrder:
     if len(topology.places) != nodes:
         raise UsageProblem(
             f"--topology names {len(topology.places)} nodes, and the job has {nodes}",
-            next_step="Give a file with the nodes of this job only.",
+            next_step="Give a file with the nodes of this job only, or add --rdzv-backend c10d.",
         )
     first = master
     if first not in topology.places:
@@ -69,19 +70,25 @@ def order_nodes(topology: Topology, nodes: int, master: str) -> RankOrder:
     return replace(rank_order(topology, given), before=crossings(topology, [*topology.places]))
 
 
+def named_as(nodes: Sequence[str], own: Collection[str]) -> tuple[str, ...]:
+    """How a file with these nodes calls this host; empty where it does not.
+
+    Raises:
+        UsageProblem: it names this host twice.
+    """
+    named = tuple(node for node in nodes if node in own)
+    if len(named) > 1:
+        raise UsageProblem(f"--topology names this host as {', '.join(named)}", next_step=_ONE_LINE)
+    return named
+
+
 def number_in(order: RankOrder, own: Collection[str]) -> int:
     """This host's number in the order.
 
     Raises:
         UsageProblem: the file does not name this host, or names it twice.
     """
-    numbers = [number for number, node in enumerate(order.nodes) if node in own]
-    if len(numbers) != 1:
-        named = ", ".join(order.nodes[number] for number in numbers)
-        raise UsageProblem(
-            f"--topology names this host as {named}"
-            if numbers
-            else "--topology does not name this host",
-            next_step="Write one line for each node; RELKIT_NODE_NAME sets this node's name.",
-        )
-    return numbers[0]
+    named = named_as(order.nodes, own)
+    if not named:
+        raise UsageProblem("--topology does not name this host", next_step=_ONE_LINE)
+    return order.nodes.index(named[0])

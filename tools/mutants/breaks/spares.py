@@ -1,4 +1,4 @@
-"""Breaks of spare nodes: who steps in, who keeps a place, when a node is dead or given up."""
+"""Breaks of spare nodes and their ranks: who steps in, or keeps a place; when one is dead."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ _TESTS = "tests/unit/launch/spares"
 _MEETING = (f"{_TESTS}/test_meeting.py",)
 _MEMBERSHIP = (f"{_TESTS}/test_membership.py",)
 _OPTIONS = (f"{_TESTS}/test_options.py",)
+_RANKS = ("tests/unit/launch/test_topology_ranks.py",)
 _SILENCE = (f"{_TESTS}/test_silence.py",)
 _STEP = (f"{_TESTS}/test_join_step.py",)
 
@@ -91,5 +92,24 @@ BREAKS = (
         'measured again."""\n        self._passed_check_id = ""',
         'measured again."""',
         ("tests/unit/launch/test_network_check.py",),
+    ),
+    # Ranks in torch's order, or first of those that the file does not name.
+    Break(
+        "relkit/launch/job/topology_ranks.py",
+        "return sorted(keys, key=position)",
+        "return list(keys)",
+        _RANKS,
+    ),
+    Break(
+        "relkit/launch/job/topology_ranks.py",
+        "            state.participants[nodes[key]] = rank",
+        "            state.participants.setdefault(nodes[key], rank)",
+        _RANKS,
+    ),
+    Break(
+        "relkit/launch/job/topology_ranks.py",
+        'return float("inf") if at is None else at',
+        "return 0 if at is None else at",
+        _RANKS,
     ),
 )
