@@ -7,13 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import click
-
+from relkit.commands._fleet import channel_of, nodes_of
 from relkit.errors import UsageProblem
 from relkit.findings import Report
-from relkit.fleet.kubectl import is_selector, pods, with_addresses
-from relkit.fleet.open import open_channel
-from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
+from relkit.hosts import NodeSpec
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import bundle, schedule
 from relkit.netcheck.measure.controller import run_check
@@ -77,10 +74,7 @@ def measure(
     thresholds: Thresholds,
 ) -> CheckResult:
     """Run the check that the options describe, with a progress bar on a terminal."""
-    listed = _nodes(fleet)
-    for warning in listed.warnings:
-        click.echo(f"relkit: {warning}", err=True)
-    nodes = listed.nodes
+    nodes = nodes_of(fleet)
     if fleet["via"] == "local":
         # Agents on this machine need no address of their own.
         nodes = tuple(replace(node, address=node.address or "127.0.0.1") for node in nodes)
@@ -89,17 +83,7 @@ def measure(
         raise UsageProblem(
             "--mode groups needs to know the switches", next_step="Add --topology FILE."
         )
-    channel = open_channel(
-        str(fleet["via"]),
-        ssh_args=str(fleet["ssh_args"]),
-        relkit=str(fleet["relkit"]),
-        partition=str(fleet["partition"]),
-        slurm_args=str(fleet["slurm_args"]),
-        kubectl_args=str(fleet["kubectl_args"]),
-        command=str(fleet["command"]),
-        fanout=int(fleet["fanout"]),
-        node_limit_s=options.start_s,
-    )
+    channel = channel_of(fleet, options.start_s)
     with _Bar() as bar:
         return run_check(
             channel,
@@ -128,26 +112,6 @@ def save_all(folder: Path, result: CheckResult, report: Report) -> list[Path]:
         write_atomic(folder / name, text)
         written.append(folder / name)
     return written
-
-
-def _nodes(fleet: Mapping[str, str | int | float]) -> NodeList:
-    text, exclude = str(fleet["nodes"]), str(fleet["exclude"])
-    kubectl_args = str(fleet["kubectl_args"])
-    if fleet["via"] == "kubectl":
-        if is_selector(text):
-            return _without(NodeList(pods(text, kubectl_args)), exclude)
-        listed = read_nodes(text, exclude=exclude) if text else _without(default_nodes(), exclude)
-        # The name of a pod cannot be resolved by other pods: probes need addresses.
-        return NodeList(with_addresses(listed.nodes, kubectl_args), listed.warnings)
-    return read_nodes(text, exclude=exclude) if text else _without(default_nodes(), exclude)
-
-
-def _without(listed: NodeList, exclude: str) -> NodeList:
-    out = {node.name for node in read_nodes(exclude).nodes} if exclude else set()
-    kept = tuple(node for node in listed.nodes if node.name not in out)
-    if not kept:
-        raise UsageProblem("no node is left", next_step="Name nodes with --nodes.")
-    return NodeList(kept, listed.warnings)
 
 
 def _plan(

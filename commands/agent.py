@@ -33,6 +33,7 @@ def agent(name: str, part_bytes: int) -> int:
       relkit agent --name n1 < /dev/null
     """
     from relkit.fleet.agent import end_children, serve
+    from relkit.hang.collect import evidence_files
     from relkit.netcheck.measure.serve import handlers
 
     # The channel gets file descriptors of its own: a library that prints, or a child that reads
@@ -42,7 +43,8 @@ def agent(name: str, part_bytes: int) -> int:
     os.dup2(silence, 0)
     os.dup2(2, 1)
     try:
-        code = serve(name, handlers(), requests, replies, part_bytes=part_bytes)
+        operations = {**handlers(), **evidence_files.handlers()}
+        code = serve(name, operations, requests, replies, part_bytes=part_bytes)
     except KeyboardInterrupt:
         code = 130
     end_children()

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from relkit.command_group import CommandGroup
+from relkit.commands._hang_collect import collect
 from relkit.commands._options import finish, report_options
 
 
@@ -19,6 +20,9 @@ def hang() -> None:
     Example:
       relkit hang analyze /tmp/nccl_traces
     """
+
+
+hang.add_command(collect)
 
 
 @hang.command()

@@ -24,7 +24,7 @@ ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground relkit.accounting relkit.checkpoint relkit.data relkit.doctor "
         "relkit.flash_checkpoint relkit.fleet relkit.flight_recorder relkit.hang "
-        "relkit.hang.picture relkit.launch "
+        "relkit.hang.collect relkit.hang.picture relkit.launch "
         "relkit.launch.accounting relkit.launch.flash_checkpoint "
         "relkit.launch.hang relkit.launch.job relkit.launch.netcheck relkit.launch.peers "
         "relkit.launch.recovery relkit.launch.spares relkit.launch.straggler relkit.linkcheck "
@@ -54,6 +54,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
     "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
+    "relkit.hang.collect": "ground relkit.fleet relkit.hang.picture relkit.stacks",
     "relkit.hang.suspicion": "ground relkit.hang",
     "relkit.hang.picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from relkit.fleet import agent, wire
+from relkit.fleet import agent, agent_rpc, wire
 from relkit.hosts import NodeSpec
 from relkit.net import handshake
-from relkit.netcheck.measure import agent_rpc, bundle
+from relkit.netcheck.measure import bundle
 from relkit.netcheck.measure.controller import run_check
 from relkit.netcheck.measure.options import CheckOptions
 from relkit.netcheck.measure.schedule import Schedule

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from relkit.fleet.agent_rpc import AgentRpc
 from relkit.fleet.channel import Answer, Channel
 from relkit.fleet.identity import same_machine
 from relkit.hosts import NodeSpec
 from relkit.netcheck.check_result import CheckResult
-from relkit.netcheck.measure.agent_rpc import AgentRpc
 from relkit.netcheck.measure.device_scores import DeviceScores, with_cpu_scores
 from relkit.netcheck.measure.node_facts import ask_facts
 from relkit.netcheck.measure.options import GRACE_S, CheckOptions

@@ -7,8 +7,8 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from relkit.fleet.agent_rpc import AgentRpc
 from relkit.netcheck.device_score import NAME_LIMIT, DeviceScore
-from relkit.netcheck.measure.agent_rpc import AgentRpc
 from relkit.netcheck.model import NodeFacts
 from relkit.netcheck.record import positive
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from relkit.fleet.agent_rpc import AgentRpc, Message
 from relkit.fleet.channel import Answer
 from relkit.hosts import NodeSpec
-from relkit.netcheck.measure.agent_rpc import AgentRpc, Message
 from relkit.netcheck.model import NodeFacts
 from relkit.netcheck.record import fitting_fields
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from relkit.netcheck.measure.agent_rpc import AgentRpc, Message
+from relkit.fleet.agent_rpc import AgentRpc, Message
 from relkit.netcheck.measure.options import GRACE_S, CheckOptions
 from relkit.netcheck.model import Edge, Failure, NodeFacts
 from relkit.netcheck.record import positive, read_edge, read_failure

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from relkit.fleet import agent_rpc
 from relkit.hosts import NodeSpec
 from relkit.netcheck.check_result import CheckResult, could_not_run
-from relkit.netcheck.measure import agent_rpc
 from relkit.netcheck.measure.controller import run_check
 from relkit.netcheck.measure.options import GRACE_S, CheckOptions
 from relkit.netcheck.model import Edge, Failure

@@ -1,0 +1,1 @@
+"""Gathers the evidence of a hang from the nodes on which it lies."""

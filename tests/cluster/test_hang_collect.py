@@ -1,0 +1,151 @@
+"""A hang of two launchers on hosts with networks and disks of their own, gathered over ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import ENDLESS, EXAMPLE, Start
+from tests.cluster.hosts import Hosts, some_hosts
+from tests.eager import eager
+from tests.patience import PATIENCE
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.sshd,
+    pytest.mark.job,
+    pytest.mark.timeout(200 * PATIENCE),
+]
+
+# What a host of its own has beside its network: its own disk at the place that all hosts use.
+OWN_DISK = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+
+
+class Fleet:
+    """Three hosts; h3 is down, and the job runs on the others.
+
+    Args:
+        hosts: of the test; folder: of the test; start: starts commands.
+    """
+
+    def __init__(self, hosts: Hosts, folder: Path, start: Start) -> None:
+        self._hosts, self._folder, self._start = hosts, folder, start
+        self.timeline = folder / "timeline"
+        for path in (self.timeline, *(self.disk(host.name) for host in hosts.hosts)):
+            path.mkdir()
+        self._relkit = folder / "relkit-there"
+        words = self._on_disk("$name")
+        quoted = " ".join(f'"{word}"' if "$name" in word else shlex.quote(word) for word in words)
+        self._relkit.write_text(f'#!/bin/sh\nname="${{2#--name=}}"\nexec {quoted} "$@"\n')
+        self._relkit.chmod(0o700)
+
+    def disk(self, name: str) -> Path:
+        return self._folder / f"disk-{name}"
+
+    def _on_disk(self, name: str) -> list[str]:
+        """How to run relkit on a host: with that host's disk."""
+        mount = ["unshare", "-m", "sh", "-c", OWN_DISK, "sh", str(self.disk(name))]
+        return [*mount, str(self.timeline), sys.executable, "-m", "relkit"]
+
+    def hang(self) -> str:
+        """Two launchers of one job, whose rank 1 on h2 hangs; returns what they have said."""
+        jobs = []
+        for name in ("h1", "h2"):
+            host = self._hosts[name]
+            program = ("ip", "netns", "exec", host.namespace, *self._on_disk(name))
+            jobs.append(
+                self._start(
+                    "launch", "--nnodes", "2", "--rdzv-backend", "c10d",
+                    "--rdzv-id", f"collect-{os.getpid()}",
+                    "--rdzv-endpoint", f"{self._hosts['h1'].address}:29400",
+                    "--rdzv-conf", f"is_host={int(name == 'h1')}", "--local-addr", host.address,
+                    "--hang-timeout", "4", "--on-hang", "abort",
+                    "--timeline-path", self.timeline, "--inject", "hang:rank=1:step=4",
+                    EXAMPLE, *ENDLESS,
+                    program=program, GLOO_SOCKET_IFNAME="eth0", RELKIT_NODE_NAME=name,
+                )
+            )  # fmt: skip
+        ends = [job.wait(90) for job in jobs]
+        text = "\n".join(end.err for end in ends)
+        assert [end.code for end in ends] == [1, 1], text
+        return text
+
+    def collect(self, out: Path) -> tuple[int, dict[str, Any], str]:
+        """`relkit hang collect --json` on all three hosts."""
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "relkit", "hang", "collect", "--json", "-o", out,
+                "--nodes", self._hosts.hosts_file(), "--ssh-args", self._hosts.ssh_args,
+                "--relkit", self._relkit, "--timeline-path", self.timeline, "--timeout", "20",
+            ],
+            capture_output=True, text=True, timeout=120 * PATIENCE, check=False,
+            env={**os.environ, "PATH": f"{self._hosts.ssh_folder}:{os.environ['PATH']}"},
+        )  # fmt: skip
+        assert done.stdout, done.stderr
+        plain: dict[str, Any] = json.loads(done.stdout)
+        return done.returncode, plain, done.stdout
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, start: Start) -> Iterator[Fleet]:
+    with some_hosts(tmp_path, 3) as hosts:
+        hosts.cut("h3")
+        yield Fleet(hosts, tmp_path, start)
+
+
+def judged(out: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "relkit", "report", str(out), "--json"],
+        capture_output=True, text=True, timeout=60 * PATIENCE, check=False, env=eager(os.environ),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    plain: dict[str, Any] = json.loads(done.stdout)
+    return plain
+
+
+def test_evidence_of_one_hang_comes_from_all_nodes_that_answer(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    said = fleet.hang()
+    own = {path.name for path in fleet.disk("h2").iterdir()}
+    assert own == {"00001-00002.stacktrace"}, said
+    out = tmp_path / "out"
+    code, plain, text = fleet.collect(out)
+    # One host is down: the others' evidence is used, and that one is named.
+    assert code == 3, text
+    (why,) = plain["silent"].values()
+    assert list(plain["silent"]) == ["h3"]
+    assert "down" in why or "no route" in why
+    assert {path.rpartition("/")[2] for path in plain["files"]} == {
+        "report.json",
+        "00000-00002.stacktrace",
+        "00001-00002.stacktrace",
+    }, text
+    # Its verdict is of all ranks, and stands where readers look first.
+    assert "report.json" in plain["files"]
+    verdict = judged(out)
+    assert (verdict["culprits"], verdict["absent"]) == ([1], "")
+    assert verdict["blamed"][0]["place"].startswith("examples/train.py")
+    merged = subprocess.run(
+        [sys.executable, "-m", "relkit", "stacks", "merge", str(out), "--json"],
+        capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
+    )  # fmt: skip
+    assert json.loads(merged.stdout)["absent"] == "", merged.stderr
+
+    # Each launcher has written what it saw alone, as where the link between them was cut.
+    for name in ("report.json", "00001-00002.stacktrace"):
+        (fleet.disk("h1") / name).unlink()
+    code, plain, text = fleet.collect(tmp_path / "apart")
+    assert set(plain["files"]) == {
+        "node-h1/00000-00002.stacktrace",
+        "node-h2/00001-00002.stacktrace",
+    }, text
+    assert judged(tmp_path / "apart")["culprits"] == [1]
