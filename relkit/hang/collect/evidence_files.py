@@ -37,6 +37,8 @@ _AS_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOC
 class NoEvidence(RelkitError):
     """A node has no timeline folder, or cannot read it."""
 
+    next_step = "Name the folder of the launch with --timeline-path."
+
 
 def handlers() -> dict[str, Handler]:
     """The operations of an agent: to list the evidence, and to read it."""

@@ -331,7 +331,7 @@ def _page(reply: Message, after: str) -> list[tuple[str, int, int]]:
         raise _Refused("its agent sent no list of files, or too long a one")
     page = [_row(row) for row in rows]
     paths = [after, *(path for path, _, _ in page)]
-    if any(one >= other for one, other in itertools.pairwise(paths)):
+    if any(path >= later for path, later in itertools.pairwise(paths)):
         raise _Refused("its agent lists files twice, or in no order")
     if reply.get("more") is True and not page:
         raise _Refused("its agent promises files and lists none")

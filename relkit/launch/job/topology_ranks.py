@@ -203,5 +203,5 @@ def _texts(state: Any) -> dict[str, str]:  # noqa: ANN401
 
 
 def _places(texts: Mapping[str, str]) -> dict[str, Place]:
-    found = {key: decode(text) for key, text in texts.items()}
-    return {key: place for key, place in found.items() if place is not None}
+    decoded = {key: decode(text) for key, text in texts.items()}
+    return {key: place for key, place in decoded.items() if place is not None}

@@ -15,7 +15,7 @@ BREAKS = (
     Break(f"{_ROOM}/gather.py", "size > MAX_FILE_BYTES:", "False:", _GATHER),
     Break(f"{_ROOM}/gather.py", "whole > MAX_BYTES:", "False:", _GATHER),
     Break(f"{_ROOM}/gather.py", "len(data) > most_bytes", "False", _GATHER),
-    Break(f"{_ROOM}/gather.py", "one >= other for", "False for", _GATHER),
+    Break(f"{_ROOM}/gather.py", "path >= later for", "False for", _GATHER),
     Break(f"{_ROOM}/gather.py", "flags, 0o600), ", "flags, 0o644), ", _GATHER),
     # What is shared comes once for each node, or is lost with one of them.
     Break(f"{_ROOM}/gather.py", "if content in self._contents:", "if False:", _GATHER),
