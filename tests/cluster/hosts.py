@@ -185,6 +185,10 @@ class Hosts:
         """The host is off the net: packets to it are lost, nothing is refused."""
         self._ip(self._switch, "link", "set", self[name].uplink, "down")
 
+    def mend(self, name: str) -> None:
+        """The host is on the net again."""
+        self._ip(self._switch, "link", "set", self[name].uplink, "up")
+
     def stop_sshd(self, name: str) -> None:
         """Nobody listens on this host's ssh port any more."""
         server = self._servers.pop(name)

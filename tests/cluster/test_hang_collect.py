@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import ENDLESS, EXAMPLE, Start
+from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, Started
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.eager import eager
 from tests.patience import PATIENCE
@@ -37,7 +37,7 @@ class Fleet:
     """
 
     def __init__(self, hosts: Hosts, folder: Path, start: Start) -> None:
-        self._hosts, self._folder, self._start = hosts, folder, start
+        self.hosts, self._folder, self._start = hosts, folder, start
         self.timeline = folder / "timeline"
         for path in (self.timeline, *(self.disk(host.name) for host in hosts.hosts)):
             path.mkdir()
@@ -55,39 +55,35 @@ class Fleet:
         mount = ["unshare", "-m", "sh", "-c", OWN_DISK, "sh", str(self.disk(name))]
         return [*mount, str(self.timeline), sys.executable, "-m", "relkit"]
 
-    def hang(self) -> str:
-        """Two launchers of one job, whose rank 1 on h2 hangs; returns what they have said."""
+    def launch(self, *fault: str) -> list[Started]:
+        """Two launchers of one job, on h1 and h2."""
         jobs = []
         for name in ("h1", "h2"):
-            host = self._hosts[name]
+            host = self.hosts[name]
             program = ("ip", "netns", "exec", host.namespace, *self._on_disk(name))
             jobs.append(
                 self._start(
                     "launch", "--nnodes", "2", "--rdzv-backend", "c10d",
                     "--rdzv-id", f"collect-{os.getpid()}",
-                    "--rdzv-endpoint", f"{self._hosts['h1'].address}:29400",
+                    "--rdzv-endpoint", f"{self.hosts['h1'].address}:29400",
                     "--rdzv-conf", f"is_host={int(name == 'h1')}", "--local-addr", host.address,
                     "--hang-timeout", "4", "--on-hang", "abort",
-                    "--timeline-path", self.timeline, "--inject", "hang:rank=1:step=4",
-                    EXAMPLE, *ENDLESS,
+                    "--timeline-path", self.timeline, *fault, EXAMPLE, *ENDLESS,
                     program=program, GLOO_SOCKET_IFNAME="eth0", RELKIT_NODE_NAME=name,
                 )
             )  # fmt: skip
-        ends = [job.wait(90) for job in jobs]
-        text = "\n".join(end.err for end in ends)
-        assert [end.code for end in ends] == [1, 1], text
-        return text
+        return jobs
 
     def collect(self, out: Path) -> tuple[int, dict[str, Any], str]:
         """`relkit hang collect --json` on all three hosts."""
         done = subprocess.run(
             [
                 sys.executable, "-m", "relkit", "hang", "collect", "--json", "-o", out,
-                "--nodes", self._hosts.hosts_file(), "--ssh-args", self._hosts.ssh_args,
+                "--nodes", self.hosts.hosts_file(), "--ssh-args", self.hosts.ssh_args,
                 "--relkit", self._relkit, "--timeline-path", self.timeline, "--timeout", "20",
             ],
             capture_output=True, text=True, timeout=120 * PATIENCE, check=False,
-            env={**os.environ, "PATH": f"{self._hosts.ssh_folder}:{os.environ['PATH']}"},
+            env={**os.environ, "PATH": f"{self.hosts.ssh_folder}:{os.environ['PATH']}"},
         )  # fmt: skip
         assert done.stdout, done.stderr
         plain: dict[str, Any] = json.loads(done.stdout)
@@ -101,12 +97,12 @@ def fleet(tmp_path: Path, start: Start) -> Iterator[Fleet]:
         yield Fleet(hosts, tmp_path, start)
 
 
-def judged(out: Path) -> dict[str, Any]:
+def judged(out: Path, code: int = 1) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "relkit", "report", str(out), "--json"],
         capture_output=True, text=True, timeout=60 * PATIENCE, check=False, env=eager(os.environ),
     )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     plain: dict[str, Any] = json.loads(done.stdout)
     return plain
 
@@ -114,7 +110,9 @@ def judged(out: Path) -> dict[str, Any]:
 def test_evidence_of_one_hang_comes_from_all_nodes_that_answer(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    said = fleet.hang()
+    ends = [job.wait(90) for job in fleet.launch("--inject", "hang:rank=1:step=4")]
+    said = "\n".join(end.err for end in ends)
+    assert [end.code for end in ends] == [1, 1], said
     own = {path.name for path in fleet.disk("h2").iterdir()}
     assert own == {"00001-00002.stacktrace"}, said
     out = tmp_path / "out"
@@ -140,12 +138,28 @@ def test_evidence_of_one_hang_comes_from_all_nodes_that_answer(
     )  # fmt: skip
     assert json.loads(merged.stdout)["absent"] == "", merged.stderr
 
-    # Each launcher has written what it saw alone, as where the link between them was cut.
-    for name in ("report.json", "00001-00002.stacktrace"):
-        (fleet.disk("h1") / name).unlink()
-    code, plain, text = fleet.collect(tmp_path / "apart")
+
+def test_what_each_launcher_saw_of_a_cut_link_is_judged_together(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    jobs = fleet.launch()
+    jobs[0].wait_for("step   20 ")
+    fleet.hosts.cut("h2")
+    ends = [job.wait(90) for job in jobs]
+    said = "\n".join(end.err for end in ends)
+    fleet.hosts.mend("h2")
+    code, plain, text = fleet.collect(tmp_path / "out")
     assert set(plain["files"]) == {
+        "node-h1/report.json",
         "node-h1/00000-00002.stacktrace",
+        "node-h2/report.json",
         "node-h2/00001-00002.stacktrace",
-    }, text
-    assert judged(tmp_path / "apart")["culprits"] == [1]
+    }, text + said
+    assert code == 3
+    # Alone, each took the other's rank for the culprit: nothing was known of it.
+    own = [json.loads((fleet.disk(name) / "report.json").read_text()) for name in ("h1", "h2")]
+    assert [report["absent"] for report in own] == ["1", "0"], said
+    # Together they show that both are in the same collective: the network, and neither of them.
+    verdict = judged(tmp_path / "out", 3)
+    assert (verdict["culprits"], verdict["absent"]) == ([], "")
+    assert verdict["findings"][0]["id"] == "RK-HANG-010"
