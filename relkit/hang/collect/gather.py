@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +34,9 @@ from relkit.printable import printable_line
 from relkit.stacks.folder import node_folder
 
 MAX_FILES = 65_536
-MAX_BYTES = 16 << 30
+# One node that lists what it does not have leaves room for the others.
+MAX_NODE_BYTES, MAX_BYTES = 8 << 30, 64 << 30
+_MAX_FOLDER = 4096
 _AT_ONCE = 64
 _CLOSE_S = 5.0
 _MAX_WORDS = 200
@@ -80,7 +83,7 @@ class _Transfer:
         target: below the folder here.
         holders: nodes that have this very file, the one that is asked first.
         offset: how much has come, bytes.
-        why_not: what went wrong last.
+        digest: of what has come.
     """
 
     path: str
@@ -88,7 +91,6 @@ class _Transfer:
     target: str
     holders: list[str]
     offset: int = 0
-    why_not: str = ""
     digest: Any = field(default_factory=hashlib.sha256)
 
 
@@ -139,18 +141,19 @@ def gather(
         rpc = AgentRpc(channel, names)
         work = _Gathering(rpc, out, timeline, step_s, progress or (lambda _done, _all: None))
         work.list_files(names)
-        work.fetch()
-    except OSError as error:
-        raise UnwritablePath(f"cannot write below {out}: {error.strerror}") from error
+        try:
+            work.fetch()
+        except OSError as error:
+            raise UnwritablePath(f"cannot write below {out}: {error.strerror}") from error
     finally:
         channel.close(_CLOSE_S)
     silent |= {node: why for node, why in rpc.lost.items() if node not in work.refused}
     return Gathered(
         files=dict(sorted(work.files.items())),
-        folders=work.folders,
+        folders={n: printable_line(path)[:_MAX_WORDS] for n, path in work.folders.items()},
         silent=dict(sorted(silent.items())),
         refused=work.refused,
-        empty=tuple(node for node in names if not work.rows.get(node, True)),
+        empty=tuple(n for n in names if work.counts.get(n) == 0 and n not in work.refused),
         left_out=tuple(work.left_out),
     )
 
@@ -163,85 +166,111 @@ class _Gathering:
     ) -> None:
         self._rpc, self._out, self._timeline = rpc, out, timeline
         self._step_s, self._progress = step_s, progress
-        self.rows: dict[str, list[tuple[str, int, int]]] = {}
+        # How many files each node that has answered lists, and its folder.
+        self.counts: dict[str, int] = {}
         self.folders: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         self.left_out: list[tuple[str, str, str]] = []
         self.files: dict[str, int] = {}
+        # File -> who has it: what a thousand nodes share is one row, not a thousand.
+        self._rows: dict[tuple[str, int, int], list[str]] = {}
+        self._queues: dict[str, deque[_Transfer]] = {}
         self._contents: set[tuple[str, bytes]] = set()
 
     def list_files(self, names: Sequence[str]) -> None:
-        """Ask all nodes which files they have, page by page."""
-        after = dict.fromkeys(names, "")
-        while after:
-            to = {node: {"folder": self._timeline, "after": last} for node, last in after.items()}
-            for node, reply in self._ask(LIST, to):
-                after.pop(node)
-                with self._judged(node):
-                    page = _page(reply, to[node]["after"])
-                    self.folders[node] = printable_line(str(reply.get("folder")))[:_MAX_WORDS]
-                    rows = self.rows.setdefault(node, [])
-                    rows += page
-                    if len(rows) > MAX_FILES:
-                        raise _Refused(f"its agent lists more than {MAX_FILES:,} files")
-                    if reply.get("more") is True:
+        """Ask all nodes which files they have, some nodes at a time, page by page."""
+        for first in range(0, len(names), _AT_ONCE):
+            after = dict.fromkeys(names[first : first + _AT_ONCE], "")
+            while after:
+                to = {n: {"folder": self._timeline, "after": last} for n, last in after.items()}
+                for node, reply in self._ask(LIST, to):
+                    page = self._take_page(node, reply, after.pop(node))
+                    if page and reply.get("more") is True and node in self._rpc.live:
                         after[node] = page[-1][0]
-            after = {node: last for node, last in after.items() if node in self._rpc.live}
-        for node in self.refused:
-            self.rows.pop(node, None)
+                after = {node: last for node, last in after.items() if node in self._rpc.live}
+
+    def _take_page(self, node: str, reply: Message, after: str) -> list[tuple[str, int, int]]:
+        page: list[tuple[str, int, int]] = []
+        with self._judged(node):
+            page = _page(reply, after)
+            folder = reply.get("folder")
+            if not isinstance(folder, str) or len(folder) > _MAX_FOLDER:
+                raise _Refused("its agent names no folder")
+            self.folders[node] = folder
+            self.counts[node] = self.counts.get(node, 0) + len(page)
+            if self.counts[node] > MAX_FILES:
+                raise _Refused(f"its agent lists more than {MAX_FILES:,} files")
+            for row in page:
+                self._rows.setdefault(row, []).append(node)
+        return page
 
     def fetch(self) -> None:
         """Fetch each file once, from whichever of its nodes still answers."""
-        pending = self._transfers()
-        whole = sum(transfer.size_bytes for transfer in pending)
-        done = 0
-        self._progress(done, whole)
-        while pending:
-            by_node: dict[str, _Transfer] = {}
-            for transfer in pending:
-                self._choose_holder(transfer)
-                if transfer.holders and len(by_node) < _AT_ONCE:
-                    by_node.setdefault(transfer.holders[0], transfer)
+        transfers = self._transfers()
+        whole, done = sum(transfer.size_bytes for transfer in transfers), 0
+        for transfer in transfers:
+            self._enqueue(transfer)
+        while self._queues:
+            self._progress(min(done, whole), whole)
+            heads = {node: self._queues[node][0] for node in list(self._queues)[:_AT_ONCE]}
             to = {
-                node: {
-                    "folder": self.folders[node], "path": t.path, "offset": t.offset,
-                }
-                for node, t in by_node.items()
+                node: {"folder": self.folders[node], "path": t.path, "offset": t.offset}
+                for node, t in heads.items()
                 if t.offset < t.size_bytes
-            }  # fmt: skip
+            }
             for node, reply in self._ask(READ, to):
-                done += self._take(node, by_node[node], reply)
-                self._progress(min(done, whole), whole)
-            pending = [t for t in pending if t.holders and not self._is_whole(t)]
+                done += self._take(node, heads[node], reply)
+            for node, transfer in heads.items():
+                self._go_on(node, transfer)
+        self._progress(whole, whole)
+
+    def _go_on(self, node: str, transfer: _Transfer) -> None:
+        """After a part of a file: the next part, the next file, or another node."""
+        queue = self._queues[node]
+        is_moved = node not in transfer.holders
+        if is_moved or transfer.offset >= transfer.size_bytes:
+            queue.popleft()
+            if is_moved:
+                self._enqueue(transfer)
+            else:
+                self._keep(transfer)
+        if not queue or node not in self._rpc.live:
+            for left in self._queues.pop(node):
+                self._enqueue(left)
+
+    def _enqueue(self, transfer: _Transfer) -> None:
+        """To the first of its nodes that still answers."""
+        while transfer.holders and transfer.holders[0] not in self._rpc.live:
+            self._next_holder(transfer, f"its node was lost after {transfer.offset:,} bytes")
+        if transfer.holders:
+            self._queues.setdefault(transfer.holders[0], deque()).append(transfer)
 
     def _transfers(self) -> list[_Transfer]:
         """What is to be fetched; a file that several nodes share is one."""
-        shared: dict[tuple[str, int, int], list[str]] = {}
-        for node, rows in self.rows.items():
-            for row in rows:
-                shared.setdefault(row, []).append(node)
         transfers: dict[str, _Transfer] = {}
+        of_node: dict[str, int] = {}
         whole = 0
-        for number, ((path, size, _), holders) in enumerate(shared.items()):
-            node = holders[0]
+        for number, ((path, size, _), nodes) in enumerate(self._rows.items()):
+            holders = [node for node in nodes if node not in self.refused]
+            if not holders:
+                continue
+            node, why_not = holders[0], ""
             target = path if "/" in path else f"{node_folder(self._out, node).name}/{path}"
-            whole += size if size <= MAX_FILE_BYTES else 0
             if target in transfers:
-                self.left_out.append((node, path, "another node has another file of that name"))
+                why_not = "another node has another file of that name"
             elif size > MAX_FILE_BYTES:
-                self.left_out.append((node, path, f"larger than {MAX_FILE_BYTES >> 20} MiB"))
-            elif whole > MAX_BYTES:
-                self.left_out.append((node, path, f"more than {MAX_BYTES >> 30} GiB in all"))
-            else:
-                turn = number % len(holders)
-                holders = [*holders[turn:], *holders[:turn]]
-                transfers[target] = _Transfer(path, size, target, holders)
+                why_not = f"larger than {MAX_FILE_BYTES >> 20} MiB"
+            elif of_node.get(node, 0) + size > MAX_NODE_BYTES:
+                why_not = f"more than {MAX_NODE_BYTES >> 30} GiB of one node"
+            elif whole + size > MAX_BYTES:
+                why_not = f"more than {MAX_BYTES >> 30} GiB in all"
+            if why_not:
+                self.left_out.append((node, path, why_not))
+                continue
+            whole, of_node[node] = whole + size, of_node.get(node, 0) + size
+            turn = number % len(holders)
+            transfers[target] = _Transfer(path, size, target, holders[turn:] + holders[:turn])
         return list(transfers.values())
-
-    def _choose_holder(self, transfer: _Transfer) -> None:
-        """Go on to the next node that has the file, from its beginning, where this one is lost."""
-        while transfer.holders and transfer.holders[0] not in self._rpc.live:
-            self._next_holder(transfer, f"its node was lost after {transfer.offset:,} bytes")
 
     def _next_holder(self, transfer: _Transfer, why: str) -> None:
         node = transfer.holders.pop(0)
@@ -264,9 +293,8 @@ class _Gathering:
                 self._append(transfer, data)
         return len(data)
 
-    def _is_whole(self, transfer: _Transfer) -> bool:
-        if transfer.offset < transfer.size_bytes:
-            return False
+    def _keep(self, transfer: _Transfer) -> None:
+        """It is whole."""
         if not transfer.size_bytes:
             self._append(transfer, b"")
         # A leader also has what the others captured: of equal files of one rank, one is enough.
@@ -274,11 +302,10 @@ class _Gathering:
         part, target = self._part(transfer), self._out / transfer.target
         if content in self._contents:
             part.unlink()
-            return True
+            return
         self._contents.add(content)
         part.rename(target)
         self.files[transfer.target] = transfer.size_bytes
-        return True
 
     def _append(self, transfer: _Transfer, data: bytes) -> None:
         part = self._part(transfer)

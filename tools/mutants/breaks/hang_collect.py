@@ -11,9 +11,10 @@ BREAKS = (
     # An agent names a file outside of the folder, lists without end, or sends what it likes.
     Break(f"{_ROOM}/gather.py", "or not PATH.fullmatch(path)", "or not path", _GATHER),
     Break(f"{_ROOM}/gather.py", "PATH.fullmatch(path)", "PATH.match(path)", _GATHER),
-    Break(f"{_ROOM}/gather.py", "len(rows) > MAX_FILES", "False", _GATHER),
+    Break(f"{_ROOM}/gather.py", "self.counts[node] > MAX_FILES", "False", _GATHER),
     Break(f"{_ROOM}/gather.py", "size > MAX_FILE_BYTES:", "False:", _GATHER),
-    Break(f"{_ROOM}/gather.py", "whole > MAX_BYTES:", "False:", _GATHER),
+    Break(f"{_ROOM}/gather.py", "whole + size > MAX_BYTES:", "False:", _GATHER),
+    Break(f"{_ROOM}/gather.py", "of_node.get(node, 0) + size > MAX", "-1 > MAX", _GATHER),
     Break(f"{_ROOM}/gather.py", "len(data) > most_bytes", "False", _GATHER),
     Break(f"{_ROOM}/gather.py", "path >= later for", "False for", _GATHER),
     Break(f"{_ROOM}/gather.py", "flags, 0o600), ", "flags, 0o644), ", _GATHER),

@@ -176,6 +176,8 @@ def listing(*rows: object, **more: object) -> Message:
         ({**GOOD, "files": {"report.json": 1}}, "no list of files"),
         (listing(*[["report.json", 1, 1]] * 4001), "too long a one"),
         ({**GOOD}, "no list of files"),
+        (listing(["report.json", 1, 1], folder=None), "names no folder"),
+        (listing(["report.json", 1, 1], folder="/t" * 4096), "names no folder"),
     ],
 )
 def test_an_agent_that_lists_what_cannot_be_is_named(
@@ -211,20 +213,34 @@ def test_an_agent_that_sends_other_data_is_named(reply: Message, tmp_path: Path)
 def test_more_files_or_bytes_than_there_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relkit.hang.collect.gather.MAX_FILES", 2)
-    monkeypatch.setattr("relkit.hang.collect.gather.MAX_FILE_BYTES", 10)
-    monkeypatch.setattr("relkit.hang.collect.gather.MAX_BYTES", 12)
+    for name, most in (("FILES", 2), ("FILE_BYTES", 10), ("NODE_BYTES", 12), ("BYTES", 20)):
+        monkeypatch.setattr(f"relkit.hang.collect.gather.MAX_{name}", most)
     monkeypatch.setattr("relkit.hang.collect.evidence_files.FILES_A_PAGE", 1)
     many = disk(tmp_path, "a", {RANK.format(n): b"1" for n in range(3)})
-    large = disk(tmp_path, "b", {RANK.format(4): b"4" * 11, RANK.format(5): b"5" * 9})
-    more = disk(tmp_path, "c", {RANK.format(6): b"6" * 9})
-    gathered = collected(Disks({"a": many, "b": large, "c": more}), tmp_path / "out")
-    assert gathered.files == {f"node-b/{RANK.format(5)}": 9}
+    large = disk(tmp_path, "b", {RANK.format(3): b"3" * 11, RANK.format(4): b"4" * 9})
+    much = disk(tmp_path, "c", {RANK.format(5): b"5" * 9, RANK.format(6): b"6" * 4})
+    last = disk(tmp_path, "d", {RANK.format(7): b"7" * 3, RANK.format(8): b"8" * 2})
+    folders = {"a": many, "b": large, "c": much, "d": last}
+    gathered = collected(Disks(folders), tmp_path / "out")
+    expected = {("c", 5): 9, ("d", 7): 3, ("d", 8): 2}
+    assert gathered.files == {
+        f"node-{node}/{RANK.format(rank)}": size for (node, rank), size in expected.items()
+    }
     assert gathered.refused == {"a": "its agent lists more than 2 files"}
-    assert [(node, path) for node, path, _ in gathered.left_out] == [
-        ("b", RANK.format(4)),
-        ("c", RANK.format(6)),
-    ]
+    assert gathered.left_out == (
+        ("b", RANK.format(3), "larger than 0 MiB"),
+        ("b", RANK.format(4), "more than 0 GiB in all"),
+        ("c", RANK.format(6), "more than 0 GiB of one node"),
+    )
+
+
+def test_many_files_take_turns(tmp_path: Path) -> None:
+    count = 1000
+    names = [f"{rank:05d}-01000.stacktrace" for rank in range(count)]
+    one = disk(tmp_path, "a", {name: name.encode() for name in names})
+    other = disk(tmp_path, "b", {names[0]: b"rank 0, later"})
+    gathered = collected(Disks({"a": one, "b": other}), tmp_path / "out")
+    assert len(gathered.files) == count + 1
 
 
 def test_a_file_that_becomes_shorter_and_one_of_the_same_name(tmp_path: Path) -> None:
