@@ -35,6 +35,7 @@ from relkit.launch.job.node_name import node_name
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
+from relkit.launch.job.socket_folder import SocketFolder
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.spares.meeting import Meeting
@@ -122,6 +123,7 @@ def run_job(
     accounts: Accounts | None = None,
     warm_standby: bool = False,
     spares: SpareSettings | None = None,
+    sockets: SocketFolder | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -129,7 +131,7 @@ def run_job(
         options: what torchrun's parser returned.
         prepare: see Prepare.
         log: writes one line to the terminal.
-        network, persist, stragglers, secret, slots: see AgentServices.
+        network, persist, stragglers, secret, slots, sockets: see AgentServices.
         accounts: of this run, not begun.
         warm_standby: keep processes that wait to be workers, where there may be a restart.
         spares: what to do about nodes that are lost.
@@ -163,8 +165,9 @@ def run_job(
         standbys = waiting
         meeting = places
         services = AgentServices(
-            monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots
-        )
+            monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots,
+            sockets,
+        )  # fmt: skip
 
         def run(self, role: str = "default") -> RunResult:
             made.append(self)
