@@ -32,6 +32,8 @@ STANDING_EVERY_S = 1.0
 # A look takes no more than this part of the time.
 _MAX_SHARE = 0.1
 _DEADLINE_S, _CLOSE_DEADLINE_S = 1.0, 3.0
+# A rank that ends has no server for a moment before its process is gone.
+_REPORTED_AFTER = 3
 _HANDLERS = "GET /handler/"
 # NCCL's own recorder first: where torch has both, a group's NCCL part is in that one alone.
 _RECORDERS = ("dump_nccl_trace_json", "fr_trace_json")
@@ -79,6 +81,8 @@ class WorkerServers:
         self._known: dict[int, _Known] = {}
         self._handlers: dict[Path, str] = {}
         self._reported: set[str] = set()
+        # In how many looks without a break a rank has not answered.
+        self._failed: dict[int, int] = {}
 
     @property
     def name(self) -> str:
@@ -144,7 +148,7 @@ class WorkerServers:
             if read is not None:
                 dumps[rank] = read
         self._note(sockets, counts, dumps)
-        self._report(failures, lines)
+        self._report(failures, lines, closely=closely)
         return bool(counts) and len(still) == len(counts)
 
     def _note(
@@ -180,7 +184,7 @@ class WorkerServers:
                 if handler:
                     self._handlers[sockets[rank]] = handler
                 else:
-                    failures[rank] = "its torch has no flight recorder to ask for"
+                    failures[rank] = "its torch has none to ask for"
         bodies: dict[int, bytes] = {}
         for handler in _RECORDERS:
             mine = {r: path for r, path in sockets.items() if self._handlers.get(path) == handler}
@@ -194,11 +198,18 @@ class WorkerServers:
         known = self._known.get(rank)
         return known is not None and known.pid == pid and known.counts == counts
 
-    def _report(self, failures: Mapping[int, str], lines: list[str]) -> None:
-        for why in dict.fromkeys(failures.values()):
+    def _report(self, failures: Mapping[int, str], lines: list[str], *, closely: bool) -> None:
+        """Say once why ranks cannot be read; not of one that is just about to end."""
+        self._failed = {rank: self._failed.get(rank, 0) + 1 for rank in failures}
+        lasting = {
+            rank: why
+            for rank, why in failures.items()
+            if closely or self._failed[rank] >= _REPORTED_AFTER
+        }
+        for why in dict.fromkeys(lasting.values()):
             if why not in self._reported:
                 self._reported.add(why)
-                who = of_ranks(RankSet.of(rank for rank, each in failures.items() if each == why))
+                who = of_ranks(RankSet.of(rank for rank, each in lasting.items() if each == why))
                 lines.append(f"{who}: PyTorch's flight recorder cannot be read ({why})")
 
 
