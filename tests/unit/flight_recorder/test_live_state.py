@@ -31,6 +31,7 @@ def test_the_end_of_a_dump_tells_how_far_it_is() -> None:
 def test_a_name_in_an_entry_is_not_taken_for_the_end() -> None:
     plain = gloo_dump(1, in_flight=False)
     plain["entries"][0]["process_group"] = ["0", '"pg_status":{"0":{}}']
+    plain["comm_lib_version"] = {"pg_status": {"0": {"last_enqueued_collective": "9"}}}
     assert flight_counts(compact(plain)).enqueued == 1
 
 
@@ -102,7 +103,7 @@ def test_groups_of_which_nobody_knows_the_ranks_are_left_out_where_ranks_are_els
     body = compact(plain)
     dump, counts = live_dump(body, 0), {0: flight_counts(body)}
     alone = whole_states([dump], counts, world_size=1, now_ns=NOW_NS)[0]
-    assert [c.name for c in alone.communicators] == ["0", "undefined 5"] or alone.in_flight
+    assert len(alone.in_flight) == 1
     of_many = whole_states([dump], counts, world_size=8, now_ns=NOW_NS)[0]
     assert [c.name for c in of_many.communicators] == ["0"]
     assert of_many.in_flight == ()
