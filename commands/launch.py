@@ -117,7 +117,11 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 @shared.hang_timeout("LAUNCH")
 @shared.timeline_path("LAUNCH")
 @shared.on_hang((OnHang.REPORT, OnHang.SAVE, OnHang.RESTART, OnHang.ABORT), OnHang.SAVE)
-@click.option("--no-hook", is_flag=True, help="Run as plain torchrun: no hang detection.")
+@click.option(
+    "--no-hook",
+    is_flag=True,
+    help="Preload nothing into the job: hangs are then looked for in PyTorch's flight recorder.",
+)
 @click.option(
     "--no-warm-standby",
     is_flag=True,
@@ -259,6 +263,7 @@ def launch(
     from relkit.commands._persist import persist_host
     from relkit.launch.flash_checkpoint.persist_round import PersistSettings
     from relkit.launch.job.folder import JobFolder
+    from relkit.launch.job.socket_folder import SocketFolder
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
 
@@ -267,7 +272,8 @@ def launch(
     ranks = order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
     monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))
-    recorders = JobFolder(not no_hook, log, program(options))
+    sockets = SocketFolder(log)
+    recorders = JobFolder(not no_hook, log, program(options), sockets.without_hook)
     log(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
         network = network_check(ctx, options, folder, log)
@@ -283,8 +289,10 @@ def launch(
             slot_host(PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder),
             accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
             ranks=ranks,
+            sockets=sockets,
         )  # fmt: skip
     finally:
+        sockets.remove()
         recorders.remove()
 
 

@@ -91,6 +91,11 @@ OWN: dict[str, Variable] = {
         "",
         "Kills ranks under try-to-persist [on purpose](../trainer.md#faults-on-purpose).",
     ),
+    "RELKIT_WORKER_SERVER": Variable(
+        "where the hook sees nothing",
+        "Whether ranks of `relkit launch` start torch's worker server, over which PyTorch's flight "
+        "recorder is read: `0` none, `1` all. [Without the hook](../hang.md#without-the-hook)",
+    ),
 }
 
 # Set by relkit for its own processes.
@@ -100,6 +105,11 @@ INTERNAL: dict[str, Variable] = {
         "", "The launcher's folder for [checkpoints in memory](../flash-checkpoint.md)."
     ),
     "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
+    "RELKIT_SOCKET_DIR": Variable(
+        "",
+        "The folder in which ranks that [the hook does not see](../hang.md#without-the-hook) have "
+        "their sockets.",
+    ),
     "RELKIT_STANDBY": Variable(
         "",
         "While a [warm standby](../launch.md#warm-standby) waits: its socket, and the launcher.",

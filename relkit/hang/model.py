@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from relkit.hook.model import HookState
@@ -26,6 +27,26 @@ class CpuUse:
     waited_s: float = 0.0
 
 
+HOOK = "hook"
+FLIGHT_RECORDER = "flight recorder"
+NCCL_RAS = "NCCL RAS"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Who said what of a rank while the job ran.
+
+    Args:
+        state: the source that its operations are from; "" where none knows any.
+        said: what each source said, in words, by source; only those that are not HOOK alone.
+        disputes: where they contradict each other, and which of them counts.
+    """
+
+    state: str = ""
+    said: Mapping[str, str] = field(default_factory=dict)
+    disputes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class RankView:
     """Everything known about one rank at one moment.
@@ -35,7 +56,8 @@ class RankView:
         alive: the process exists and is not a zombie.
         process_state: one letter of /proc/PID/stat ("" where gone).
         hook: the recorder's state; for a dead process the last that its file holds; None where
-            there is none (hook not loaded, or no hooked call yet).
+            there is none (hook not loaded, or no hooked call yet). Where the hook sees nothing of
+            the rank, what another source knows: see `sources`.
         dump: its stacks; None before the capture or where the capture failed.
         cpu: what it used of the CPUs lately.
         exit_code: of a dead process, where the launcher knows it; negative = killed by signal.
@@ -45,6 +67,7 @@ class RankView:
         called_from: where its newest operation was called ("train.py:88 step"), where a recorder
             knows that, else "".
         death: what its host shows of its death; None where it lives, or nobody has asked.
+        sources: who said what of it while the job ran.
     """
 
     rank: int
@@ -61,6 +84,7 @@ class RankView:
     absent_reason: str = ""
     called_from: str = ""
     death: DeathEvidence | None = None
+    sources: Sources = Sources()
 
 
 class Manner(str, Enum):

@@ -22,14 +22,12 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.api import RendezvousError
 
 from relkit import procfs
-from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
-from relkit.launch.hang.observe import Observer
 from relkit.launch.job.added_environment import added_environment
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.exchange import (
@@ -50,7 +48,9 @@ from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
+from relkit.launch.job.socket_folder import SocketFolder
 from relkit.launch.job.worker_ends import first_failure, settle, with_doing, worker_files
+from relkit.launch.live_observer import live_observer, seen_environment
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
 from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
@@ -89,6 +89,7 @@ class AgentServices:
         secret: the operator's; None where there is none.
         slots: keeps what workers save in memory over their restarts, and persists it when the job
             breaks off.
+        sockets: of workers that answer where the hook sees nothing.
     """
 
     monitor: Monitor
@@ -99,6 +100,7 @@ class AgentServices:
     stragglers: Stragglers | None = None
     secret: OperatorSecret | None = None
     slots: SlotHost | None = None
+    sockets: SocketFolder | None = None
 
 
 class MonitoredAgent(LocalElasticAgent):
@@ -260,16 +262,14 @@ class MonitoredAgent(LocalElasticAgent):
         if self.services.slots is not None:
             extra = {**extra, **self.services.slots.begin(self._slots(worker_group, job_id))}
         stragglers = self.services.stragglers
-        if stragglers is not None and job_dir is not None:
-            extra = {
-                **extra,
-                **bootstrap_environment(os.environ),
-                "RELKIT_LAUNCHER_PID": str(os.getpid()),
-            }
+        is_timed = stragglers is not None and job_dir is not None
+        sockets, world_size = self.services.sockets, worker_group.workers[0].world_size
+        extra |= seen_environment(sockets, is_timed=is_timed, launcher_pid=os.getpid())
         # Before there are workers to watch, as a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")
         mailbox = self._mailbox(worker_group)
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
+        observer = live_observer(job_dir, sockets, self.services.monitor, world_size)
         deaths = self._deaths = HostDeaths(self._worker_files)
         with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
@@ -283,13 +283,13 @@ class MonitoredAgent(LocalElasticAgent):
             self._recovery = FaultRecovery(persist, {each.rank: each.pid for each in ranks})
         self.services.log(
             f"job {job_id}: watching rank {RankSet.of(r.rank for r in ranks).fold()}"
-            f" of {worker_group.workers[0].world_size} on {socket.gethostname()}"
+            f" of {world_size} on {socket.gethostname()}"
         )
         self.services.monitor.begin(
             WatchedAttempt(
                 job_id=job_id,
-                world_size=worker_group.workers[0].world_size,
-                observer=Observer(job_dir, removes_ended=True),
+                world_size=world_size,
+                observer=observer,
                 mailbox=mailbox,
                 ranks=lambda: ranks,
                 exit_statuses=lambda: self._exit_statuses,

@@ -36,6 +36,7 @@ from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
 from relkit.launch.job.topology_ranks import TopologyRanks
+from relkit.launch.job.socket_folder import SocketFolder
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.spares.meeting import Meeting
@@ -124,6 +125,7 @@ def run_job(
     warm_standby: bool = False,
     spares: SpareSettings | None = None,
     ranks: TopologyRanks | None = None,
+    sockets: SocketFolder | None = None,
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -131,7 +133,7 @@ def run_job(
         options: what torchrun's parser returned.
         prepare: see Prepare.
         log: writes one line to the terminal.
-        network, persist, stragglers, secret, slots: see AgentServices.
+        network, persist, stragglers, secret, slots, sockets: see AgentServices.
         accounts: of this run, not begun.
         warm_standby: keep processes that wait to be workers, where there may be a restart.
         spares: what to do about nodes that are lost.
@@ -166,8 +168,9 @@ def run_job(
         standbys = waiting
         meeting = places
         services = AgentServices(
-            monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots
-        )
+            monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots,
+            sockets,
+        )  # fmt: skip
 
         def run(self, role: str = "default") -> RunResult:
             if ranks is not None:

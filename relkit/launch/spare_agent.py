@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from contextlib import suppress
@@ -12,12 +11,12 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.api import RendezvousError
 
-from relkit.bootstrap import bootstrap_environment
 from relkit.errors import RelkitError
 from relkit.launch.job.bounded_calls import NoAnswer
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.live_observer import seen_environment
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NodeGivenUp, SpareSettings
 from relkit.launch.standby_agent import StandbyAgent
@@ -70,8 +69,8 @@ class SpareAgent(StandbyAgent):
             self._expects_workers = True
             spec = self._worker_group.spec
             job_dir, extra = self.services.prepare(self._job_id(), spec.local_world_size)
-            if self.services.stragglers is not None and job_dir is not None:
-                extra = {**extra, **bootstrap_environment(os.environ)}
+            is_timed = self.services.stragglers is not None and job_dir is not None
+            extra |= seen_environment(self.services.sockets, is_timed=is_timed)
             self.standbys.expect(expected_commands(spec, extra))
         self.standbys.look(may_start=True)
 

@@ -167,3 +167,81 @@ def test_only_the_rank_itself_is_ended_with_the_launcher(of: str, signal_number:
         check=True,
     )
     assert done.stdout == f"c_int({signal_number})\n"
+
+
+# A torch that has process groups and a worker server, and says what happens to it.
+_TORCH = {
+    "torch/__init__.py": "",
+    "torch/distributed/__init__.py": "from .distributed_c10d import *",
+    "torch/distributed/distributed_c10d.py": """
+import torch._C._distributed_c10d
+def init_process_group(backend):
+    "Makes a group."
+    print("group", backend)
+    return 5
+def is_nccl_available():
+    return False
+""",
+    "torch/_C/__init__.py": "",
+    "torch/_C/_distributed_c10d.py": """
+class _WorkerServer:
+    def __init__(self, path):
+        print("serves", path.rpartition("/")[2])
+    def shutdown(self):
+        print("ends")
+    def __del__(self):
+        print("freed")
+""",
+}
+_JOB = """
+import os
+import torch.distributed as dist
+print(dist.init_process_group.__doc__, dist.init_process_group("gloo"))
+dist.init_process_group("again")
+print(os.getpid())
+"""
+
+
+def torch_stand_in(folder: Path, **others: str) -> str:
+    for name, text in {**_TORCH, **others}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return str(folder)
+
+
+def test_a_rank_without_the_hook_serves_from_its_first_group_to_its_end(tmp_path: Path) -> None:
+    path = torch_stand_in(tmp_path)
+    lines = run(_JOB, RANK="0", PYTHONPATH=path, RELKIT_SOCKET_DIR="/some/where").splitlines()
+    pid = lines[-2]
+    assert lines == [
+        "group gloo", f"serves {pid}.sock", "Makes a group. 5", "group again", pid, "ends",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("environ", [{}, {"RELKIT_SOCKET_DIR": "/x", "RELKIT_BOOTSTRAP": "0"}])
+def test_nothing_serves_unasked(tmp_path: Path, environ: dict[str, str]) -> None:
+    assert "serves" not in run(_JOB, RANK="0", PYTHONPATH=torch_stand_in(tmp_path), **environ)
+
+
+def test_a_torch_without_a_server_is_left_alone(tmp_path: Path) -> None:
+    path = torch_stand_in(tmp_path, **{"torch/_C/_distributed_c10d.py": ""})
+    said = run(_JOB, RANK="0", PYTHONPATH=path, RELKIT_SOCKET_DIR="/x")
+    assert "Makes a group. 5" in said
+
+
+@pytest.mark.native
+def test_with_the_hook_a_rank_serves_only_where_nccl_is_part_of_torch(tmp_path: Path) -> None:
+    path = torch_stand_in(tmp_path)
+    asked = {
+        "RANK": "0", "PYTHONPATH": path, "LD_PRELOAD": str(hook_library()),
+        "RELKIT_SOCKET_DIR": "/x",
+    }  # fmt: skip
+    assert "serves" not in run(_JOB, **asked)
+    assert "serves" in run(_JOB, **asked, RELKIT_WORKER_SERVER="1")
+    has_nccl = _TORCH["torch/distributed/distributed_c10d.py"].replace("False", "True")
+    (tmp_path / "torch/distributed/distributed_c10d.py").write_text(has_nccl)
+    assert "serves" in run(_JOB, **asked)
+    # A library of that name is mapped: the hook can see its calls.
+    library = Path(preloaded(tmp_path)).rename(tmp_path / "libnccl.so.2")
+    code = f"import ctypes; ctypes.CDLL({str(library)!r})\n{_JOB}"
+    assert "serves" not in run(code, **asked)

@@ -56,6 +56,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
     "relkit.hang.collect": "ground relkit.fleet relkit.hang.picture relkit.stacks",
     "relkit.hang.suspicion": "ground relkit.hang",
+    "relkit.hang.live_sources": "ground relkit.hang relkit.hook",
     "relkit.hang.picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
@@ -72,7 +73,8 @@ ALLOWED: Mapping[str, str] = {
         "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job"
     ),
     "relkit.launch.hang": (
-        "ground relkit.hang relkit.hang.suspicion relkit.hook relkit.launch.job "
+        "ground relkit.flight_recorder relkit.hang relkit.hang.live_sources "
+        "relkit.hang.suspicion relkit.hook relkit.launch.job "
         "relkit.post_mortem relkit.stacks relkit.stacks.dump relkit.stacks.engines"
     ),
     "relkit.launch.job": "ground relkit.hang relkit.hook relkit.post_mortem relkit.stacks",

@@ -1,10 +1,11 @@
 """Runs in a worker before its own code: reports garbage collections and waits for input.
 
-A rank also asks the kernel to end it with its launcher, so that none is left behind.
+A rank also asks the kernel to end it with its launcher, so that none is left behind. Where the hook
+cannot see its collectives, it has torch's worker server answer the launcher.
 
 It needs nothing but the standard library, imports no relkit (the worker may have another one),
-does nothing where the hook is not preloaded, and gives way to the worker's own sitecustomize. All
-that takes time to import is left alone: this runs at the start of every Python in the job.
+does nothing without the launcher, and gives way to the worker's own sitecustomize. All that takes
+time to import is left alone: this runs at the start of every Python in the job.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _MIN_GC_NS, _MIN_INPUT_NS = 1_000_000, 10_000
 _gc_began = [0]
 _marks: dict[str, Any] = {}
+_servers: list[Any] = []
 
 
 def _mark(kind: str, start_ns: int, end_ns: int) -> None:
@@ -69,11 +71,73 @@ def _watch_loader(module: Any) -> None:  # noqa: ANN401
     iterator.__next__ = wait
 
 
+def _serve_with_groups(module: Any) -> None:  # noqa: ANN401
+    """Have torch's worker server run from the first process group on."""
+    import functools
+
+    begin = getattr(module, "init_process_group", None)
+    if begin is None:
+        return
+
+    @functools.wraps(begin)
+    def init_process_group(*args: object, **kwargs: object) -> object:
+        result = begin(*args, **kwargs)
+        if not _servers and os.getpid() == _PID and _is_server_wanted(module):
+            _serve()
+        return result
+
+    module.init_process_group = init_process_group
+
+
+def _is_server_wanted(module: Any) -> bool:  # noqa: ANN401
+    """Whether the hook cannot see collectives: it is not loaded, or NCCL is part of torch."""
+    import ctypes
+
+    if os.environ.get("RELKIT_WORKER_SERVER") == "1":
+        return True
+    if getattr(ctypes.PyDLL(None), "relkit_mark_gc", None) is None:
+        return True
+    if not module.is_nccl_available():
+        return False
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as mapped:  # noqa: PTH123
+        return not any("libnccl" in line or "librccl" in line for line in mapped)
+
+
+def _serve() -> None:
+    import atexit
+    import ctypes
+
+    path = os.path.join(os.environ["RELKIT_SOCKET_DIR"], f"{_PID}.sock")  # noqa: PTH118
+    bindings: Any = sys.modules.get("torch._C._distributed_c10d")
+    try:
+        server = bindings._WorkerServer(path)
+    except (AttributeError, OSError, RuntimeError, TypeError):
+        # An older torch has none. The job is the same without it.
+        return
+    # Its thread must have ended before the object does, or the process aborts; a child of a fork
+    # has the object without the thread. So it is ended here, and never freed.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))
+    _servers.append(server)
+
+    def end() -> None:
+        if os.getpid() == _PID:
+            server.shutdown()
+
+    atexit.register(end)
+
+
 class _Finder:
-    """Waits until torch's loader is imported, and is gone then."""
+    """Waits until a module of torch's is imported, and is gone then.
+
+    Args:
+        name: of the module; then: called with it.
+    """
+
+    def __init__(self, name: str, then: Any) -> None:  # noqa: ANN401
+        self._name, self._then = name, then
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name != "torch.utils.data.dataloader":
+        if name != self._name:
             return None
         finders: list[Any] = sys.meta_path
         finders.remove(self)
@@ -84,7 +148,7 @@ class _Finder:
 
             def exec_module(module: object) -> None:
                 run(module)
-                _watch_loader(module)
+                self._then(module)
 
             spec.loader.exec_module = exec_module
         return spec
@@ -110,15 +174,21 @@ def _end_with_launcher(launcher: int) -> None:
 
 
 def _begin() -> None:
-    if "RANK" not in os.environ or "relkit" not in os.environ.get("LD_PRELOAD", ""):
+    is_hooked = "relkit" in os.environ.get("LD_PRELOAD", "")
+    if "RANK" not in os.environ or not (is_hooked or "RELKIT_SOCKET_DIR" in os.environ):
         return
     # What the rank starts inherits this, and is not the rank.
-    if os.environ.setdefault("RELKIT_BOOTSTRAP_PID", str(_PID)) == str(_PID):
+    if os.environ.setdefault("RELKIT_BOOTSTRAP_PID", str(_PID)) != str(_PID):
+        return
+    finders: list[Any] = sys.meta_path
+    if is_hooked:
         launcher = os.environ.get("RELKIT_LAUNCHER_PID", "")
         if launcher.isdecimal():
             _end_with_launcher(int(launcher))
         gc.callbacks.append(_on_gc)
-        sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+        finders.insert(0, _Finder("torch.utils.data.dataloader", _watch_loader))
+    if "RELKIT_SOCKET_DIR" in os.environ:
+        finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
 
 
 def _give_way() -> None:

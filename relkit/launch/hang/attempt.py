@@ -55,6 +55,13 @@ class WatchedAttempt:
         """
         return self.observer.views(self.ranks(), self.exit_statuses(), recent=recent)
 
+    def closer_views(self, views: Sequence[RankView]) -> tuple[RankView, ...]:
+        """The same local ranks, with what sources beside the hook say now."""
+        if not self.observer.has_source:
+            return tuple(views)
+        self.observer.look_closely()
+        return self.local_views(recent=True)
+
     def with_deaths(self, views: Sequence[RankView]) -> tuple[RankView, ...]:
         """The same views, with what this host shows of those of these local ranks that died.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from relkit.errors import BadDump
 from relkit.foreign_json import parse_json
-from relkit.hang.model import CpuUse, RankView
+from relkit.hang.model import CpuUse, RankView, Sources
 from relkit.hook.model import HookState
 from relkit.post_mortem.model import evidence_from_json
 from relkit.stacks.dumpfile import MAX_FILE_BYTES, decode, encode
@@ -81,7 +81,14 @@ def _view_from_plain(plain: Plain) -> RankView:
     hook, death = fields.pop("hook", None), evidence_from_json(fields.pop("death", None))
     state = None if hook is None else HookState.from_json(hook)
     cpu = CpuUse(**fields.pop("cpu"))
-    return RankView(**fields, hook=state, death=death, cpu=cpu)
+    sources = _sources(fields.pop("sources", {}))
+    return RankView(**fields, hook=state, death=death, cpu=cpu, sources=sources)
+
+
+def _sources(plain: Plain) -> Sources:
+    said = {str(source): str(words) for source, words in dict(plain.get("said", {})).items()}
+    disputes = tuple(map(str, plain.get("disputes", ())))
+    return Sources(str(plain.get("state", "")), said, disputes)
 
 
 def encode_views(views: Sequence[RankView], extra: Plain | None = None) -> bytes:

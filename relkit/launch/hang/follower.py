@@ -149,6 +149,7 @@ class WatchFollower:
     def _answer(self, request: bytes, local: Sequence[RankView]) -> None:
         fields = codec.unpack(request)
         deadline_s = min(float(fields.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)
+        local = self._attempt.closer_views(local)
         dumps = self._attempt.capture(
             local,
             deadline_s,

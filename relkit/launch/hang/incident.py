@@ -10,6 +10,8 @@ from relkit import procfs
 from relkit.errors import BadDump
 from relkit.findings import Report
 from relkit.hang.attribute import attribute
+from relkit.hang.live_sources.contradictions import with_one_numbering
+from relkit.hang.live_sources.report import by_live_sources, with_live_sources
 from relkit.hang.model import HangVerdict, JobView, RankView, Suspicion
 from relkit.hang.report import hang_report
 from relkit.launch.hang import codec
@@ -148,7 +150,8 @@ def judge(
         sees_all: False where such ranks are watched by others, and are not to be accused.
     """
     by_rank = {dump.rank: dump for dump in dumps}
-    known = {view.rank: replace(view, dump=by_rank.get(view.rank)) for view in views}
+    numbered = with_one_numbering(views)
+    known = {view.rank: replace(view, dump=by_rank.get(view.rank)) for view in numbered}
     for rank in RankSet.world(world_size) - RankSet.of(known):
         reason = absent.get(rank, "its node sent nothing")
         known[rank] = RankView(rank=rank, host="", pid=0, alive=False, absent_reason=reason)
@@ -161,7 +164,7 @@ def judge(
         suspicions=suspicions,
         sees_all=sees_all,
     )
-    verdict = attribute(job)
+    verdict = by_live_sources(attribute(job), job)
     report = hang_report(
         job,
         verdict,
@@ -169,4 +172,4 @@ def judge(
         started=started,
         duration_s=max(0.0, time.time() - started),
     )
-    return IncidentResult(job, verdict, report, tuple(dumps))
+    return IncidentResult(job, verdict, with_live_sources(report, job), tuple(dumps))

@@ -123,6 +123,7 @@ class WatchLeader:
         attempt, started = self._attempt, time.time()
         if attempt.mailbox.nodes == 1:
             local = attempt.local_views(recent=True)
+        local = attempt.closer_views(local)
         world_size = attempt.world_size_of((*local, *remote))
         deadline_s = incident.FAILURE_CAPTURE_S if on_hang is None else incident.HANG_CAPTURE_S
         self._log(f"{trigger}; capturing all ranks")

@@ -67,6 +67,16 @@ class Monitor:
         self._restarts_left = MAX_RESTARTS
         self._thread = self._new_thread()
 
+    @property
+    def hang_timeout_s(self) -> float:
+        """The user's limit, s."""
+        return self._settings.hang_timeout_s
+
+    @property
+    def log(self) -> Log:
+        """Writes one line to the terminal."""
+        return self._log
+
     def begin(self, attempt: WatchedAttempt) -> None:
         """Watch a new attempt of the job."""
         watch = Watch(

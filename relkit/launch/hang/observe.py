@@ -6,21 +6,27 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from relkit import procfs
 from relkit.errors import BadDump, RelkitError
-from relkit.hang.model import CpuUse, RankView
+from relkit.hang.live_sources.contradictions import contradictions, sees_communication
+from relkit.hang.model import HOOK, CpuUse, RankView, Sources
+from relkit.hang.words import of_ranks
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
-from relkit.launch.job.settings import ExitStatus, LocalRank
+from relkit.launch.hang.state_source import StateSource, Told
+from relkit.launch.job.settings import ExitStatus, LocalRank, Log
+from relkit.ranks import RankSet
 
 # CPU use is judged over this long: short enough to see a spin at once, long enough that the
 # kernel's 10 ms ticks do not matter.
 CPU_WINDOW_S = 2.0
 # Recorders with a rank or a world size above this are damaged, or RANK and WORLD_SIZE are wrong.
 MAX_WORLD_SIZE = 1 << 20
+_STOPPED = ("T", "t")
 # A file is only reported as unreadable after this many looks: a new one is torn for a moment.
 _TORN_LOOKS = 10
 # What the contents of a damaged recorder may cause, beyond the errors that the reader declares.
@@ -36,6 +42,8 @@ class Observer:
         clock: monotonic seconds.
         removes_ended: whether views() removes the files of processes that have ended and were no
             rank: for the one launcher that keeps the job's folder.
+        source: asked beside the hook; what it knows of a rank counts where the hook sees nothing.
+        log: writes one line to the terminal, of what the source has to say.
     """
 
     def __init__(
@@ -45,11 +53,16 @@ class Observer:
         host: str = "",
         clock: Callable[[], float] = time.monotonic,
         removes_ended: bool = False,
+        source: StateSource | None = None,
+        log: Log = lambda _: None,
     ) -> None:
         self._job_dir = job_dir
         self._host = host or socket.gethostname()
         self._clock = clock
         self._removes_ended = removes_ended
+        self._source, self._log = source, log
+        self._told: Mapping[int, Told] = {}
+        self._is_close, self._said_unseen = False, False
         # Monotonic time, CPU time used, time waited for a CPU.
         self._cpu: dict[int, deque[tuple[float, float, float]]] = {}
         self._files: dict[int, Path] = {}
@@ -121,11 +134,61 @@ class Observer:
         views = tuple(
             self._view(rank, states, (exit_statuses or {}).get(rank.rank)) for rank in ranks
         )
+        views = self._with_source(views, ranks)
         seen = {view.pid for view in views}
         if self._removes_ended:
             self._remove_ended(states, ranks, seen)
         self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
         return views
+
+    @property
+    def has_source(self) -> bool:
+        """Another source than the hook is asked as well."""
+        return self._source is not None
+
+    def look_closely(self) -> None:
+        """Have the next views() ask the other source for everything: a hang is being judged."""
+        self._is_close = self.has_source
+
+    def _with_source(
+        self, views: Sequence[RankView], ranks: Sequence[LocalRank]
+    ) -> tuple[RankView, ...]:
+        """The same views, with what the other source says."""
+        if self._source is None:
+            return tuple(views)
+        closely, self._is_close = self._is_close, False
+        answering = {v.rank for v in views if v.alive and v.process_state[:1] not in _STOPPED}
+        tells = self._source.look([r for r in ranks if r.rank in answering], closely=closely)
+        # A rank that is stopped says nothing: what it said before still holds.
+        stopped = {v.rank for v in views if v.alive} - answering
+        kept = {rank: told for rank, told in self._told.items() if rank in stopped}
+        self._told = {**kept, **tells.ranks}
+        for line in tells.lines:
+            self._log(line)
+        joined = tuple(self._joined(view, self._source.name, closely) for view in views)
+        unseen = RankSet.of(v.rank for v in joined if HOOK in v.sources.said)
+        if unseen and not self._said_unseen:
+            self._said_unseen = True
+            self._log(
+                f"{of_ranks(unseen)}: the hook sees no collective, the {self._source.name} does "
+                "and is used instead (NCCL may be part of torch, or LD_PRELOAD was taken away)"
+            )
+        return joined
+
+    def _joined(self, view: RankView, name: str, closely: bool) -> RankView:
+        told = self._told.get(view.rank)
+        if told is None:
+            return view
+        hook, said = view.hook, {name: told.said}
+        if hook is not None and sees_communication(hook):
+            other = told.state if closely else None
+            disputes = contradictions(hook, other, name) if other else ()
+            return replace(view, sources=Sources(HOOK, said, disputes))
+        if told.state is None:
+            return replace(view, sources=Sources(view.sources.state, said))
+        if self._job_dir is not None:
+            said = {HOOK: "it has seen no collective", **said}
+        return replace(view, hook=told.state, sources=Sources(name, said))
 
     def _view(
         self, local: LocalRank, states: Mapping[int, tuple[Path, HookState]], end: ExitStatus | None
@@ -153,6 +216,7 @@ class Observer:
             exit_code=end.exit_code if end else None,
             failed_unix_s=end.failed_unix_s if end else 0.0,
             error=end.error if end else "",
+            sources=Sources(HOOK if state else ""),
         )
 
     def _remove_ended(

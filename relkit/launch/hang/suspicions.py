@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relkit.hang.detect import HangDetector, JobHealth
+from relkit.hang.live_sources.contradictions import with_one_numbering
 from relkit.hang.model import JobView, RankView, Suspicion
 from relkit.hang.suspicion.watch import SuspicionWatch, Turn, What
 from relkit.hang.words import of_ranks
@@ -59,7 +60,7 @@ class Suspicions:
             if self._attempt.mailbox.nodes == 1:
                 # Brief looks leave out what was called before, and the counts of transfers.
                 near = self._attempt.local_views(recent=True)
-            views = (*near, *remote)
+            views = with_one_numbering((*near, *remote))
             return JobView(
                 self._attempt.job_id,
                 self._attempt.world_size_of(views),

@@ -30,10 +30,18 @@ class JobFolder:
         use_hook: False for --no-hook.
         log: writes one line to the terminal.
         program: the command that will be preloaded.
+        instead: what becomes of hangs without the hook.
     """
 
-    def __init__(self, use_hook: bool, log: Log, program: str = sys.executable) -> None:
+    def __init__(
+        self,
+        use_hook: bool,
+        log: Log,
+        program: str = sys.executable,
+        instead: str = "hangs are not detected",
+    ) -> None:
         self._use_hook, self._log, self._program = use_hook, log, program
+        self._instead = instead
         self._folder: Path | None = None
         self._lock: int | None = None
 
@@ -48,12 +56,12 @@ class JobFolder:
             node: what this node is called, where another one may share this host's /dev/shm.
         """
         if not self._use_hook or os.environ.get("RELKIT_HOOK_DISABLE") == "1":
-            self._log("the hook is off: hangs are not detected, failures are still explained")
+            self._log(f"the hook is off: {self._instead}, failures are still explained")
             return None, {}
         try:
             why = why_not_preloadable(program_of(self._program), hook_library())
             if why:
-                self._log(f"the hook cannot be used, so hangs are not detected: {why}")
+                self._log(f"the hook cannot be used, so {self._instead}: {why}")
                 return None, {}
             name = safe_job_id(job_id)
             name = environment.node_job(name, node) if node else name
@@ -63,7 +71,7 @@ class JobFolder:
             _drop_ended(folder)
             extra.setdefault(_LIMIT, os.environ.get(_LIMIT) or str(max_recorders(processes)))
         except (RelkitError, OSError) as error:
-            self._log(f"the hook cannot be used, so hangs are not detected: {error}")
+            self._log(f"the hook cannot be used, so {self._instead}: {error}")
             return None, {}
         return folder, dict(extra)
 

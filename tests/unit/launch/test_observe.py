@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +14,11 @@ import pytest
 
 from relkit import procfs
 from relkit.errors import BadDump
-from relkit.hook.model import Communicator, HookState
+from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.job_id import safe_job_id
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
+from relkit.launch.hang.state_source import TellsOf, Told
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from tests.waiting import eventually
 
@@ -326,3 +327,74 @@ def test_a_rank_with_an_absurd_world_size_is_refused(
         assert observer.discover() == ()
     (why,) = observer.unreadable.values()
     assert why == f"RANK={rank} WORLD_SIZE={world_size} cannot be true"
+
+
+class Witness:
+    """A source that says what a test wants, and notes how it was asked."""
+
+    name = "witness"
+
+    def __init__(self) -> None:
+        self.tells = TellsOf()
+        self.asked: list[tuple[list[int], bool]] = []
+
+    def look(self, ranks: Sequence[LocalRank], *, closely: bool = False) -> TellsOf:
+        self.asked.append(([rank.rank for rank in ranks], closely))
+        return self.tells
+
+
+def test_another_source_counts_where_the_hook_sees_nothing(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    pids = [child("input()").pid for _ in range(3)]
+    files[Path("a.rkhook")] = state(pids[0], 0)
+    files[Path("b.rkhook")] = state(pids[1], 1, talks=False)
+    witness, said = Witness(), list[str]()
+    told = {rank: replace(state(pids[rank], rank), finished=99) for rank in range(3)}
+    witness.tells = TellsOf({r: Told(s, f"rank {r}") for r, s in told.items()}, ("look here",))
+    observer = Observer(Path("job"), source=witness, log=said.append)
+    ranks = [LocalRank(rank, pid) for rank, pid in enumerate(pids)]
+    views = observer.views(ranks)
+    assert [v.hook and v.hook.finished for v in views] == [1, 99, 99]
+    assert [v.sources.state for v in views] == ["hook", "witness", "witness"]
+    assert views[0].sources.said == {"witness": "rank 0"}
+    assert views[2].sources.said == {"hook": "it has seen no collective", "witness": "rank 2"}
+    observer.views(ranks)
+    assert [line.partition(":")[0] for line in said] == ["look here", "ranks 1-2", "look here"]
+
+
+def test_a_close_look_is_asked_for_once_and_compares(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    pid = child("input()").pid
+    files[Path("a.rkhook")] = state(pid, 0)
+    stuck = Op("allreduce", OpKind.COLLECTIVE, 5, 0, 4, 1, 1)
+    witness = Witness()
+    other = replace(state(pid, 0), in_flight=(stuck,), now_ns=10**11)
+    witness.tells = TellsOf({0: Told(other, "in it")})
+    observer = Observer(Path("job"), source=witness)
+    assert observer.views([LocalRank(0, pid)])[0].sources.disputes == ()
+    observer.look_closely()
+    (view,) = observer.views([LocalRank(0, pid)])
+    assert "the hook counts" in view.sources.disputes[0]
+    assert view.hook == state(pid, 0)
+    observer.views([LocalRank(0, pid)])
+    assert [closely for _, closely in witness.asked] == [False, True, False]
+
+
+def test_a_rank_that_is_stopped_or_gone_is_not_asked(child: Callable[[str], Child]) -> None:
+    stopped, dead = child("input()"), child("input()")
+    ranks = [LocalRank(0, stopped.pid), LocalRank(1, dead.pid)]
+    witness = Witness()
+    witness.tells = TellsOf({r.rank: Told(state(r.pid, r.rank), "before") for r in ranks})
+    observer = Observer(None, source=witness)
+    observer.views(ranks)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    dead.kill()
+    dead.wait()
+    eventually(lambda: procfs.process_state(stopped.pid).startswith("T"), "it is stopped")
+    witness.tells = TellsOf()
+    views = observer.views(ranks)
+    assert [asked for asked, _ in witness.asked] == [[0, 1], []]
+    # What the stopped one said before still holds; of the dead one nothing does.
+    assert [v.sources.state for v in views] == ["witness", ""]

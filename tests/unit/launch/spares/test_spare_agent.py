@@ -65,7 +65,7 @@ def agent() -> Bare:
         failed=lambda _trained_s: "", stop=lambda _why: True,
     )  # fmt: skip
     made.services = SimpleNamespace(
-        network=None, stragglers=SimpleNamespace(min_nodes=4), slots=None,
+        network=None, stragglers=SimpleNamespace(min_nodes=4), slots=None, sockets=None,
         prepare=lambda _job, _count: (None, {"LD_PRELOAD": "hook.so"}),
     )  # fmt: skip
     made._worker_group = SimpleNamespace(spec=spec(), state=WorkerState.HEALTHY)

@@ -1,0 +1,1 @@
+"""Several sources that speak of one rank while the job runs; pure."""

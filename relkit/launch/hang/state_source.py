@@ -1,0 +1,51 @@
+"""What another recorder than the hook's has to give; the hook's files are the first source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from relkit.hook.model import HookState
+from relkit.launch.job.settings import LocalRank
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a source says of one rank.
+
+    Args:
+        state: its operations; None where the source does not know them.
+        said: in words.
+    """
+
+    state: HookState | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellsOf:
+    """What a source said in one look.
+
+    Args:
+        ranks: by rank; lines: what the person at the terminal should know, each said once.
+    """
+
+    ranks: Mapping[int, Told] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
+
+
+class StateSource(Protocol):
+    """A collector beside the hook's recorder: it never waits long, and never raises."""
+
+    @property
+    def name(self) -> str:
+        """As reports call it."""
+
+    def look(self, ranks: Sequence[LocalRank], *, closely: bool = False) -> TellsOf:
+        """What it says of these ranks; in most looks, what it has said before.
+
+        Args:
+            ranks: this node's ranks that are alive and not stopped.
+            closely: ask now, and for everything: a hang is being judged.
+        """

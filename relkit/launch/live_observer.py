@@ -1,0 +1,45 @@
+"""What an agent needs to see ranks that the hook does not: their environment, and the observer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from relkit.bootstrap import bootstrap_environment
+from relkit.launch.hang.monitor import Monitor
+from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.worker_servers import EVERY_S, WorkerServers
+from relkit.launch.job.socket_folder import SocketFolder
+
+
+def seen_environment(
+    sockets: SocketFolder | None, *, is_timed: bool, launcher_pid: int = 0
+) -> dict[str, str]:
+    """What workers need in their environment to be seen beyond the hook.
+
+    Args:
+        sockets: see live_observer.
+        is_timed: pauses of the worker's own are marked in the recorder of the hook.
+        launcher_pid: such a worker ends with this process; 0 for none.
+    """
+    extra = {} if sockets is None else sockets.environment()
+    if is_timed and launcher_pid:
+        extra["RELKIT_LAUNCHER_PID"] = str(launcher_pid)
+    return {**bootstrap_environment(os.environ), **extra} if is_timed or extra else {}
+
+
+def live_observer(
+    job_dir: Path | None, sockets: SocketFolder | None, monitor: Monitor, world_size: int
+) -> Observer:
+    """Looks at the recorders of this node's ranks, and at the sockets.
+
+    Args:
+        job_dir: see Observer; sockets: None where no worker has one.
+        monitor: the one that looks; in its timeout there are some looks at the sockets.
+        world_size: ranks of the job.
+    """
+    folder = None if sockets is None else sockets.path
+    if folder is None:
+        return Observer(job_dir, removes_ended=True)
+    source = WorkerServers(folder, world_size, every_s=min(EVERY_S, monitor.hang_timeout_s / 4))
+    return Observer(job_dir, removes_ended=True, source=source, log=monitor.log)

@@ -1,0 +1,105 @@
+"""Real jobs that the hook does not see: PyTorch's own recorder is read while they run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import Start, report_of
+from tests.patience import PATIENCE
+
+pytestmark = [pytest.mark.job, pytest.mark.timeout(150 * PATIENCE)]
+JOB = Path(__file__).with_name("live_source_job.py")
+HANGS = ("launch", "--nproc-per-node", "4", "--hang-timeout", "6", "--on-hang", "abort")
+WITHOUT_PRELOAD = ("--no-python", "/usr/bin/env", "-u", "LD_PRELOAD", sys.executable)
+
+
+def assert_rank_2_is_named(timeline: Path, err: str) -> None:
+    report = report_of(timeline)
+    assert report["culprits"] == [2], err
+    (said,) = [each for each in report["findings"] if each["status"] == "fail"]
+    # Rank, operation and line.
+    assert "live_source_job.py:" in said["title"], err
+    assert "wait_for_input" in said["title"]
+    assert "ranks 0-1,3 wait for it in all_reduce #21 of the default group" in said["title"]
+    sources = report["sources"]
+    assert sources["operations"] == {"hook": "", "flight recorder": "0-3"}
+    assert sources["disputes"] == {}
+    said_of = sources["said"]["flight recorder"]
+    assert said_of["2"] == "20 operations called, none in flight"
+    assert said_of["3"] == ("21 operations called, all_reduce #21 of the default group in flight")
+
+
+@pytest.mark.parametrize("how", ["sleep", "lock"])
+def test_without_the_hook_the_rank_that_holds_the_job_up_is_named(
+    start: Start, tmp_path: Path, how: str
+) -> None:
+    done = start(*HANGS, "--no-hook", "--timeline-path", tmp_path, JOB, how).wait(100)
+    assert done.code == 1, done.err
+    assert "the hook is off: hangs are looked for in PyTorch's flight recorder" in done.err
+    assert_rank_2_is_named(tmp_path, done.err)
+    assert "hook" not in report_of(tmp_path)["sources"]["said"]
+
+
+def test_a_hook_that_sees_nothing_is_replaced_and_that_is_said(
+    start: Start, tmp_path: Path
+) -> None:
+    # LD_PRELOAD does not reach the ranks, as in some containers.
+    done = start(
+        *HANGS, "--timeline-path", tmp_path, *WITHOUT_PRELOAD, JOB, "sleep"
+    ).wait(100)  # fmt: skip
+    assert done.code == 1, done.err
+    assert "the hook sees no collective, the flight recorder does and is used instead" in done.err
+    assert_rank_2_is_named(tmp_path, done.err)
+    (said,) = [e for e in report_of(tmp_path)["findings"] if e["status"] == "fail"]
+    assert "hook: it has seen no collective" in said["reasons"]
+
+
+def test_beside_a_hook_that_sees_all_it_is_one_more_witness(start: Start, tmp_path: Path) -> None:
+    done = start(
+        *HANGS, "--timeline-path", tmp_path, JOB, "sleep", RELKIT_WORKER_SERVER="1"
+    ).wait(100)  # fmt: skip
+    assert done.code == 1, done.err
+    report = report_of(tmp_path)
+    assert report["culprits"] == [2], done.err
+    assert report["sources"]["operations"] == {"hook": "0-3", "flight recorder": ""}
+    assert report["sources"]["said"]["flight recorder"]["2"] == (
+        "20 operations called, none in flight"
+    )
+    assert report["sources"]["disputes"] == {}
+    assert not [each for each in report["findings"] if each["id"] == "RK-HANG-017"]
+
+
+@pytest.mark.parametrize("environ", [{}, {"RELKIT_WORKER_SERVER": "1"}])
+def test_a_job_with_servers_ends_as_without(
+    start: Start, tmp_path: Path, environ: dict[str, str]
+) -> None:
+    no_hook = () if environ else ("--no-hook",)
+    done = start(
+        "launch", "--nproc-per-node", "2", *no_hook, "--timeline-path", tmp_path, JOB, "end",
+        **environ,
+    ).wait(100)  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.out.count("all done") == 2
+    assert done.err.count("Server listening") == 2
+    assert "terminate called" not in done.err
+
+
+def test_nobody_is_asked_where_a_person_says_no(start: Start, tmp_path: Path) -> None:
+    done = start(
+        "launch", "--nproc-per-node", "2", "--no-hook", "--timeline-path", tmp_path, JOB, "end",
+        RELKIT_WORKER_SERVER="0",
+    ).wait(100)  # fmt: skip
+    assert done.code == 0, done.err
+    assert "the hook is off: hangs are not detected" in done.err
+    assert "Server listening" not in done.err
+
+
+def test_a_job_that_the_hook_sees_has_no_server(start: Start, tmp_path: Path) -> None:
+    done = start(
+        "launch", "--nproc-per-node", "2", "--timeline-path", tmp_path, JOB, "end"
+    ).wait(100)  # fmt: skip
+    assert done.code == 0, done.err
+    assert "Server listening" not in done.err
