@@ -15,7 +15,7 @@ from relkit.launch.hang import codec, follower, incident, leader
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.watch import ALONE_AFTER_S, Watch
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox
+from relkit.launch.job.exchange import ExchangeBroken, LedMailbox, MemoryMailbox
 from relkit.launch.job.settings import LocalRank, MonitorSettings, OnHang
 from relkit.stacks.model import RankDump
 
@@ -98,7 +98,7 @@ class Job:
         self.written.append(tuple(dump.rank for dump in dumps))
 
     def watch(
-        self, mailbox: Mailbox, ranks: Sequence[int], on_hang: OnHang = OnHang.ABORT
+        self, mailbox: LedMailbox, ranks: Sequence[int], on_hang: OnHang = OnHang.ABORT
     ) -> Watch:
         attempt = WatchedAttempt(
             job_id="job",
