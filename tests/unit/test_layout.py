@@ -66,7 +66,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch.accounting": (
         "ground relkit.accounting relkit.hang.suspicion relkit.hook relkit.launch.job"
     ),
-    "relkit.launch.control": "ground relkit.launch.job",
+    "relkit.launch.control": "ground relkit.launch.job relkit.net",
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job"

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from relkit.errors import RelkitError
 from relkit.launch.control.attachment import BEAT_S, SILENT_S, Attachment
 from relkit.launch.control.frame import (
     BadFrame,
@@ -81,7 +80,8 @@ class Links:
     @property
     def leader(self) -> int:
         """See LedMailbox."""
-        return self._attachment.leader
+        with self._lock:
+            return self._box.leader
 
     @property
     def silent(self) -> frozenset[int]:
@@ -130,26 +130,29 @@ class Links:
             raise self._broken
 
     def _run(self) -> None:
-        # Only here: a job of one node, and a command that starts none, load nothing of it.
-        from relkit.launch.control.sockets import LinkSockets
-
-        sockets = LinkSockets()
         try:
-            joined = join(self._rendezvous, sockets.listen, self._closing.is_set, self._fan_in)
-            sockets.wake_by(self._wake)
-            next_beat_s = 0.0
-            while not self._closing.is_set():
-                next_beat_s = self._turn(sockets, joined, next_beat_s)
-            self._pass_on(sockets)
-        except (RelkitError, OSError) as error:
+            # Only here: a job of one node, and a command that starts none, load nothing of it.
+            from relkit.launch.control.sockets import LinkSockets
+
+            with contextlib.closing(LinkSockets()) as sockets:
+                self._serve(sockets)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the job is watched without)
+            broken = ExchangeBroken(f"no links to the other launchers: {error}")
             if not self._closing.is_set():
-                self._log(f"no links to the other launchers: {error}")
-            self._broken = ExchangeBroken(f"no links to the other launchers: {error}")
+                self._log(str(broken))
+            self._broken = broken
         finally:
-            sockets.close()
             with self._lock:
                 self._closing.set()
                 os.close(self._wake)
+
+    def _serve(self, sockets: LinkSockets) -> None:
+        joined = join(self._rendezvous, sockets.listen, self._closing.is_set, self._fan_in)
+        sockets.wake_by(self._wake)
+        next_beat_s = 0.0
+        while not self._closing.is_set():
+            next_beat_s = self._turn(sockets, joined, next_beat_s)
+        self._pass_on(sockets)
 
     def _turn(self, sockets: LinkSockets, joined: Joined, next_beat_s: float) -> float:
         """Wait, take what has come, pass on what is to go; returns when the next beat is due, s."""
@@ -173,18 +176,19 @@ class Links:
     def _look(self, now_s: float, sockets: LinkSockets, joined: Joined, is_due: bool) -> None:
         """Choose the parent, and send beats where they are due."""
         attachment = self._attachment
+        self._children = {
+            each: child
+            for each, child in self._children.items()
+            if now_s - child.heard_s < _CHILD_S
+        }
         path, parent = attachment.path, attachment.parent
         asked = attachment.look(now_s)
         for node in asked:
-            sockets.connect(node, joined.endpoints[node], joined.key)
+            if node in joined.endpoints:
+                sockets.connect(node, joined.endpoints[node], joined.key)
         if attachment.path != path:
             with self._lock:
                 self._box.move(attachment.path)
-            self._children = {
-                each: child
-                for each, child in self._children.items()
-                if now_s - child.heard_s < _CHILD_S
-            }
             for each in self._children:
                 sockets.send_down(each, encode(BeatDown(self.node, attachment.path)))
         if is_due or attachment.parent != parent:

@@ -29,6 +29,11 @@ class NoteBox:
         self._unsent: dict[tuple[int, str], Note] = {}
 
     @property
+    def leader(self) -> int:
+        """The node that leads."""
+        return self._path[0] if self._path else 0
+
+    @property
     def leads(self) -> bool:
         """This node is the leader."""
         return self._path == (self._node,)
@@ -56,7 +61,7 @@ class NoteBox:
         Returns:
             it; one that goes down is to be passed on at once.
         """
-        leader = self._path[0] if self._path else 0
+        leader = self.leader
         note = Note(self._node, self._node, leader, not self.leads, key, data)
         if note.is_up:
             self._own[self._node, key] = self._unsent[self._node, key] = note
@@ -68,8 +73,7 @@ class NoteBox:
         """What the others have sent up under a key where this node leads, else its leader's."""
         if self.leads:
             return self._arrived.get(key)
-        leader = self._path[0] if self._path else 0
-        note = self._from_leaders.get((leader, key))
+        note = self._from_leaders.get((self.leader, key))
         return None if note is None else note.data
 
     def remove(self, key: str) -> None:
@@ -108,5 +112,4 @@ class NoteBox:
 
     def from_leader(self) -> list[Note]:
         """All that the present leader has sent down, for a child that has just come."""
-        leader = self._path[0] if self._path else 0
-        return [note for note in self._from_leaders.values() if note.leader == leader]
+        return [note for note in self._from_leaders.values() if note.leader == self.leader]

@@ -68,6 +68,8 @@ class LinkSockets:
         Raises:
             CannotListen: it is no address of this host, or no port is free.
         """
+        if not address:
+            raise CannotListen("this host has no address on the way to the rendezvous host")
         self._key = key
         doorkeeper = self._doorkeeper = self._context.socket(zmq.REP)
         doorkeeper.bind("inproc://zeromq.zap.01")

@@ -140,7 +140,7 @@ class WatchFollower:
         if request is None:
             return
         if self._answered.get(leader, -1) < number:
-            self._answer(number, request, local)
+            self._answer(leader, number, request, local)
             self._answered[leader] = number
         result = mailbox.get(f"incident/{number}/result")
         if result is not None:
@@ -154,7 +154,7 @@ class WatchFollower:
         waited_s = 0.0 if sent_s is None else now_s - sent_s
         return waited_s > FAILURE_PATIENCE_S and not self._state.failure_handled
 
-    def _answer(self, number: int, request: bytes, local: Sequence[RankView]) -> None:
+    def _answer(self, leader: int, number: int, request: bytes, local: Sequence[RankView]) -> None:
         fields = codec.unpack(request)
         deadline_s = min(float(fields.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)
         dumps = self._attempt.capture(
@@ -168,7 +168,8 @@ class WatchFollower:
         # First of all: once all nodes have answered, the leader may have the job ended.
         self._write_dumps(dumps)
         views = self._attempt.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
-        incident.answer(self._attempt.mailbox, number, views, dumps)
+        if self._attempt.mailbox.leader == leader:
+            incident.answer(self._attempt.mailbox, number, views, dumps)
         self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
 
     def _take_over(self, leader: int, result: bytes) -> None:

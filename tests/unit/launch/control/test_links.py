@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -201,3 +203,20 @@ def test_a_host_whose_name_means_its_loopback_takes_the_way_to_the_others() -> N
         assert asked == ["", "192.0.2.7"]
     finally:
         first.close()
+
+
+def test_a_job_of_one_node_and_a_command_that_starts_none_load_nothing_of_it() -> None:
+    code = (
+        "import sys, relkit.launch.job_run\n"
+        "from relkit.launch.control.job_links import JobLinks\n"
+        "from relkit.launch.control.join import LinkRendezvous\n"
+        "from relkit.launch.job.exchange import MemoryMailbox\n"
+        "links = JobLinks(print)\n"
+        "links.begin(LinkRendezvous(MemoryMailbox(), str))\n"
+        "links.close()\n"
+        "print('zmq' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60 * PATIENCE
+    )
+    assert done.stdout == "False\n", done.stderr
