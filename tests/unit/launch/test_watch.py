@@ -513,24 +513,26 @@ def test_the_next_node_judges_a_hang_once_node_0_is_silent(
     assert not any("did not answer" in line for line in job.logged)
 
 
+@pytest.mark.parametrize("failing", [1, 2])
 def test_a_failure_that_node_0_took_with_it_is_judged_by_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
     job = Job(stuck_at_s=1e9)
-    mailboxes, (_, second, third) = three_nodes(job)
+    mailboxes, watches = three_nodes(job)
+    _, second, third = watches
     gather_with(third, job, monkeypatch)
-    third.fail("rank 3 (pid 1003) exited with code 1")
+    watches[failing].fail("rank 3 (pid 1003) exited with code 1")
     # Node 0 has asked for a capture, and is not heard again.
     note = codec.pack({"job_id": "job", "deadline_s": 1.5})
     mailboxes[0].put("incident/0", note)
     job.run(2, second, third)
-    assert third.state.failure_handled
+    assert watches[failing].state.failure_handled
     for each in mailboxes[1:]:
         each.lead(1, 0)
     job.run(5, third, second)
     (published,) = job.published
     assert published[0].trigger == "rank 3 (pid 1003) exited with code 1"
-    assert third.state.judged.is_set()
+    assert watches[failing].state.judged.is_set()
 
 
 def test_a_leader_that_comes_back_goes_on_with_its_own_incidents(
@@ -565,3 +567,13 @@ def test_stacks_are_on_disk_before_the_leader_hears_of_them() -> None:
 
     job.run(1, job.watch(Noting(1, 2, notes), [2, 3]))
     assert written_before == [True]
+
+
+def test_a_node_that_is_known_to_be_silent_is_not_waited_for() -> None:
+    mailbox = LedNotes(1, 2)
+    mailbox.lead(1, 0)
+
+    def pause(_: float) -> None:
+        pytest.fail("waited")
+
+    assert incident.gather(mailbox, 0, 10.0, clock=lambda: 0.0, pause=pause) == ((), (), (0,))

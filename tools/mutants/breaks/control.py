@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.mutants.model import Break
 
 _ATTACHMENT = ("tests/unit/launch/control/test_attachment.py",)
+_BOX = ("tests/unit/launch/control/test_note_box.py",)
 _FRAME = ("tests/unit/launch/control/test_frame.py",)
 _LINKS = ("tests/unit/launch/control/test_links.py",)
 _TREE = ("tests/unit/launch/control/test_tree.py",)
@@ -56,7 +57,10 @@ BREAKS = (
         "relkit/launch/control/note_box.py",
         "            self._own.clear()\n            self._unsent.clear()\n",
         "            pass\n",
-        _LINKS,
+        _BOX,
+    ),
+    Break(
+        "relkit/launch/control/note_box.py", "elif note.leader == self._node and (", "elif (", _BOX
     ),
     # What was on its way through a relay that dies is lost.
     Break("relkit/launch/control/note_box.py", "self._unsent |= self._own", "pass", _LINKS),

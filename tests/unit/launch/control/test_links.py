@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+import zmq
+from zmq.utils import z85
 
 from relkit.launch.control.frame import BeatDown, BeatUp, Note, decode, encode
 from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.control.links import Links
 from relkit.launch.control.sockets import LinkSockets
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
+from relkit.operator_secret import derive
 from tests.patience import PATIENCE
 from tests.waiting import eventually
 
@@ -220,3 +223,26 @@ def test_a_job_of_one_node_and_a_command_that_starts_none_load_nothing_of_it() -
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60 * PATIENCE
     )
     assert done.stdout == "False\n", done.stderr
+
+
+def test_who_knows_where_to_connect_and_is_no_member_is_not_let_in() -> None:
+    above, context = LinkSockets(), zmq.Context()
+    stranger = context.socket(zmq.DEALER)
+    try:
+        port = above.listen(LOOPBACK, KEY)
+        stranger.curve_serverkey = zmq.curve_public(z85.encode(derive(KEY, "links server")))
+        stranger.curve_publickey, stranger.curve_secretkey = zmq.curve_keypair()
+        stranger.connect(f"tcp://{LOOPBACK}:{port}")
+        stranger.send(encode(BeatUp(1, True)))
+        refused = stranger.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+
+        def is_refused() -> bool:
+            above.wait(0.05)
+            assert list(above.from_below()) == []
+            return bool(refused.poll(0))
+
+        until(is_refused)
+    finally:
+        stranger.disable_monitor()
+        context.destroy(linger=0)
+        above.close()
