@@ -10,8 +10,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,12 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 
 from relkit import procfs
 from relkit.errors import RelkitError
+from relkit.launch.agent_services import AgentServices
+from relkit.launch.control.job_links import JobLinks
+from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
-from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.attempt import WatchedAttempt
-from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.added_environment import added_environment
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.exchange import (
@@ -47,17 +48,15 @@ from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
-from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, Log, OnHang
-from relkit.launch.job.socket_folder import SocketFolder
+from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, OnHang
 from relkit.launch.job.worker_ends import first_failure, settle, with_doing, worker_files
 from relkit.launch.live_observer import live_observer, seen_environment
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
-from relkit.launch.recovery.persist_host import PersistAttempt, PersistHost
+from relkit.launch.recovery.persist_host import PersistAttempt
 from relkit.launch.straggler.exclusion import Excluded
 from relkit.launch.straggler.job_attempt import JobAttempt
-from relkit.launch.straggler.straggler_thread import Stragglers
-from relkit.operator_secret import OperatorSecret, derive
+from relkit.operator_secret import derive
 from relkit.post_mortem.collector import HostDeaths, WorkerFiles
 from relkit.ranks import RankSet
 
@@ -68,39 +67,6 @@ if TYPE_CHECKING:
 HUNG_SHUTDOWN_S = 5
 # How long the host of the store stays after a failure, for nodes that have not noticed it yet.
 STAY_S = 5.0
-
-# Given the job's id and the number of local processes: the job folder, and the variables to add
-# to the workers' environment. (None, {}) where the job runs without the hook.
-Prepare = Callable[[str, int], tuple[Path | None, dict[str, str]]]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentServices:
-    """What an agent works with.
-
-    Args:
-        monitor: watches the workers.
-        prepare: see Prepare.
-        log: writes one line to the terminal.
-        network: checks the nodes before workers start; None where that is not asked for.
-        persist: has workers under try-to-persist save their last committed step after a fault;
-            None where that is off.
-        stragglers: looks for slow ranks; None where that is off.
-        secret: the operator's; None where there is none.
-        slots: keeps what workers save in memory over their restarts, and persists it when the job
-            breaks off.
-        sockets: of workers that answer where the hook sees nothing.
-    """
-
-    monitor: Monitor
-    prepare: Prepare
-    log: Log
-    network: NetworkCheck | None = None
-    persist: PersistHost | None = None
-    stragglers: Stragglers | None = None
-    secret: OperatorSecret | None = None
-    slots: SlotHost | None = None
-    sockets: SocketFolder | None = None
 
 
 class MonitoredAgent(LocalElasticAgent):
@@ -122,6 +88,7 @@ class MonitoredAgent(LocalElasticAgent):
     _end_notes: Mailbox = MemoryMailbox()
     _rendezvous_calls: BoundedCalls
     _sealed: SealedBackend | None = None
+    _links: JobLinks | None = None
 
     def run(self, role: str = "default") -> RunResult:
         """Run the job to its end; torch calls this once."""
@@ -267,7 +234,8 @@ class MonitoredAgent(LocalElasticAgent):
         extra |= seen_environment(sockets, is_timed=is_timed, launcher_pid=os.getpid())
         # Before there are workers to watch, as a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")
-        mailbox = self._mailbox(worker_group)
+        links = self._links = self._links or JobLinks(self.services.log)
+        mailbox = links.begin(self._link_rendezvous(worker_group))
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
         observer = live_observer(job_dir, sockets, self.services.monitor, world_size)
         deaths = self._deaths = HostDeaths(self._worker_files)
@@ -340,13 +308,25 @@ class MonitoredAgent(LocalElasticAgent):
             self.services.log(f"{error}; this node judges only its own ranks")
             return MemoryMailbox()
 
+    def _own_address(self, worker_group: WorkerGroup, peer: str = "") -> str:
+        """This node's address on the way to a peer, or to the store's host."""
+        return worker_group.spec.local_addr or own_address(
+            peer or store_endpoint(worker_group.store)[0]
+        )
+
+    def _link_rendezvous(self, worker_group: WorkerGroup) -> LinkRendezvous:
+        mailbox = self._mailbox(worker_group, "links-")
+        return LinkRendezvous(mailbox, partial(self._own_address, worker_group), self._session)
+
+    def close_links(self) -> None:
+        """Leave the other launchers; the monitor has ended."""
+        if self._links is not None:
+            self._links.close()
+
     def _persist_attempt(self, worker_group: WorkerGroup, job_id: str) -> PersistAttempt:
         spec = worker_group.spec
         mailbox = self._mailbox(worker_group, "ttp-")
-        address = ""
-        if mailbox.nodes > 1:
-            peer, _ = store_endpoint(worker_group.store)
-            address = spec.local_addr or own_address(peer)
+        address = self._own_address(worker_group) if mailbox.nodes > 1 else ""
         world_size = worker_group.workers[0].world_size
         restarts = spec.max_restarts - self._remaining_restarts
         return PersistAttempt(mailbox, world_size, restarts, address, job_id, self._session)
@@ -481,6 +461,9 @@ class MonitoredAgent(LocalElasticAgent):
             self._persist_slots(f"{ended_by.why}")
         elif isinstance(ended_by, SignalException):
             self._persist_slots(f"the launcher got {signal.Signals(death_sig).name}")
+        elif isinstance(ended_by, RendezvousError) and self._started:
+            # Before the workers are ended: nobody but this node's launcher can see them now.
+            self._failed("the rendezvous store has gone: the node that hosts it has left the job")
         self._leave()
         if self._hung:
             timeout = min(timeout, HUNG_SHUTDOWN_S)

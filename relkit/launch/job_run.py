@@ -26,7 +26,8 @@ from relkit.accounting.journal import Journal
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.accounted_agent import AccountedAgent
 from relkit.launch.accounting.accounts import Accounts
-from relkit.launch.agent import AgentServices, MonitoredAgent, Prepare
+from relkit.launch.agent import MonitoredAgent
+from relkit.launch.agent_services import AgentServices, Prepare
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
@@ -210,6 +211,8 @@ def run_job(
     finally:
         waiting.close()
         monitor.close()
+        for agent in made:
+            agent.close_links()
         if stragglers is not None:
             stragglers.close()
         if persist is not None:

@@ -5,7 +5,8 @@ usage: stall_job.py FOLDER
 FOLDER/sleep-RANK or FOLDER/spin-RANK makes that rank stall, in a sleep or a busy loop, until the
 file is gone; FOLDER/stop-RANK has it stop itself by a signal. No stall is in an operation. So many
 files FOLDER/payload-N: the payload of the operation in which the others then wait. FOLDER/end ends
-the job. The ranks leave their process ids in FOLDER/pid-RANK.
+the job. The ranks leave their process ids in FOLDER/pid-RANK, and the one that sleeps
+FOLDER/asleep-RANK.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ def main() -> None:
     rank = dist.get_rank()
     (folder / f"pid-{rank}").write_text(str(os.getpid()))
     sleeps, spins, stops = (folder / f"{how}-{rank}" for how in ("sleep", "spin", "stop"))
+    asleep = folder / f"asleep-{rank}"
     payload = 0
     for step in range(10**9):
         time.sleep(STEP_S)
         while sleeps.exists():
+            asleep.touch()
             time.sleep(STEP_S)
         while spins.exists():
             pass

@@ -23,6 +23,7 @@ print("a rank runs", flush=True)
 open(sys.argv[1])
 sys.exit(1)
 """
+_LED, _ALONE = "leads the watch over the job", "this node judges only its own ranks"
 # Left alone, torch waits for minutes.
 _SOON_S = 25.0
 
@@ -50,8 +51,12 @@ def test_other_launchers_report_a_failure_and_end_by_a_signal(
     host.process.send_signal(signal.SIGSTOP)
     os.waitpid(host.process.pid, os.WUNTRACED)
     try:
+        # Or their links are not made yet, and each is on its own.
         for job in (failing, signalled):
-            job.wait_for("this node judges only its own ranks")
+            until(
+                lambda text=job: any(line in text.text for line in (_LED, _ALONE)),  # type: ignore[misc]
+                *jobs,
+            )
         signalled.process.send_signal(signal.SIGTERM)
         # Opened for reading as well, so that this does not wait for the rank.
         with pipes[1].open("r+b", buffering=0):

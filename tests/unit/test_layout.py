@@ -61,13 +61,14 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
         "ground relkit.accounting relkit.bootstrap relkit.launch.accounting "
-        "relkit.launch.flash_checkpoint relkit.launch.hang "
+        "relkit.launch.control relkit.launch.flash_checkpoint relkit.launch.hang "
         "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.spares "
         "relkit.launch.straggler relkit.launch.warm_standby relkit.post_mortem"
     ),
     "relkit.launch.accounting": (
         "ground relkit.accounting relkit.hang.suspicion relkit.hook relkit.launch.job"
     ),
+    "relkit.launch.control": "ground relkit.launch.job relkit.net",
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job"

@@ -12,7 +12,7 @@ from relkit.hang.model import RankView
 from relkit.hang.suspicion.watch import Turn
 from relkit.launch.hang import incident
 from relkit.launch.hang.observe import Observer
-from relkit.launch.job.exchange import Mailbox
+from relkit.launch.job.exchange import LedMailbox
 from relkit.launch.job.settings import ExitStatus, LocalRank, OnHang
 from relkit.post_mortem.collector import NO_DEATHS, DeathCollector
 from relkit.post_mortem.model import DeathEvidence
@@ -41,7 +41,7 @@ class WatchedAttempt:
     job_id: str
     world_size: int
     observer: Observer
-    mailbox: Mailbox
+    mailbox: LedMailbox
     ranks: Callable[[], Sequence[LocalRank]]
     exit_statuses: Callable[[], Mapping[int, ExitStatus]]
     deaths: DeathCollector = NO_DEATHS

@@ -1,12 +1,12 @@
 """Every node's own part in the watch: look at its ranks, share what it sees, capture on request.
 
-Node 0 asks for a capture through the mailbox:
-    node/<n>               node n -> node 0: summary of its ranks, once a second
-    failure/<n>            node n -> node 0: one of its workers failed
-    incident/<i>           node 0 -> all: capture your ranks
-    incident/<i>/node/<n>  node n -> node 0: views and stacks
-    incident/<i>/result    node 0 -> all: the verdict in one line, and what to do with the job
-    incident/<i>/seen/<n>  node n -> node 0: the result was read
+The leader asks for a capture through the mailbox. Each leader counts its own incidents:
+    node/<n>               node n -> leader: summary of its ranks, once a second
+    failure/<n>            node n -> leader: one of its workers failed
+    incident/<i>           leader -> all: capture your ranks
+    incident/<i>/node/<n>  node n -> leader: views and stacks
+    incident/<i>/result    leader -> all: the verdict in one line, and what to do with the job
+    incident/<i>/seen/<n>  node n -> leader: the result was read
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from relkit.launch.job.settings import Log, OnHang
 from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
-# How long a node that reported a failure waits for node 0 to handle it.
-FAILURE_PATIENCE_S = 3.0
+# How long a node that reported a failure waits for the leader to handle it: longer than it takes
+# until one that is silent is succeeded.
+FAILURE_PATIENCE_S = 6.0
 # A rank without a recorder is reported after this time, or after the hang timeout if longer.
 MIN_UNSEEN_S = 60.0
 
@@ -48,8 +49,10 @@ class WatchFollower:
     ) -> None:
         self._attempt, self._state = attempt, state
         self._write_dumps, self._log = write_dumps, log
-        self._incident = 0
-        self._answered_incident = -1
+        # By leader: the number of the next incident, and of the newest that was answered.
+        self._incidents: dict[int, int] = {}
+        self._answered: dict[int, int] = {}
+        self._leader = 0
         self._next_share_s = 0.0
         self._failure_sent_s: float | None = None
         self._began_s: float | None = None
@@ -103,50 +106,55 @@ class WatchFollower:
             )
 
     def share(self, now_s: float, local: Sequence[RankView]) -> bool:
-        """Send this node's summary to node 0 where it is time to.
+        """Send this node's summary to the leader where it is time to.
 
         Returns:
-            True where the store was reached.
+            True where it could be sent.
 
         Raises:
-            ExchangeBroken: the store failed.
+            ExchangeBroken: the leader cannot be reached.
         """
-        if now_s < self._next_share_s:
+        mailbox = self._attempt.mailbox
+        if now_s < self._next_share_s and self._leader == mailbox.leader:
             return False
         self._next_share_s = now_s + SHARE_EVERY_S
-        mailbox = self._attempt.mailbox
         # The time makes every summary differ from the last one: one that does not is a silent node.
         mailbox.put(summary_key(mailbox.node), codec.encode_views(local, {"at": now_s}))
         return True
 
     def follow(self, now_s: float, local: Sequence[RankView]) -> None:
-        """Report a failure of this node, answer node 0's request, and take its verdict over.
+        """Report a failure of this node, answer the leader's request, and take its verdict over.
 
         Raises:
-            ExchangeBroken: the store failed.
+            ExchangeBroken: the leader cannot be reached.
         """
         state, mailbox = self._state, self._attempt.mailbox
+        leader = mailbox.leader
+        if leader != self._leader:
+            self._leader, self._failure_sent_s = leader, None
         if state.failure and self._failure_sent_s is None:
             self._failure_sent_s = now_s
             mailbox.put(f"failure/{mailbox.node}", state.failure.encode())
-        request = mailbox.get(f"incident/{self._incident}")
+        number = self._incidents.get(leader, 0)
+        request = mailbox.get(f"incident/{number}")
         if request is None:
             return
-        if self._answered_incident < self._incident:
-            self._answer(request, local)
-        result = mailbox.get(f"incident/{self._incident}/result")
+        if self._answered.get(leader, -1) < number:
+            self._answer(leader, number, request, local)
+            self._answered[leader] = number
+        result = mailbox.get(f"incident/{number}/result")
         if result is not None:
-            mailbox.put(f"incident/{self._incident}/seen/{mailbox.node}", b"")
-            self._incident += 1
-            self._take_over(result)
+            mailbox.put(f"incident/{number}/seen/{mailbox.node}", b"")
+            self._incidents[leader] = number + 1
+            self._take_over(leader, result)
 
     def is_abandoned(self, now_s: float) -> bool:
-        """Node 0 has not handled this node's failure in time: it is probably gone itself."""
+        """The leader has not handled this node's failure in time: it is probably gone itself."""
         sent_s = self._failure_sent_s
         waited_s = 0.0 if sent_s is None else now_s - sent_s
         return waited_s > FAILURE_PATIENCE_S and not self._state.failure_handled
 
-    def _answer(self, request: bytes, local: Sequence[RankView]) -> None:
+    def _answer(self, leader: int, number: int, request: bytes, local: Sequence[RankView]) -> None:
         fields = codec.unpack(request)
         deadline_s = min(float(fields.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)
         local = self._attempt.closer_views(local)
@@ -158,15 +166,16 @@ class WatchFollower:
         )
         views = self._attempt.with_deaths(local)
         self._state.captured.set()
-        views = self._attempt.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
-        incident.answer(self._attempt.mailbox, self._incident, views, dumps)
-        self._answered_incident = self._incident
-        self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
+        # First of all: once all nodes have answered, the leader may have the job ended.
         self._write_dumps(dumps)
+        views = self._attempt.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
+        if self._attempt.mailbox.leader == leader:
+            incident.answer(self._attempt.mailbox, number, views, dumps)
+        self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
 
-    def _take_over(self, result: bytes) -> None:
+    def _take_over(self, leader: int, result: bytes) -> None:
         fields = codec.unpack(result)
-        self._log(f"node 0 judged: {fields.get('sentence', '')}")
+        self._log(f"node {leader} judged: {fields.get('sentence', '')}")
         self._state.judged.set()
         action = fields.get("action")
         if action in {choice.value for choice in OnHang}:

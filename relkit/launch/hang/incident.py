@@ -16,7 +16,7 @@ from relkit.hang.model import HangVerdict, JobView, RankView, Suspicion
 from relkit.hang.report import hang_report
 from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
-from relkit.launch.job.exchange import MESSAGE_BYTES, Mailbox
+from relkit.launch.job.exchange import MESSAGE_BYTES, LedMailbox, Mailbox
 from relkit.launch.job.settings import MonitorSettings
 from relkit.ranks import RankSet
 from relkit.stacks.dump.capture import capture_ranks
@@ -77,14 +77,14 @@ def capture_local(
 
 
 def gather(
-    mailbox: Mailbox,
+    mailbox: LedMailbox,
     number: int,
     deadline_s: float,
     *,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[tuple[RankView, ...], tuple[RankDump, ...], tuple[int, ...]]:
-    """The other nodes' views and dumps of one incident.
+    """The other nodes' views and dumps of one incident; those that are silent are not waited for.
 
     Args:
         number: of the incident; deadline_s: how long to wait for the slowest node, s.
@@ -111,7 +111,7 @@ def gather(
                 continue
             views += node_views
             dumps += node_dumps
-        if clock() >= end:
+        if clock() >= end or waiting <= mailbox.silent:
             break
         if waiting:
             pause(0.02)

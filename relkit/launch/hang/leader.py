@@ -1,7 +1,7 @@
 """The part of the watch that decides: detect a hang, have all ranks captured, judge, act.
 
-It runs on node 0, which sees the ranks of all nodes. A node that cannot reach the others runs it
-for its own ranks.
+It runs on the node that leads (node 0, or the one that has succeeded it), which sees the ranks of
+all nodes that can be reached. A node that cannot reach the others runs it for its own ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
 from relkit.stacks.model import RankDump
 
-# How long node 0 waits for the others to have read its verdict.
+# How long the leader waits for the others to have read its verdict.
 SEEN_S = 3.0
 
 
@@ -88,8 +88,8 @@ class WatchLeader:
 
     def _remote_failure(self) -> str:
         mailbox = self._attempt.mailbox
-        for node in range(1, mailbox.nodes):
-            note = mailbox.get(f"failure/{node}")
+        for node in range(mailbox.nodes):
+            note = None if node == mailbox.node else mailbox.get(f"failure/{node}")
             if note is not None:
                 return note.decode("utf-8", "replace")[:500]
         return ""
@@ -141,6 +141,7 @@ class WatchLeader:
             views.update(
                 {v.rank: v for v in attempt.with_core_stacks(local, incident.CORE_STACK_S)}
             )
+        why_absent = self._why_absent(silent_nodes, is_shared=is_shared)
         result = incident.judge(
             tuple(views.values()),
             dumps,
@@ -149,7 +150,7 @@ class WatchLeader:
             trigger=trigger,
             settings=self._settings,
             started=started,
-            absent=dict.fromkeys(range(world_size), _why_absent(is_shared)),
+            absent=dict.fromkeys(range(world_size), why_absent),
             suspicions=() if on_hang is None else self._suspicions.present,
             sees_all=attempt.sees_all,
         )
@@ -162,6 +163,13 @@ class WatchLeader:
                 self._wait_until_read(number, silent_nodes)
             # Whatever becomes of the report: a job that is to be restarted is restarted.
             self._state.action = on_hang or self._state.action
+
+    def _why_absent(self, silent_nodes: Sequence[int], *, is_shared: bool) -> str:
+        if not is_shared:
+            return "it runs on another node, which this one cannot see"
+        if silent_nodes and self._attempt.mailbox.silent.issuperset(silent_nodes):
+            return "its node cannot be reached"
+        return "its node sent nothing"
 
     def _request(self, number: int, deadline_s: float) -> bool:
         """Ask the other nodes for their captures; False where they cannot be reached."""
@@ -188,9 +196,9 @@ class WatchLeader:
         except ExchangeBroken as error:
             self._log(str(error))
             remote_views, remote_dumps = (), ()
-            silent_nodes = tuple(range(1, mailbox.nodes))
-        for node in silent_nodes:
-            self._log(no_answer(node, patience_s))
+            silent_nodes = tuple(each for each in range(mailbox.nodes) if each != mailbox.node)
+        if late := sorted(set(silent_nodes) - mailbox.silent):
+            self._log(no_answer(late, patience_s))
         views.update({view.rank: view for view in remote_views})
         views.update(self._remote.without_answer(silent_nodes, patience_s))
         return dumps + remote_dumps, silent_nodes
@@ -203,14 +211,8 @@ class WatchLeader:
             self._log(f"{error}; the other nodes do not learn the verdict")
 
     def _wait_until_read(self, number: int, silent_nodes: Sequence[int]) -> None:
-        # Node 0 often hosts the store: were it to go now, the others would never know.
+        # Were this node to go now, the others would never know.
         mailbox = self._attempt.mailbox
-        answered = set(range(1, mailbox.nodes)) - set(silent_nodes)
+        answered = set(range(mailbox.nodes)) - {mailbox.node, *silent_nodes}
         keys = [f"incident/{number}/seen/{node}" for node in sorted(answered)]
         wait_for_notes(mailbox, keys, SEEN_S)
-
-
-def _why_absent(is_shared: bool) -> str:
-    if is_shared:
-        return "its node sent nothing"
-    return "it runs on another node, which this one cannot see"

@@ -15,8 +15,9 @@ from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
 from relkit.stacks.model import RankDump
 
-# Longest time that a failing job waits for its post-mortem: capture, plus the other nodes.
-POST_MORTEM_S = 8.0
+# Longest time that a failing job waits for its post-mortem: until it is clear who leads, for the
+# capture, and for the other nodes.
+POST_MORTEM_S = 15.0
 # Longest time that a following node waits for node 0's verdict after that.
 JUDGEMENT_S = 2.0
 # Longest time that the launcher waits at its end for a report that is being written.

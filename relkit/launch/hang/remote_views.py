@@ -1,4 +1,4 @@
-"""What node 0 knows of the ranks on the other nodes, and how old that knowledge is."""
+"""What the leader knows of the ranks on the other nodes, and how old that knowledge is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from relkit.errors import BadDump
 from relkit.hang.model import RankView
 from relkit.launch.hang import codec
 from relkit.launch.job.exchange import Mailbox
+from relkit.ranks import RankSet
 
 # Time between two summaries of a node.
 SHARE_EVERY_S = 1.0
@@ -58,7 +59,9 @@ class RemoteViews:
         if now_s < self._next_s:
             return False
         self._next_s = now_s + SHARE_EVERY_S
-        for node in range(1, self._mailbox.nodes):
+        for node in range(self._mailbox.nodes):
+            if node == self._mailbox.node:
+                continue
             note = self._mailbox.get(summary_key(node))
             known = self._summaries.get(node)
             if note is None or (known is not None and known.note == note):
@@ -91,12 +94,13 @@ class RemoteViews:
         """
         views: dict[int, RankView] = {}
         for node in nodes:
-            reason = no_answer(node, patience_s)
+            reason = no_answer([node], patience_s)
             for view in self._summaries[node].views if node in self._summaries else ():
                 views[view.rank] = replace(view, absent_reason=view.absent_reason or reason)
         return views
 
 
-def no_answer(node: int, patience_s: float) -> str:
-    """The sentence about a node that did not send its capture."""
-    return f"node {node} did not answer within {patience_s:g} s"
+def no_answer(nodes: Sequence[int], patience_s: float) -> str:
+    """The sentence about nodes that did not send their capture."""
+    who = f"node{'s' if len(nodes) > 1 else ''} {RankSet.of(nodes).fold()}"
+    return f"{who} did not answer within {patience_s:g} s"

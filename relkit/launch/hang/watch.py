@@ -1,8 +1,9 @@
 """The watch over one attempt of a job: each tick, every node looks, and one node decides.
 
-Node 0 decides, because the summaries of all nodes come to it (`leader`). The others follow its
-requests, which come through the mailbox (`follower`). While the mailbox does not work, every node
-decides for its own ranks, and logs that.
+The leader decides, because the summaries of all nodes come to it (`leader`): node 0, and the next
+node that lives where that one is not heard any more. The others follow its requests, which come
+through the mailbox (`follower`). While the mailbox does not work, every node decides for its own
+ranks, and logs that.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from relkit.launch.hang.follower import WatchFollower
 from relkit.launch.hang.leader import WatchLeader
 from relkit.launch.job.exchange import ExchangeBroken
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
+from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
-# How long the store may fail before a node decides for its own ranks.
+# How long the mailbox may fail before a node decides for its own ranks.
 ALONE_AFTER_S = 5.0
 
 
@@ -27,7 +29,7 @@ class Watch:
     Args:
         attempt: what to look at.
         settings: timeout and action.
-        publish: gets the result of an incident (on node 0, or on a node that is alone).
+        publish: gets the result of an incident (on the leader, or on a node that is alone).
         write_dumps: gets a following node's dumps, to write them to its own disk as well.
         log: writes one line to the terminal.
     """
@@ -48,11 +50,16 @@ class Watch:
         self._follower = WatchFollower(attempt, self.state, write_dumps=write_dumps, log=log)
         self._broken_since_s: float | None = None
         self._alone = False
+        self._led_by = 0
 
     @property
     def leads(self) -> bool:
-        """This node decides: it is node 0, or it cannot reach the others."""
-        return self._attempt.mailbox.node == 0 or self._alone
+        """This node decides: it is the leader, or it cannot reach the others."""
+        return self._is_leader or self._alone
+
+    @property
+    def _is_leader(self) -> bool:
+        return self._attempt.mailbox.leader == self._attempt.mailbox.node
 
     def fail(self, sentence: str) -> None:
         """A worker of this node failed; `state.captured` is set once its peers were captured."""
@@ -71,6 +78,7 @@ class Watch:
         self._follower.report_unseen(now_s, local, self._hang_timeout_s)
         self._follower.report_unreadable()
         self._follower.report_refusals(local)
+        self._note_leader()
         try:
             if is_shared and self._exchange(now_s, local):
                 self._broken_since_s, self._alone = None, False
@@ -85,9 +93,25 @@ class Watch:
         except ExchangeBroken as error:
             self._degrade(now_s, error)
 
+    def _note_leader(self) -> None:
+        """Say so where another node leads than at the last look."""
+        mailbox = self._attempt.mailbox
+        leader = mailbox.leader
+        if leader == self._led_by:
+            return
+        who = "this node" if leader == mailbox.node else f"node {leader}"
+        lost = mailbox.silent
+        nodes = f"node{'s' if len(lost) > 1 else ''} {RankSet.of(lost).fold()}"
+        why = f"{nodes} cannot be reached: " if lost else ""
+        self._log(f"{why}{who} leads the watch over the job from here on")
+        self._led_by = leader
+        if not self.state.judged.is_set():
+            # The one before has perhaps asked for a capture, and never judged.
+            self.state.failure_handled = False
+
     def _exchange(self, now_s: float, local: Sequence[RankView]) -> bool:
-        """Node 0 receives the others' summaries, the others send theirs; True where one did."""
-        if self._attempt.mailbox.node != 0:
+        """The leader receives the others' summaries, who send theirs; True where one did."""
+        if not self._is_leader:
             return self._follower.share(now_s, local)
         return self._leader.receive(now_s)
 

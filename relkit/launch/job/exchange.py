@@ -55,6 +55,21 @@ class Mailbox(Protocol):
         """Delete a note that has been read, which keeps the store small."""
 
 
+class LedMailbox(Mailbox, Protocol):
+    """A mailbox of launchers one of which leads: all others read what it has left, and it theirs.
+
+    Notes belong to the leader that they were meant for: another one does not see them.
+    """
+
+    @property
+    def leader(self) -> int:
+        """The node that leads, as far as this one knows."""
+
+    @property
+    def silent(self) -> frozenset[int]:
+        """Nodes that are known not to answer."""
+
+
 class MemoryMailbox:
     """Notes within one process: the single-node job, and tests.
 
@@ -64,6 +79,8 @@ class MemoryMailbox:
     """
 
     is_stuck = False
+    leader = 0
+    silent: frozenset[int] = frozenset()
 
     def __init__(
         self, node: int = 0, nodes: int = 1, notes: dict[str, bytes] | None = None

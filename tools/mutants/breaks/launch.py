@@ -126,7 +126,7 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/follower.py",
-        "if now_s < self._next_share_s:",
+        "if now_s < self._next_share_s and self._leader == mailbox.leader:",
         "if False:",
         _REMOTE,
     ),
@@ -134,7 +134,7 @@ BREAKS = (
     Break("relkit/launch/hang/follower.py", '{"at": now_s}', "{}", _REMOTE),
     Break(
         "relkit/launch/hang/follower.py",
-        'mailbox.put(f"incident/{self._incident}/seen/{mailbox.node}", b"")',
+        'mailbox.put(f"incident/{number}/seen/{mailbox.node}", b"")',
         "pass",
         _WATCH,
     ),

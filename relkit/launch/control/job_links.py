@@ -1,0 +1,41 @@
+"""A launcher's links over the attempts of a job: each rendezvous has its own."""
+
+from __future__ import annotations
+
+from relkit.launch.control.join import LinkRendezvous
+from relkit.launch.control.links import Links
+from relkit.launch.job.exchange import LedMailbox, MemoryMailbox
+from relkit.launch.job.settings import Log
+
+# A report of the attempt before may still be on its way.
+_KEPT = 2
+
+
+class JobLinks:
+    """Makes them, and ends them.
+
+    Args:
+        log: writes one line to the terminal.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._open: list[Links] = []
+
+    def begin(self, rendezvous: LinkRendezvous) -> LedMailbox:
+        """Join the others in the background; a job of one node has nobody to join.
+
+        Args:
+            rendezvous: of the attempt that is about to start.
+        """
+        while len(self._open) >= _KEPT:
+            self._open.pop(0).close()
+        if rendezvous.mailbox.nodes == 1:
+            return MemoryMailbox()
+        self._open.append(Links(rendezvous, self._log))
+        return self._open[-1]
+
+    def close(self) -> None:
+        """Leave the others."""
+        while self._open:
+            self._open.pop().close()

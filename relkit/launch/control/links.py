@@ -1,0 +1,250 @@
+"""The notes that launchers of a job exchange over links of their own, and who leads them.
+
+One thread joins the others, then sends a beat every second and passes notes on. Whoever puts or
+reads a note never waits for the net, nor for the rendezvous store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from relkit.launch.control.attachment import BEAT_S, SILENT_S, Attachment
+from relkit.launch.control.frame import (
+    BadFrame,
+    BeatDown,
+    BeatUp,
+    Frame,
+    Note,
+    decode,
+    encode,
+)
+from relkit.launch.control.join import Joined, LinkRendezvous, join
+from relkit.launch.control.note_box import NoteBox
+from relkit.launch.control.tree import FAN_IN
+from relkit.launch.job.exchange import ExchangeBroken
+from relkit.launch.job.settings import Log
+
+if TYPE_CHECKING:
+    from relkit.launch.control.sockets import LinkSockets
+
+# How long the end of the thread is waited for, s: it may be in a call to the store.
+_CLOSE_S = 2.0
+# A child that was not heard for this long has gone.
+_CHILD_S = 2 * SILENT_S
+
+
+@dataclass(slots=True)
+class _Child:
+    """Somebody who reports to this node.
+
+    Args:
+        heard_s: when it last sent a beat; attached: it takes this node for its parent.
+    """
+
+    heard_s: float
+    attached: bool = False
+
+
+class Links:
+    """A launcher's links to the others; a mailbox, see LedMailbox.
+
+    Args:
+        rendezvous: what joins them.
+        log: writes one line to the terminal.
+        fan_in: of the tree.
+    """
+
+    is_stuck = False
+
+    def __init__(self, rendezvous: LinkRendezvous, log: Log, fan_in: int = FAN_IN) -> None:
+        self.node, self.nodes = rendezvous.mailbox.node, rendezvous.mailbox.nodes
+        self._rendezvous, self._log, self._fan_in = rendezvous, log, fan_in
+        self._attachment = Attachment(self.node, self.nodes, fan_in)
+        self._box = NoteBox(self.node, self.nodes)
+        self._box.move(self._attachment.path)
+        self._children: dict[bytes, _Child] = {}
+        self._to_all: list[Note] = []
+        self._broken: ExchangeBroken | None = None
+        self._complained = False
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._run, name="relkit-links", daemon=True)
+        self._thread.start()
+
+    @property
+    def leader(self) -> int:
+        """See LedMailbox."""
+        with self._lock:
+            return self._box.leader
+
+    @property
+    def silent(self) -> frozenset[int]:
+        """See LedMailbox."""
+        return self._attachment.silent
+
+    def put(self, key: str, data: bytes) -> None:
+        """See Mailbox: from the leader to all, from the others to the leader.
+
+        Raises:
+            ExchangeBroken: there are no links.
+        """
+        with self._lock:
+            self._check()
+            note = self._box.put(key, data)
+            if not note.is_up:
+                self._to_all.append(note)
+            if not self._closing.is_set():
+                os.eventfd_write(self._wake, 1)
+
+    def get(self, key: str) -> bytes | None:
+        """See Mailbox.
+
+        Raises:
+            ExchangeBroken: there are no links.
+        """
+        with self._lock:
+            self._check()
+            return self._box.get(key)
+
+    def remove(self, key: str) -> None:
+        """See Mailbox."""
+        with self._lock:
+            self._box.remove(key)
+
+    def close(self) -> None:
+        """Leave the others."""
+        with self._lock:
+            if not self._closing.is_set():
+                self._closing.set()
+                os.eventfd_write(self._wake, 1)
+        self._thread.join(_CLOSE_S)
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    def _run(self) -> None:
+        try:
+            # Only here: a job of one node, and a command that starts none, load nothing of it.
+            from relkit.launch.control.sockets import LinkSockets
+
+            with contextlib.closing(LinkSockets()) as sockets:
+                self._serve(sockets)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the job is watched without)
+            broken = ExchangeBroken(f"no links to the other launchers: {error}")
+            if not self._closing.is_set():
+                self._log(str(broken))
+            self._broken = broken
+        finally:
+            with self._lock:
+                self._closing.set()
+                os.close(self._wake)
+
+    def _serve(self, sockets: LinkSockets) -> None:
+        joined = join(self._rendezvous, sockets.listen, self._closing.is_set, self._fan_in)
+        sockets.wake_by(self._wake)
+        next_beat_s = 0.0
+        while not self._closing.is_set():
+            next_beat_s = self._turn(sockets, joined, next_beat_s)
+        self._pass_on(sockets)
+
+    def _turn(self, sockets: LinkSockets, joined: Joined, next_beat_s: float) -> float:
+        """Wait, take what has come, pass on what is to go; returns when the next beat is due, s."""
+        sockets.wait(max(0.0, min(BEAT_S, next_beat_s - time.monotonic())))
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        now_s = time.monotonic()
+        for frame in sockets.from_above():
+            self._take_from_above(frame, now_s)
+        for child, frame in sockets.from_below():
+            self._take_from_below(child, frame, now_s, sockets)
+        for node in sockets.disconnected():
+            self._attachment.disconnected(node, now_s)
+            with self._lock:
+                self._box.send_again()
+        is_due = now_s >= next_beat_s
+        self._look(now_s, sockets, joined, is_due)
+        self._pass_on(sockets)
+        return now_s + BEAT_S if is_due else next_beat_s
+
+    def _look(self, now_s: float, sockets: LinkSockets, joined: Joined, is_due: bool) -> None:
+        """Choose the parent, and send beats where they are due."""
+        attachment = self._attachment
+        self._children = {
+            each: child
+            for each, child in self._children.items()
+            if now_s - child.heard_s < _CHILD_S
+        }
+        path, parent = attachment.path, attachment.parent
+        asked = attachment.look(now_s)
+        for node in asked:
+            if node in joined.endpoints:
+                sockets.connect(node, joined.endpoints[node], joined.key)
+        if attachment.path != path:
+            with self._lock:
+                self._box.move(attachment.path)
+            for each in self._children:
+                sockets.send_down(each, encode(BeatDown(self.node, attachment.path)))
+        if is_due or attachment.parent != parent:
+            for node in asked:
+                sockets.send_up(node, encode(BeatUp(self.node, node == attachment.parent)))
+
+    def _take_from_above(self, data: bytes, now_s: float) -> None:
+        frame = self._decoded(data)
+        if isinstance(frame, BeatDown):
+            self._attachment.heard(frame.sender, frame.path, now_s)
+        elif isinstance(frame, Note) and not frame.is_up:
+            with self._lock:
+                if self._box.take(frame):
+                    self._to_all.append(frame)
+
+    def _take_from_below(
+        self, sender: bytes, data: bytes, now_s: float, sockets: LinkSockets
+    ) -> None:
+        frame = self._decoded(data)
+        if isinstance(frame, BeatUp):
+            child = self._children.setdefault(sender, _Child(now_s))
+            child.heard_s = now_s
+            sockets.send_down(sender, encode(BeatDown(self.node, self._attachment.path)))
+            if frame.attached and not child.attached:
+                with self._lock:
+                    notes = self._box.from_leader()
+                for note in notes:
+                    sockets.send_down(sender, encode(replace(note, sender=self.node)))
+            child.attached = frame.attached
+        elif isinstance(frame, Note) and frame.is_up:
+            with self._lock:
+                self._box.take(frame)
+
+    def _decoded(self, data: bytes) -> Frame | None:
+        try:
+            return decode(data, self.nodes)
+        except BadFrame as error:
+            if not self._complained:
+                self._complained = True
+                self._log(f"a launcher sent something that cannot be read: {error}")
+        return None
+
+    def _pass_on(self, sockets: LinkSockets) -> None:
+        parent = self._attachment.parent
+        with self._lock:
+            down, self._to_all = self._to_all, []
+            up = [] if parent is None else self._box.take_unsent()
+        for note in down:
+            frame = encode(replace(note, sender=self.node))
+            for each, child in self._children.items():
+                if child.attached:
+                    sockets.send_down(each, frame)
+        for number, note in enumerate(up):
+            frame = encode(replace(note, sender=self.node))
+            if parent is not None and not sockets.send_up(parent, frame):
+                with self._lock:
+                    for left in up[number:]:
+                        self._box.put_back(left)
+                return

@@ -1,0 +1,79 @@
+"""Three hosts; the one whose launcher leads is lost while the job hangs: the next one judges."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import Start, Started, report_of, until
+from tests.cluster.hosts import Hosts, some_hosts
+from tests.patience import PATIENCE
+
+pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150 * PATIENCE)]
+
+JOB = Path(__file__).with_name("stall_job.py")
+NAMES = ("h1", "h2", "h3")
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    with some_hosts(tmp_path, 3, sshd=False) as fleet:
+        yield fleet
+
+
+def begin(
+    start: Start, hosts: Hosts, folder: Path, backend: str, *options: str
+) -> dict[str, Started]:
+    """Two ranks on each host, all of them in operations; the first host is node 0."""
+    first = hosts["h1"].address
+    jobs = []
+    for number, name in enumerate(NAMES):
+        meet: tuple[str, ...] = ("--node-rank", str(number), "--master-addr", first)
+        if backend == "c10d":
+            conf = f"is_host={int(not number)}"
+            meet = ("--rdzv-endpoint", f"{first}:29400", "--rdzv-id", "next", "--rdzv-conf", conf)
+        job = start(
+            "launch", "--nnodes", "3", "--rdzv-backend", backend, *meet,
+            "--local-addr", hosts[name].address, "--nproc-per-node", "2",
+            "--timeline-path", folder / f"t-{name}", *options, JOB, folder,
+            program=("ip", "netns", "exec", hosts[name].namespace, sys.executable, "-m", "relkit"),
+            GLOO_SOCKET_IFNAME="eth0", RELKIT_NODE_NAME=name,
+        )  # fmt: skip
+        jobs.append(job)
+    until(lambda: len(list(folder.glob("pid-*"))) == 6, *jobs)
+    jobs[0].wait_for("watching rank 0-1 of 6")
+    return dict(zip(NAMES, jobs, strict=True))
+
+
+def stacked_ranks(folder: Path) -> set[int]:
+    """Ranks whose stacks are on disk."""
+    return {int(path.name.partition("-")[0]) for path in folder.glob("*.stacktrace")}
+
+
+@pytest.mark.parametrize(("how", "backend"), [("cut", "static"), ("killed", "c10d")])
+def test_the_successor_judges_and_all_evidence_is_on_disk(
+    start: Start, hosts: Hosts, tmp_path: Path, how: str, backend: str
+) -> None:
+    jobs = begin(start, hosts, tmp_path, backend, "--hang-timeout", "12", "--on-hang", "abort")
+    first, second, third = jobs.values()
+    # A rank of the third host stalls: that alone is the hang.
+    (tmp_path / "sleep-4").touch()
+    until((tmp_path / "asleep-4").exists, *jobs.values())
+    if how == "cut":
+        hosts.cut("h1")
+    else:
+        first.process.send_signal(signal.SIGKILL)
+    second.wait_for("this node leads the watch over the job from here on")
+    done = [second.wait(90), third.wait(90)]
+    told = "\n".join(job.text for job in jobs.values())
+    report = report_of(tmp_path / "t-h2")
+    assert 4 in report["culprits"], told
+    assert "node 1 judged: " in third.text, told
+    assert stacked_ranks(tmp_path / "t-h2") >= {2, 3}, told
+    assert stacked_ranks(tmp_path / "t-h3") == {4, 5}, told
+    assert all(each.code for each in done), told
+    assert "Traceback" not in second.text + third.text
