@@ -36,8 +36,8 @@ from relkit.launch.job.node_name import node_name
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
-from relkit.launch.job.topology_ranks import TopologyRanks
 from relkit.launch.job.socket_folder import SocketFolder
+from relkit.launch.job.topology_ranks import TopologyRanks
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.spares.meeting import Meeting

@@ -65,8 +65,11 @@ class SocketFolder:
         for left in root.glob(f"{_PREFIX}*"):
             _remove_if_left(left)
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
-        self._lock = open_private(folder / _LOCK, os.O_RDWR | os.O_CREAT)
+        unlocked = folder / f"{_LOCK}.new"
+        self._lock = open_private(unlocked, os.O_RDWR | os.O_CREAT)
         fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # Only now has it the name by which another launcher knows what is left over.
+        unlocked.rename(folder / _LOCK)
         self._folder = folder
 
     def remove(self) -> None:

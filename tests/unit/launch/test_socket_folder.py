@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import subprocess
@@ -68,6 +69,27 @@ def test_one_that_a_killed_launcher_left_is_swept_and_no_other(temporary: Path) 
     assert mine.path is not None
     assert mine.path.is_dir()
     assert (temporary / "relkit-ws-foreign").is_dir()
+    mine.remove()
+    other.remove()
+
+
+def test_another_launcher_that_starts_at_this_moment_leaves_it(
+    monkeypatch: pytest.MonkeyPatch, temporary: Path
+) -> None:
+    mine, other = SocketFolder(print), SocketFolder(print)
+    lock = fcntl.flock
+
+    def between(handle: int, operation: int) -> None:
+        monkeypatch.setattr("fcntl.flock", lock)
+        other.environment()
+        lock(handle, operation)
+
+    # Its lock file is there, and not locked yet.
+    monkeypatch.setattr("fcntl.flock", between)
+    mine.environment()
+    assert mine.path is not None
+    assert mine.path.is_dir()
+    assert sorted(temporary.iterdir()) == sorted(filter(None, (mine.path, other.path)))
     mine.remove()
     other.remove()
 
