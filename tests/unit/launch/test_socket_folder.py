@@ -74,7 +74,7 @@ def test_one_that_a_killed_launcher_left_is_swept_and_no_other(temporary: Path) 
 
 
 def test_another_launcher_that_starts_at_this_moment_leaves_it(
-    monkeypatch: pytest.MonkeyPatch, temporary: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mine, other = SocketFolder(print), SocketFolder(print)
     lock = fcntl.flock
@@ -87,9 +87,9 @@ def test_another_launcher_that_starts_at_this_moment_leaves_it(
     # Its lock file is there, and not locked yet.
     monkeypatch.setattr("fcntl.flock", between)
     mine.environment()
-    assert mine.path is not None
-    assert mine.path.is_dir()
-    assert sorted(temporary.iterdir()) == sorted(filter(None, (mine.path, other.path)))
+    for each in (mine.path, other.path):
+        assert each is not None
+        assert each.is_dir()
     mine.remove()
     other.remove()
 
