@@ -76,4 +76,5 @@ def test_the_successor_judges_and_all_evidence_is_on_disk(
     assert stacked_ranks(tmp_path / "t-h2") >= {2, 3}, told
     assert stacked_ranks(tmp_path / "t-h3") == {4, 5}, told
     assert all(each.code for each in done), told
-    assert "Traceback" not in second.text + third.text
+    # Ranks may end with one of their own, once their peers are gone.
+    assert "\nTraceback" not in second.text + third.text, told
