@@ -2,150 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from relkit.findings import Report
-from relkit.hang.model import HangVerdict, JobView, RankView
-from relkit.hook.model import Communicator, HookState, Op, OpKind
-from relkit.launch.hang import codec, follower, incident, leader
+from relkit.hang.model import RankView
+from relkit.launch.hang import codec, follower, incident
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.watch import ALONE_AFTER_S, Watch
-from relkit.launch.job.exchange import ExchangeBroken, LedMailbox, MemoryMailbox
-from relkit.launch.job.settings import LocalRank, MonitorSettings, OnHang
+from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
+from relkit.launch.job.settings import OnHang
 from relkit.stacks.model import RankDump
+from tests.unit.launch.watched_job import Job, fake_capture, gather_with, no_waiting, view
 
-SECOND = 10**9
-TIMEOUT_S = 10.0
-
-
-def view(rank: int, now_s: float, *, since_s: float | None = None, finished: int = 5) -> RankView:
-    """A rank; `since_s` is when it entered a collective that it is still in."""
-    flying = Op("allreduce", OpKind.COLLECTIVE, 5, 0, 4, 1, int((since_s or 0) * SECOND))
-    hook = HookState(
-        pid=1000 + rank,
-        start_ticks=1,
-        rank=rank,
-        local_rank=rank,
-        world_size=4,
-        now_ns=int(now_s * SECOND),
-        boot_to_unix_ns=0,
-        started=finished + 1,
-        finished=finished,
-        last_finish_ns=int(min(now_s, since_s or now_s) * SECOND),
-        in_flight=() if since_s is None else (flying,),
-        communicators=(Communicator(0, rank, 4, "0", 4 if since_s is None else 5),),
-    )
-    return RankView(rank, f"host{rank // 2}", 1000 + rank, True, "S", hook)
-
-
-class FakeObserver(Observer):
-    """Returns what the test says, and notes in `full` whether it was to look closely."""
-
-    def __init__(self, look: Callable[[], tuple[RankView, ...]], full: list[bool]) -> None:
-        super().__init__(None)
-        self._look, self._full = look, full
-
-    def views(
-        self, ranks: object, ends: object = None, *, recent: bool = True
-    ) -> tuple[RankView, ...]:
-        self._full.append(recent)
-        return self._look()
-
-    def file_of(self, rank: int) -> Path | None:
-        return None
-
-
-@dataclass
-class Job:
-    """Two nodes of two ranks; rank 3 stops moving at `stuck_at_s`."""
-
-    now_s: float = 0.0
-    stuck_at_s: float = 5.0
-    resumes_at_s: float = 1e9
-    full: list[bool] = field(default_factory=list)
-    published: list[tuple[JobView, HangVerdict, Report, tuple[RankDump, ...]]] = field(
-        default_factory=list
-    )
-    written: list[tuple[int, ...]] = field(default_factory=list)
-    logged: list[str] = field(default_factory=list)
-
-    def look(self, ranks: Sequence[int]) -> tuple[RankView, ...]:
-        stuck = self.stuck_at_s <= self.now_s < self.resumes_at_s
-        steps = int(self.now_s * 10)
-        if not stuck:
-            return tuple(view(rank, self.now_s, finished=steps) for rank in ranks)
-        return tuple(
-            view(
-                rank,
-                self.now_s,
-                since_s=None if rank == 3 else self.stuck_at_s,
-                finished=int(self.stuck_at_s * 10),
-            )
-            for rank in ranks
-        )
-
-    def publish(
-        self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
-    ) -> None:
-        self.published.append((job, verdict, report, tuple(dumps)))
-
-    def write_dumps(self, dumps: Sequence[RankDump]) -> None:
-        self.written.append(tuple(dump.rank for dump in dumps))
-
-    def watch(
-        self, mailbox: LedMailbox, ranks: Sequence[int], on_hang: OnHang = OnHang.ABORT
-    ) -> Watch:
-        attempt = WatchedAttempt(
-            job_id="job",
-            world_size=4,
-            observer=FakeObserver(lambda: self.look(ranks), self.full),
-            mailbox=mailbox,
-            ranks=lambda: [LocalRank(rank, 1000 + rank) for rank in ranks],
-            exit_statuses=dict,
-        )
-        return Watch(
-            attempt,
-            MonitorSettings(TIMEOUT_S, on_hang),
-            publish=self.publish,
-            write_dumps=self.write_dumps,
-            log=self.logged.append,
-        )
-
-    def run(self, until_s: float, *watches: Watch) -> None:
-        while self.now_s < until_s:
-            self.now_s = round(self.now_s + 0.25, 2)
-            for each in watches:
-                each.tick(self.now_s)
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader, "SEEN_S", 0.0)
-
-
-@pytest.fixture(autouse=True)
-def fake_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    def capture(
-        views: Sequence[RankView],
-        _observer: Observer,
-        *,
-        job_id: str,
-        world_size: int,
-        deadline_s: float,
-    ) -> tuple[RankDump, ...]:
-        assert deadline_s > 0
-        return tuple(
-            RankDump(v.rank, world_size, v.pid, "S (sleeping)", job_id=job_id)
-            for v in views
-            if v.alive
-        )
-
-    monkeypatch.setattr(incident, "capture_local", capture)
+__all__ = ["fake_capture", "no_waiting"]
 
 
 def test_one_node_detects_once_and_acts() -> None:
@@ -199,24 +71,6 @@ def two_nodes(
     return (
         job.watch(MemoryMailbox(0, 2, notes), [0, 1], on_hang),
         job.watch(MemoryMailbox(1, 2, notes), [2, 3], on_hang),
-    )
-
-
-def gather_with(follower: Watch, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the other node's tick happen while node 0 waits for it."""
-    real = incident.gather
-    clock = [0.0]
-
-    def pause(seconds: float) -> None:
-        clock[0] += seconds
-        follower.tick(job.now_s)
-
-    monkeypatch.setattr(
-        incident,
-        "gather",
-        lambda mailbox, number, deadline_s: real(
-            mailbox, number, deadline_s, clock=lambda: clock[0], pause=pause
-        ),
     )
 
 
@@ -466,114 +320,3 @@ def test_a_known_world_size_beats_what_recorders_say() -> None:
     assert attempt.world_size_of(views) == 16
     assert replace(attempt, world_size=0).world_size_of(views) == 7
     assert replace(attempt, world_size=0).world_size_of(views[:1]) == 4
-
-
-class LedNotes(MemoryMailbox):
-    """Notes of launchers, by the one who leads; `lead` changes that for the one that has it."""
-
-    def lead(self, leader: int, *silent: int) -> None:
-        self.leader, self.silent = leader, frozenset(silent)
-
-    def put(self, key: str, data: bytes) -> None:
-        super().put(f"{self.leader}/{key}", data)
-
-    def get(self, key: str) -> bytes | None:
-        return super().get(f"{self.leader}/{key}")
-
-
-def three_nodes(job: Job) -> tuple[list[LedNotes], list[Watch]]:
-    """Node 0 with ranks 0 and 1, and two with one each."""
-    notes: dict[str, bytes] = {}
-    mailboxes = [LedNotes(node, 3, notes) for node in range(3)]
-    ranks = ([0, 1], [2], [3])
-    return mailboxes, [job.watch(m, r) for m, r in zip(mailboxes, ranks, strict=True)]
-
-
-def test_the_next_node_judges_a_hang_once_node_0_is_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    job = Job()
-    mailboxes, (first, second, third) = three_nodes(job)
-    gather_with(third, job, monkeypatch)
-    job.run(8, first, second, third)
-    for each in mailboxes[1:]:
-        each.lead(1, 0)
-    job.run(30, third, second)
-    (published,) = job.published
-    assert [dump.rank for dump in published[3]] == [2, 3]
-    absent = {v.rank: v.absent_reason for v in published[0].ranks if v.absent_reason}
-    assert absent == dict.fromkeys((0, 1), "its node cannot be reached")
-    assert 3 in published[2].facts["culprits"]
-    assert job.written == [(3,)]
-    assert (second.state.action, third.state.action) == (OnHang.ABORT, OnHang.ABORT)
-    lost = "node 0 cannot be reached: "
-    assert f"{lost}this node leads the watch over the job from here on" in job.logged
-    assert f"{lost}node 1 leads the watch over the job from here on" in job.logged
-    assert any(line.startswith("node 1 judged: ") for line in job.logged)
-    assert not any("did not answer" in line for line in job.logged)
-
-
-@pytest.mark.parametrize("failing", [1, 2])
-def test_a_failure_that_node_0_took_with_it_is_judged_by_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, failing: int
-) -> None:
-    job = Job(stuck_at_s=1e9)
-    mailboxes, watches = three_nodes(job)
-    _, second, third = watches
-    gather_with(third, job, monkeypatch)
-    watches[failing].fail("rank 3 (pid 1003) exited with code 1")
-    # Node 0 has asked for a capture, and is not heard again.
-    note = codec.pack({"job_id": "job", "deadline_s": 1.5})
-    mailboxes[0].put("incident/0", note)
-    job.run(2, second, third)
-    assert watches[failing].state.failure_handled
-    for each in mailboxes[1:]:
-        each.lead(1, 0)
-    job.run(5, third, second)
-    (published,) = job.published
-    assert published[0].trigger == "rank 3 (pid 1003) exited with code 1"
-    assert watches[failing].state.judged.is_set()
-
-
-def test_a_leader_that_comes_back_goes_on_with_its_own_incidents(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    job = Job(resumes_at_s=25.0)
-    mailboxes, (_, second, third) = three_nodes(job)
-    gather_with(third, job, monkeypatch)
-    for each in mailboxes[1:]:
-        each.lead(1, 0)
-    job.run(25, third, second)
-    assert len(job.published) == 1
-    for each in mailboxes[1:]:
-        each.lead(0)
-    note = codec.pack({"job_id": "job", "deadline_s": 1.5})
-    mailboxes[0].put("incident/0", note)
-    job.run(27, second, third)
-    assert mailboxes[0].get("incident/0/node/1") is not None
-    assert mailboxes[0].get("incident/0/node/2") is not None
-
-
-def test_stacks_are_on_disk_before_the_leader_hears_of_them() -> None:
-    job = Job(stuck_at_s=1e9)
-    notes = {"incident/0": codec.pack({"job_id": "job", "deadline_s": 1.5})}
-    written_before: list[bool] = []
-
-    class Noting(MemoryMailbox):
-        def put(self, key: str, data: bytes) -> None:
-            if key == "incident/0/node/1":
-                written_before.append(job.written == [(2, 3)])
-            super().put(key, data)
-
-    job.run(1, job.watch(Noting(1, 2, notes), [2, 3]))
-    assert written_before == [True]
-
-
-def test_a_node_that_is_known_to_be_silent_is_not_waited_for() -> None:
-    mailbox = LedNotes(1, 2)
-    mailbox.lead(1, 0)
-
-    def pause(_: float) -> None:
-        pytest.fail("waited")
-
-    assert incident.gather(mailbox, 0, 10.0, clock=lambda: 0.0, pause=pause) == ((), (), (0,))

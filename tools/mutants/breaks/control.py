@@ -9,7 +9,7 @@ _BOX = ("tests/unit/launch/control/test_note_box.py",)
 _FRAME = ("tests/unit/launch/control/test_frame.py",)
 _LINKS = ("tests/unit/launch/control/test_links.py",)
 _TREE = ("tests/unit/launch/control/test_tree.py",)
-_WATCH = ("tests/unit/launch/test_watch.py",)
+_WATCH = ("tests/unit/launch/test_succession.py",)
 
 BREAKS = (
     Break("relkit/launch/control/tree.py", "node = (node - 1) // fan_in", "node = 0", _TREE),
