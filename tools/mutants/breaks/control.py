@@ -107,7 +107,7 @@ BREAKS = (
     Break(
         "relkit/launch/hang/follower.py",
         "number = self._incidents.get(leader, 0)",
-        "number = self._incidents.get(0, 0)",
+        "number = max(self._incidents.values(), default=0)",
         _WATCH,
     ),
 )
