@@ -27,6 +27,7 @@ from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import SpareSettings
 from relkit.topology import Topology, parse, rank_order
 from tests.patience import PATIENCE
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(90 * PATIENCE)
 
@@ -110,10 +111,19 @@ class Job:
         for name in names:
             self.all[name] = Node(self.server.port, name, self.nodes, topology)
 
-    def meet(self, *names: str) -> tuple[str, ...]:
-        """Have nodes come at once, in any order; their names in the order of ranks."""
-        shuffled = random.sample(names, len(names))
-        futures = {name: self.pool.submit(self.all[name].meet) for name in shuffled}
+    def meet(self, *names: str, new: str = "") -> tuple[str, ...]:
+        """Have nodes come at once, in any order; their names in the order of ranks.
+
+        Args:
+            new: one of them that was not there before; the others come when it waits, as agents do.
+        """
+        futures = {new: self.pool.submit(self.all[new].meet)} if new else {}
+        others = [name for name in names if name != new]
+        if new:
+            waiting = self.all[others[0]].handler.num_nodes_waiting
+            eventually(lambda: waiting() == 1, f"node {new} does not wait")
+        for name in random.sample(others, len(others)):
+            futures[name] = self.pool.submit(self.all[name].meet)
         ranks = {future.result(LIMIT_S): name for name, future in futures.items()}
         assert sorted(ranks) == list(range(len(names)))
         return tuple(ranks[number] for number in sorted(ranks))
@@ -149,7 +159,7 @@ def test_each_meeting_has_the_order_of_the_file(a_job: Callable[..., Job]) -> No
     job.all["a"].leave()
     assert job.meet("b", "e", "f") == ("e", "b", "f")
     job.add("c")
-    assert job.meet("b", "c", "e", "f") == ("c", "e", "b", "f")
+    assert job.meet("b", "c", "e", "f", new="c") == ("c", "e", "b", "f")
     before = len(job.all["f"].log)
     assert job.meet("b", "c", "e", "f") == ("c", "e", "b", "f")
     assert job.all["f"].log[before:] == []
