@@ -25,6 +25,8 @@ from relkit.commands._launch_network import (
 )
 from relkit.commands._launch_peers import OWN as PEER_OPTIONS
 from relkit.commands._launch_peers import meet, nodes_option
+from relkit.commands._launch_replicas import OWN as REPLICA_OPTIONS
+from relkit.commands._launch_replicas import check_replicas, replica_host, replica_options
 from relkit.commands._launch_spares import OWN as SPARE_OPTIONS
 from relkit.commands._launch_spares import spare_options, spare_settings, spares_of
 from relkit.commands._seconds import seconds_option
@@ -62,6 +64,7 @@ _OWN = (
     *PEER_OPTIONS,
     *NETWORK_OPTIONS,
     *SPARE_OPTIONS,
+    *REPLICA_OPTIONS,
 )
 _PARSED = "relkit.launch.torchrun"
 
@@ -203,6 +206,7 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 )
 @nodes_option
 @spare_options
+@replica_options
 @network_options
 @click.pass_context
 def launch(
@@ -252,6 +256,7 @@ def launch(
     check_network_options(ctx)
     check_script(options)
     where = meet(options, typed, nodes, spares_of(ctx))
+    check_replicas(ctx, options)
     spares = spare_settings(ctx, options)
     secret = take_secret(secret_file, os.environ)
     os.environ.update(faults.to_environment(asked))
@@ -284,9 +289,12 @@ def launch(
             log,
             min_nodes=int(options.nnodes.partition(":")[0]),
         )
+        slots = slot_host(
+            PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder,
+            replica_host(ctx, flash_timeout, folder),
+        )  # fmt: skip
         return run_job(
-            options, monitor, recorders.prepare, log, network, persist, stragglers, secret,
-            slot_host(PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder),
+            options, monitor, recorders.prepare, log, network, persist, stragglers, secret, slots,
             accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
             ranks=ranks,
             sockets=sockets,

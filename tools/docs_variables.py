@@ -104,6 +104,9 @@ INTERNAL: dict[str, Variable] = {
     "RELKIT_FLASH_CHECKPOINT_FOLDER": Variable(
         "", "The launcher's folder for [checkpoints in memory](../flash-checkpoint.md)."
     ),
+    "RELKIT_FLASH_REPLICA_COUNT": Variable(
+        "", "How many [replicas](../flash-checkpoint.md#replicas) the launcher makes."
+    ),
     "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
     "RELKIT_SOCKET_DIR": Variable(
         "",

@@ -25,12 +25,14 @@ class Choice:
         state: of this rank, where it was in memory.
         saved: on disk; None where it was in memory, or nothing was saved.
         why_not_memory: reasons, to be told after what is used instead.
+        origin: "from memory", or from which replicas; where it was in memory.
     """
 
     step: int
     state: Any = None
     saved: SavedOnDisk | None = None
     why_not_memory: str = ""
+    origin: str = "from memory"
 
 
 def choose(ranks: RankGroup, memory: RankMemory, root: Path) -> Choice:
@@ -47,6 +49,8 @@ def choose(ranks: RankGroup, memory: RankMemory, root: Path) -> Choice:
     """
     on_disk = _on_disk(root) if ranks.rank == 0 else {"disk": -1}
     slots, reasons = memory.slots()
+    if ranks.rank == 0 and (why := memory.why_no_replica):
+        reasons.append(why)
     while True:
         offers = ranks.all_gather({"steps": sorted(slots), **on_disk})
         common = set.intersection(*(set(offer["steps"]) for offer in offers))
@@ -57,7 +61,7 @@ def choose(ranks: RankGroup, memory: RankMemory, root: Path) -> Choice:
         refusals = ranks.all_gather(why)
         if not any(refusals):
             memory.adopt(slots[step].header.sequence)
-            return Choice(step, state)
+            return Choice(step, state, origin=memory.origin_of(step))
         reasons += [f"rank {rank}: {reason}" for rank, reason in enumerate(refusals) if reason]
         del slots[step]
     return _from_disk(memory, root, offers, reasons)

@@ -89,7 +89,7 @@ class DdpCheckpointer(Checkpointer):
             return {}
         load.source = "memory" if choice.saved is None else "disk"
         if choice.saved is None:
-            self._announce(f"step {choice.step} from memory")
+            self._announce(f"step {choice.step} {choice.origin}")
             return _as_dict(choice.state)
         state = saved_on_disk.read(choice.saved, self._ranks.rank, self._ranks.world_size)
         self._announce(f"step {choice.step} from {choice.saved.path}{choice.why_not_memory}")

@@ -81,7 +81,7 @@ class FsdpShardCheckpointer(FolderCheckpointer):
                 f"step {choice.step} in memory was not saved by an FsdpShardCheckpointer",
                 next_step="Load it with the checkpointer that has saved it.",
             )
-        self._announce(f"step {choice.step} from memory")
+        self._announce(f"step {choice.step} {choice.origin}")
         return MemoryReader(choice.state, parts)
 
     def _name_on_disk(self, step: int) -> str:

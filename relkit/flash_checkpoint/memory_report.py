@@ -11,6 +11,7 @@ from typing import Any
 
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
+from relkit.flash_checkpoint.replicas import copy_folder
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
@@ -56,7 +57,7 @@ def memory_report(job_id: str, *, argv: tuple[str, ...], started: float) -> Repo
 
     Returns:
         a report with "slots" and "step" in its facts: the newest step that all ranks on this host
-        have whole, -1 where there is none.
+        have whole, -1 where there is none; and with "replicas".
 
     Raises:
         BadInputFile: the job has no slots here.
@@ -71,7 +72,9 @@ def memory_report(job_id: str, *, argv: tuple[str, ...], started: float) -> Repo
         )
     step = newest_common(slots)
     rows = [{**asdict(slot), "age_s": _age_s(slot, started)} for slot in slots]
-    facts = {"job_id": job_id, "step": step, "slots": rows}
+    world_size = max(slot.world_size for slot in slots)
+    replicas = [row for folder in folders for row in _replicas(folder, world_size, started)]
+    facts = {"job_id": job_id, "step": step, "slots": rows, "replicas": replicas}
     return Report("ckpt", tuple(_findings(slots, step, started)), facts, started=started, argv=argv)
 
 
@@ -181,13 +184,30 @@ def _findings(slots: Sequence[SlotSeen], step: int, now_s: float) -> Iterator[Fi
     )
 
 
+def _replicas(folder: Path, world_size: int, now_s: float) -> Iterator[dict[str, Any]]:
+    """The copies that the launcher of a folder holds, of its own ranks and of others."""
+    there = folder / copy_folder.FOLDER
+    nodes, own = copy_folder.whose(there)
+    copies, _ = copy_folder.copies_in(there, world_size)
+    for copy in sorted(copies, key=lambda copy: (copy.rank, -copy.header.step)):
+        header = copy.header
+        yield {
+            "rank": copy.rank, "node": nodes.get(copy.rank, ""), "is_own": copy.rank in own,
+            "step": header.step, "age_s": round(now_s - header.saved_unix_ns / 1e9, 3),
+            "size_bytes": header.payload_bytes, "folder": str(there),
+        }  # fmt: skip
+
+
 def _age_s(slot: SlotSeen, now_s: float) -> float | None:
     return round(now_s - slot.saved_unix_ns / 1e9, 3) if slot.state == _WHOLE else None
 
 
 def rows_of(report: Report) -> list[list[str]]:
     """The cells of `HEADER` for a table."""
-    return [_cells(row) for row in report.facts["slots"]]
+    return [
+        *(_cells(row) for row in report.facts["slots"]),
+        *(_cells_of_copy(row) for row in report.facts["replicas"]),
+    ]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -202,3 +222,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
         f"{row['size_bytes'] / 1e6:,.1f} MB" if is_whole else "-",
         row["folder"],
     ]
+
+
+def _cells_of_copy(row: dict[str, Any]) -> list[str]:
+    whose = "own copy" if row["is_own"] else f"replica of {row['node']}"
+    size = f"{row['size_bytes'] / 1e6:,.1f} MB"
+    age = f"{row['age_s']:.1f} s"
+    return [str(row["rank"]), "-", whose, str(row["step"]), age, "-", size, row["folder"]]

@@ -10,6 +10,7 @@ from typing import Any
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import destination, memory_loader
 from relkit.flash_checkpoint.memory_saver import NEW_SUFFIX, MemorySaver
+from relkit.flash_checkpoint.replicas import origin
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots.errors import BadSlot, NoRoom, SlotFault
@@ -119,6 +120,17 @@ class RankMemory:
             return None
         own = self._root.absolute() if self._root is not None else None
         return note.root if note.root != own else None
+
+    def origin_of(self, step: int) -> str:
+        """Where a step in memory comes from: "from memory", or from which replicas."""
+        note = origin.read(self.folder)
+        return note.words if note.step == step and note.words else "from memory"
+
+    @property
+    def why_no_replica(self) -> str:
+        """Why the launchers have brought no replica into the slots; "" where there was no need."""
+        why = origin.read(self.folder).why_not
+        return f"replicas are not used: {why}" if why else ""
 
     def load(self, slot: WholeSlot) -> tuple[Any, str]:
         """The state in one of `slots`; or None, and why it cannot be loaded."""

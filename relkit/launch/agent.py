@@ -339,6 +339,9 @@ class MonitoredAgent(LocalElasticAgent):
             worker_group.workers[0].world_size,
             mailbox,
             holds_store=mailbox.nodes > 1 and holds_store(worker_group.store),
+            mailbox_for=lambda purpose: self._mailbox(worker_group, purpose),
+            address=lambda: self._own_address(worker_group),
+            key=self._session,
         )
 
     def _persist_slots(self, trigger: str) -> None:

@@ -14,6 +14,8 @@ from relkit.net.gate import Gate
 from relkit.net.handshake import Label
 
 _MAX_PENDING = 64
+# The kernel takes no wait of more than some weeks.
+_LONGEST_WAIT_S = 3600.0
 
 
 class _Authenticated:
@@ -125,7 +127,7 @@ class Listener:
             while (now_s := time.monotonic()) < self._until_s:
                 self._gate.tick(now_s)
                 wait_s = self._gate.wait_s(now_s)
-                left_s = self._until_s - now_s
+                left_s = min(self._until_s - now_s, _LONGEST_WAIT_S)
                 for key, _ in self._selector.select(
                     left_s if wait_s is None else min(wait_s, left_s)
                 ):

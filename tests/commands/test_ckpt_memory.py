@@ -15,8 +15,10 @@ from click.testing import CliRunner, Result
 from relkit.cli import cli
 from relkit.errors import BadInputFile
 from relkit.flash_checkpoint.memory_saver import MemorySaver
+from relkit.flash_checkpoint.replicas.copy_folder import CopyFolder
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots.slot_file import SlotFile
+from relkit.launch.replicas.rank_slots import RankSlots
 
 JOB = "ckpt-memory"
 
@@ -69,6 +71,25 @@ def test_json_has_the_slots_with_their_ages(folder: Path) -> None:
     assert {slot["folder"] for slot in slots} == {str(folder)}
     assert all(0 <= slot["age_s"] < 600 and slot["size_bytes"] >= 4000 for slot in slots)
     assert {slot["world_size"] for slot in slots} == {2}
+
+
+def test_copies_for_other_hosts_are_listed_with_whose_they_are(folder: Path) -> None:
+    copies = CopyFolder(folder, 2)
+    copies.say_whose({0: "h1", 1: "h2"}, [0])
+    for rank in (0, 1):
+        slot = RankSlots(folder, [rank], 2).locked(rank, 2)
+        copies.add(rank, "ab" * 16, slot.header, slot.read_into, keep="", spare_bytes=0)
+        slot.close()
+    rows = [line.split("  ") for line in invoke(JOB).stdout.splitlines()[-2:]]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert [row[:4] for row in cells] == [
+        ["0", "-", "own copy", "2"], ["1", "-", "replica of h2", "2"],
+    ]  # fmt: skip
+    replicas = json.loads(invoke(JOB, "--json").stdout)["replicas"]
+    assert [(r["rank"], r["node"], r["is_own"], r["step"]) for r in replicas] == [
+        (0, "h1", True, 2), (1, "h2", False, 2),
+    ]  # fmt: skip
+    assert all(0 <= replica["age_s"] < 600 for replica in replicas)
 
 
 def test_torn_damaged_and_foreign_are_told_apart(folder: Path) -> None:

@@ -35,6 +35,11 @@ class Memory:
     steps: Mapping[int, str]
     adopted: int | None = -1
 
+    why_no_replica = ""
+
+    def origin_of(self, _step: int) -> str:
+        return "from memory"
+
     def slots(self) -> tuple[dict[int, Any], list[str]]:
         """As RankMemory's."""
         return {s: SimpleNamespace(header=SimpleNamespace(sequence=s)) for s in self.steps}, []

@@ -17,6 +17,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.errors import UsageProblem
 from relkit.flash_checkpoint import megatron_dist_ckpt
 from relkit.flash_checkpoint.megatron import load_checkpoint
+from relkit.flash_checkpoint.replicas import COUNT_VARIABLE
 from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.flash_checkpoint.undisturbed_run import STEPS, run
 from tests.patience import PATIENCE
@@ -121,10 +122,17 @@ def test_a_distributed_checkpoint_on_disk_is_megatrons_own(start: Start, tmp_pat
 
 
 @pytest.mark.parametrize("load", [load_checkpoint, megatron_dist_ckpt.load_checkpoint])
-def test_replicas_are_refused_by_name(load: object) -> None:
+def test_replicas_that_the_launcher_does_not_make_are_refused_by_name(
+    load: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert callable(load)
-    with pytest.raises(UsageProblem, match=r"^replica_count=2: replicas on other hosts are not"):
+    with pytest.raises(UsageProblem, match=r"^replica_count=2: the launcher makes 0$"):
         load([], None, None, replica_count=2)
+    monkeypatch.setenv(COUNT_VARIABLE, "1")
+    with pytest.raises(UsageProblem, match=r"^replica_count=2: the launcher makes 1$"):
+        load([], None, None, replica_count=2)
+    with pytest.raises(UsageProblem, match=r"^Megatron-LM"):
+        load([], None, None, replica_count=1)
 
 
 def test_without_megatron_it_says_what_is_missing() -> None:

@@ -23,11 +23,13 @@ MAX_CORE_LINES = 3000
 ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground relkit.accounting relkit.checkpoint relkit.data relkit.doctor "
-        "relkit.flash_checkpoint relkit.fleet relkit.flight_recorder relkit.hang "
+        "relkit.flash_checkpoint relkit.flash_checkpoint.replicas relkit.fleet "
+        "relkit.flight_recorder relkit.hang "
         "relkit.hang.collect relkit.hang.picture relkit.launch "
         "relkit.launch.accounting relkit.launch.flash_checkpoint "
         "relkit.launch.hang relkit.launch.job relkit.launch.netcheck relkit.launch.peers "
-        "relkit.launch.recovery relkit.launch.spares relkit.launch.straggler relkit.linkcheck "
+        "relkit.launch.recovery relkit.launch.replicas relkit.launch.spares "
+        "relkit.launch.straggler relkit.linkcheck "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.stacks.dump "
         "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport "
@@ -40,15 +42,17 @@ ALLOWED: Mapping[str, str] = {
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
     "relkit.flash_checkpoint": (
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint.on_disk "
-        "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots"
+        "relkit.flash_checkpoint.replicas relkit.flash_checkpoint.sharded "
+        "relkit.flash_checkpoint.slots"
     ),
     "relkit.flash_checkpoint.megatron": (
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
-        "relkit.flash_checkpoint.on_disk"
+        "relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.replicas"
     ),
     "relkit.flash_checkpoint.megatron_dist_ckpt": "relkit.flash_checkpoint.megatron",
     "relkit.flash_checkpoint.on_disk": "ground relkit.checkpoint relkit.flash_checkpoint.sharded",
     "relkit.flash_checkpoint.protection": "ground relkit.flash_checkpoint",
+    "relkit.flash_checkpoint.replicas": "ground relkit.flash_checkpoint.slots",
     "relkit.flash_checkpoint.sharded": "ground relkit.checkpoint",
     "relkit.flash_checkpoint.slots": "ground",
     "relkit.fleet": "ground",
@@ -71,7 +75,8 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch.control": "ground relkit.launch.job relkit.net",
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
-        "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job"
+        "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job "
+        "relkit.launch.replicas"
     ),
     "relkit.launch.hang": (
         "ground relkit.flight_recorder relkit.hang relkit.hang.live_sources "
@@ -79,6 +84,10 @@ ALLOWED: Mapping[str, str] = {
         "relkit.post_mortem relkit.stacks relkit.stacks.dump relkit.stacks.engines"
     ),
     "relkit.launch.job": "ground relkit.hang relkit.hook relkit.post_mortem relkit.stacks",
+    "relkit.launch.replicas": (
+        "ground relkit.flash_checkpoint.replicas relkit.flash_checkpoint.slots relkit.launch.job "
+        "relkit.net"
+    ),
     "relkit.launch.netcheck": (
         "ground relkit.fleet relkit.launch.job relkit.net relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.report relkit.netcheck.solve"

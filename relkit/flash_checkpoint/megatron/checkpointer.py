@@ -109,7 +109,7 @@ class MegatronCheckpointer(FolderCheckpointer):
             choice = self._choose()
             if choice.step >= 0 and choice.saved is None and choice.step >= own.step:
                 load.step, load.source = choice.step, "memory"
-                self._announce(f"step {choice.step} from memory")
+                self._announce(f"step {choice.step} {choice.origin}")
                 return self._from_memory(choice.step, choice.state, megatron, required, options)
             self._memory.adopt(None)
             saved = choice.saved

@@ -10,8 +10,10 @@ from typing import Any
 from relkit.errors import UsageProblem
 from relkit.flash_checkpoint.megatron.checkpointer import MegatronCheckpointer
 from relkit.flash_checkpoint.megatron.native import Megatron
+from relkit.flash_checkpoint.replicas import COUNT_VARIABLE
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.storage_type import StorageType
+from relkit.whole_number import whole_number
 
 
 def save_checkpoint(
@@ -36,7 +38,8 @@ def save_checkpoint(
             does not take it.
         checkpointing_context, options: further arguments of Megatron's, given on to it.
         storage_type: MEMORY or DISK. DISK writes to `args.save`, in Megatron's own layout.
-        replica_count: 0; replicas on other hosts are not built yet.
+        replica_count: how many other hosts keep a copy; the launcher must make as many
+            (`relkit launch --replica-count`), for the whole job.
 
     Returns:
         a handle; its `wait()` returns when the state is in memory, or on disk for DISK. What
@@ -44,11 +47,11 @@ def save_checkpoint(
 
     Raises:
         UsageProblem: Megatron-LM is not installed, there is no `args.save`, or its checkpoint
-            format is not kept in memory; replicas are asked for.
+            format is not kept in memory; the launcher makes fewer replicas.
         NotPlain: the state holds objects that are neither tensors nor plain values.
         DeadlineExceeded: the previous save is still under way after half an hour.
     """
-    _require_no_replicas(replica_count)
+    _require_replicas(replica_count)
     required = (iteration, model, optimizer, opt_param_scheduler)
     context = {"checkpointing_context": checkpointing_context, **options}
     megatron = _megatron()
@@ -76,18 +79,19 @@ def load_checkpoint(
         model, optimizer, opt_param_scheduler, strict: as of Megatron's.
         load_arg: likewise; where it is not "load", only Megatron's own function is called.
         checkpointing_context, options: further arguments of Megatron's, given on to it.
-        replica_count: 0; replicas on other hosts are not built yet.
+        replica_count: how many other hosts keep a copy; the launcher must make as many
+            (`relkit launch --replica-count`), for the whole job.
 
     Returns:
         the iteration, and the floating-point operations so far (0 before Megatron 0.5).
 
     Raises:
-        UsageProblem: Megatron-LM is not installed; replicas are asked for.
+        UsageProblem: Megatron-LM is not installed; the launcher makes fewer replicas.
         BadInputFile: the model is divided in another way than it was saved in memory, or what is
             on disk is damaged.
         RelkitError: the ranks do not answer each other.
     """
-    _require_no_replicas(replica_count)
+    _require_replicas(replica_count)
     required = (model, optimizer, opt_param_scheduler, load_arg, strict)
     context = {"checkpointing_context": checkpointing_context, **options}
     megatron = _megatron()
@@ -96,12 +100,13 @@ def load_checkpoint(
     return _checkpointer(megatron).load_native(megatron, required, context)
 
 
-def _require_no_replicas(replica_count: int) -> None:
-    if replica_count > 0:
+def _require_replicas(replica_count: int) -> None:
+    made = whole_number(os.environ.get(COUNT_VARIABLE)) or 0
+    if replica_count > made:
         raise UsageProblem(
-            f"replica_count={replica_count}: replicas on other hosts are not built yet",
-            next_step="Leave replica_count out. A dead worker loses nothing without it; a dead host"
-            " costs the steps since the last one on disk.",
+            f"replica_count={replica_count}: the launcher makes {made}",
+            next_step=f"Start the job with `relkit launch --replica-count {replica_count}` on all"
+            " nodes, or leave replica_count out.",
         )
 
 

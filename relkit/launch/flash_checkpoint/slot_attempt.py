@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
-from relkit.launch.job.exchange import Mailbox
+from relkit.launch.job.exchange import Mailbox, MemoryMailbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,9 @@ class SlotAttempt:
         job_id: of the launcher; ranks: of this node; world_size: ranks of the job.
         mailbox: to the other nodes, with a prefix of its own.
         holds_store: this launcher hosts the store of the mailbox.
+        mailbox_for: makes another mailbox, with a prefix; address: finds this node's address on
+            the way to the others.
+        key: that all nodes have and that is not in the store; b"" where there is none.
     """
 
     job_id: str
@@ -23,3 +26,6 @@ class SlotAttempt:
     world_size: int
     mailbox: Mailbox
     holds_store: bool = False
+    mailbox_for: Callable[[str], Mailbox] = lambda _prefix: MemoryMailbox()
+    address: Callable[[], str] = lambda: ""
+    key: bytes = field(default=b"", repr=False)

@@ -14,6 +14,8 @@ from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from relkit.launch.flash_checkpoint.persister import Persister, Publish
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.settings import Log
+from relkit.launch.replicas.replica_host import ReplicaHost
+from relkit.launch.replicas.settings import ReplicaAttempt
 
 # Before workers start again, the slots that are to be persisted must be locked.
 _COLLECT_S = 5.0
@@ -26,6 +28,7 @@ class SlotHost:
         log: writes one line to the terminal.
         settings: how slots are persisted.
         publish: see Publish.
+        replicas: on other hosts; None: none.
     """
 
     def __init__(
@@ -33,8 +36,10 @@ class SlotHost:
         log: Log,
         settings: PersistSettings = PersistSettings(),  # noqa: B008  it is frozen
         publish: Publish = lambda _outcome, _job_id: None,
+        replicas: ReplicaHost | None = None,
     ) -> None:
         self._log, self._settings, self._publish = log, settings, publish
+        self._replicas = replicas
         self._folder: slot_folder.OwnFolder | None = None
         self._tried = False
         self._slots: NodeSlots | None = None
@@ -61,8 +66,10 @@ class SlotHost:
                 )
             except UnwritablePath as error:
                 self._log(f"{error}")
+        replicas = self._replicas
+        extra = {} if replicas is None else dict(replicas.environment)
         if self._folder is None:
-            return {}
+            return extra
         folder = self._folder.path
         slot_folder.keep_only(folder, attempt.ranks)
         self._slots = NodeSlots(folder, sorted(attempt.ranks), attempt.world_size)
@@ -75,7 +82,9 @@ class SlotHost:
                 f"flash checkpoint: step {self._slots.newest()} is still in memory, left by a"
                 f" launcher of job {attempt.job_id} that was killed"
             )
-        return {slot_folder.FOLDER_VARIABLE: str(folder)}
+        if replicas is not None and replicas.is_on:
+            replicas.begin(_replica_attempt(attempt), folder)
+        return {**extra, slot_folder.FOLDER_VARIABLE: str(folder)}
 
     def persist(self, trigger: str, by_ttp: SavedStep | None = None) -> None:
         """Have the newest step that all ranks have persisted. Returns at once.
@@ -99,6 +108,8 @@ class SlotHost:
     def close(self) -> None:
         """The job has ended: wait until its slots are persisted, where that was asked for, and
         remove them."""
+        if self._replicas is not None:
+            self._replicas.close()
         try:
             self._end_attempt(is_restart=False)
             for persister in self._earlier:
@@ -114,3 +125,9 @@ class SlotHost:
             self._persister.close(is_restart=is_restart)
             self._earlier.append(self._persister)
             self._persister = None
+
+
+def _replica_attempt(attempt: SlotAttempt) -> ReplicaAttempt:
+    mailbox = attempt.mailbox_for("replicas-")
+    address = attempt.address() if mailbox.nodes > 1 else ""
+    return ReplicaAttempt(mailbox, attempt.ranks, attempt.world_size, address, attempt.key)

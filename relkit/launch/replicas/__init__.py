@@ -1,0 +1,1 @@
+"""Launchers on different hosts keep copies of each other's slots."""
