@@ -224,6 +224,13 @@ def test_the_listener_ends_with_its_lifetime() -> None:
     short.close()
 
 
+def test_a_listener_may_live_for_years() -> None:
+    years = Listener(ADDRESS, 0, SECRET, lifetime_s=10 * 365 * 86400.0)
+    with dial(ADDRESS, years.port, 0, SECRET, CONTROL, 5 * PATIENCE):
+        years.take(CONTROL, 5 * PATIENCE).close()
+    years.close()
+
+
 def test_a_listener_binds_one_address_only() -> None:
     for wildcard in ("0.0.0.0", "::"):  # noqa: S104  what must be refused
         with pytest.raises(OSError, match="one address"):
