@@ -218,6 +218,8 @@ def test_a_peer_that_takes_for_ever_is_given_up(
         drip(link, b"x", 0.01)
     link.close()
     assert receiver.steps() == []
+    # Not because of what has come.
+    assert receiver.said == []
 
 
 def test_no_room_is_said_and_the_copy_before_stays(
