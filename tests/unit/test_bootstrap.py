@@ -184,9 +184,19 @@ def is_nccl_available():
 """,
     "torch/_C/__init__.py": "",
     "torch/_C/_distributed_c10d.py": """
+import os, socket, threading
 class _WorkerServer:
     def __init__(self, path):
         print("serves", path.rpartition("/")[2])
+        if os.path.isdir(os.path.dirname(path)):
+            self.socket = socket.create_server(path, family=socket.AF_UNIX)
+            threading.Thread(target=self.answer, daemon=True).start()
+    def answer(self):
+        while "LATE" not in os.environ:
+            connection, _ = self.socket.accept()
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK")
+            connection.close()
     def shutdown(self):
         print("ends")
     def __del__(self):
@@ -211,11 +221,33 @@ def torch_stand_in(folder: Path, **others: str) -> str:
 
 def test_a_rank_without_the_hook_serves_from_its_first_group_to_its_end(tmp_path: Path) -> None:
     path = torch_stand_in(tmp_path)
-    lines = run(_JOB, RANK="0", PYTHONPATH=path, RELKIT_SOCKET_DIR="/some/where").splitlines()
+    lines = run(_JOB, RANK="0", PYTHONPATH=path, RELKIT_SOCKET_DIR=str(tmp_path)).splitlines()
     pid = lines[-2]
     assert lines == [
         "group gloo", f"serves {pid}.sock", "Makes a group. 5", "group again", pid, "ends",
     ]  # fmt: skip
+
+
+def test_a_server_whose_thread_has_not_begun_holds_up_no_end(tmp_path: Path) -> None:
+    path = torch_stand_in(tmp_path)
+    asked = {"RANK": "0", "PYTHONPATH": path, "RELKIT_SOCKET_DIR": str(tmp_path)}
+    lines = run(_JOB, **asked, LATE="1").splitlines()
+    assert lines[1].startswith("serves")
+    assert lines[-1].isdecimal()
+
+
+_SHORT = """
+import os
+import torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+print(os.listdir(os.environ["RELKIT_SOCKET_DIR"]) == [f"{os.getpid()}.sock"])
+"""
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_rank_that_ends_as_soon_as_torchs_server_is_there(tmp_path: Path, attempt: int) -> None:
+    asked = {"RANK": "0", "RELKIT_SOCKET_DIR": str(tmp_path), "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    assert run(_SHORT, **asked) == "True", attempt
 
 
 @pytest.mark.parametrize("environ", [{}, {"RELKIT_SOCKET_DIR": "/x", "RELKIT_BOOTSTRAP": "0"}])

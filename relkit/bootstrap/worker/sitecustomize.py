@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PID = os.getpid()
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _MIN_GC_NS, _MIN_INPUT_NS = 1_000_000, 10_000
+_ANSWER_S = 1.0
 _gc_began = [0]
 _marks: dict[str, Any] = {}
 _servers: list[Any] = []
@@ -120,10 +121,24 @@ def _serve() -> None:
     _servers.append(server)
 
     def end() -> None:
-        if os.getpid() == _PID:
+        # It would wait for ever for a thread that has not begun, and keep the interpreter's lock.
+        if os.getpid() == _PID and _answers(path):
             server.shutdown()
 
     atexit.register(end)
+
+
+def _answers(path: str) -> bool:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_S)
+        try:
+            connection.connect(path)
+            connection.sendall(b"GET /handler/ HTTP/1.1\r\nHost: rank\r\nConnection: close\r\n\r\n")
+            return bool(connection.recv(1))
+        except OSError:
+            return False
 
 
 class _Finder:

@@ -13,6 +13,13 @@ _BOOTSTRAP = ("tests/unit/test_bootstrap.py",)
 _FOLDER = ("tests/unit/launch/test_socket_folder.py",)
 
 BREAKS = (
+    # A rank that ends at once hangs in the end of torch's server.
+    Break(
+        "relkit/bootstrap/worker/sitecustomize.py",
+        "os.getpid() == _PID and _answers(path)",
+        "os.getpid() == _PID",
+        _BOOTSTRAP,
+    ),
     # An answer may fill the launcher's memory.
     Break(
         "relkit/flight_recorder/worker_server.py",
