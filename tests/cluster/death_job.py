@@ -8,9 +8,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import select
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -83,6 +85,13 @@ def die() -> None:
             kept.append(bytearray(os.urandom(1 << 22)))
 
 
+def wait_for_the_victim() -> None:
+    """Python takes its time to end, and its peers lose their connections before."""
+    pid = int(dist.distributed_c10d._get_default_store().get("victim"))
+    with suppress(ProcessLookupError):
+        select.select([os.pidfd_open(pid)], [], [])
+
+
 def main() -> None:
     dist.init_process_group("gloo")
     tensor = torch.ones(4)
@@ -90,12 +99,18 @@ def main() -> None:
     if int(os.environ["RANK"]) == 0:
         print("all there", flush=True)
     if DIES:
+        dist.distributed_c10d._get_default_store().set("victim", str(os.getpid()))
         print(f"rank {VICTIM} is about to go", file=sys.stderr, flush=True)
         die()
     while HOW == "abort" and not Path(sys.argv[3]).exists():
         time.sleep(0.01)
-    while True:
-        dist.all_reduce(tensor)
+    try:
+        while True:
+            dist.all_reduce(tensor)
+    except RuntimeError:
+        if HOW == "raise":
+            wait_for_the_victim()
+        raise
 
 
 main()

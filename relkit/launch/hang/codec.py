@@ -86,9 +86,10 @@ def _view_from_plain(plain: Plain) -> RankView:
 
 
 def _sources(plain: Plain) -> Sources:
-    said = {str(source): str(words) for source, words in dict(plain.get("said", {})).items()}
-    disputes = tuple(map(str, plain.get("disputes", ())))
-    return Sources(str(plain.get("state", "")), said, disputes)
+    fields = dict(plain)
+    said = {str(source): str(words) for source, words in dict(fields.get("said", {})).items()}
+    disputes = tuple(map(str, fields.get("disputes", ())))
+    return Sources(str(fields.get("state", "")), said, disputes)
 
 
 def encode_views(views: Sequence[RankView], extra: Plain | None = None) -> bytes:

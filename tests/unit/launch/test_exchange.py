@@ -245,6 +245,16 @@ def test_hostile_json_is_a_bad_dump_or_empty(plain: object) -> None:
         assert views == ()
 
 
+@pytest.mark.parametrize("sources", ["text", 7, ["a"], {"said": 5}, {"disputes": 1}])
+def test_hostile_sources_are_a_bad_dump(sources: object) -> None:
+    views, _ = codec.decode_views(codec.encode_views((RankView(0, "h", 1, True),)))
+    assert len(views) == 1
+    plain = codec.unpack(codec.encode_views(views))
+    plain["views"][0]["sources"] = sources
+    with pytest.raises(BadDump, match="a node's views cannot be read"):
+        codec.decode_views(codec.pack(plain))
+
+
 def test_a_bomb_is_refused() -> None:
     with pytest.raises(BadDump, match="larger"):
         codec.unpack(codec.pack({"views": ["0" * 100_000]}), limit_bytes=1000)
