@@ -228,6 +228,12 @@ def test_a_rank_without_the_hook_serves_from_its_first_group_to_its_end(tmp_path
     ]  # fmt: skip
 
 
+def test_what_goes_wrong_with_the_server_is_not_the_jobs(tmp_path: Path) -> None:
+    asked = {"RANK": "0", "PYTHONPATH": torch_stand_in(tmp_path), "RELKIT_SOCKET_DIR": "/x"}
+    said = run(_JOB.replace("import os", "import os; os.environ.clear()"), **asked)
+    assert said.splitlines()[:2] == ["group gloo", "Makes a group. 5"]
+
+
 def test_a_server_whose_thread_has_not_begun_holds_up_no_end(tmp_path: Path) -> None:
     path = torch_stand_in(tmp_path)
     asked = {"RANK": "0", "PYTHONPATH": path, "RELKIT_SOCKET_DIR": str(tmp_path)}

@@ -83,8 +83,11 @@ def _serve_with_groups(module: Any) -> None:  # noqa: ANN401
     @functools.wraps(begin)
     def init_process_group(*args: object, **kwargs: object) -> object:
         result = begin(*args, **kwargs)
-        if not _servers and os.getpid() == _PID and _is_server_wanted(module):
-            _serve()
+        try:
+            if not _servers and os.getpid() == _PID and _is_server_wanted(module):
+                _serve()
+        except Exception:  # noqa: BLE001, S110 (whatever it is, the job goes on without)
+            pass
         return result
 
     module.init_process_group = init_process_group
