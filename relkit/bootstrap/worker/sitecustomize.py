@@ -134,14 +134,15 @@ def _serve() -> None:
 def _answers(path: str) -> bool:
     import socket
 
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_ANSWER_S)
-        try:
+    asked = b"GET /handler/ HTTP/1.1\r\nHost: rank\r\nConnection: close\r\n\r\n"
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_ANSWER_S)
             connection.connect(path)
-            connection.sendall(b"GET /handler/ HTTP/1.1\r\nHost: rank\r\nConnection: close\r\n\r\n")
+            connection.sendall(asked)
             return bool(connection.recv(1))
-        except OSError:
-            return False
+    except OSError:
+        return False
 
 
 class _Finder:
