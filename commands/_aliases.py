@@ -31,15 +31,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from relkit.commands._decorated import Decorated
+
 if TYPE_CHECKING:
     from click.parser import _OptionParser
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def gbps_of_mb_s(mb_s: float) -> float:

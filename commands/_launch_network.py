@@ -8,12 +8,14 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
+from relkit.commands._decorated import Decorated, with_options
 from relkit.commands._finite import FiniteRange
+from relkit.commands._kept_options import KeptOptions
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Report
 from relkit.launch.options import OwnOption
@@ -21,8 +23,6 @@ from relkit.launch.options import OwnOption
 if TYPE_CHECKING:
     from relkit.launch.job.topology_ranks import TopologyRanks
     from relkit.launch.netcheck.network_check import NetworkCheck
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # Words of --box-pairs, as the guide writes them: 0:1 2:4.
 _PAIRS = r"\d+:\d+(,\d+:\d+)*"
@@ -38,36 +38,29 @@ OWN = (
     OwnOption(("--min-channels", "--min_channels")),
     OwnOption(("--topology",)),
 )
-_KEPT = "relkit.launch.network"
-
-
-def _keep(ctx: click.Context, param: click.Parameter, value: object) -> object:
-    ctx.meta.setdefault(_KEPT, {})[param.name] = value
-    return value
-
+_KEPT = KeptOptions("network")
 
 # Kept in the context, not handed to the command: it takes them as one NetworkCheck.
 _OPTIONS = (
-    click.option("--network-check", is_flag=True, expose_value=False, callback=_keep,
+    _KEPT.option("--network-check", is_flag=True,
                  help="Measure the network between the nodes before any worker starts; a dead "
                  "node leaves the job with exit code 5."),
-    click.option("--exclude-straggler", is_flag=True, expose_value=False, callback=_keep,
+    _KEPT.option("--exclude-straggler", is_flag=True,
                  help="With --network-check: slow nodes leave the job too."),
-    click.option("--on-bad-node", metavar="COMMAND", expose_value=False, callback=_keep,
+    _KEPT.option("--on-bad-node", metavar="COMMAND",
                  help="Run this on a node that leaves, {node} standing for its name. "
                  "[default: print what it could be]"),
-    click.option("--switchbox-check", is_flag=True, expose_value=False, callback=_keep,
+    _KEPT.option("--switchbox-check", is_flag=True,
                  help="With --network-check: check the links between each node's GPUs first."),
-    click.option("--box-pairs", multiple=True, metavar="PAIRS", expose_value=False, callback=_keep,
+    _KEPT.option("--box-pairs", multiple=True, metavar="PAIRS",
                  help='Sockets to pair in the switchbox check, as "A:B C:D" or one word each.'),
     renamed_option("--min-bandwidth-gbps", old=LINK_BANDWIDTH_WAS, type=FiniteRange(min=0),
-                   metavar="GBPS", expose_value=False, callback=_keep,
+                   metavar="GBPS", **_KEPT.attributes,
                    help="A link of the switchbox check is at fault below this, in Gbit/s. "
                    "[default: 80]"),
-    click.option("--min-channels", type=click.IntRange(min=1), expose_value=False, callback=_keep,
+    _KEPT.option("--min-channels", type=click.IntRange(min=1),
                  help="A node fails when fewer of its links are good. [default: 2]"),
-    click.option("--topology", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 expose_value=False, callback=_keep,
+    _KEPT.option("--topology", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                  help="Number the nodes so that neighbours in the network are neighbours in rank: "
                  "lines of `asw psw ip`. With c10d the file may name more nodes than the job has; "
                  "with --master-addr it replaces --node-rank."),
@@ -76,9 +69,7 @@ _OPTIONS = (
 
 def network_options(function: Decorated) -> Decorated:
     """--network-check and what belongs to it."""
-    for decorate in reversed(_OPTIONS):
-        function = decorate(function)
-    return function
+    return with_options(function, _OPTIONS)
 
 
 def check_network_options(ctx: click.Context) -> None:
@@ -87,7 +78,7 @@ def check_network_options(ctx: click.Context) -> None:
     Raises:
         UsageProblem: says which option misses which.
     """
-    asked = ctx.meta[_KEPT]
+    asked = _KEPT.of(ctx)
     if not asked["network_check"]:
         alone = [n for n in ("exclude_straggler", "on_bad_node", "switchbox_check") if asked[n]]
         if alone:
@@ -119,7 +110,7 @@ def order_ranks(
         UsageProblem: the ranks of this job are not ours to give, or the file does not fit it.
         BadInputFile: see relkit.topology.read().
     """
-    file = ctx.meta[_KEPT]["topology"]
+    file = _KEPT.of(ctx)["topology"]
     if file is None:
         return None
     low, _, high = options.nnodes.partition(":")
@@ -168,7 +159,7 @@ def network_check(
         folder: the timeline folder, for netcheck.json on the node that leads.
         log: writes one line to the terminal.
     """
-    asked = ctx.meta[_KEPT]
+    asked = _KEPT.of(ctx)
     if not asked["network_check"]:
         return None
     from relkit.launch.netcheck.network_check import CheckSettings, NetworkCheck

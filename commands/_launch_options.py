@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from relkit.commands._aliases import RenamedChoice
-from relkit.commands._seconds import Decorated, seconds_option
+from relkit.commands._decorated import Decorated
+from relkit.commands._seconds import seconds_option
 from relkit.launch.job.settings import OnHang
 
 # Anything shorter is certainly a typing error.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relkit.commands._decorated import Decorated, with_options
 from relkit.commands._finite import FiniteRange
-from relkit.commands._seconds import Decorated
+from relkit.commands._kept_options import KeptOptions
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
 
@@ -23,25 +24,16 @@ OWN = (
     OwnOption(("--replica-max-mb-per-s", "--replica_max_mb_per_s")),
 )
 REPORT = "flash_replicas.json"
-_KEPT = "relkit.launch.replicas"
-
-
-def _keep(ctx: click.Context, param: click.Parameter, value: object) -> object:
-    ctx.meta.setdefault(_KEPT, {})[param.name] = value
-    return value
-
+_KEPT = KeptOptions("replicas")
 
 # Kept in the context, not handed to the command: it takes them as one ReplicaSettings.
 _OPTIONS = (
-    click.option("--replica-count", type=click.IntRange(min=0, max=65_536), default=0,
-                 show_default=True, metavar="R", expose_value=False, callback=_keep,
-                 envvar="RELKIT_LAUNCH_REPLICA_COUNT",
+    _KEPT.option("--replica-count", type=click.IntRange(min=0, max=65_536), default=0,
+                 show_default=True, metavar="R",
                  help="Keep copies of what each rank has in memory on R other hosts, the next ones "
                  "in order: if a host dies, the ranks of the spare or new one in its place start "
                  "from them. The same on all nodes, spares included."),
-    click.option("--replica-max-mb-per-s", type=FiniteRange(min=0.0), metavar="MB/S",
-                 expose_value=False, callback=_keep,
-                 envvar="RELKIT_LAUNCH_REPLICA_MAX_MB_PER_S",
+    _KEPT.option("--replica-max-mb-per-s", type=FiniteRange(min=0.0), metavar="MB/S",
                  help="Send such copies no faster than this from each node; 0: as fast as the link "
                  "is. [default: a tenth of the link's speed, or 100 where that is not known]"),
 )  # fmt: skip
@@ -49,9 +41,7 @@ _OPTIONS = (
 
 def replica_options(function: Decorated) -> Decorated:
     """--replica-count and what belongs to it."""
-    for decorate in reversed(_OPTIONS):
-        function = decorate(function)
-    return function
+    return with_options(function, _OPTIONS)
 
 
 def check_replicas(ctx: click.Context, options: Namespace) -> None:
@@ -63,7 +53,7 @@ def check_replicas(ctx: click.Context, options: Namespace) -> None:
     Raises:
         UsageProblem: there are not so many.
     """
-    count = ctx.meta[_KEPT]["replica_count"]
+    count = _KEPT.of(ctx)["replica_count"]
     low, _, high = options.nnodes.partition(":")
     most = int(high or low) - 1
     if count > most:
@@ -87,7 +77,7 @@ def replica_host(ctx: click.Context, timeout_s: float, folder: Path) -> ReplicaH
     from relkit.launch.replicas.resume_report import resume_report
     from relkit.launch.replicas.settings import ReplicaSettings
 
-    asked = ctx.meta[_KEPT]
+    asked = _KEPT.of(ctx)
     limit = asked["replica_max_mb_per_s"]
     settings = ReplicaSettings(asked["replica_count"], -1.0 if limit is None else limit, timeout_s)
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import click
 
+from relkit.commands._decorated import Decorated, with_options
 from relkit.commands._finite import FiniteRange
-from relkit.commands._seconds import Decorated
+from relkit.commands._kept_options import KeptOptions
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
 from relkit.launch.spares.settings import (
@@ -23,28 +24,22 @@ OWN = (
     OwnOption(("--replacement-timeout", "--replacement_timeout")),
     OwnOption(("--node-restarts", "--node_restarts")),
 )
-_KEPT = "relkit.launch.spares"
+_KEPT = KeptOptions("spares")
 _STATIC = "static"
-
-
-def _keep(ctx: click.Context, param: click.Parameter, value: object) -> object:
-    ctx.meta.setdefault(_KEPT, {})[param.name] = value
-    return value
 
 
 # Kept in the context, not handed to the command: it takes them as one SpareSettings.
 _OPTIONS = (
-    click.option("--spares", type=click.IntRange(min=0, max=65_536), default=0, show_default=True,
-                 metavar="K", expose_value=False, callback=_keep,
+    _KEPT.option("--spares", type=click.IntRange(min=0, max=65_536), default=0, show_default=True,
+                 metavar="K",
                  help="Start K launchers more than --nnodes says, with the same command: they wait "
                  "with warm processes, and one takes the place of a node that dies, is cut off or "
                  "leaves. Needs --rdzv-backend c10d (or no endpoint at all) and --max-restarts."),
-    click.option("--replacement-timeout", type=FiniteRange(min=1.0), metavar="SECONDS",
-                 expose_value=False, callback=_keep,
+    _KEPT.option("--replacement-timeout", type=FiniteRange(min=1.0), metavar="SECONDS",
                  help="How long a job that is short of nodes waits for a spare or a new launcher. "
                  "[default: torch's join_timeout, 600]"),
-    click.option("--node-restarts", type=click.IntRange(min=0), default=3, show_default=True,
-                 metavar="N", expose_value=False, callback=_keep,
+    _KEPT.option("--node-restarts", type=click.IntRange(min=0), default=3, show_default=True,
+                 metavar="N",
                  help="A node on which N failures in a row have begun leaves the job, if another "
                  "can take its place or --nnodes MIN:MAX allows one less; 0: it stays."),
 )  # fmt: skip
@@ -52,14 +47,12 @@ _OPTIONS = (
 
 def spare_options(function: Decorated) -> Decorated:
     """--spares and what belongs to it."""
-    for decorate in reversed(_OPTIONS):
-        function = decorate(function)
-    return function
+    return with_options(function, _OPTIONS)
 
 
 def spares_of(ctx: click.Context) -> int:
     """--spares."""
-    return int(ctx.meta[_KEPT]["spares"])
+    return int(_KEPT.of(ctx)["spares"])
 
 
 def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
@@ -71,7 +64,7 @@ def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
     Raises:
         UsageProblem: this job cannot have spares.
     """
-    asked = ctx.meta[_KEPT]
+    asked = _KEPT.of(ctx)
     spares, timeout_s = spares_of(ctx), asked["replacement_timeout"]
     settings = SpareSettings(spares, timeout_s, asked["node_restarts"])
     flag = "--spares" if spares else "--replacement-timeout"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
+from relkit.commands._decorated import Decorated, with_options
 from relkit.commands._finite import FiniteRange
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--nodes", "-w", default="", metavar="NODES",
@@ -35,6 +31,4 @@ _OPTIONS = (
 
 def fleet_options(function: Decorated) -> Decorated:
     """--nodes, -x, --via and what belongs to each way."""
-    for decorate in reversed(_OPTIONS):
-        function = decorate(function)
-    return function
+    return with_options(function, _OPTIONS)

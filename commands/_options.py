@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from relkit.commands._decorated import Decorated
 from relkit.findings import Report
 from relkit.output import emit
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def report_options(function: Decorated) -> Decorated:

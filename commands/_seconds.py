@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
 
 import click
 
+from relkit.commands._decorated import Decorated
 from relkit.commands._finite import FiniteRange
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def seconds_option(
