@@ -59,7 +59,9 @@ class Watch:
 
     @property
     def _is_leader(self) -> bool:
-        return self._attempt.mailbox.leader == self._attempt.mailbox.node
+        # As noted at this look: who leads may change while it lasts, and nothing is done before
+        # that was said.
+        return self._led_by == self._attempt.mailbox.node
 
     def fail(self, sentence: str) -> None:
         """A worker of this node failed; `state.captured` is set once its peers were captured."""
@@ -85,7 +87,7 @@ class Watch:
         except ExchangeBroken as error:
             self._degrade(now_s, error)
         try:
-            if not self.leads:
+            if not self.leads and self._attempt.mailbox.leader == self._led_by:
                 self._follower.follow(now_s, local)
                 self._alone = self._follower.is_abandoned(now_s)
             if self.leads:

@@ -80,6 +80,30 @@ def test_a_failure_that_node_0_took_with_it_is_judged_by_the_next_one(
     assert watches[failing].state.judged.is_set()
 
 
+def test_who_leads_is_said_before_anything_is_done_about_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Turning(LedNotes):
+        """Node 0 falls silent in the middle of a look."""
+
+        def put(self, key: str, data: bytes) -> None:
+            self.lead(1, 0)
+            super().put(key, data)
+
+    job = Job(stuck_at_s=1e9)
+    mailbox = Turning(1, 2)
+    watch = job.watch(mailbox, [2, 3])
+    gather_with(watch, job, monkeypatch)
+    watch.fail("rank 3 (pid 1003) exited with code 1")
+    job.run(2, watch)
+    assert len(job.published) == 1
+    leads, judges = (
+        next(at for at, line in enumerate(job.logged) if words in line)
+        for words in ("this node leads", "capturing all ranks")
+    )
+    assert leads < judges
+
+
 def test_a_leader_that_comes_back_goes_on_with_its_own_incidents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
