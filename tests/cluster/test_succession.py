@@ -1,4 +1,4 @@
-"""Three hosts; the one whose launcher leads is lost while the job hangs: the next one judges."""
+"""Three hosts; the one whose launcher leads is lost while a rank stalls: the next one judges."""
 
 from __future__ import annotations
 
@@ -70,11 +70,17 @@ def test_the_successor_judges_and_all_evidence_is_on_disk(
     second.wait_for("this node leads the watch over the job from here on")
     done = [second.wait(90), third.wait(90)]
     told = "\n".join(job.text for job in jobs.values())
-    report = report_of(tmp_path / "t-h2")
-    assert 4 in report["culprits"], told
+    culprits = set(report_of(tmp_path / "t-h2")["culprits"])
     assert "node 1 judged: " in third.text, told
-    assert stacked_ranks(tmp_path / "t-h2") >= {2, 3}, told
-    assert stacked_ranks(tmp_path / "t-h3") == {4, 5}, told
+    if how == "cut":
+        assert 4 in culprits, told
+        assert stacked_ranks(tmp_path / "t-h2") >= {2, 3}, told
+        assert stacked_ranks(tmp_path / "t-h3") == {4, 5}, told
+    else:
+        # Its ranks end with the launcher: those that wait for them fail, perhaps before they are
+        # looked at, and are not at fault. The one that stalls notices nothing of it.
+        assert {0, 1} <= culprits <= {0, 1, 4}, told
+        assert 4 in stacked_ranks(tmp_path / "t-h3"), told
     assert all(each.code for each in done), told
     # Ranks may end with one of their own, once their peers are gone.
     assert "\nTraceback" not in second.text + third.text, told

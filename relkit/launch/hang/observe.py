@@ -205,6 +205,8 @@ class Observer:
         pid = state.pid if state else local.pid
         process = procfs.process(pid)
         alive = process.runs(state.start_ticks if state else 0)
+        if state is not None and not alive and state.in_flight:
+            state = _final_state(self._files[local.rank], state)
         return RankView(
             rank=local.rank,
             host=self._host,
@@ -260,6 +262,19 @@ def _check_plausible(state: HookState) -> None:
     """Refuse numbers that no job has: what is made for each rank of them would fill the memory."""
     if state.rank >= MAX_WORLD_SIZE or state.world_size > MAX_WORLD_SIZE:
         raise BadDump(f"RANK={state.rank} WORLD_SIZE={state.world_size} cannot be true")
+
+
+def _final_state(path: Path, state: HookState) -> HookState:
+    """What a process that has ended left last: an operation may have failed since the first look.
+
+    Without it, a rank that raised because of its peer seems to have died in the operation.
+    """
+    try:
+        final = read_state(path, recent=True, history=True)
+        _check_plausible(final)
+    except _DAMAGED:
+        return state
+    return final if final.start_ticks == state.start_ticks else state
 
 
 def _best(candidates: Sequence[HookState]) -> HookState:

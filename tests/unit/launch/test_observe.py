@@ -121,6 +121,29 @@ def test_a_dead_rank_keeps_its_last_state(
     assert (view.exit_code, view.failed_unix_s, view.process_state) == (-9, 12.5, "")
 
 
+def test_a_rank_that_fails_between_two_looks_failed_before_it_ended(
+    child: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = child("input()")
+    pid, path = process.pid, Path(f"{process.pid}.rkhook")
+    op = Op("allreduce", OpKind.COLLECTIVE, 5, 0, 4, 1, 10)
+    before = replace(state(pid, 0), in_flight=(op,))
+    after = replace(before, in_flight=(), recent=(replace(op, end_ns=20, failed=True),))
+
+    def read(path: Path, *, recent: bool, history: bool) -> HookState:
+        if process.poll() is not None:
+            return after
+        process.kill()
+        process.wait()
+        return before
+
+    monkeypatch.setattr(observe, "state_files", lambda _: [path])
+    monkeypatch.setattr(observe, "read_state", read)
+    (view,) = Observer(Path("job")).views([LocalRank(0, pid)])
+    assert not view.alive
+    assert view.hook == after
+
+
 def test_a_zombie_is_not_alive(child: Callable[[str], Child]) -> None:
     process = child("import os; os._exit(3)")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

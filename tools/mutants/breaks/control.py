@@ -92,6 +92,13 @@ BREAKS = (
         "",
         _WATCH,
     ),
+    # A node decides that has not said that it leads.
+    Break(
+        "relkit/launch/hang/watch.py",
+        "return self._led_by == self._attempt.mailbox.node",
+        "return self._attempt.mailbox.leader == self._attempt.mailbox.node",
+        _WATCH,
+    ),
     Break(
         "relkit/launch/hang/watch.py",
         "            self.state.failure_handled = False\n",

@@ -486,6 +486,13 @@ BREAKS = (
         "process.runs(0)",
         _OBSERVE,
     ),
+    # A rank that raised while it was looked at seems to have died in its collective.
+    Break(
+        "relkit/launch/hang/observe.py",
+        "state = _final_state(self._files[local.rank], state)",
+        "pass",
+        _OBSERVE,
+    ),
     Break(
         "relkit/launch/hang/observe.py",
         "ours = state.rank in numbers or state.rank < 0",
