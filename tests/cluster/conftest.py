@@ -74,8 +74,12 @@ class Started:
     def wait_for(self, text: str, timeout_s: float = 40) -> None:
         """Until it has printed something."""
         end = time.monotonic() + timeout_s * PATIENCE
-        while text not in self.text:
-            assert self.process.poll() is None, f"ended without {text!r}:\n{self.text}"
+        while True:
+            # Asked first: it may print its last lines, and end, in between.
+            has_ended = self.process.poll() is not None
+            if text in self.text:
+                return
+            assert not has_ended, f"ended without {text!r}:\n{self.text}"
             assert time.monotonic() < end, f"no {text!r} in:\n{self.text}"
             time.sleep(0.05)
 
