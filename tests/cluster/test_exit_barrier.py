@@ -34,7 +34,7 @@ def test_a_node_that_is_done_does_not_wait_for_one_that_failed(
     for is_host in (True, False):
         is_done = is_host is host_is_done
         jobs[is_done] = start(
-            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "ends",
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", f"ends-{os.getpid()}",
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
             "--timeline-path", tmp_path / f"t{is_done}", script, *(() if is_done else (go,)),
         )  # fmt: skip

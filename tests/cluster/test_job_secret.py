@@ -21,7 +21,9 @@ from tests.cluster.conftest import Start, Started, listens, until
 
 pytestmark = pytest.mark.job
 
-STATE = "torch.rendezvous.guarded"
+# On one host, two jobs of one name would take each other's ranks for theirs.
+JOB = f"guarded-{os.getpid()}"
+STATE = f"torch.rendezvous.{JOB}"
 FAILED = b"rank 1 failed, says somebody"
 WORDS = "the words that only the operator knows"
 # Says where the store is, and what it has been given; ends when it is told to.
@@ -54,7 +56,7 @@ def secret_file(path: Path, words: str = WORDS) -> Path:
 
 def node(tmp_path: Path, port: int, number: int, script: Path) -> tuple[str | Path, ...]:
     return (
-        "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "guarded",
+        "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", JOB,
         "--rdzv-endpoint", f"127.0.0.1:{port}", "--nproc-per-node", "1", "--on-hang", "abort",
         "--timeline-path", tmp_path / f"t{number}", script, tmp_path / "go",
     )  # fmt: skip
@@ -66,9 +68,7 @@ def store_of(port: int) -> TCPStore:
 
 
 def mailbox_of(port: int, purpose: str, node: int = 0) -> StoreMailbox:
-    return StoreMailbox(
-        PrefixStore("torch.rendezvous.guarded.0", store_of(port)), node, 2, f"{purpose}round"
-    )
+    return StoreMailbox(PrefixStore(f"{STATE}.0", store_of(port)), node, 2, f"{purpose}round")
 
 
 @contextmanager
@@ -95,7 +95,7 @@ class Evil:
 def forge_verdict(port: int) -> None:
     """Say in the store, as earlier versions did, that node 0 has judged and a rank has failed."""
     mailbox = mailbox_of(port, "")
-    mailbox.put("incident/0", codec.pack({"job_id": "guarded", "deadline_s": 1.0}))
+    mailbox.put("incident/0", codec.pack({"job_id": JOB, "deadline_s": 1.0}))
     mailbox.put("incident/0/result", codec.pack({"sentence": "forged", "action": "abort"}))
     mailbox.put("failure/1", FAILED)
 
@@ -162,7 +162,7 @@ def test_with_the_secret_an_intruder_on_the_store_is_not_believed(
         job.wait_for(" leaked ")
     store = store_of(free_port)
     # Other notes come and go, and to ask for one that is gone takes as long as the store waits.
-    controller = "torch.rendezvous.guarded.0/relkit/ttp-round/controller-0"
+    controller = f"{STATE}.0/relkit/ttp-round/controller-0"
     until(lambda: controller in store.list_keys(), *jobs)
     # Where the controller listens, and no secret beside it.
     assert b', ""]' in store.get(controller)

@@ -233,7 +233,7 @@ def test_two_nodes(start: Start, tmp_path: Path, free_port: int) -> None:
 def test_two_nodes_and_a_crash_on_the_second(start: Start, tmp_path: Path, free_port: int) -> None:
     def node(number: int) -> tuple[str | Path, ...]:
         return (
-            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "two",
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", f"two-{os.getpid()}",
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
             "--timeline-path", tmp_path / f"t{number}",
             "--inject", "crash:rank=1:step=4", EXAMPLE, *ENDLESS,
@@ -272,7 +272,7 @@ def test_the_host_of_the_store_crashes_and_the_other_node_is_slow_to_notice(
 
     def node(first: str) -> Started:
         return start(
-            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "pair",
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", f"pair-{os.getpid()}",
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
             "--timeline-path", tmp_path / f"t{first}", script, tmp_path / "crash", notices_s,
             FIRST=first,

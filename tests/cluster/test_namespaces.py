@@ -44,7 +44,7 @@ def test_the_culprit_on_the_other_host(
     jobs = [
         start(
             "launch", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d",
-            "--rdzv-id", "wired", "--rdzv-endpoint", "10.77.0.1:29400",
+            "--rdzv-id", f"wired-{os.getpid()}", "--rdzv-endpoint", "10.77.0.1:29400",
             # torch takes a host for the endpoint's by name, and both have the same name here.
             "--rdzv-conf", f"is_host={int(number == 0)}", "--local-addr", f"10.77.0.{number + 1}",
             "--hang-timeout", "5", "--on-hang", "abort", "--timeline-path", tmp_path / str(number),

@@ -38,7 +38,8 @@ def test_other_launchers_report_a_failure_and_end_by_a_signal(
     for number, pipe in enumerate(pipes):
         os.mkfifo(pipe)
         job = start(
-            "launch", "--nnodes", "3", "--rdzv-backend", "c10d", "--rdzv-id", "stopped",
+            "launch", "--nnodes", "3", "--rdzv-backend", "c10d",
+            "--rdzv-id", f"stopped-{os.getpid()}",
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--nproc-per-node", "1",
             "--timeline-path", tmp_path / f"t{number}", script, pipe,
         )  # fmt: skip
@@ -95,7 +96,8 @@ def test_ctrl_c_ends_a_launcher_whose_store_accepts_and_says_nothing(
             store.send_signal(signal.SIGSTOP)
             os.waitpid(store.pid, os.WUNTRACED)
             job = start(
-                "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "silent",
+                "launch", "--nnodes", "2", "--rdzv-backend", "c10d",
+                "--rdzv-id", f"silent-{os.getpid()}",
                 "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-conf", "is_host=0",
                 "--nproc-per-node", "1", "--timeline-path", tmp_path / "t", script,
             )  # fmt: skip

@@ -117,7 +117,8 @@ def test_two_launchers_persist_what_a_killed_job_had_in_memory(
 ) -> None:
     deeds = "0:0:5:go-saved,0:1:5:kill-saved"
     nodes = [
-        start("launch", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "two-launchers",
+        start("launch", "--nnodes", "2", "--nproc-per-node", "1",
+              "--rdzv-id", f"two-launchers-{os.getpid()}",
               "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port}",
               "--timeline-path", tmp_path / f"timeline{node}",
               JOB, tmp_path / "ck", str(STEPS), NEVER, deeds)

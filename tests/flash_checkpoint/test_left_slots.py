@@ -247,7 +247,8 @@ def test_a_job_goes_on_from_what_a_killed_launcher_left(
     program = ("unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-m", "relkit")
     plain = torchrun(tmp_path / "plain", str(STEPS), NEVER)
     assert plain.code == 0, plain.err
-    line = ("launch", "--nproc-per-node", "2", "--rdzv-id", "killed-launcher",
+    job = f"killed-launcher-{os.getpid()}"
+    line = ("launch", "--nproc-per-node", "2", "--rdzv-id", job,
             "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
             "--timeline-path", tmp_path / "timeline", JOB, tmp_path / "ck", str(STEPS))  # fmt: skip
     stop = "0:0:5:stop-saved,0:1:5:stop-saved"
@@ -262,4 +263,4 @@ def test_a_job_goes_on_from_what_a_killed_launcher_left(
     assert LEFT.search(done.err)[1] == "5", done.err  # type: ignore[index]
     assert starts(done)[-1] == "step 5 from memory"
     assert losses(before, done) == losses(plain)
-    assert slot_folder.folders_of("killed-launcher") == ()
+    assert slot_folder.folders_of(job) == ()

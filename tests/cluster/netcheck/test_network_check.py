@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,8 @@ def on_hosts(
         # The last call is long enough for launchers that begin apart on a busy machine.
         is_host = int(number == 0)
         return start(
-            "launch", "--nnodes", nnodes, "--rdzv-backend", "c10d", "--rdzv-id", "netcheck",
+            "launch", "--nnodes", nnodes, "--rdzv-backend", "c10d",
+            "--rdzv-id", f"netcheck-{os.getpid()}",
             "--rdzv-endpoint", f"{store or hosts.hosts[0].address}:29400",
             "--rdzv-conf", f"is_host={is_host},last_call_timeout=8",
             "--local-addr", host.address, "--timeline-path", folder / f"t{number}",
@@ -95,7 +97,8 @@ def test_all_nodes_are_measured_again_before_a_restart(
 ) -> None:
     jobs = [
         start(
-            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "again",
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d",
+            "--rdzv-id", f"again-{os.getpid()}",
             "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
             "--max-restarts", "1", "--no-warm-standby", "--timeline-path", tmp_path / f"t{number}",
             "--inject", "crash:rank=1:step=2", "--network-check", EXAMPLE, "--steps", "4",
