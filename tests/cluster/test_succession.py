@@ -36,8 +36,8 @@ def begin(
         meet: tuple[str, ...] = ("--node-rank", str(number), "--master-addr", first)
         if backend == "c10d":
             conf = f"is_host={int(not number)}"
-            name = f"next-{os.getpid()}"
-            meet = ("--rdzv-endpoint", f"{first}:29400", "--rdzv-id", name, "--rdzv-conf", conf)
+            job_id = f"next-{os.getpid()}"
+            meet = ("--rdzv-endpoint", f"{first}:29400", "--rdzv-id", job_id, "--rdzv-conf", conf)
         job = start(
             "launch", "--nnodes", "3", "--rdzv-backend", backend, *meet,
             "--local-addr", hosts[name].address, "--nproc-per-node", "2",
