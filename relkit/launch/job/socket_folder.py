@@ -21,6 +21,11 @@ _LOCK = "launcher.lock"
 _MAX_PATH_BYTES = 88
 
 
+def may_serve() -> bool:
+    """Servers may run in workers, as far as the user is asked."""
+    return os.environ.get(WANTED) != "0"
+
+
 class SocketFolder:
     """One launcher's folder, made on demand and removed at its end.
 
@@ -43,13 +48,13 @@ class SocketFolder:
     @property
     def without_hook(self) -> str:
         """What becomes of hangs where the hook is off, in words."""
-        if os.environ.get(WANTED) == "0":
+        if not may_serve():
             return "hangs are not detected"
         return "hangs are looked for in PyTorch's flight recorder"
 
     def environment(self) -> dict[str, str]:
         """The variables for workers; none where no server is to run in them."""
-        if os.environ.get(WANTED) == "0":
+        if not may_serve():
             return {}
         if self._folder is None:
             try:
