@@ -53,10 +53,19 @@ class SocketFolder:
         return "hangs are looked for in PyTorch's flight recorder"
 
     def environment(self) -> dict[str, str]:
-        """The variables for workers; none where no server is to run in them."""
+        """The variables for workers that are to be started, before which none is left running.
+
+        None where no server is to run in them.
+        """
         if not may_serve():
             return {}
-        if self._folder is None:
+        if self._folder is not None:
+            # Workers that were killed have left theirs, and a process of the same number could not
+            # listen there. New workers have not been started yet.
+            for left in self._folder.glob("*.sock"):
+                with suppress(OSError):
+                    left.unlink()
+        else:
             try:
                 self._make()
             except OSError as error:
