@@ -95,7 +95,7 @@ class LockedSlot:
     """
 
     def __init__(self, file: SlotFile, slot: WholeSlot) -> None:
-        self._file, self.header = file, slot.header
+        self._file, self.header, self._index = file, slot.header, slot.index
         self.read_into: ReadInto = reader_of(file.fileno(), file.base(slot.index))
         if file.count >= _LOCKABLE:
             # Else the copy may come to nothing; that is seen by its checksums.
@@ -103,4 +103,7 @@ class LockedSlot:
 
     def close(self) -> None:
         """Unlock it."""
+        # By itself: the mapping has the file open for as long as somebody has this object.
+        with suppress(OSError):
+            self._file.unlock(self._index)
         self._file.close()

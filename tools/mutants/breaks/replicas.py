@@ -87,4 +87,25 @@ BREAKS = (
         "            pass",
         _RANK_SLOTS,
     ),
+    # A peer that sends a byte now and then keeps the workers from being started.
+    Break(
+        "relkit/launch/replicas/wire.py",
+        "min(self._until_s, self.end_s) - time.monotonic()",
+        "self._until_s - time.monotonic()",
+        _EXCHANGE,
+    ),
+    # A slot stays locked after its copy.
+    Break(
+        "relkit/launch/replicas/rank_slots.py",
+        "            self._file.unlock(self._index)\n",
+        "            pass\n",
+        _RANK_SLOTS,
+    ),
+    # A number without end in a note ends the launcher.
+    Break(
+        "relkit/launch/replicas/recovery.py",
+        "AttributeError, IndexError, OverflowError)",
+        "AttributeError, IndexError)",
+        _RECOVERY,
+    ),
 )

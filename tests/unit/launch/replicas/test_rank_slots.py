@@ -92,6 +92,22 @@ def test_a_slot_that_cannot_be_locked_leaves_no_file_open(
     assert are_open(opened) == [False]
 
 
+def test_a_slot_is_free_again_once_it_is_closed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rank_slots, "_LOCKABLE", 0)
+    saver = SlotFile.open(
+        slot_folder.slots_path(folder, RANK), slot_folder.owner(folder, RANK, WORLD)
+    )
+    (slot,) = saver.whole()
+    locked = RankSlots(folder, [RANK], WORLD).locked(RANK, 3)
+    assert saver.is_locked(slot.index)
+    locked.close()
+    # Also while somebody still has the object, and with it the file's mapping.
+    assert not saver.is_locked(slot.index)
+    assert locked.header.step == 3
+
+
 def test_a_step_that_is_gone_leaves_no_file_open(folder: Path, opened: list[SlotFile]) -> None:
     with pytest.raises(BadSlot, match="does not have step 9 any more"):
         RankSlots(folder, [RANK], WORLD).locked(RANK, 9)
