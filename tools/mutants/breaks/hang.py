@@ -348,7 +348,12 @@ BREAKS = (
         "if False:",
         _DETECT,
     ),
-    Break("relkit/hang/detect.py", "counts=not (paused or starts)", "counts=not starts", _DETECT),
+    Break(
+        "relkit/hang/detect.py",
+        "counts=not (paused or starts or silent)",
+        "counts=not (starts or silent)",
+        _DETECT,
+    ),
     Break(
         "relkit/hang/cycles.py",
         "    own.sort(key=lambda each: each[1].index)\n",
