@@ -32,6 +32,7 @@ from relkit.commands._launch_spares import spare_options, spare_settings, spares
 from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.job.socket_folder import WANTED, may_serve
 from relkit.launch.options import (
     OwnOption,
     check,
@@ -310,5 +311,9 @@ def _check_restart(options: Namespace, no_hook: bool) -> None:
             "--on-hang restart has no restart to use: --max-restarts is 0",
             next_step="Add --max-restarts 3 (a restart after a hang counts as one).",
         )
-    if no_hook:
-        raise UsageProblem("--on-hang restart needs the hook, and --no-hook turns it off")
+    if no_hook and not may_serve():
+        raise UsageProblem(
+            f"--on-hang restart needs hangs to be detected: --no-hook and {WANTED}=0 turn that off",
+            next_step=f"Leave out one of the two: without {WANTED}=0, PyTorch's flight recorder "
+            "is read.",
+        )

@@ -27,6 +27,8 @@ _SET = re.compile(r"(?:[A-Za-z0-9._-]|\[[0-9,/-]+\])+")
 _SCOPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
 _AFTER_DIGIT = re.compile(r"(?<=[0-9])\[([^\]]*)\]")
 _GROUP = re.compile(r"@[A-Za-z0-9_*][A-Za-z0-9._:*-]*")
+# A host of such a name does not exist, and looking for it would take until a time limit.
+_FILE = re.compile(r"[^\s,\[\]@]+\.(?:txt|list|lst|csv)", re.IGNORECASE)
 _COMMA = re.compile(r",(?![^\[]*\])")
 
 
@@ -149,8 +151,11 @@ def _specs(text: str) -> list[NodeSpec]:
             return _lines(read_input_text(path, _MAX_BYTES), str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise UsageProblem(f"cannot read the nodes in {path}: {error}") from error
-    if "/" in text and "[" not in text:
-        raise UsageProblem(f"there is no file {text!r} with nodes")
+    if ("/" in text and "[" not in text) or _FILE.fullmatch(text):
+        raise UsageProblem(
+            f"there is no file {text!r} with nodes",
+            next_step="Name a file that is here, or the nodes: --nodes 'node[001-128]'.",
+        )
     return _line(text, "the node set")
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relkit.foreign_json import parse_json
+from relkit.foreign_json import parse_object
 
 PROTOCOL = 1
 MAX_LINE_BYTES = 1 << 20
@@ -67,12 +67,9 @@ def decode(line: bytes) -> dict[str, Any]:
         BadLine: not JSON, or not an object.
     """
     try:
-        message = parse_json(line)
+        return parse_object(line)
     except ValueError as error:
-        raise BadLine(f"a line that is not JSON: {printable(line)}") from error
-    if not isinstance(message, dict):
-        raise BadLine(f"a line that is not a JSON object: {printable(line)}")
-    return message
+        raise BadLine(f"a line that is not a JSON object: {printable(line)}") from error
 
 
 def printable(raw: bytes, limit: int = 100) -> str:

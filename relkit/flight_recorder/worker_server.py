@@ -27,10 +27,12 @@ class Answers:
 
     Args:
         bodies: of those that answered in time; failures: why not, of the others. By rank.
+        ended: of the failures, those at whose socket nobody listens any more.
     """
 
     bodies: Mapping[int, bytes]
     failures: Mapping[int, str]
+    ended: frozenset[int] = frozenset()
 
 
 def ask(
@@ -46,12 +48,15 @@ def ask(
     end_s = time.monotonic() + deadline_s
     bodies: dict[int, bytes] = {}
     failures: dict[int, str] = {}
+    ended: set[int] = set()
     with selectors.DefaultSelector() as selector:
         for rank, at in sockets.items():
             try:
                 connection = _connected(at, request)
             except OSError as error:
                 failures[rank] = error.strerror or str(error)
+                if isinstance(error, ConnectionRefusedError):
+                    ended.add(rank)
             else:
                 selector.register(connection, selectors.EVENT_READ, (rank, bytearray()))
         while selector.get_map():
@@ -75,7 +80,7 @@ def ask(
         for key in list(selector.get_map().values()):
             failures[key.data[0]] = f"no answer in {deadline_s:g} s"
             _socket_of(key).close()
-    return Answers(bodies, failures)
+    return Answers(bodies, failures, frozenset(ended))
 
 
 def _connected(at: Path, request: str) -> socket.socket:

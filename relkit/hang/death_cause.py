@@ -10,7 +10,7 @@ from relkit.findings import Evidence, Finding, Status
 from relkit.hang.deaths import died, is_crash, oom_killed, raised_before_abort
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
-from relkit.hang.words import exit_words, of_ranks, operation, shortened, size
+from relkit.hang.words import exit_words, of_ranks, operation, shortened, size, where
 from relkit.post_mortem.kernel_lines import (
     cgroup_of_oom_kill,
     is_fault_of,
@@ -150,7 +150,7 @@ def outside_finding(views: Sequence[RankView], number: int) -> Finding:
 
 
 def _where(view: RankView) -> str:
-    return f"rank {view.rank} ({printable(view.host)}, pid {view.pid})"
+    return f"rank {view.rank}{where(view.host, view.pid)}"
 
 
 def _oom(view: RankView) -> Finding:

@@ -129,7 +129,7 @@ class HangDetector:
     never compared. Time in which the caller did not run (its machine slept, or had no CPU for
     it), or in which every rank of a job of several was stopped by a signal, does not count.
     Neither does, before a job is under way, time in which the ranks compute (imports after the
-    first operation) or get no CPU for it.
+    first operation) or get no CPU for it, or time in which no rank is heard of any more.
 
     Args:
         hang_timeout_s: the user's limit, s, above 0.
@@ -172,7 +172,8 @@ class HangDetector:
         outside = [view for view in live if view.hook is None or not view.hook.in_flight]
         nobody_waits = len(outside) == len(live)
         starts = not moved and self._starts_slowly(outside, nobody_waits=nobody_waits)
-        skipped_s = self._clock.advance(now_s, counts=not (paused or starts))
+        silent = self._progress_s is not None and _nothing_is_heard_of(live)
+        skipped_s = self._clock.advance(now_s, counts=not (paused or starts or silent))
         self._uncounted_s[nobody_waits] += skipped_s if starts else 0.0
         self._note_progress(now_s, known, moved)
         self._note_ends(ranks)
@@ -200,7 +201,8 @@ class HangDetector:
                 RankSet.of(view.rank for view in live),
                 f"no rank has finished an operation for {idle_s:.1f} s (limit {limit_s:g} s)",
             )
-        return self._calm(JobHealth.HEALTHY, RankSet(), "operations are finishing")
+        what = "nothing is heard of any rank" if silent else "operations are finishing"
+        return self._calm(JobHealth.HEALTHY, RankSet(), what)
 
     @property
     def _under_way(self) -> bool:
@@ -284,6 +286,11 @@ class HangDetector:
                 flights.append(Flight(self._clock.time_s - begun[key], rank, state, op))
             self._flights[rank] = begun
         return tuple(flights)
+
+
+def _nothing_is_heard_of(live: Sequence[RankView]) -> bool:
+    """A source has spoken of all of them, and knows nothing of them any more."""
+    return bool(live) and all(view.hook is None and view.sources.said for view in live)
 
 
 def _wants_cpu(view: RankView) -> bool:

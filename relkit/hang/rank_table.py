@@ -35,7 +35,7 @@ def rank_row(view: RankView) -> dict[str, Any]:
     return {
         "rank": view.rank,
         "host": view.host,
-        "pid": view.pid,
+        "pid": view.pid or None,
         "alive": view.alive,
         "state": view.process_state[:1] if view.alive else "",
         "activity": activity.sentence() if view.alive and activity.known else "",

@@ -25,7 +25,7 @@ from relkit.hang.frames import printable
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.rank_table import oldest_in_flight, rank_rows
 from relkit.hang.recorders import kept_recorders
-from relkit.hang.words import of_ranks, operation
+from relkit.hang.words import of_ranks, operation, where
 from relkit.ranks import RankSet
 
 _DURATION = re.compile(r" for \d+\.\d s")
@@ -113,14 +113,10 @@ def _alike(culprits: Sequence[Culprit]) -> list[list[Culprit]]:
 def _title(group: Sequence[Culprit]) -> str:
     first = group[0]
     ranks = RankSet.of(c.rank for c in group)
-    if len(group) == 1:
-        where = ", ".join(
-            part for part in (printable(first.host), f"pid {first.pid}" if first.pid else "")
-            if part
-        )  # fmt: skip
-    else:
-        where = fold_hosts(c.host for c in group)
-    return f"{of_ranks(ranks)}{f' ({where})' if where else ''}: {first.sentence}"
+    place = where(first.host, first.pid)
+    if len(group) > 1:
+        place = where(fold_hosts(c.host for c in group), 0)
+    return f"{of_ranks(ranks)}{place}: {first.sentence}"
 
 
 def _finding(
@@ -258,7 +254,7 @@ def _facts(job: JobView, verdict: HangVerdict) -> dict[str, Any]:
             {
                 "rank": c.rank,
                 "host": c.host,
-                "pid": c.pid,
+                "pid": c.pid or None,
                 "category": c.category.value,
                 "sentence": c.sentence,
                 "reasons": list(c.reasons),

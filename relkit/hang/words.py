@@ -36,6 +36,16 @@ def of_ranks(ranks: RankSet) -> str:
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {folded}"
 
 
+def where(host: str, pid: int) -> str:
+    """` (node7, pid 4711)`, to follow the name of a rank; what is not known is left out.
+
+    Args:
+        host: "" where it is not known; pid: 0 likewise.
+    """
+    known = ", ".join(filter(None, (printable(host), f"pid {pid}" if pid else "")))
+    return f" ({known})" if known else ""
+
+
 def group_title(communicator: Communicator, world_size: int, members: RankSet | None = None) -> str:
     """`the default group`, or a group's name and ranks.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
-from relkit.foreign_json import parse_json
+from relkit.foreign_json import parse_object
 from relkit.input_file import open_input
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
 from relkit.whole_number import whole_number
@@ -74,12 +74,9 @@ class ReplayProvider:
         if len(raw) > _MAX_BYTES:
             raise BadInputFile(f"{self._path} is larger than 16 MiB")
         try:
-            document = parse_json(raw)
+            return parse_object(raw)
         except ValueError as error:
-            raise BadInputFile(f"{self._path} is not JSON: {error}") from error
-        if not isinstance(document, dict):
-            raise BadInputFile(f"{self._path} is not a JSON object")
-        return document
+            raise BadInputFile(f"{self._path} is not a JSON object: {error}") from error
 
 
 def _list(document: dict[str, Any], key: str) -> list[Any]:

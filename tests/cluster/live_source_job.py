@@ -1,4 +1,7 @@
-"""A job whose rank 2 stops before a collective; or one that ends, with a child that was forked."""
+"""A job whose rank 2 stops before a collective, or one that ends, with a child that was forked.
+
+With "once" rank 2 stops in the first attempt only.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ def wait_for_input(how: str) -> None:
 
 def main() -> None:
     how = sys.argv[1]
+    if how == "once":
+        how = "sleep" if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else "end"
     dist.init_process_group("gloo")
     tensor = torch.ones(64)
     for step in range(30 if how == "end" else 100_000):

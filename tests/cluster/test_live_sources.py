@@ -43,6 +43,21 @@ def test_without_the_hook_the_rank_that_holds_the_job_up_is_named(
     assert "hook" not in report_of(tmp_path)["sources"]["said"]
 
 
+def test_without_the_hook_a_job_that_hangs_is_restarted(start: Start, tmp_path: Path) -> None:
+    done = start(
+        "launch", "--nproc-per-node", "4", "--hang-timeout", "6", "--on-hang", "restart",
+        "--max-restarts", "1", "--no-warm-standby", "--no-hook", "--timeline-path", tmp_path, JOB,
+        "once",
+    ).wait(100)  # fmt: skip
+    assert done.code == 0, done.err
+    assert_rank_2_is_named(tmp_path, done.err)
+    assert done.err.count("restarting the workers") == 1
+    assert done.out.count("all done") == 4
+    assert done.err.count("capturing all ranks") == 1
+    # The new workers are asked as the old ones were.
+    assert done.err.count("Server listening") == 8
+
+
 def test_a_hook_that_sees_nothing_is_replaced_and_that_is_said(
     start: Start, tmp_path: Path
 ) -> None:

@@ -95,3 +95,14 @@ def test_a_file_that_is_no_dump_is_named(
     assert f"{tmp_path / 'dump_0'} is not a flight-recorder dump: it has no entries" in (
         capsys.readouterr().err
     )
+
+
+def test_a_file_of_nodes_that_is_not_there_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["hang", "collect", "--nodes", "nosuch.txt", "-o", "hang7"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no file 'nosuch.txt' with nodes" in said
+    assert "Name a file that is here, or the nodes" in said
+    assert not (tmp_path / "hang7").exists()

@@ -80,6 +80,20 @@ def test_a_file_has_comments_slots_users_and_ports(tmp_path: Path) -> None:
     assert read_nodes(str(path)).nodes[3].target == "10.0.0.9"
 
 
+@pytest.mark.parametrize("text", ["nosuch.txt", "hosts.lst", "HOSTS.TXT", "here/nosuch", "/nosuch"])
+def test_a_file_that_is_not_there_is_not_the_name_of_a_node(text: str) -> None:
+    with pytest.raises(UsageProblem, match=f"there is no file '{text}' with nodes") as caught:
+        read_nodes(text)
+    assert "Name a file that is here" in caught.value.next_step
+    with pytest.raises(UsageProblem, match="there is no file"):
+        read_nodes("a,b", exclude=text)
+
+
+@pytest.mark.parametrize("text", ["txt", "n1.txt.example.org", "a.txt,b", "node[1-2].txt"])
+def test_names_that_only_resemble_a_file_are_nodes(text: str) -> None:
+    assert names(text)
+
+
 def test_stdin_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("a\nb # c\n"))
     assert names("-") == ["a", "b"]

@@ -167,7 +167,11 @@ class CopyFolder:
         return Owner(rank, self._world_size, bytes.fromhex(round_id))
 
     def _final(self, rank: int, round_id: str) -> Path:
-        return self.path / f"rank-{rank}.{round_id}.copy"
+        path = self.path / f"rank-{rank}.{round_id}.copy"
+        if not _NAME.fullmatch(path.name):
+            # It would never be found again, and its memory be lost.
+            raise BadSlot(SlotFault.FOREIGN, f"{round_id[:40]!r} is not the number of a round")
+        return path
 
     @contextmanager
     def _one_writer(self, rank: int) -> Iterator[None]:

@@ -12,9 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots.errors import BadSlot
-from relkit.flash_checkpoint.slots.slot_file import SlotFile
+from relkit.flash_checkpoint.slots.rank_files import RankFiles
 
 # Among the newest slots of a rank; those that meet in every step are at most two saves apart.
 _MOST = 3
@@ -54,10 +53,8 @@ class Neighbours:
     """
 
     def __init__(self, folder: Path, rank: int, world_size: int) -> None:
-        self._folder, self._world_size = folder, world_size
+        self._files = RankFiles(folder, world_size)
         self._others = [other for other in range(world_size) if other != rank]
-        # With inode and size of the file: a state that grows has a new one.
-        self._files: dict[int, tuple[tuple[int, int], SlotFile]] = {}
 
     def steps(self) -> Sequence[Collection[int]] | None:
         """See OtherRanks."""
@@ -65,18 +62,8 @@ class Neighbours:
 
     def _steps_of(self, rank: int) -> Collection[int]:
         with suppress(BadSlot, OSError):
-            return {slot.header.step for slot in self._file(rank).whole()}
+            return {slot.header.step for slot in self._files.of(rank).whole()}
         return ()
-
-    def _file(self, rank: int) -> SlotFile:
-        path = slot_folder.slots_path(self._folder, rank)
-        status = path.stat()
-        mark = status.st_ino, status.st_size
-        held = self._files.get(rank)
-        if held is None or held[0] != mark:
-            owner = slot_folder.owner(self._folder, rank, self._world_size)
-            held = self._files[rank] = (mark, SlotFile.open(path, owner))
-        return held[1]
 
 
 def others_of(folder: Path, rank: int, world_size: int, local_world_size: int) -> OtherRanks:

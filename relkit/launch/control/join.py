@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relkit.foreign_json import parse_json
+from relkit.foreign_json import parse_object
 from relkit.hosts import numeric_address
 from relkit.launch.control.tree import FAN_IN, ancestors, children, heirs
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
@@ -168,12 +168,9 @@ class _Waiting:
 
 def _plain(key: str, note: bytes) -> dict[str, object]:
     try:
-        plain = parse_json(note)
+        return parse_object(note)
     except ValueError as error:
         raise ExchangeBroken(f"the note {key!r} in the store cannot be read") from error
-    if not isinstance(plain, dict):
-        raise ExchangeBroken(f"the note {key!r} in the store cannot be read")
-    return plain
 
 
 def _text(plain: Mapping[str, object]) -> bytes:

@@ -14,6 +14,7 @@ from relkit.hang.live_sources.contradictions import with_one_numbering
 from relkit.hang.live_sources.report import by_live_sources, with_live_sources
 from relkit.hang.model import HangVerdict, JobView, RankView, Suspicion
 from relkit.hang.report import hang_report
+from relkit.hang.words import where
 from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MESSAGE_BYTES, LedMailbox, Mailbox
@@ -48,7 +49,7 @@ class IncidentResult:
         if not self.verdict.culprits:
             return "no rank could be identified as the cause"
         first = self.verdict.culprits[0]
-        return f"rank {first.rank} ({first.host}, pid {first.pid}): {first.sentence}"
+        return f"rank {first.rank}{where(first.host, first.pid)}: {first.sentence}"
 
 
 def capture_local(

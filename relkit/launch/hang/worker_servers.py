@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,8 @@ STANDING_EVERY_S = 1.0
 _MAX_SHARE = 0.1
 _DEADLINE_S, _CLOSE_DEADLINE_S = 1.0, 3.0
 # A rank that ends has no server for a moment before its process is gone.
-_REPORTED_AFTER = 3
+_LOST_AFTER = 3
+_NO_SOCKET = "its socket is gone"
 _HANDLERS = "GET /handler/"
 # NCCL's own recorder first: where torch has both, a group's NCCL part is in that one alone.
 _RECORDERS = ("dump_nccl_trace_json", "fr_trace_json")
@@ -83,6 +84,8 @@ class WorkerServers:
         self._reported: set[str] = set()
         # In how many looks without a break a rank has not answered.
         self._failed: dict[int, int] = {}
+        # Ranks whose server has ended, as it does before the process ends.
+        self._ended: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -93,15 +96,17 @@ class WorkerServers:
         """See StateSource."""
         lines: list[str] = []
         began_s = self._clock()
-        sockets = self._sockets(ranks) if closely or began_s >= self._next_s else {}
-        if sockets:
-            stands = self._look(sockets, lines, closely=closely)
+        is_due = closely or began_s >= self._next_s
+        sockets = self._sockets(ranks) if is_due else {}
+        numbers = {rank.rank for rank in ranks}
+        missing = numbers & (self._known.keys() - sockets.keys()) if is_due else set()
+        if sockets or missing:
+            stands = self._look(sockets, missing, lines, closely=closely)
             took_s = self._clock() - began_s
             pause_s = min(STANDING_EVERY_S, self._every_s) if stands else self._every_s
             self._next_s = self._clock() + max(pause_s, took_s / _MAX_SHARE)
-        numbers = {rank.rank for rank in ranks}
         told = {
-            rank: Told(known.state if known.dump or not closely else None, _words(known))
+            rank: Told(self._state(rank, known, closely=closely), _words(known))
             for rank, known in self._known.items()
             if rank in numbers and known.counts.moves
         }
@@ -122,14 +127,33 @@ class WorkerServers:
                     sockets[rank.rank] = (own, pids[own])
         return sockets
 
+    def _state(self, rank: int, known: _Known, *, closely: bool) -> HookState | None:
+        """What a rank is judged by; None where that is not what it said."""
+        if self._failed.get(rank, 0) < _LOST_AFTER:
+            return known.state if known.dump or not closely else None
+        # What it was in when it last answered may have ended long ago, and must not make a hang.
+        # One that is about to end does nothing more, and may be stuck in that.
+        is_ending = rank in self._ended and not closely
+        return replace(known.state, in_flight=()) if is_ending else None
+
     def _look(
-        self, sockets: Mapping[int, tuple[int, Path]], lines: list[str], *, closely: bool
+        self,
+        sockets: Mapping[int, tuple[int, Path]],
+        missing: Collection[int],
+        lines: list[str],
+        *,
+        closely: bool,
     ) -> bool:
-        """Ask them; True where no rank has moved since the look before."""
+        """Ask them; True where no rank has moved since the look before.
+
+        Args:
+            missing: ranks that have answered, and have no socket any more.
+        """
         deadline_s = _CLOSE_DEADLINE_S if closely else _DEADLINE_S
         answers = self._ask({rank: path for rank, (_, path) in sockets.items()}, deadline_s)
         counts: dict[int, FlightCounts] = {}
-        failures = dict(answers.failures)
+        failures = {**dict.fromkeys(missing, _NO_SOCKET), **answers.failures}
+        self._ended = answers.ended
         for rank, body in answers.bodies.items():
             try:
                 counts[rank] = flight_counts(body)
@@ -186,13 +210,15 @@ class WorkerServers:
                 else:
                     failures[rank] = "its torch has none to ask for"
         bodies: dict[int, bytes] = {}
+        ended: set[int] = set()
         for handler in _RECORDERS:
             mine = {r: path for r, path in sockets.items() if self._handlers.get(path) == handler}
             if mine:
                 told = ask(mine, f"POST /handler/{handler}", deadline_s)
                 bodies |= told.bodies
                 failures |= told.failures
-        return Answers(bodies, failures)
+                ended |= told.ended
+        return Answers(bodies, failures, frozenset(ended))
 
     def _has_stood(self, rank: int, pid: int, counts: FlightCounts) -> bool:
         known = self._known.get(rank)
@@ -204,7 +230,7 @@ class WorkerServers:
         lasting = {
             rank: why
             for rank, why in failures.items()
-            if closely or self._failed[rank] >= _REPORTED_AFTER
+            if closely or self._failed[rank] >= _LOST_AFTER
         }
         for why in dict.fromkeys(lasting.values()):
             if why not in self._reported:

@@ -21,6 +21,11 @@ _LOCK = "launcher.lock"
 _MAX_PATH_BYTES = 88
 
 
+def may_serve() -> bool:
+    """Servers may run in workers, as far as the user is asked."""
+    return os.environ.get(WANTED) != "0"
+
+
 class SocketFolder:
     """One launcher's folder, made on demand and removed at its end.
 
@@ -43,15 +48,24 @@ class SocketFolder:
     @property
     def without_hook(self) -> str:
         """What becomes of hangs where the hook is off, in words."""
-        if os.environ.get(WANTED) == "0":
+        if not may_serve():
             return "hangs are not detected"
         return "hangs are looked for in PyTorch's flight recorder"
 
     def environment(self) -> dict[str, str]:
-        """The variables for workers; none where no server is to run in them."""
-        if os.environ.get(WANTED) == "0":
+        """The variables for workers that are to be started, before which none is left running.
+
+        None where no server is to run in them.
+        """
+        if not may_serve():
             return {}
-        if self._folder is None:
+        if self._folder is not None:
+            # Workers that were killed have left theirs, and a process of the same number could not
+            # listen there. New workers have not been started yet.
+            for left in self._folder.glob("*.sock"):
+                with suppress(OSError):
+                    left.unlink()
+        else:
             try:
                 self._make()
             except OSError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -213,15 +215,29 @@ def fetch(link: Link, asked: Asked, world_size: int) -> tuple[SlotHeader, ReadIn
     return header, link.read_into
 
 
-def connect(peer: Peer, phase: int, own_node: int, secret: bytes, stop: threading.Event) -> Link:
+def connect(
+    peer: Peer,
+    phase: int,
+    own_node: int,
+    secret: bytes,
+    stop: threading.Event,
+    end_s: float = math.inf,
+) -> Link:
     """A connection to another launcher.
+
+    Args:
+        stop, end_s: of the Link.
 
     Raises:
         Broken: it cannot be reached, or does not know the secret.
     """
     label = Label(phase, own_node)
+    dial_s = min(DIAL_S, end_s - time.monotonic())
+    if dial_s <= 0:
+        raise Broken(f"there is no time left to connect to {peer.name} ({peer.address})")
     try:
-        return Link(dial(peer.address, peer.port, _ROUND, secret, label, DIAL_S), stop)
+        connection = dial(peer.address, peer.port, _ROUND, secret, label, dial_s)
+        return Link(connection, stop, end_s)
     except (OSError, RelkitError) as error:
         raise Broken(f"{peer.name} ({peer.address}) cannot be reached: {error}") from error
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from relkit.flash_checkpoint.replicas.copy_stream import ReadInto, reader_of
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
+from relkit.flash_checkpoint.slots.rank_files import RankFiles
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.launch.replicas.plan import Rhythm
 
@@ -26,8 +27,7 @@ class RankSlots:
     def __init__(self, folder: Path, ranks: Sequence[int], world_size: int) -> None:
         self.folder, self.ranks = folder, tuple(ranks)
         self._world_size = world_size
-        # With inode and size of the file: a state that grows has a new one.
-        self._files: dict[int, tuple[tuple[int, int], SlotFile]] = {}
+        self._files = RankFiles(folder, world_size)
 
     def steps(self) -> dict[int, list[int]]:
         """rank -> the steps that it has whole."""
@@ -58,7 +58,7 @@ class RankSlots:
         total = 0
         for rank in self.ranks:
             with suppress(BadSlot, OSError):
-                total += self._file(rank).slot_bytes
+                total += self._files.of(rank).slot_bytes
         return total
 
     def locked(self, rank: int, step: int) -> LockedSlot:
@@ -69,27 +69,22 @@ class RankSlots:
         """
         with suppress(OSError):
             owner = slot_folder.owner(self.folder, rank, self._world_size)
+            # Not one of `_files`: a lock belongs to a descriptor of its own.
             file = SlotFile.open(slot_folder.slots_path(self.folder, rank), owner)
-            for slot in file.whole():
-                if slot.header.step == step:
-                    return LockedSlot(file, slot)
+            try:
+                slots = [slot for slot in file.whole() if slot.header.step == step]
+                if slots:
+                    return LockedSlot(file, slots[0])
+            except BaseException:
+                file.close()
+                raise
             file.close()
         raise BadSlot(SlotFault.EMPTY, f"rank {rank} does not have step {step} any more")
 
     def _whole(self, rank: int) -> list[WholeSlot]:
         with suppress(BadSlot, OSError):
-            return self._file(rank).whole()
+            return self._files.of(rank).whole()
         return []
-
-    def _file(self, rank: int) -> SlotFile:
-        path = slot_folder.slots_path(self.folder, rank)
-        status = path.stat()
-        mark = status.st_ino, status.st_size
-        held = self._files.get(rank)
-        if held is None or held[0] != mark:
-            owner = slot_folder.owner(self.folder, rank, self._world_size)
-            held = self._files[rank] = (mark, SlotFile.open(path, owner))
-        return held[1]
 
 
 class LockedSlot:
@@ -100,7 +95,7 @@ class LockedSlot:
     """
 
     def __init__(self, file: SlotFile, slot: WholeSlot) -> None:
-        self._file, self.header = file, slot.header
+        self._file, self.header, self._index = file, slot.header, slot.index
         self.read_into: ReadInto = reader_of(file.fileno(), file.base(slot.index))
         if file.count >= _LOCKABLE:
             # Else the copy may come to nothing; that is seen by its checksums.
@@ -108,4 +103,7 @@ class LockedSlot:
 
     def close(self) -> None:
         """Unlock it."""
+        # By itself: the mapping has the file open for as long as somebody has this object.
+        with suppress(OSError):
+            self._file.unlock(self._index)
         self._file.close()

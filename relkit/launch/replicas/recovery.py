@@ -28,6 +28,7 @@ from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, require_room
 from relkit.flash_checkpoint.slots.slot_format import SlotHeader
 from relkit.foreign_json import parse_json
+from relkit.hosts import numeric_address
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 from relkit.launch.replicas.peers import FETCH, Peer, connect, fetch, ranks_of
 from relkit.launch.replicas.plan import Held, Resume, newest_own, newest_round, words
@@ -39,7 +40,10 @@ _ANSWER_S = 30.0
 _PLANS = 8
 _MAX_REASONS = 5
 _NEW = ".fetched"
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+# On top of what fetching may take: until the notes of all nodes have come.
+_NOTES_S = 15.0
+# int() of a number that JSON calls infinite is an OverflowError.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,9 @@ class Hello:
             int(plain["node"]), str(plain["name"])[:100], str(plain["host"]), str(plain["address"]),
             int(plain["port"]), ranks,
         )  # fmt: skip
+        # Whoever connects to it must not look up names, or try a port that cannot be.
+        if not numeric_address(peer.address) or not 0 < peer.port < 1 << 16:
+            raise ValueError("no address to connect to")
         copies = tuple(
             (int(rank), bytes.fromhex(round_id).hex(), int(step))
             for rank, round_id, step in plain["copies"]
@@ -165,6 +172,8 @@ class Recovery:
             hellos = {n: Hello.from_note(self._mailbox.get(k) or b"") for n, k in enumerate(keys)}
         except _UNREADABLE as error:
             raise ExchangeBroken("a node's note on its replicas cannot be read") from error
+        if any(hello.peer.node != node for node, hello in hellos.items()):
+            raise ExchangeBroken("a node's note on its replicas is another node's")
         ranks = sorted(rank for hello in hellos.values() for rank in hello.peer.ranks)
         if ranks != list(range(self._world_size)):
             raise ExchangeBroken("the nodes do not say whose ranks are whose")
@@ -188,9 +197,10 @@ class Recovery:
                     origin = Origin(why_not="no round of replicas has all ranks")
                 return resume, self._decide(resume, origin)
             self._put(f"plan/{number}", _to_plain(resume))
+            end_s = time.monotonic() + self._timeout_s
             problems = {
                 **self._bring(resume, hellos, ready, own),
-                **self._gather(f"ready/{number}"),
+                **self._gather(f"ready/{number}", end_s + _NOTES_S),
             }
             if not problems:
                 origin = Origin(resume.step, words(resume, runs, names), "")
@@ -236,7 +246,8 @@ class Recovery:
         ready: list[tuple[SlotFile, Path]],
         own: int,
     ) -> dict[int, str]:
-        """Bring this node's ranks to a round; by rank, what went wrong."""
+        """Bring this node's ranks to a round, in time; by rank, what went wrong."""
+        end_s = time.monotonic() + self._timeout_s
         for file, _ in ready:
             file.discard()
         ready.clear()
@@ -251,7 +262,7 @@ class Recovery:
                 try:
                     if source != node and source not in links:
                         peer = hellos[source].peer
-                        links[source] = connect(peer, FETCH, node, self._secret, stop)
+                        links[source] = connect(peer, FETCH, node, self._secret, stop, end_s)
                     ready.append(self._brought(rank, resume.round_id, links.get(source), own))
                 except (RelkitError, OSError) as error:
                     problems[rank] = str(error)
@@ -311,14 +322,17 @@ class Recovery:
             raise
         return file, path
 
-    def _gather(self, name: str) -> dict[int, str]:
+    def _gather(self, name: str, end_s: float) -> dict[int, str]:
         """What went wrong on the other nodes, by rank.
+
+        Args:
+            end_s: monotonic time up to which they are waited for, s.
 
         Raises:
             ExchangeBroken: one of them has not answered in time.
         """
         keys = [f"{name}/{node}" for node in range(1, self._mailbox.nodes)]
-        if not wait_for_notes(self._mailbox, keys, self._timeout_s):
+        if not wait_for_notes(self._mailbox, keys, max(0.0, end_s - time.monotonic())):
             raise ExchangeBroken("a node has not fetched its replicas in time")
         try:
             return {

@@ -135,7 +135,7 @@ class Rounds:
             return
         try:
             problem = self._own_part(note)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             problem = f"the note of the round cannot be read: {error}"
         self._put(f"done/{self._number}/{self._task.mailbox.node}", {"why": problem})
         self._number += 1
@@ -179,7 +179,7 @@ class Rounds:
         Raises:
             BadSlot: they have passed it, or do not come to it.
         """
-        end_s = time.monotonic() + max(_LEAST_WAIT_S, 5 * period_s)
+        end_s = time.monotonic() + min(_ROUND_S, max(_LEAST_WAIT_S, 5 * period_s))
         poll_s = min(_LONGEST_POLL_S, max(_SHORTEST_POLL_S, period_s / 4))
         while not all(step in steps for steps in self._slots.steps().values()):
             newest = min(max(steps, default=-1) for steps in self._slots.steps().values())

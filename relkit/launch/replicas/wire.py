@@ -15,6 +15,7 @@ same: a wrong length, checksum or rank ends the connection, and so does a peer t
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import struct
@@ -100,10 +101,12 @@ class Link:
     Args:
         connection: blocking; closed with the link.
         stop: set when there is no need to go on.
+        end_s: monotonic time after which nothing is sent or waited for any more, s.
     """
 
     connection: socket.socket
     stop: threading.Event = field(default_factory=threading.Event)
+    end_s: float = math.inf
     _until_s: float = 0.0
 
     def begin(self, size_bytes: int = 0) -> None:
@@ -230,7 +233,7 @@ class Link:
             os.close(descriptor)
 
     def _wait_s(self) -> float:
-        left_s = self._until_s - time.monotonic()
+        left_s = min(self._until_s, self.end_s) - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("it takes too long")
         return min(IDLE_S, left_s)

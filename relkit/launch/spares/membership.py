@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from relkit.foreign_json import parse_json
+from relkit.foreign_json import parse_object
 from relkit.launch.job.node_name import is_node_name
 from relkit.printable import printable_line
 
@@ -151,10 +151,8 @@ def decode(text: object) -> Membership:
         text: what the state holds; anybody may have written it where there is no secret.
     """
     try:
-        plain = parse_json(text if isinstance(text, str) else "")
+        plain = parse_object(text if isinstance(text, str) else "")
     except ValueError:
-        return Membership()
-    if not isinstance(plain, dict):
         return Membership()
     round_, restarts, row = (_whole(plain.get(name)) for name in ("round", "restarts", "row"))
     host, failed, row_of = (_text(plain.get(name)) for name in ("host", "failed", "row_of"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from relkit.errors import EXIT_CONVICTED, RelkitError
-from relkit.foreign_json import parse_json
+from relkit.foreign_json import parse_object
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Subject, Verdict
 
@@ -44,10 +44,8 @@ class Order:
 def decode_order(note: bytes | None) -> Order | None:
     """An order out of a note; None where it is none."""
     try:
-        plain = parse_json(note or b"")
+        plain = parse_object(note or b"")
     except ValueError:
-        return None
-    if not isinstance(plain, dict):
         return None
     node, why = plain.get("node"), plain.get("why")
     if not isinstance(node, int) or isinstance(node, bool) or not isinstance(why, str) or not why:

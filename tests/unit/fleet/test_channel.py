@@ -107,7 +107,7 @@ def test_nodes_whose_turn_never_came_say_so(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("garbage-1", "not JSON: \\x1b]0;owned\\x07 not json"),
+        ("garbage-1", "not a JSON object: \\x1b]0;owned\\x07 not json"),
         ("endless-1", "a line of more than 1048576 bytes"),
         ("impostor-1", "tagged as another node's: 'good-1'"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.detect import Detection, HangDetector, JobHealth
-from relkit.hang.model import CpuUse, RankView
+from relkit.hang.model import CpuUse, RankView, Sources
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.ranks import RankSet
 
@@ -131,6 +131,46 @@ def test_a_rank_that_ends_normally_moves_the_job() -> None:
     job.alive[0] = False
     assert not hung(watch(detector, job, 9))
     assert hung(watch(detector, job, 3))[0].ranks == RankSet.of([1, 2])
+
+
+def unheard(view: RankView) -> RankView:
+    said = {"flight recorder": "5 operations called, when it last answered"}
+    return replace(view, hook=None, sources=Sources("", said))
+
+
+def test_ranks_of_which_nothing_is_heard_any_more_do_not_hang() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    for _ in range(50):
+        job.now_s += 1.0
+        detection = detector.update(job.now_s, [unheard(view) for view in job.views()])
+        assert detection.health is JobHealth.HEALTHY
+    assert detection.sentence == "nothing is heard of any rank"
+    # All of the timeout is left to a rank that is heard of again, and finishes nothing.
+    assert not hung(watch(detector, job, 9))
+    assert hung(watch(detector, job, 3))
+
+
+def test_a_rank_that_is_not_heard_of_does_not_hide_that_the_others_hang() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    job.begin([1, 2])
+    found = []
+    for _ in range(13):
+        job.now_s += 1.0
+        first, *others = job.views()
+        found.append(detector.update(job.now_s, [unheard(first), *others]))
+    assert hung(found)[0].ranks == RankSet.of([1, 2])
+
+
+def test_a_recorder_that_vanishes_without_another_source_hides_no_hang() -> None:
+    job, detector = Job(), HangDetector(TIMEOUT_S)
+    watch(detector, job, 5, running(job))
+    found = []
+    for _ in range(13):
+        job.now_s += 1.0
+        found.append(detector.update(job.now_s, [replace(v, hook=None) for v in job.views()]))
+    assert hung(found)
 
 
 def test_a_group_that_is_never_made_is_a_hang() -> None:

@@ -13,6 +13,7 @@ from relkit.cli import cli
 from relkit.commands.launch import launch
 from relkit.commands.run import run
 from relkit.errors import UsageProblem
+from relkit.launch.job.socket_folder import WANTED
 
 
 def params(command: click.Command, line: list[str]) -> dict[str, object]:
@@ -128,7 +129,6 @@ EXAMPLE = str(demonstration.example())
     [
         (["launch", "--inject", "explode:rank=1:step=1", "t.py"], "explode"),
         (["launch", "--on-hang", "restart", "t.py"], "--max-restarts is 0"),
-        (["launch", "--on-hang", "restart", "--max-restarts=1", "--no-hook", "t.py"], "--no-hook"),
         (["launch"], "script"),
         (["launch", "--nnodes", "2", EXAMPLE], "2 nodes need a host where they meet"),
         (["launch", "--nodes", "n[1-2]", "--master-addr", "n1", EXAMPLE], "--nodes says where"),
@@ -147,6 +147,21 @@ def test_refused_with_a_reason(
     result = CliRunner().invoke(cli, line)
     assert isinstance(result.exception, UsageProblem)
     assert words in str(result.exception)
+
+
+def restarting(*options: str) -> str:
+    line = ["launch", "--on-hang", "restart", "--max-restarts=1", *options, "nosuch.py"]
+    result = CliRunner().invoke(cli, line)
+    assert isinstance(result.exception, UsageProblem)
+    return str(result.exception)
+
+
+def test_a_restart_after_a_hang_needs_one_way_to_see_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WANTED, raising=False)
+    assert "no training script" in restarting("--no-hook")
+    monkeypatch.setenv(WANTED, "0")
+    assert "no training script" in restarting()
+    assert f"--no-hook and {WANTED}=0 turn that off" in restarting("--no-hook")
 
 
 def test_help_shows_both_sets_of_options() -> None:

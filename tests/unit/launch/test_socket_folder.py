@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit.launch.job.socket_folder import SocketFolder
+from relkit.launch.job.socket_folder import SOCKET_DIR, SocketFolder
 
 _KILLED = """
 import os, signal
@@ -71,6 +72,21 @@ def test_one_that_a_killed_launcher_left_is_swept_and_no_other(temporary: Path) 
     assert (temporary / "relkit-ws-foreign").is_dir()
     mine.remove()
     other.remove()
+
+
+def test_sockets_of_killed_workers_do_not_keep_the_next_ones_from_listening() -> None:
+    folder = SocketFolder(print)
+    folder.environment()
+    assert folder.path is not None
+    left = folder.path / "4711.sock"
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(left))
+    try:
+        assert folder.environment() == {SOCKET_DIR: str(folder.path)}
+        assert not left.exists()
+        assert (folder.path / "launcher.lock").is_file()
+    finally:
+        folder.remove()
 
 
 def test_another_launcher_that_starts_at_this_moment_leaves_it(

@@ -147,6 +147,57 @@ def test_one_that_does_not_answer_a_close_look_is_not_judged_by_what_it_said_bef
     assert job.look(closely=True).lines == ()
 
 
+def test_a_rank_that_does_not_answer_any_more_is_not_held_to_be_in_an_operation(job: Job) -> None:
+    job.has(8, 7, in_flight=0)
+    for _ in range(2):
+        told = job.look().ranks[0]
+    assert told.state is not None
+    assert [op.seq for op in told.state.in_flight] == [8]
+    job.ranks[0].body = b"{}"
+    states = [job.look().ranks[0].state for _ in range(4)]
+    # A look or two may fail on a busy machine.
+    assert [state is None for state in states] == [False, False, True, True]
+    assert job.look(closely=True).ranks[0].state is None
+    # It is heard of again.
+    job.has(9, 9)
+    state = job.look().ranks[0].state
+    assert state is not None
+    assert state.in_flight == ()
+
+
+def test_a_rank_whose_socket_was_removed_is_not_known_any_more(job: Job, tmp_path: Path) -> None:
+    job.has(5, 5)
+    job.look()
+    for rank in job.ranks:
+        (tmp_path / f"{rank.pid}.sock").unlink()
+    tells = [job.look() for _ in range(3)]
+    assert [each.ranks[1].state is None for each in tells] == [False, False, True]
+    assert tells[-1].lines == (
+        "ranks 0-1: PyTorch's flight recorder cannot be read (its socket is gone)",
+    )
+
+
+def test_a_rank_that_ends_has_no_server_and_nothing_in_flight(tmp_path: Path) -> None:
+    now_s = 100.0
+    servers = WorkerServers(tmp_path, 1, clock=lambda: now_s)
+    path = tmp_path / f"{os.getpid()}.sock"
+    dump = compact(gloo_dump(4, in_flight=True))
+    states = []
+    with serving(path, lambda line: http(NAMES if line.startswith("GET") else dump)):
+        for _ in range(2):
+            states.append(servers.look([LocalRank(0, os.getpid())]).ranks[0].state)
+            now_s += 10.0
+    # Nobody listens at it any more, as after the end of torch's server.
+    for _ in range(3):
+        states.append(servers.look([LocalRank(0, os.getpid())]).ranks[0].state)
+        now_s += 10.0
+    # A rank that is stuck in its end has to be seen: it still counts as one that finishes nothing.
+    assert [-1 if s is None else len(s.in_flight) for s in states] == [0, 1, 1, 1, 0]
+    assert states[-1] is not None
+    assert states[1] is not None
+    assert states[-1].finished == states[1].finished
+
+
 def test_nccls_own_recorder_is_asked_before_the_general_one(job: Job) -> None:
     job.ranks[0].names = b'["fr_trace_json","dump_nccl_trace_json"]'
     job.has(3, 3)

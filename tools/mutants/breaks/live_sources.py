@@ -8,6 +8,7 @@ _SERVER = ("tests/unit/flight_recorder/test_worker_server.py",)
 _STATE = ("tests/unit/flight_recorder/test_live_state.py",)
 _COLLECTOR = ("tests/unit/launch/test_worker_servers.py",)
 _SOURCES = ("tests/unit/hang/test_live_sources.py",)
+_DETECT = ("tests/unit/hang/test_detect.py",)
 _OBSERVE = ("tests/unit/launch/test_observe.py",)
 _BOOTSTRAP = ("tests/unit/test_bootstrap.py",)
 _FOLDER = ("tests/unit/launch/test_socket_folder.py",)
@@ -87,7 +88,7 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/worker_servers.py",
-        "if closely or self._failed[rank] >= _REPORTED_AFTER",
+        "if closely or self._failed[rank] >= _LOST_AFTER",
         "if True",
         _COLLECTOR,
     ),
@@ -147,6 +148,33 @@ BREAKS = (
         "relkit/launch/job/socket_folder.py",
         "fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+        _FOLDER,
+    ),
+    # What a rank was in when it last answered becomes a hang of it.
+    Break(
+        "relkit/launch/hang/worker_servers.py",
+        "if self._failed.get(rank, 0) < _LOST_AFTER:",
+        "if rank not in self._ended:",
+        _COLLECTOR,
+    ),
+    Break(
+        "relkit/launch/hang/worker_servers.py",
+        "        is_ending = rank in self._ended and not closely\n",
+        "        is_ending = False\n",
+        _COLLECTOR,
+    ),
+    # Silence of the source is a hang of the job.
+    Break(
+        "relkit/hang/detect.py",
+        "counts=not (paused or starts or silent)",
+        "counts=not (paused or starts)",
+        _DETECT,
+    ),
+    # A new worker cannot listen where one of the same number was killed.
+    Break(
+        "relkit/launch/job/socket_folder.py",
+        "                    left.unlink()\n",
+        "                    left.stat()\n",
         _FOLDER,
     ),
 )

@@ -109,6 +109,8 @@ BREAKS = (
         "if spec.name not in out]",
         _HOSTS,
     ),
+    # A missing file is a node, which is then looked for.
+    Break("relkit/hosts.py", " or _FILE.fullmatch(text):", ":", _HOSTS),
     Break("relkit/hosts.py", "if len(ports[spec.name]) > 1:", "if spec.port:", _HOSTS),
     Break(
         "relkit/hosts.py",

@@ -6,6 +6,7 @@ from tools.mutants.model import Break
 
 _EXCHANGE = ("tests/unit/launch/replicas/test_exchange.py",)
 _PLAN = ("tests/unit/launch/replicas/test_plan.py",)
+_RANK_SLOTS = ("tests/unit/launch/replicas/test_rank_slots.py",)
 _RECOVERY = ("tests/unit/launch/replicas/test_recovery.py",)
 
 BREAKS = (
@@ -77,6 +78,34 @@ BREAKS = (
         "relkit/launch/replicas/recovery.py",
         "if resume is None or resume.step <= own:",
         "if resume is None:",
+        _RECOVERY,
+    ),
+    # A rank's file that was replaced stays open, and its memory in use.
+    Break(
+        "relkit/flash_checkpoint/slots/rank_files.py",
+        "            held[1].close()",
+        "            pass",
+        _RANK_SLOTS,
+    ),
+    # A peer that sends a byte now and then keeps the workers from being started.
+    Break(
+        "relkit/launch/replicas/wire.py",
+        "min(self._until_s, self.end_s) - time.monotonic()",
+        "self._until_s - time.monotonic()",
+        _EXCHANGE,
+    ),
+    # A slot stays locked after its copy.
+    Break(
+        "relkit/launch/replicas/rank_slots.py",
+        "            self._file.unlock(self._index)\n",
+        "            pass\n",
+        _RANK_SLOTS,
+    ),
+    # A number without end in a note ends the launcher.
+    Break(
+        "relkit/launch/replicas/recovery.py",
+        "AttributeError, IndexError, OverflowError)",
+        "AttributeError, IndexError)",
         _RECOVERY,
     ),
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from relkit.launch.replicas import wire
 from relkit.launch.replicas.peers import FETCH, PUSH, Doorway, Peer, connect, fetch, push
 from relkit.launch.replicas.rank_slots import RankSlots
 from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, Pace
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -288,6 +291,40 @@ def test_after_the_end_of_an_attempt_nothing_is_taken_in(
     with pytest.raises(CopiesClosed):
         copied(sender, slots, 6, NEXT)
     assert [copy.round_id for copy in sender.copies()[0]] == [ROUND]
+
+
+def test_a_link_has_an_end_however_much_is_to_come() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        link = Link(here, end_s=time.monotonic() + 0.3 * PATIENCE)
+        link.begin(1 << 50)
+        dripping = threading.Thread(target=until_closed, args=(there,))
+        dripping.start()
+        with pytest.raises(Broken, match=r"it takes too long|timed out"):
+            link.read(1 << 20)
+        link.close()
+        dripping.join(20)
+        assert not dripping.is_alive()
+
+
+def until_closed(peer: socket.socket) -> None:
+    """A peer that sends a byte now and then: each in good time, and all of it never."""
+    with suppress(OSError):
+        while True:
+            peer.sendall(b"x")
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("round_id", ["../../etc/x", "ab", "AB" * 16, ("ab " * 16).strip()])
+def test_a_round_has_a_number_and_no_other_name(
+    tmp_path: Path, sender: CopyFolder, round_id: str
+) -> None:
+    slots = RankSlots(tmp_path / "job-sender", [1], WORLD)
+    with pytest.raises(BadSlot, match="is not the number of a round"):
+        sender.of(1, round_id)
+    with pytest.raises((BadSlot, ValueError)):
+        copied(sender, slots, 7, round_id, keep=ROUND)
+    assert [path.name for path in sender.path.iterdir()] == [f"rank-1.{ROUND}.copy"]
 
 
 def test_a_pace_is_kept() -> None:

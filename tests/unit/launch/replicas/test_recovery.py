@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ class Node:
         self.mailbox = MemoryMailbox(number, WORLD, notes)
         self.result: Recovered | None = None
         self.error: RelkitError | None = None
+        self.timeout_s = 20.0
 
     def recover(self) -> None:
         peer = Peer(
@@ -44,7 +46,7 @@ class Node:
         try:
             self.result = Recovery(
                 self.mailbox, hello, WORLD, self.slots.folder, self.copies, SECRET,
-                self.door.let_fetch, 20.0,
+                self.door.let_fetch, self.timeout_s,
             ).run()  # fmt: skip
         except RelkitError as error:
             self.error = error
@@ -147,6 +149,41 @@ def test_a_node_that_says_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -
     assert "node 1 says nothing of replicas (--replica-count must be" in str(pair.old.error)
     # Nothing was touched.
     assert pair.old.slots.steps() == {0: [5, 4]}
+
+
+def test_where_there_is_no_time_left_disk_is_used(pair: Pair) -> None:
+    pair.new.timeout_s = 0.0
+    both = pair.recover()
+    for result in both:
+        assert result.origin.step == -1
+        for step in (4, 5):
+            sentence = f"step {step} of rank 1 on h0: there is no time left to connect to h0"
+            assert sentence in result.origin.why_not
+
+
+def hello(**changes: object) -> bytes:
+    plain = {
+        "node": 1, "name": "a", "host": "b", "address": "127.0.0.1", "port": 1, "ranks": [1],
+        "count": 1, "copies": [], "own": [], **changes,
+    }  # fmt: skip
+    return json.dumps(plain).encode()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"port": 0}, {"port": 65_536}, {"port": float("inf")}, {"count": float("inf")},
+        {"address": "a.name.to.look.up"}, {"address": ""}, {"node": 0}, {"node": 2},
+        {"ranks": [float("-inf")]}, {"own": [[1, float("inf")]]},
+        {"copies": [[0, "ab" * 16, float("nan")]]}, {"copies": [[0, "x", 1]]},
+    ],
+)  # fmt: skip
+def test_a_note_of_what_cannot_be(pair: Pair, changes: dict[str, object]) -> None:
+    assert Hello.from_note(hello()).peer.port == 1
+    pair.old.mailbox.put("hello/1", hello(**changes))
+    pair.old.recover()
+    assert isinstance(pair.old.error, ExchangeBroken)
+    assert "a node's note on its replicas" in str(pair.old.error)
 
 
 @pytest.mark.parametrize(
