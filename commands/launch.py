@@ -50,6 +50,7 @@ _OWN = (
     OwnOption(("--hang-timeout", "--hang_timeout")),
     OwnOption(("--timeline-path", "--timeline_path")),
     OwnOption(("--on-hang", "--on_hang")),
+    OwnOption(("--on-hang-netcheck", "--on_hang_netcheck"), takes_value=False),
     OwnOption(("--no-hook", "--no_hook"), takes_value=False),
     OwnOption(("--no-warm-standby", "--no_warm_standby"), takes_value=False),
     OwnOption(("--inject",), repeatable=True),
@@ -121,6 +122,12 @@ def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
 @shared.hang_timeout("LAUNCH")
 @shared.timeline_path("LAUNCH")
 @shared.on_hang((OnHang.REPORT, OnHang.SAVE, OnHang.RESTART, OnHang.ABORT), OnHang.SAVE)
+@click.option(
+    "--on-hang-netcheck",
+    is_flag=True,
+    help="Before that, measure the links between the nodes of the suspects and of the ranks that "
+    "wait for them: the launchers do it, over TCP, in 10 s at most.",
+)
 @click.option(
     "--no-hook",
     is_flag=True,
@@ -215,6 +222,7 @@ def launch(
     hang_timeout: float,
     timeline_path: Path | None,
     on_hang: str,
+    on_hang_netcheck: bool,
     no_hook: bool,
     no_warm_standby: bool,
     inject: tuple[str, ...],
@@ -277,7 +285,10 @@ def launch(
         log(where)
     ranks = order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
-    monitor = monitor_into(folder, MonitorSettings(hang_timeout, action, tuple(sys.argv)))
+    settings = MonitorSettings(
+        hang_timeout, action, tuple(sys.argv), on_hang_netcheck=on_hang_netcheck
+    )
+    monitor = monitor_into(folder, settings)
     sockets = SocketFolder(log)
     recorders = JobFolder(not no_hook, log, program(options), sockets.without_hook)
     log(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")

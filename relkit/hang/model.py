@@ -212,8 +212,11 @@ class HangVerdict:
         culprits: the ranks at fault; empty where that is inconclusive.
         victims: the others.
         inconclusive: with no culprit, what is known and why no rank stands out; else "".
+        network: what the links between the suspects' nodes showed, a clause; "" where they were
+            not measured.
     """
 
     culprits: tuple[Culprit, ...]
     victims: tuple[Victims, ...]
     inconclusive: str = ""
+    network: str = ""

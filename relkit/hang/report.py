@@ -80,12 +80,13 @@ def hang_report(
 
 def headline(verdict: HangVerdict) -> str:
     """The verdict in one line: the first culprit and who waits for it; for logs and titles."""
+    network = [verdict.network] if verdict.network else []
     if not verdict.culprits:
-        return verdict.inconclusive or "no rank is at fault"
+        return "; ".join([verdict.inconclusive or "no rank is at fault", *network])
     title = _title(_alike(verdict.culprits)[0])
     rest = len({c.rank for c in verdict.culprits}) - len(_alike(verdict.culprits)[0])
     more = f" (and {rest} more)" if rest > 0 else ""
-    return "; ".join([title + more, *_victim_parts(verdict)])
+    return "; ".join([title + more, *_victim_parts(verdict), *network])
 
 
 def _victim_parts(verdict: HangVerdict) -> list[str]:

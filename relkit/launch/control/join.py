@@ -60,10 +60,12 @@ class Joined:
     Args:
         key: of the links of this rendezvous, 32 bytes.
         endpoints: where this node's possible parents listen.
+        address: this node's, on the way to the others; "" where it has none.
     """
 
     key: bytes = field(repr=False)
     endpoints: dict[int, Endpoint]
+    address: str = ""
 
 
 def join(
@@ -120,7 +122,7 @@ def join(
     for above in ancestors(node, fan_in):
         if above not in endpoints:
             endpoints[above] = _endpoint(waiting.until(f"at/{above}"))
-    return Joined(key, {each: at for each, at in endpoints.items() if at is not None})
+    return Joined(key, {each: at for each, at in endpoints.items() if at is not None}, route)
 
 
 def _key(session: bytes, note: dict[str, object]) -> bytes:

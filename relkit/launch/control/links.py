@@ -26,8 +26,9 @@ from relkit.launch.control.frame import (
 from relkit.launch.control.join import Joined, LinkRendezvous, join
 from relkit.launch.control.note_box import NoteBox
 from relkit.launch.control.tree import FAN_IN
-from relkit.launch.job.exchange import ExchangeBroken
+from relkit.launch.job.exchange import ExchangeBroken, MeetingPoint
 from relkit.launch.job.settings import Log
+from relkit.operator_secret import derive
 
 if TYPE_CHECKING:
     from relkit.launch.control.sockets import LinkSockets
@@ -70,6 +71,7 @@ class Links:
         self._children: dict[bytes, _Child] = {}
         self._to_all: list[Note] = []
         self._broken: ExchangeBroken | None = None
+        self._meeting_point: MeetingPoint | None = None
         self._complained = False
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -87,6 +89,11 @@ class Links:
     def silent(self) -> frozenset[int]:
         """See LedMailbox."""
         return self._attachment.silent
+
+    @property
+    def meeting_point(self) -> MeetingPoint | None:
+        """See LedMailbox."""
+        return self._meeting_point
 
     def put(self, key: str, data: bytes) -> None:
         """See Mailbox: from the leader to all, from the others to the leader.
@@ -148,6 +155,9 @@ class Links:
 
     def _serve(self, sockets: LinkSockets) -> None:
         joined = join(self._rendezvous, sockets.listen, self._closing.is_set, self._fan_in)
+        if joined.address:
+            beside = derive(joined.key, "beside the links")
+            self._meeting_point = MeetingPoint(joined.address, beside)
         sockets.wake_by(self._wake)
         next_beat_s = 0.0
         while not self._closing.is_set():

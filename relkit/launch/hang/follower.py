@@ -5,6 +5,7 @@ The leader asks for a capture through the mailbox. Each leader counts its own in
     failure/<n>            node n -> leader: one of its workers failed
     incident/<i>           leader -> all: capture your ranks
     incident/<i>/node/<n>  node n -> leader: views and stacks
+    incident/<i>/links...  measuring links between the suspects' nodes: see `links.notes`
     incident/<i>/result    leader -> all: the verdict in one line, and what to do with the job
     incident/<i>/seen/<n>  node n -> leader: the result was read
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from relkit.hang.model import RankView
 from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.remote_views import SHARE_EVERY_S, summary_key
 from relkit.launch.job.settings import Log, OnHang
 from relkit.ranks import RankSet
@@ -35,6 +37,7 @@ class WatchFollower:
     Args:
         attempt: what to look at.
         state: shared with the launcher's thread.
+        checks: takes part in measuring links after a hang.
         write_dumps: writes this node's dumps to its own disk as well.
         log: writes one line to the terminal.
     """
@@ -44,10 +47,11 @@ class WatchFollower:
         attempt: WatchedAttempt,
         state: WatchState,
         *,
+        checks: LinkChecks,
         write_dumps: Callable[[Sequence[RankDump]], None],
         log: Log,
     ) -> None:
-        self._attempt, self._state = attempt, state
+        self._attempt, self._state, self._checks = attempt, state, checks
         self._write_dumps, self._log = write_dumps, log
         # By leader: the number of the next incident, and of the newest that was answered.
         self._incidents: dict[int, int] = {}
@@ -142,6 +146,7 @@ class WatchFollower:
         if self._answered.get(leader, -1) < number:
             self._answer(leader, number, request, local)
             self._answered[leader] = number
+        self._checks.follow(number)
         result = mailbox.get(f"incident/{number}/result")
         if result is not None:
             mailbox.put(f"incident/{number}/seen/{mailbox.node}", b"")

@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from relkit import procfs
 from relkit.errors import BadDump
 from relkit.findings import Report
-from relkit.hang.attribute import attribute
+from relkit.hang.attribute import analyse, attribute
+from relkit.hang.links.joined import with_links, with_network
+from relkit.hang.links.model import LinkCheck
 from relkit.hang.live_sources.contradictions import with_one_numbering
 from relkit.hang.live_sources.report import by_live_sources, with_live_sources
 from relkit.hang.model import HangVerdict, JobView, RankView, Suspicion
 from relkit.hang.report import hang_report
+from relkit.hang.waits import Wait
 from relkit.hang.words import where
 from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
@@ -33,6 +36,8 @@ CORE_STACK_SHARED_S = 2.0
 # Time for the other nodes' answers on top of their capture: their tick, and the store.
 GATHER_MARGIN_S = 3.0
 
+MeasureLinks = Callable[[HangVerdict, Sequence[Wait]], LinkCheck]
+
 
 @dataclass(frozen=True, slots=True)
 class IncidentResult:
@@ -46,10 +51,11 @@ class IncidentResult:
     @property
     def sentence(self) -> str:
         """The verdict in one line, for the other nodes' logs."""
+        network = f"; {self.verdict.network}" if self.verdict.network else ""
         if not self.verdict.culprits:
-            return "no rank could be identified as the cause"
+            return f"no rank could be identified as the cause{network}"
         first = self.verdict.culprits[0]
-        return f"rank {first.rank}{where(first.host, first.pid)}: {first.sentence}"
+        return f"rank {first.rank}{where(first.host, first.pid)}: {first.sentence}{network}"
 
 
 def capture_local(
@@ -139,6 +145,7 @@ def judge(
     absent: Mapping[int, str],
     suspicions: tuple[Suspicion, ...] = (),
     sees_all: bool = True,
+    measure_links: MeasureLinks | None = None,
 ) -> IncidentResult:
     """Decide who is at fault from everything that could be collected.
 
@@ -149,6 +156,8 @@ def judge(
         absent: why nothing is known, by rank, for ranks without a view.
         suspicions: that there were before.
         sees_all: False where such ranks are watched by others, and are not to be accused.
+        measure_links: has the links between the suspects' nodes measured, and returns within its
+            own deadline; None where that is not asked for.
     """
     by_rank = {dump.rank: dump for dump in dumps}
     numbered = with_one_numbering(views)
@@ -165,7 +174,10 @@ def judge(
         suspicions=suspicions,
         sees_all=sees_all,
     )
-    verdict = by_live_sources(attribute(job), job)
+    analysis = analyse(job)
+    verdict = by_live_sources(attribute(job, analysis), job)
+    links = None if measure_links is None else measure_links(verdict, analysis.waits)
+    verdict = verdict if links is None else with_network(verdict, links)
     report = hang_report(
         job,
         verdict,
@@ -173,4 +185,6 @@ def judge(
         started=started,
         duration_s=max(0.0, time.time() - started),
     )
-    return IncidentResult(job, verdict, with_live_sources(report, job), tuple(dumps))
+    report = with_live_sources(report, job)
+    report = report if links is None else with_links(report, links)
+    return IncidentResult(job, verdict, report, tuple(dumps))

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from relkit.hang.detect import HangDetector, JobHealth
-from relkit.hang.model import RankView
+from relkit.hang.links.joined import in_words
+from relkit.hang.links.model import LinkCheck
+from relkit.hang.links.suspects import suspects_of
+from relkit.hang.model import HangVerdict, RankView
+from relkit.hang.waits import Wait
 from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.incident import IncidentResult
+from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.remote_views import RemoteViews, no_answer
 from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
@@ -31,6 +37,7 @@ class WatchLeader:
         attempt: the job.
         state: shared with the launcher's thread.
         settings: timeout and action.
+        checks: has the links between the suspects' nodes measured.
         publish: gets the result of an incident.
         log: writes one line to the terminal.
     """
@@ -41,11 +48,12 @@ class WatchLeader:
         state: WatchState,
         settings: MonitorSettings,
         *,
+        checks: LinkChecks,
         publish: Publish,
         log: Log,
     ) -> None:
         self._attempt, self._state, self._settings = attempt, state, settings
-        self._publish, self._log = publish, log
+        self._checks, self._publish, self._log = checks, publish, log
         self._detector = HangDetector(settings.hang_timeout_s)
         self._suspicions = Suspicions(attempt, state, settings.hang_timeout_s, log)
         self._remote = RemoteViews(attempt.mailbox)
@@ -153,6 +161,9 @@ class WatchLeader:
             absent=dict.fromkeys(range(world_size), why_absent),
             suspicions=() if on_hang is None else self._suspicions.present,
             sees_all=attempt.sees_all,
+            measure_links=partial(self._measure_links, number, local, is_shared=is_shared)
+            if on_hang is not None and self._checks.is_asked_for
+            else None,
         )
         if is_shared:
             self._send_result(number, result, on_hang)
@@ -163,6 +174,27 @@ class WatchLeader:
                 self._wait_until_read(number, silent_nodes)
             # Whatever becomes of the report: a job that is to be restarted is restarted.
             self._state.action = on_hang or self._state.action
+
+    def _measure_links(
+        self,
+        number: int,
+        local: Sequence[RankView],
+        verdict: HangVerdict,
+        waits: Sequence[Wait],
+        *,
+        is_shared: bool,
+    ) -> LinkCheck:
+        """Of the nodes of the suspects and of those that wait for them."""
+        mailbox = self._attempt.mailbox
+        node_of = self._remote.node_of() | {view.rank: mailbox.node for view in local}
+        suspects = suspects_of(verdict, waits, node_of)
+        if is_shared or mailbox.nodes == 1:
+            check = self._checks.lead(number, suspects)
+        else:
+            check = LinkCheck(suspects, {}, problem="the other nodes cannot be reached")
+        has_result = check.links or check.unreachable
+        self._log(f"links of the suspects: {in_words(check) if has_result else check.problem}")
+        return check
 
     def _why_absent(self, silent_nodes: Sequence[int], *, is_shared: bool) -> str:
         if not is_shared:

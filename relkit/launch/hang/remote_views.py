@@ -85,6 +85,12 @@ class RemoteViews:
                 views += summary.views
         return tuple(views)
 
+    def node_of(self) -> dict[int, int]:
+        """On which of the other nodes each rank runs."""
+        return {
+            view.rank: node for node, summary in self._summaries.items() for view in summary.views
+        }
+
     def without_answer(self, nodes: Sequence[int], patience_s: float) -> dict[int, RankView]:
         """By rank, the ranks of nodes that did not send their capture: their summary is outdated.
 

@@ -14,6 +14,7 @@ from relkit.hang.model import RankView
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.follower import WatchFollower
 from relkit.launch.hang.leader import WatchLeader
+from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.job.exchange import ExchangeBroken
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
 from relkit.ranks import RankSet
@@ -46,8 +47,13 @@ class Watch:
         self.state = WatchState()
         self._attempt, self._hang_timeout_s = attempt, settings.hang_timeout_s
         self._log = log
-        self._leader = WatchLeader(attempt, self.state, settings, publish=publish, log=log)
-        self._follower = WatchFollower(attempt, self.state, write_dumps=write_dumps, log=log)
+        checks = LinkChecks(attempt.mailbox, log, is_asked_for=settings.on_hang_netcheck)
+        self._leader = WatchLeader(
+            attempt, self.state, settings, checks=checks, publish=publish, log=log
+        )
+        self._follower = WatchFollower(
+            attempt, self.state, checks=checks, write_dumps=write_dumps, log=log
+        )
         self._broken_since_s: float | None = None
         self._alone = False
         self._led_by = 0

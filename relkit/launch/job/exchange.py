@@ -6,6 +6,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -55,6 +56,19 @@ class Mailbox(Protocol):
         """Delete a note that has been read, which keeps the store small."""
 
 
+@dataclass(frozen=True, slots=True)
+class MeetingPoint:
+    """Where this launcher may open further listeners for the others, and how they know each other.
+
+    Args:
+        address: this host's, that the others reach it by; numeric.
+        key: that all launchers of these links have, and nobody else; to derive others from.
+    """
+
+    address: str
+    key: bytes = field(repr=False)
+
+
 class LedMailbox(Mailbox, Protocol):
     """A mailbox of launchers one of which leads: all others read what it has left, and it theirs.
 
@@ -69,6 +83,10 @@ class LedMailbox(Mailbox, Protocol):
     def silent(self) -> frozenset[int]:
         """Nodes that are known not to answer."""
 
+    @property
+    def meeting_point(self) -> MeetingPoint | None:
+        """For further connections between launchers; None where there are none (yet)."""
+
 
 class MemoryMailbox:
     """Notes within one process: the single-node job, and tests.
@@ -81,6 +99,7 @@ class MemoryMailbox:
     is_stuck = False
     leader = 0
     silent: frozenset[int] = frozenset()
+    meeting_point: MeetingPoint | None = None
 
     def __init__(
         self, node: int = 0, nodes: int = 1, notes: dict[str, bytes] | None = None

@@ -49,11 +49,13 @@ class MonitorSettings:
         hang_timeout_s: how long no progress is a hang, s, above 0.
         on_hang: what then.
         argv: relkit's own command line, for the report.
+        on_hang_netcheck: measure the links between the suspects' nodes before that.
     """
 
     hang_timeout_s: float
     on_hang: OnHang
     argv: tuple[str, ...] = ()
+    on_hang_netcheck: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from relkit.hook.model import HookState, Op, OpKind
 from relkit.launch.hang import codec
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.follower import WatchFollower
+from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.monitor import Monitor, tick_interval_s
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.remote_views import SHARE_EVERY_S, SILENT_NODE_S, RemoteViews
@@ -27,7 +28,10 @@ def two_ends() -> tuple[RemoteViews, WatchFollower, dict[str, bytes]]:
     notes: dict[str, bytes] = {}
     mailbox = MemoryMailbox(1, 2, notes)
     attempt = WatchedAttempt("job", 4, Observer(None), mailbox, lambda: (), dict)
-    follower = WatchFollower(attempt, WatchState(), write_dumps=lambda _: None, log=print)
+    checks = LinkChecks(mailbox, print, is_asked_for=False)
+    follower = WatchFollower(
+        attempt, WatchState(), checks=checks, write_dumps=lambda _: None, log=print
+    )
     return RemoteViews(MemoryMailbox(0, 2, notes)), follower, notes
 
 
