@@ -1,8 +1,7 @@
-"""Three hosts and `--on-hang-netcheck`: the network between the suspects is cleared or convicted."""
+"""Three hosts and `--on-hang-netcheck`: the links of the suspects are cleared or convicted."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,15 +61,6 @@ def finding(report: dict[str, Any], number: str) -> dict[str, Any]:
     return fitting[0]
 
 
-def listening(hosts: Hosts, name: str) -> set[str]:
-    """What listens on a host, as ss prints it."""
-    done = subprocess.run(
-        ["ip", "netns", "exec", hosts[name].namespace, "ss", "-Hltn"],
-        capture_output=True, text=True, timeout=20, check=True,
-    )  # fmt: skip
-    return {line.split()[3] for line in done.stdout.splitlines()}
-
-
 def test_good_links_are_excluded_as_the_cause(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
     (tmp_path / "sleep-2").touch()
@@ -87,7 +77,7 @@ def test_good_links_are_excluded_as_the_cause(start: Start, hosts: Hosts, tmp_pa
 
 def test_a_slow_link_is_convicted_and_joined(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
-    hosts.limit_pair("h1", "h3", 20)
+    hosts.limit_pair("h1", "h3", 8)
     (tmp_path / "sleep-2").touch()
     report, told = ended(jobs, tmp_path)
     assert report["culprits"] == [2], told
@@ -102,8 +92,28 @@ def test_a_slow_link_is_convicted_and_joined(start: Start, hosts: Hosts, tmp_pat
 def test_a_cut_link_is_what_the_hang_is_from(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
     hosts.cut_pair("h2", "h3")
-    report, told = ended(jobs, tmp_path)
-    print(told)
+    report, _ = ended(jobs, tmp_path)
     bad = finding(report, "RK-HANG-024")
     assert bad["title"].startswith("the link h2-h3 does not answer, the others carry "), bad
     assert bad["title"] in report["verdict"]
+
+
+def test_a_host_that_is_gone_is_told_beside_good_links(
+    start: Start, hosts: Hosts, tmp_path: Path
+) -> None:
+    jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
+    hosts.cut("h3")
+    report, told = ended(jobs, tmp_path)
+    bad = finding(report, "RK-HANG-024")
+    assert bad["title"] == "node 2 does not answer the other launchers", told
+    assert bad["ranks"] == "2"
+    assert {tuple(each["nodes"]) for each in report["links"]["measured"]} == {(0, 1)}
+
+
+def test_without_the_option_nothing_is_measured(start: Start, hosts: Hosts, tmp_path: Path) -> None:
+    jobs = begin(start, hosts, tmp_path)
+    (tmp_path / "sleep-2").touch()
+    report, told = ended(jobs, tmp_path)
+    assert report["culprits"] == [2], told
+    assert "links" not in report
+    assert "measuring" not in told

@@ -65,9 +65,6 @@ def in_words(check: LinkCheck) -> str:
     }
     good = by_health[Health.GOOD]
     parts = []
-    if check.unreachable:
-        them = " and ".join(check.name(node) for node in check.unreachable)
-        parts.append(f"{them} cannot be reached by the launchers any more")
     if cut := by_health[Health.CUT]:
         parts.append(f"{_named(cut, check)} {'does' if len(cut) == 1 else 'do'} not answer")
     if slow := by_health[Health.SLOW]:
@@ -76,8 +73,14 @@ def in_words(check: LinkCheck) -> str:
         usual = max((link.round_trip_ms for link in good), default=0.0)
         delay = f" with a round trip of {late:.0f} ms" if late >= SLOW_FACTOR * usual > 0 else ""
         parts.append(f"{_named(slow, check)} {verb} {_speed(slow)}{delay}")
+    if parts and good:
+        parts = [f"{' and '.join(parts)}, {_others(good, bool(slow))}"]
+    if check.unreachable:
+        them = " and ".join(check.name(node) for node in check.unreachable)
+        verb = "does" if len(check.unreachable) == 1 else "do"
+        parts.insert(0, f"{them} {verb} not answer the other launchers")
     if parts:
-        return " and ".join(parts) + (f", {_others(good, bool(slow))}" if good else "")
+        return " and ".join(parts)
     if not good:
         return "the links between their nodes could not be measured"
     if len(good) == 1:
@@ -97,13 +100,14 @@ def in_words(check: LinkCheck) -> str:
 def with_links(report: Report, check: LinkCheck) -> Report:
     """The report with a finding on the links, and every measurement among its facts."""
     health = health_of(check.links)
+    facts = {**report.facts, "links": _facts(check, health)}
+    if len(check.suspects.ranks) < 2:
+        return replace(report, facts=facts)
     finding = _finding(check, health)
     # Where no rank is at fault, a bad link is what a person should read first.
     is_first = finding.id == BAD and not report.facts.get("culprits")
     findings = (finding, *report.findings) if is_first else (*report.findings, finding)
-    return replace(
-        report, findings=findings, facts={**report.facts, "links": _facts(check, health)}
-    )
+    return replace(report, findings=findings, facts=facts)
 
 
 def _finding(check: LinkCheck, health: Mapping[tuple[int, int], Health]) -> Finding:

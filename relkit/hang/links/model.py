@@ -74,7 +74,7 @@ class LinkCheck:
         suspects: the nodes.
         names: of those nodes that said theirs, by number.
         links: one for each two nodes; none where nothing was measured.
-        unreachable: nodes that the launchers' own connections do not reach any more.
+        unreachable: nodes whose launcher did not answer the others.
         problem: why there is no measurement, or of which nodes; "" for none.
     """
 

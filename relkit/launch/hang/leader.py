@@ -161,7 +161,9 @@ class WatchLeader:
             absent=dict.fromkeys(range(world_size), why_absent),
             suspicions=() if on_hang is None else self._suspicions.present,
             sees_all=attempt.sees_all,
-            measure_links=partial(self._measure_links, number, local, is_shared=is_shared)
+            measure_links=partial(
+                self._measure_links, number, local, silent_nodes, is_shared=is_shared
+            )
             if on_hang is not None and self._checks.is_asked_for
             else None,
         )
@@ -179,6 +181,7 @@ class WatchLeader:
         self,
         number: int,
         local: Sequence[RankView],
+        silent_nodes: Sequence[int],
         verdict: HangVerdict,
         waits: Sequence[Wait],
         *,
@@ -189,7 +192,7 @@ class WatchLeader:
         node_of = self._remote.node_of() | {view.rank: mailbox.node for view in local}
         suspects = suspects_of(verdict, waits, node_of)
         if is_shared or mailbox.nodes == 1:
-            check = self._checks.lead(number, suspects)
+            check = self._checks.lead(number, suspects, silent_nodes)
         else:
             check = LinkCheck(suspects, {}, problem="the other nodes cannot be reached")
         has_result = check.links or check.unreachable

@@ -54,23 +54,24 @@ class LinkChecks:
         """Links are measured after a hang."""
         return self._is_asked_for
 
-    def lead(self, number: int, suspects: Suspects) -> LinkCheck:
+    def lead(self, number: int, suspects: Suspects, silent: Collection[int] = ()) -> LinkCheck:
         """Have the links between these nodes measured; on the node that judges.
 
         Args:
             number: of the incident.
-            suspects: the nodes, of which those that are not heard are not asked.
+            suspects: the nodes.
+            silent: nodes that did not answer before: they are not asked.
         """
-        silent = self._mailbox.silent & set(suspects.ranks)
-        nodes = tuple(sorted(set(suspects.ranks) - silent))
-        nothing = LinkCheck(suspects, {}, unreachable=tuple(sorted(silent)))
+        mute = (self._mailbox.silent | set(silent)) & set(suspects.ranks)
+        nodes = tuple(sorted(set(suspects.ranks) - mute))
+        nothing = LinkCheck(suspects, {}, unreachable=tuple(sorted(mute)))
         point = self._mailbox.meeting_point
         if len(nodes) < 2 or point is None:
             return replace(nothing, problem=_why_nothing(suspects, point))
         self._log(f"measuring the links between nodes {RankSet.of(nodes).fold()}")
         leading = _Leading(self._mailbox, number, nodes, point, self._log)
-        check = self._bounded(lambda: leading.measure(nothing))
-        return check or replace(nothing, problem=f"nothing was measured within {CHECK_S:g} s")
+        check, problem = _bounded(lambda: leading.measure(nothing))
+        return check or replace(nothing, problem=problem)
 
     def follow(self, number: int) -> None:
         """Take part where the leader asks for it; on the others, several times in an incident.
@@ -90,7 +91,9 @@ class LinkChecks:
             self._log(f"a request of node {leader} to measure links is ignored: {why}")
             return
         if mailbox.node in ask.nodes:
-            self._bounded(lambda: self._take_part(number, ask, leader))
+            _, problem = _bounded(lambda: self._take_part(number, ask, leader))
+            if problem:
+                self._log(problem)
 
     def _take_part(self, number: int, ask: Ask, leader: int) -> None:
         from relkit.launch.hang.links.node_part import TURNS, NodePart
@@ -113,17 +116,15 @@ class LinkChecks:
                 results = part.measure(calls, turn)
                 mailbox.put(notes.done_key(number, turn, mailbox.node), notes.encode_done(results))
 
-    def _bounded(self, call: Callable[[], LinkCheck | None]) -> LinkCheck | None:
-        """What it returns; None where it takes too long or fails, which is logged."""
-        try:
-            result: LinkCheck | None = BoundedCalls("relkit-links").call(call, timeout_s=CHECK_S)
-        except NoAnswer:
-            self._log(f"the links were not measured within {CHECK_S:g} s")
-        except Exception as error:  # noqa: BLE001 (whatever it is, the job must be acted upon)
-            self._log(f"the links could not be measured: {str(error)[:200]}")
-        else:
-            return result
-        return None
+
+def _bounded(call: Callable[[], LinkCheck | None]) -> tuple[LinkCheck | None, str]:
+    """What it returns; or None, and why: it takes too long, or fails."""
+    try:
+        return BoundedCalls("relkit-check").call(call, timeout_s=CHECK_S), ""
+    except NoAnswer:
+        return None, f"the links were not measured within {CHECK_S:g} s"
+    except Exception as error:  # noqa: BLE001 (whatever it is, the job must be acted upon)
+        return None, f"the links could not be measured: {str(error)[:200]}"
 
 
 def _why_nothing(suspects: Suspects, point: MeetingPoint | None) -> str:
