@@ -117,3 +117,22 @@ def test_without_the_option_nothing_is_measured(start: Start, hosts: Hosts, tmp_
     assert report["culprits"] == [2], told
     assert "links" not in report
     assert "measuring" not in told
+
+
+def test_the_successor_of_node_0_has_them_measured(
+    start: Start, hosts: Hosts, tmp_path: Path
+) -> None:
+    jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
+    (tmp_path / "sleep-2").touch()
+    until((tmp_path / "asleep-2").exists, *jobs)
+    hosts.cut("h1")
+    second, third = jobs[1:]
+    second.wait_for("this node leads the watch over the job from here on")
+    done = [second.wait(90), third.wait(90)]
+    told = "\n".join(job.text for job in jobs)
+    report = report_of(tmp_path / "t-h2")
+    assert 2 in report["culprits"], told
+    good = finding(report, "RK-HANG-025")
+    assert good["title"].startswith("the link h2-h3 answers and carries "), told
+    assert good["title"] in third.text, told
+    assert all(each.code for each in done), told

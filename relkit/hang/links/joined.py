@@ -48,7 +48,8 @@ def _weighed(
     own = [each for ends, each in health.items() if nodes[0] in ends]
     is_bad = nodes[0] in check.unreachable or any(h in (Health.SLOW, Health.CUT) for h in own)
     # One link alone has none that it could be compared with.
-    is_good = len(health) > 1 and bool(own) and all(each is Health.GOOD for each in own)
+    is_compared = list(health.values()).count(Health.GOOD) > 1
+    is_good = is_compared and bool(own) and all(each is Health.GOOD for each in own)
     blames_network = culprit.category is Category.ABSENT
     score = culprit.score
     if is_bad or is_good:

@@ -40,7 +40,7 @@ BREAKS = (
         "confirms = is_good",
         _JOINED,
     ),
-    Break(f"{_HANG}/joined.py", "is_good = len(health) > 1 and", "is_good =", _JOINED),
+    Break(f"{_HANG}/joined.py", "is_good = is_compared and", "is_good =", _JOINED),
     Break(
         f"{_HANG}/joined.py",
         'is_first = finding.id == BAD and not report.facts.get("culprits")',

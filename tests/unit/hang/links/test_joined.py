@@ -28,6 +28,12 @@ def check(*speeds: float, names: dict[int, str] | None = None) -> LinkCheck:
     return LinkCheck(SUSPECTS, NAMES if names is None else names, tuple(links))
 
 
+def alone() -> LinkCheck:
+    """The link of the suspect's node to one other, and no more."""
+    link = LinkMeasurement(0, 2, 940, 0.1)
+    return LinkCheck(Suspects({node: RankSet.of([node]) for node in (2, 0)}), NAMES, (link,))
+
+
 def verdict(category: Category = Category.BLOCKED, score: float = 0.9) -> HangVerdict:
     culprit = Culprit(2, "h3", 7, category, "sleeps for 9 s", ("it sleeps",), score)
     other = replace(culprit, rank=9, score=0.95)
@@ -99,7 +105,9 @@ def test_in_words(measured: LinkCheck, words: str) -> None:
         # A bad link elsewhere is none of its own.
         (check(12, 940, 920), Category.BLOCKED, 0.92),
         # With nothing to compare it with, or nothing measured: no evidence.
+        (alone(), Category.BLOCKED, 0.9),
         (check(940), Category.BLOCKED, 0.9),
+        (check(940, 930, -1), Category.BLOCKED, 0.9),
         (check(-1, -1, -1), Category.BLOCKED, 0.9),
     ],
 )
