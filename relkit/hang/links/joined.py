@@ -20,6 +20,14 @@ NOT_MEASURED = "RK-HANG-026"
 # What contradicts costs a fifth of the score, as where two sources differ; what confirms takes
 # away a fifth of the doubt.
 SHARE = 0.8
+# What a bad network may look like from outside. That a rank made another call, died or was stopped
+# is proven by other means.
+_MAY_BE_NETWORK = (
+    Category.UNINTERRUPTIBLE,
+    Category.SPINNING,
+    Category.BLOCKED,
+    Category.DEVICE,
+)
 _HOW = "TCP between the launchers, after the verdict"
 
 
@@ -52,7 +60,7 @@ def _weighed(
     is_good = is_compared and bool(own) and all(each is Health.GOOD for each in own)
     blames_network = culprit.category is Category.ABSENT
     score = culprit.score
-    if is_bad or is_good:
+    if (is_bad or is_good) and (blames_network or culprit.category in _MAY_BE_NETWORK):
         confirms = is_bad is blames_network
         score = 1 - (1 - score) * SHARE if confirms else score * SHARE
     return replace(culprit, score=round(score, 2), reasons=(*culprit.reasons, sentence))
@@ -142,7 +150,7 @@ def _finding(check: LinkCheck, health: Mapping[tuple[int, int], Health]) -> Find
 
 _BAD_ADVICE = (
     "Look at the cables, ports and switches between these nodes, and at their hosts' firewalls; "
-    "`relkit netcheck` on these nodes measures them longer. The job is restarted without the bad "
+    "`relkit netcheck` on these nodes measures them longer. Restart the job without the bad "
     "node, or once the link is mended."
 )
 _GOOD_ADVICE = (

@@ -64,7 +64,7 @@ class Links:
 
     def __init__(self, rendezvous: LinkRendezvous, log: Log, fan_in: int = FAN_IN) -> None:
         self.node, self.nodes = rendezvous.mailbox.node, rendezvous.mailbox.nodes
-        self._rendezvous, self._log, self._fan_in = rendezvous, log, fan_in
+        self._rendezvous, self._log = rendezvous, log
         self._attachment = Attachment(self.node, self.nodes, fan_in)
         self._box = NoteBox(self.node, self.nodes)
         self._box.move(self._attachment.path)
@@ -76,7 +76,9 @@ class Links:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._thread = threading.Thread(target=self._run, name="relkit-links", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(fan_in,), name="relkit-links", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -136,13 +138,13 @@ class Links:
         if self._broken is not None:
             raise self._broken
 
-    def _run(self) -> None:
+    def _run(self, fan_in: int) -> None:
         try:
             # Only here: a job of one node, and a command that starts none, load nothing of it.
             from relkit.launch.control.sockets import LinkSockets
 
             with contextlib.closing(LinkSockets()) as sockets:
-                self._serve(sockets)
+                self._serve(sockets, fan_in)
         except Exception as error:  # noqa: BLE001 (whatever it is, the job is watched without)
             broken = ExchangeBroken(f"no links to the other launchers: {error}")
             if not self._closing.is_set():
@@ -153,8 +155,8 @@ class Links:
                 self._closing.set()
                 os.close(self._wake)
 
-    def _serve(self, sockets: LinkSockets) -> None:
-        joined = join(self._rendezvous, sockets.listen, self._closing.is_set, self._fan_in)
+    def _serve(self, sockets: LinkSockets, fan_in: int) -> None:
+        joined = join(self._rendezvous, sockets.listen, self._closing.is_set, fan_in)
         if joined.address:
             beside = derive(joined.key, "beside the links")
             self._meeting_point = MeetingPoint(joined.address, beside)

@@ -40,6 +40,7 @@ BREAKS = (
         "confirms = is_good",
         _JOINED,
     ),
+    Break(f"{_HANG}/joined.py", "culprit.category in _MAY_BE_NETWORK", "True", _JOINED),
     Break(f"{_HANG}/joined.py", "is_good = is_compared and", "is_good =", _JOINED),
     Break(
         f"{_HANG}/joined.py",

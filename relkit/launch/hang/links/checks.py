@@ -187,8 +187,12 @@ class _Leading:
                 links = _with(links, results, turn)
                 turn += 1
         names = {node: place.name for node, place in places.items()}
-        return replace(nothing, names=_told_apart(names), links=tuple(links),
-                       problem=self._problem(places))  # fmt: skip
+        return replace(
+            nothing,
+            names=_told_apart(names),
+            links=tuple(sorted(links, key=lambda link: link.ends)),
+            problem=self._problem(places),
+        )
 
     def _places(self, part: NodePart | None, end_s: float) -> dict[int, Listening]:
         """Where the nodes listen, of those that say so in time."""

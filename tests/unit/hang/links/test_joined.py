@@ -104,6 +104,9 @@ def test_in_words(measured: LinkCheck, words: str) -> None:
         (replace(check(900), unreachable=(2,)), Category.ABSENT, 0.92),
         # A bad link elsewhere is none of its own.
         (check(12, 940, 920), Category.BLOCKED, 0.92),
+        # What is proven by other means.
+        (check(900, 12, 920), Category.MISMATCH, 0.9),
+        (check(900, 940, 920), Category.DEAD, 0.9),
         # With nothing to compare it with, or nothing measured: no evidence.
         (alone(), Category.BLOCKED, 0.9),
         (check(940), Category.BLOCKED, 0.9),

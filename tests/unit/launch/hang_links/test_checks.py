@@ -85,11 +85,7 @@ def test_three_nodes_measure_their_links() -> None:
     job = Launchers(4)
     with job.following(*(job.follower(node) for node in (1, 2, 3))):
         check = job.checks(0).lead(NUMBER, suspects(3, 0, 1))
-    assert [link.ends for link in sorted(check.links, key=lambda each: each.ends)] == [
-        (0, 1),
-        (0, 3),
-        (1, 3),
-    ]
+    assert [link.ends for link in check.links] == [(0, 1), (0, 3), (1, 3)]
     assert set(health_of(check.links).values()) == {Health.GOOD}
     assert set(check.names) == {0, 1, 3}
     # They run on one host, and are told apart all the same.
@@ -193,7 +189,7 @@ def test_a_check_that_hangs_costs_no_more_than_its_deadline(
 ) -> None:
     monkeypatch.setattr(checks, "CHECK_S", 1.0)
     released = threading.Event()
-    monkeypatch.setattr(checks._Leading, "measure", lambda *_: released.wait(60 * PATIENCE))
+    monkeypatch.setattr(checks._Leading, "measure", lambda *_: released.wait(20 * PATIENCE))
     job = Launchers(2)
     check = job.checks(0).lead(NUMBER, suspects(0, 1))
     # It has come back while the measurement still waits for this.
