@@ -18,7 +18,7 @@ from pathlib import Path
 from relkit.hang.model import RankView
 from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
-from relkit.launch.hang.links.checks import LinkChecks
+from relkit.launch.hang.links.checks import CHECK_S, LinkChecks
 from relkit.launch.hang.remote_views import SHARE_EVERY_S, summary_key
 from relkit.launch.job.settings import Log, OnHang
 from relkit.ranks import RankSet
@@ -59,6 +59,7 @@ class WatchFollower:
         self._leader = 0
         self._next_share_s = 0.0
         self._failure_sent_s: float | None = None
+        self._leader_measures = False
         self._began_s: float | None = None
         self._unseen_reported = False
         self._unreadable_reported: set[Path] = set()
@@ -140,13 +141,14 @@ class WatchFollower:
             self._failure_sent_s = now_s
             mailbox.put(f"failure/{mailbox.node}", state.failure.encode())
         number = self._incidents.get(leader, 0)
+        self._leader_measures = False
         request = mailbox.get(f"incident/{number}")
         if request is None:
             return
         if self._answered.get(leader, -1) < number:
             self._answer(leader, number, request, local)
             self._answered[leader] = number
-        self._checks.follow(number)
+        self._leader_measures = self._checks.follow(number)
         result = mailbox.get(f"incident/{number}/result")
         if result is not None:
             mailbox.put(f"incident/{number}/seen/{mailbox.node}", b"")
@@ -157,7 +159,9 @@ class WatchFollower:
         """The leader has not handled this node's failure in time: it is probably gone itself."""
         sent_s = self._failure_sent_s
         waited_s = 0.0 if sent_s is None else now_s - sent_s
-        return waited_s > FAILURE_PATIENCE_S and not self._state.failure_handled
+        # One that has links measured handles nothing else meanwhile.
+        patience_s = FAILURE_PATIENCE_S + (CHECK_S if self._leader_measures else 0.0)
+        return waited_s > patience_s and not self._state.failure_handled
 
     def _answer(self, leader: int, number: int, request: bytes, local: Sequence[RankView]) -> None:
         fields = codec.unpack(request)

@@ -73,27 +73,31 @@ class LinkChecks:
         check, problem = _bounded(lambda: leading.measure(nothing))
         return check or replace(nothing, problem=problem)
 
-    def follow(self, number: int) -> None:
+    def follow(self, number: int) -> bool:
         """Take part where the leader asks for it; on the others, several times in an incident.
 
         Args:
             number: of the incident.
+
+        Returns:
+            True where the leader has links measured in this incident, by whomever.
         """
         mailbox = self._mailbox
         leader = mailbox.leader
         note = mailbox.get(notes.ask_key(number))
         if note is None or (leader, number) in self._seen:
-            return
+            return note is not None
         self._seen.add((leader, number))
         try:
             ask = notes.read_ask(note, mailbox.nodes)
         except BadNote as why:
             self._log(f"a request of node {leader} to measure links is ignored: {why}")
-            return
+            return True
         if mailbox.node in ask.nodes:
             _, problem = _bounded(lambda: self._take_part(number, ask, leader))
             if problem:
                 self._log(problem)
+        return True
 
     def _take_part(self, number: int, ask: Ask, leader: int) -> None:
         from relkit.launch.hang.links.node_part import TURNS, NodePart

@@ -11,9 +11,13 @@ import pytest
 
 from relkit.hang.links.health import health_of
 from relkit.hang.links.model import Health, Suspects
+from relkit.launch.hang import codec
+from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.follower import FAILURE_PATIENCE_S, WatchFollower
 from relkit.launch.hang.links import checks, node_part, notes
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.links.notes import Listening
+from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MeetingPoint, MemoryMailbox
 from relkit.ranks import RankSet
 from tests.patience import PATIENCE
@@ -42,11 +46,11 @@ class Launchers:
         return LinkChecks(self.mailboxes[node], self.logged.append, is_asked_for=is_asked_for)
 
     @contextmanager
-    def following(self, *parts: Callable[[], None]) -> Iterator[None]:
+    def following(self, *parts: Callable[[], object]) -> Iterator[None]:
         """Each of these is called again and again in a thread, as a monitor does."""
         over = threading.Event()
 
-        def run(part: Callable[[], None]) -> None:
+        def run(part: Callable[[], object]) -> None:
             while not over.wait(0.02):
                 part()
 
@@ -60,11 +64,11 @@ class Launchers:
             for thread in threads:
                 thread.join(30 * PATIENCE)
 
-    def follower(self, node: int, *, is_asked_for: bool = True) -> Callable[[], None]:
+    def follower(self, node: int, *, is_asked_for: bool = True) -> Callable[[], object]:
         part = self.checks(node, is_asked_for=is_asked_for)
         return lambda: part.follow(NUMBER)
 
-    def answering(self, node: int, key: str, note: bytes) -> Callable[[], None]:
+    def answering(self, node: int, key: str, note: bytes) -> Callable[[], object]:
         """A node that says just this once it is asked."""
 
         def answer() -> None:
@@ -206,6 +210,27 @@ def test_a_check_that_fails_is_told_and_no_more(monkeypatch: pytest.MonkeyPatch)
     check = job.checks(0).lead(NUMBER, suspects(0, 1))
     assert check.links == ()
     assert check.problem == "the links could not be measured: odd"
+
+
+@pytest.mark.parametrize("is_measuring", [True, False])
+def test_a_leader_that_measures_is_not_given_up(is_measuring: bool) -> None:
+    job = Launchers(4)
+    mailbox = job.mailboxes[1]
+    state = WatchState()
+    attempt = WatchedAttempt("job", 4, Observer(None), mailbox, lambda: (), dict)
+    follower = WatchFollower(
+        attempt, state, checks=job.checks(1), write_dumps=lambda _: None, log=job.logged.append
+    )
+    job.notes[f"incident/{NUMBER}"] = codec.pack({"job_id": "job", "deadline_s": 1.0})
+    follower.follow(0.0, ())
+    if is_measuring:
+        # Of others than this node, which is not kept busy by it.
+        job.notes[notes.ask_key(NUMBER)] = notes.Ask((0, 3), bytes(16)).encode()
+    state.failure = "rank 1 died"
+    follower.follow(100.0, ())
+    assert not follower.is_abandoned(100.0 + FAILURE_PATIENCE_S)
+    assert follower.is_abandoned(101.0 + FAILURE_PATIENCE_S) is not is_measuring
+    assert follower.is_abandoned(1000.0)
 
 
 def test_over_real_links_the_successor_leads() -> None:
