@@ -140,7 +140,7 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/follower.py",
-        "waited_s > FAILURE_PATIENCE_S and",
+        "waited_s > patience_s and",
         "waited_s > 0 and",
         _WATCH,
     ),
