@@ -27,6 +27,7 @@ def test_defaults() -> None:
         "hang_timeout": 300.0,
         "timeline_path": None,
         "on_hang": "save",
+        "on_hang_netcheck": False,
         "no_hook": False,
         "no_warm_standby": False,
         "inject": (),
@@ -40,6 +41,13 @@ def test_defaults() -> None:
         "flash_timeout": 600.0,
         "nodes": None,
     }
+
+
+def test_links_of_the_suspects_are_measured_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert params(launch, ["--on-hang-netcheck", "t.py"])["on_hang_netcheck"] is True
+    monkeypatch.setenv("RELKIT_LAUNCH_ON_HANG_NETCHECK", "1")
+    with launch.make_context("launch", ["t.py"], auto_envvar_prefix="RELKIT_LAUNCH") as ctx:
+        assert ctx.params["on_hang_netcheck"] is True
 
 
 def test_the_old_name_of_save_works_and_warns_once(
