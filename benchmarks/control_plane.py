@@ -2,10 +2,14 @@
 
     python benchmarks/control_plane.py                        pyzmq with CURVE
     python benchmarks/control_plane.py --python VENV/bin/python --libraries pyzmq grpcio
+    python benchmarks/control_plane.py --nodes 16 256 1024 4096 16384
 
 One leader and its clients, each a process of its own on the loopback, so that the times of a round
 include the clients' share of the same cores. --python names an interpreter that has pyzmq, grpcio
 and psutil; grpcio is no dependency of relkit.
+
+--nodes: only what the watch over a job costs its leader, whose real code is fed with simulated
+launchers of 8 ranks (benchmarks/jobs/control_leader.py), without the sockets.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ _CLIENT_PROCESSES, _END_S = 2, 20.0
 _FLOOD = 100_000
 # So many connections on so few cores leave heartbeats unanswered for seconds.
 _SLOW_BEAT_MS = "10000"
-_LIMIT_S, _NOTICE_S = 60.0, 30.0
+_LIMIT_S, _NOTICE_S, _WATCH_S = 60.0, 30.0, 900.0
 Answer = dict[str, float]
 
 
@@ -192,6 +196,49 @@ def _noticed(leader: _Process) -> str:
         return f"not within {_NOTICE_S:g} s"
 
 
+def watch(nodes: int, seconds: int) -> list[str]:
+    """A row about the leader of a job of so many nodes."""
+    script = str(_JOBS / "control_leader.py")
+    run = subprocess.run(
+        [sys.executable, script, str(nodes), str(seconds)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_WATCH_S,
+    )
+    told: Answer = json.loads(run.stdout)
+    gathered = f"{told['told']:.0f} ranks in {told['gathered_s']:.0f} s"
+    return [
+        f"{nodes:,}",
+        f"{told['cpu_share']:.1%}",
+        f"{told['stalled_cpu_share']:.1%}",
+        f"{told['memory_mb']:.0f} MB",
+        f"{told['messages']:.0f}",
+        f"{told['bytes'] / 1e3:,.0f} kB",
+        f"{gathered}, {told['gathering_cpu_s']:.2f} s of CPU",
+        "yes" if told["is_named"] else "no",
+    ]
+
+
+def print_watch(counts: Sequence[int], seconds: int) -> None:
+    """Print a row for each size of a job."""
+    titles = (
+        "nodes",
+        "core",
+        "in a stall",
+        "memory",
+        "messages/s",
+        "bytes/s",
+        "asked for, told",
+        "rank named",
+    )
+    rows = []
+    for count in counts:
+        rows.append(watch(count, seconds))
+        print(table(rows[-1:], titles), flush=True)
+    print(table(rows, titles))
+
+
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -200,7 +247,12 @@ def main() -> None:
     parser.add_argument("--connections", type=int, nargs="*", default=[1000, 5000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-failures", dest="failures", action="store_false")
+    parser.add_argument("--nodes", type=int, nargs="*", default=[])
+    parser.add_argument("--seconds", type=int, default=10)
     options = parser.parse_args()
+    if options.nodes:
+        print_watch(options.nodes, options.seconds)
+        return
     with tempfile.TemporaryDirectory(prefix="relkit-control-") as name:
         keys = Path(name)
         _make_keys(keys)

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from statistics import median
+from typing import Any, overload
 
+import numpy as np
+import numpy.typing as npt
+
+from relkit.hang.columns.ranks import (
+    Flags,
+    FlightColumns,
+    Floats,
+    Ints,
+    Numbers,
+    RankColumns,
+    digest,
+    places_in,
+    process_numbers,
+    sorted_order,
+)
 from relkit.hang.model import RankView
 from relkit.hang.stackclass import SETUP
 from relkit.hang.words import of_ranks, operation
@@ -16,7 +33,6 @@ from relkit.ranks import RankSet
 
 _MIN_JUMP_S = 5.0
 _JUMP_FACTOR = 5.0
-_STOPPED = ("T", "t")
 # A job is under way once something was finished in so many different seconds: the first operations
 # of a job, before its first step, take one or two.
 UNDER_WAY_S = 10
@@ -28,8 +44,8 @@ _LACKS_CPU = 0.2
 # waits in an operation; and where some do, as that is how most hangs look, too.
 _MAX_PATIENCE, _MAX_PATIENCE_OF_WAITING = 5.0, 1.0
 
-_Process = tuple[str, int]
-_Flight = tuple[int, int, str]
+# Name of the operation, name and size of its group, and its payload in powers of two.
+Kind = tuple[str, str, int, int]
 
 
 class JobHealth(str, Enum):
@@ -76,13 +92,81 @@ class Flight:
     op: Op
 
 
+class Flights(Sequence[Flight]):
+    """All operations in flight, made one by one where they are asked for.
+
+    Args:
+        columns: they; views: by rank, those of which more is known than there.
+    """
+
+    def __init__(self, columns: FlightColumns, views: Mapping[int, RankView]) -> None:
+        self.columns, self._views = columns, views
+
+    @classmethod
+    def of(cls, flights: Sequence[Flight]) -> Flights:
+        """The same flights as arrays."""
+        if isinstance(flights, Flights):
+            return flights
+        rows = [
+            (
+                each.rank,
+                key_of(each.op),
+                digest(*kind_of_operation(each.op, each.state)),
+                each.age_s,
+            )
+            for each in flights
+        ]
+        return _MadeFlights(FlightColumns.of(rows), flights)
+
+    def told(self, places: Iterable[int]) -> list[Flight]:
+        """Of these, those of which more is known."""
+        flights = (self._told(int(place)) for place in places)
+        return [flight for flight in flights if flight is not None]
+
+    def _told(self, place: int) -> Flight | None:
+        columns = self.columns
+        rank, key = int(columns.rank[place]), int(columns.key[place])
+        view = self._views.get(rank)
+        if view is not None and view.hook is not None:
+            for op in view.hook.in_flight:
+                if key_of(op) == key:
+                    return Flight(float(columns.age_s[place]), rank, view.hook, op)
+        return None
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @overload
+    def __getitem__(self, place: int) -> Flight: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Flight]: ...
+
+    def __getitem__(self, place: int | slice) -> Flight | Sequence[Flight]:
+        if isinstance(place, slice):
+            return self.told(range(len(self))[place])
+        (flight,) = self.told([range(len(self))[place]])
+        return flight
+
+
+class _MadeFlights(Flights):
+    """Of flights that there are as objects."""
+
+    def __init__(self, columns: FlightColumns, flights: Sequence[Flight]) -> None:
+        super().__init__(columns, {})
+        self._flights = flights
+
+    def _told(self, place: int) -> Flight | None:
+        return self._flights[place]
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What the newest look has shown.
 
     Args:
         time_s: the detector's own time; step_s: how much of it has passed since the look before.
-        flights: all operations in flight.
+        flights: all operations in flight (Flights, where the detector made it).
         idle_s: since any rank finished anything; 0 before the first operation.
         gap_s: the time between two finished operations that has ended since the look before;
             None where none was finished.
@@ -91,7 +175,7 @@ class Look:
 
     time_s: float = 0.0
     step_s: float = 0.0
-    flights: tuple[Flight, ...] = ()
+    flights: Sequence[Flight] = ()
     idle_s: float = 0.0
     gap_s: float | None = None
     under_way: bool = False
@@ -145,10 +229,15 @@ class HangDetector:
 
     def reset(self) -> None:
         """Forget the ranks: they were restarted."""
-        self._processes: dict[int, _Process] = {}
-        self._finished: dict[int, int] = {}
-        self._flights: dict[int, dict[_Flight, float]] = {}
-        self._left: set[int] = set()
+        # By rank: its process, the operations that it has finished, whether its flights have been
+        # looked at, whether it has left.
+        self._processes: Numbers = np.zeros(0, np.uint64)
+        self._finished: Ints = np.zeros(0, np.int64)
+        self._seen: Flags = np.zeros(0, np.bool_)
+        self._left: Flags = np.zeros(0, np.bool_)
+        # What is in flight, sorted, and since when it counts.
+        self._ids: Numbers = np.zeros(0, np.uint64)
+        self._begun_s: Floats = np.zeros(0, np.float64)
         self._progress_s: float | None = None
         self._gap_s: float | None = None
         # The caller's seconds in which something was finished: how many, and the newest.
@@ -164,41 +253,54 @@ class HangDetector:
             now_s: the caller's monotonic time, s.
             ranks: all ranks, in any order; those with no recorder may be left out.
         """
-        live = [view for view in ranks if view.alive]
-        paused = len(live) > 1 and all(v.process_state[:1] in _STOPPED for v in live)
-        self._restarted(live)
-        known = [(view.rank, view.hook) for view in live if view.hook is not None]
-        moved = [state for rank, state in known if state.finished > self._finished.get(rank, 0)]
-        outside = [view for view in live if view.hook is None or not view.hook.in_flight]
-        nobody_waits = len(outside) == len(live)
-        starts = not moved and self._starts_slowly(outside, nobody_waits=nobody_waits)
-        silent = self._progress_s is not None and _nothing_is_heard_of(live)
+        return self.look_at(now_s, columns_of(ranks), {view.rank: view for view in ranks})
+
+    def look_at(self, now_s: float, ranks: RankColumns, views: Mapping[int, RankView]) -> Detection:
+        """The same for a job of any size.
+
+        Args:
+            now_s: see update; ranks: all of them.
+            views: by rank, those of which more is known: sentences speak of these.
+        """
+        live = int(ranks.alive.sum())
+        paused = live > 1 and bool(ranks.stopped[ranks.alive].all())
+        self._restarted(ranks)
+        self._make_room(ranks.room)
+        moved = ranks.known & (ranks.finished > self._finished[ranks.rank])
+        flies = np.zeros(self._room, np.bool_)
+        flies[ranks.flights.rank] = True
+        outside = ranks.alive & ~flies[ranks.rank]
+        nobody_waits = int(outside.sum()) == live
+        has_moved = bool(moved.any())
+        starts = not has_moved and self._starts_slowly(ranks, outside, nobody_waits=nobody_waits)
+        heard_of = ranks.alive & ~ranks.unheard
+        silent = self._progress_s is not None and live > 0 and not heard_of.any()
         skipped_s = self._clock.advance(now_s, counts=not (paused or starts or silent))
         self._uncounted_s[nobody_waits] += skipped_s if starts else 0.0
-        self._note_progress(now_s, known, moved)
+        self._note_progress(now_s, ranks, moved)
         self._note_ends(ranks)
-        flights = self._note_flights(known)
+        flights = Flights(self._note_flights(ranks), views)
         idle_s = 0.0 if self._progress_s is None else self._clock.time_s - self._progress_s
         self.look = Look(
             self._clock.time_s, self._clock.step_s, flights, idle_s, self._gap_s, self._under_way
         )
         if paused:
             return self._calm(
-                JobHealth.PAUSED, RankSet.of(v.rank for v in live),
-                f"all {len(live)} ranks are stopped by a signal: the job is paused",
+                JobHealth.PAUSED, RankSet.of(ranks.rank[ranks.alive].tolist()),
+                f"all {live} ranks are stopped by a signal: the job is paused",
             )  # fmt: skip
         if not live:
             return self._calm(JobHealth.HEALTHY, RankSet(), "no rank is running")
-        if self._progress_s is None and not flights:
+        if self._progress_s is None and not len(flights):
             return self._calm(JobHealth.HEALTHY, RankSet(), "starting: no operation yet")
         limit_s = self.hang_timeout_s
-        overdue = [flight for flight in flights if flight.age_s > limit_s]
-        if overdue:
-            stuck = RankSet.of(flight.rank for flight in overdue)
-            return self._overdue(stuck, _overdue_sentence(overdue, limit_s))
+        overdue = np.flatnonzero(flights.columns.age_s > limit_s)
+        if len(overdue):
+            stuck = RankSet.of(flights.columns.rank[overdue].tolist())
+            return self._overdue(stuck, _overdue_sentence(flights, overdue, stuck, limit_s))
         if idle_s > limit_s:
             return self._overdue(
-                RankSet.of(view.rank for view in live),
+                RankSet.of(ranks.rank[ranks.alive].tolist()),
                 f"no rank has finished an operation for {idle_s:.1f} s (limit {limit_s:g} s)",
             )
         what = "nothing is heard of any rank" if silent else "operations are finishing"
@@ -208,7 +310,7 @@ class HangDetector:
     def _under_way(self) -> bool:
         return self._seconds >= UNDER_WAY_S
 
-    def _starts_slowly(self, outside: Sequence[RankView], *, nobody_waits: bool) -> bool:
+    def _starts_slowly(self, ranks: RankColumns, outside: Flags, *, nobody_waits: bool) -> bool:
         """Whether what is between the job and its first steps is computing, or the lack of CPUs.
 
         Where ranks wait for others in an operation, an endless loop looks like a long import: only
@@ -219,9 +321,12 @@ class HangDetector:
         """
         if self._under_way:
             return False
-        if not outside or not all(_wants_cpu(view) for view in outside):
+        used_s, window_s = ranks.used_s[outside], ranks.window_s[outside]
+        waited_s = ranks.waited_s[outside]
+        wants = (window_s > 0) & (used_s + waited_s >= _WANTS_CPU * window_s)
+        if not len(wants) or not wants.all():
             return False
-        if not nobody_waits and not all(_lacks_cpu(view) for view in outside):
+        if not nobody_waits and not (waited_s >= _LACKS_CPU * window_s).all():
             return False
         patience = _MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING
         return self._uncounted_s[nobody_waits] <= patience * self.hang_timeout_s
@@ -234,29 +339,40 @@ class HangDetector:
         self._hung = False
         return Detection(health, ranks, sentence)
 
-    def _restarted(self, live: Sequence[RankView]) -> None:
+    def _restarted(self, ranks: RankColumns) -> None:
         """New processes under known ranks: a new attempt, of which nothing is known yet."""
         # The recorder of a new process appears only at its first operation: go by the pid.
-        now = {view.rank: (view.host, view.pid) for view in live}
-        if any(self._processes.get(rank, process) != process for rank, process in now.items()):
+        self._make_room(ranks.room)
+        live, processes = ranks.rank[ranks.alive], ranks.process[ranks.alive]
+        before = self._processes[live]
+        if bool(((before != 0) & (before != processes)).any()):
             self.reset()
-        self._processes |= now
+            self._make_room(ranks.room)
+        self._processes[live] = processes
 
-    def _note_progress(
-        self,
-        now_s: float,
-        known: Sequence[tuple[int, HookState]],
-        moved: Sequence[HookState],
-    ) -> None:
+    @property
+    def _room(self) -> int:
+        return len(self._processes)
+
+    def _make_room(self, room: int) -> None:
+        more = room - self._room
+        if more > 0:
+            self._processes = np.append(self._processes, np.zeros(more, np.uint64))
+            self._finished = np.append(self._finished, np.zeros(more, np.int64))
+            self._seen = np.append(self._seen, np.zeros(more, np.bool_))
+            self._left = np.append(self._left, np.zeros(more, np.bool_))
+
+    def _note_progress(self, now_s: float, ranks: RankColumns, moved: Flags) -> None:
         self._gap_s = None
-        if self._progress_s is None and all(_only_set_up(state) for _, state in known):
+        known = ranks.known
+        if self._progress_s is None and bool(ranks.set_up[known].all()):
             return
-        self._finished |= {rank: state.finished for rank, state in known}
-        if not moved:
+        self._finished[ranks.rank[known]] = ranks.finished[known]
+        if not moved.any():
             if self._progress_s is None:
                 self._progress_s = self._clock.time_s
             return
-        since_s = min(max(0, s.now_ns - s.last_finish_ns) / 1e9 for s in moved)
+        since_s = float(ranks.idle_s[moved].min())
         at_s = self._clock.time_s - min(since_s, self._clock.step_s)
         if self._progress_s is not None:
             self._gap_s = max(0.0, at_s - self._progress_s)
@@ -264,45 +380,109 @@ class HangDetector:
         if int(now_s) > self._second:
             self._second, self._seconds = int(now_s), self._seconds + 1
 
-    def _note_ends(self, ranks: Sequence[RankView]) -> None:
+    def _note_ends(self, ranks: RankColumns) -> None:
         """A rank that ends normally moves the job, too: others may be on their way out."""
-        left = {view.rank for view in ranks if not view.alive and view.exit_code == 0}
-        if left - self._left and self._progress_s is not None:
+        left = ranks.rank[ranks.left]
+        if not self._left[left].all() and self._progress_s is not None:
             self._progress_s = self._clock.time_s
-        self._left = left
+        self._left[:] = False
+        self._left[left] = True
 
-    def _note_flights(self, known: Sequence[tuple[int, HookState]]) -> tuple[Flight, ...]:
-        """All that is in flight."""
-        flights = []
-        for rank, state in known:
-            before = self._flights.get(rank)
-            # What was not there at the last look cannot be older than the time since then.
-            bound_s = float("inf") if before is None else self._clock.step_s
-            begun: dict[_Flight, float] = {}
-            for op in state.in_flight:
-                key = (op.os_thread_id, op.start_ns, op.name)
-                age_s = max(0, state.now_ns - op.start_ns) / 1e9
-                begun[key] = (before or {}).get(key, self._clock.time_s - min(age_s, bound_s))
-                flights.append(Flight(self._clock.time_s - begun[key], rank, state, op))
-            self._flights[rank] = begun
-        return tuple(flights)
-
-
-def _nothing_is_heard_of(live: Sequence[RankView]) -> bool:
-    """A source has spoken of all of them, and knows nothing of them any more."""
-    return bool(live) and all(view.hook is None and view.sources.said for view in live)
-
-
-def _wants_cpu(view: RankView) -> bool:
-    cpu = view.cpu
-    return cpu.window_s > 0 and cpu.used_s + cpu.waited_s >= _WANTS_CPU * cpu.window_s
+    def _note_flights(self, ranks: RankColumns) -> FlightColumns:
+        """All that is in flight, and for how long it counts."""
+        flights, time_s = ranks.flights, self._clock.time_s
+        # What was not there at the last look cannot be older than the time since then.
+        bound_s = np.where(self._seen[flights.rank], self._clock.step_s, np.inf)
+        begun_s = time_s - np.minimum(flights.age_s, bound_s)
+        ids = flights.ids
+        places, is_old = places_in(self._ids, ids)
+        begun_s[is_old] = self._begun_s[places[is_old]]
+        looked_at = np.zeros(self._room, np.bool_)
+        looked_at[ranks.rank[ranks.known]] = True
+        kept = ~looked_at[(self._ids >> np.uint64(32)).astype(np.int64)]
+        ids = np.concatenate((ids, self._ids[kept]))
+        since_s = np.concatenate((begun_s, self._begun_s[kept]))
+        order = sorted_order(ids)
+        self._ids = ids if order is None else ids[order]
+        self._begun_s = since_s if order is None else since_s[order]
+        self._seen |= looked_at
+        return FlightColumns(flights.rank, flights.key, flights.kind, time_s - begun_s)
 
 
-def _lacks_cpu(view: RankView) -> bool:
-    return view.cpu.window_s > 0 and view.cpu.waited_s >= _LACKS_CPU * view.cpu.window_s
+def columns_of(ranks: Sequence[RankView]) -> RankColumns:
+    """Views as arrays."""
+    live = [view for view in ranks if view.alive and view.hook is not None]
+    flights = [
+        (view.rank, key_of(op), kind_number(op, view.hook),
+         max(0, view.hook.now_ns - op.start_ns) / 1e9)
+        for view in live if view.hook is not None for op in view.hook.in_flight
+    ]  # fmt: skip
+
+    def of(column: Callable[[RankView], float], dtype: type) -> npt.NDArray[Any]:
+        return np.array([column(view) for view in ranks], dtype)
+
+    def hook(fact: Callable[[HookState], float], dtype: type) -> npt.NDArray[Any]:
+        known = (None if view.hook is None else fact(view.hook) for view in ranks)
+        return np.array([0 if each is None else each for each in known], dtype)
+
+    return RankColumns(
+        rank=of(lambda view: view.rank, np.int64),
+        process=process_numbers(
+            of(lambda view: _host_digest(view.host), np.uint64),
+            of(lambda view: view.pid & 0xFFFFFFFF, np.uint64),
+        ),
+        alive=of(lambda view: view.alive, np.bool_),
+        state=of(lambda view: ord(view.process_state[:1] or "\0"), np.int64),
+        left=of(lambda view: not view.alive and view.exit_code == 0, np.bool_),
+        known=of(lambda view: view.alive and view.hook is not None, np.bool_),
+        unheard=of(is_unheard, np.bool_),
+        set_up=hook(only_set_up, np.bool_),
+        started=hook(lambda state: state.started, np.int64),
+        finished=hook(lambda state: state.finished, np.int64),
+        idle_s=hook(lambda state: max(0, state.now_ns - state.last_finish_ns) / 1e9, np.float64),
+        used_s=of(lambda view: view.cpu.used_s, np.float64),
+        window_s=of(lambda view: view.cpu.window_s, np.float64),
+        waited_s=of(lambda view: view.cpu.waited_s, np.float64),
+        flights=FlightColumns.of(flights),
+    )
 
 
-def _only_set_up(state: HookState) -> bool:
+@lru_cache(maxsize=1024)
+def _host_digest(host: str) -> int:
+    return digest(host)
+
+
+def key_of(op: Op) -> int:
+    """Tells an operation from the others of its rank."""
+    return digest(op.os_thread_id, op.start_ns, op.name)
+
+
+def kind_of_operation(op: Op, state: HookState) -> Kind:
+    """Operations of one kind take alike long in each step."""
+    groups = state.communicators
+    has_group = 0 <= op.communicator < len(groups)
+    name, size = ("", 0)
+    if has_group:
+        name, size = groups[op.communicator].name, groups[op.communicator].size
+    return (op.name, name, size, op.size_bytes.bit_length())
+
+
+def kind_number(op: Op, state: HookState) -> int:
+    """The same number for all operations of a kind, on every host."""
+    return _kind_digest(kind_of_operation(op, state))
+
+
+@lru_cache(maxsize=4096)
+def _kind_digest(kind: Kind) -> int:
+    return digest(*kind)
+
+
+def is_unheard(view: RankView) -> bool:
+    """It lives, and a source that has spoken of it knows nothing of it any more."""
+    return view.alive and view.hook is None and bool(view.sources.said)
+
+
+def only_set_up(state: HookState) -> bool:
     """All that it has begun so far is to make its groups: what follows may be long imports.
 
     A group is made in one operation. Brief looks do not name those that have finished.
@@ -312,12 +492,17 @@ def _only_set_up(state: HookState) -> bool:
     return not begun and state.started <= len(state.communicators)
 
 
-def _overdue_sentence(overdue: Sequence[Flight], limit_s: float) -> str:
+def _overdue_sentence(flights: Flights, overdue: Ints, stuck: RankSet, limit_s: float) -> str:
     """Speaks of the operation that most ranks are stuck in, the oldest where that is a tie."""
     groups: dict[str, list[tuple[float, int]]] = {}
-    for flight in overdue:
+    for flight in flights.told(overdue):
         members = groups.setdefault(operation(flight.op, flight.state), [])
         members.append((flight.age_s, flight.rank))
+    if not groups:
+        oldest_s = float(flights.columns.age_s[overdue].max())
+        return (
+            f"operations in flight for {oldest_s:.1f} s on {of_ranks(stuck)} (limit {limit_s:g} s)"
+        )
     name, members = min(groups.items(), key=lambda g: (-len(g[1]), -max(g[1])[0], g[0]))
     oldest_s = max(age_s for age_s, _ in members)
     who = of_ranks(RankSet.of(rank for _, rank in members))

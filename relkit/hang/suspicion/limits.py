@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from relkit.hang.detect import Flight, Look
-from relkit.hang.suspicion.history import FLOOR_S, History
+import numpy as np
+
+from relkit.hang.columns.ranks import FlightColumns, places_in, sorted_order
+from relkit.hang.detect import Flight, Flights, Kind, Look, kind_of_operation
+from relkit.hang.suspicion.history import CAPACITY, FLOOR_S, History
 
 # A job calls few kinds of operations; whatever comes after so many shares one history.
 MAX_KINDS = 64
 
-# Name of the operation, name and size of its group, and its payload in powers of two.
-Kind = tuple[str, str, int, int]
-_OTHER: Kind = ("", "", 0, 0)
+# Digest of a kind that stands for all others.
+_OTHER = 0
 
 
 def kind_of(flight: Flight) -> Kind:
     """Operations of one kind take alike long in each step."""
-    op, groups = flight.op, flight.state.communicators
-    has_group = 0 <= op.communicator < len(groups)
-    name, size = ("", 0)
-    if has_group:
-        name, size = groups[op.communicator].name, groups[op.communicator].size
-    return (op.name, name, size, op.size_bytes.bit_length())
+    return kind_of_operation(flight.op, flight.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +44,32 @@ class Limits:
     """Learns from each look; says what takes too long.
 
     Args:
-        kinds: how long operations took that were seen in flight; gaps: times between two
-            finished operations.
-        flying: what was in flight at the newest look: its kind, and for how long.
+        kinds: how long operations took that were seen in flight, by the digest of their kind;
+            gaps: times between two finished operations.
+        flying: what was in flight at the newest look.
         tick_s: the longest time between two of the last looks; what is never seen in flight took
             less than that.
         under_way: the job was under way at the newest look.
     """
 
-    kinds: dict[Kind, History] = field(default_factory=dict)
+    kinds: dict[int, History] = field(default_factory=dict)
     gaps: History = field(default_factory=History)
-    flying: dict[tuple[int, int, int, str], tuple[Kind, float]] = field(default_factory=dict)
+    flying: FlightColumns = field(default_factory=lambda: FlightColumns.of(()))
     tick_s: float = 0.0
     under_way: bool = False
 
     def learn(self, look: Look) -> None:
         """Take what has ended since the look before."""
-        flying = {
-            (each.rank, each.op.os_thread_id, each.op.start_ns, each.op.name): (
-                kind_of(each),
-                each.age_s,
-            )
-            for each in look.flights
-        }
-        ended: dict[Kind, float] = {}
-        for flight in self.flying.keys() - flying.keys():
-            kind, age_s = self.flying[flight]
-            ended[kind] = max(ended.get(kind, 0.0), age_s + look.step_s)
-        for kind, age_s in ended.items():
-            self._history(kind, make=True).add(age_s)
+        flying = Flights.of(look.flights).columns
+        ids = flying.ids
+        order = sorted_order(ids)
+        _, flies_on = places_in(ids if order is None else ids[order], self.flying.ids)
+        ended = ~flies_on
+        if ended.any():
+            kinds, which = np.unique(self.flying.kind[ended], return_inverse=True)
+            longest_s = np.zeros(len(kinds))
+            np.maximum.at(longest_s, which, self.flying.age_s[ended] + look.step_s)
+            self._add(dict(zip(kinds.tolist(), longest_s.tolist(), strict=True)))
         if look.gap_s is not None:
             self.gaps.add(look.gap_s)
         if look.under_way and not self.under_way:
@@ -85,25 +80,38 @@ class Limits:
 
     def overdue(self, look: Look, ahead_s: float = 0.0) -> Overdue | None:
         """What takes too long at this look, or would `ahead_s` later."""
-        late = []
-        for flight in look.flights:
-            age_s = flight.age_s + ahead_s
-            if age_s > FLOOR_S and age_s > self._history(kind_of(flight)).limit_s:
-                late.append(flight)
-        if late:
-            late.sort(key=lambda each: (-each.age_s, each.rank))
-            longest_s = self._history(kind_of(late[0])).longest_s
-            return Overdue(tuple(late), late[0].age_s, max(longest_s, self.tick_s))
+        flights = Flights.of(look.flights)
+        columns = flights.columns
+        old = np.flatnonzero(columns.age_s + ahead_s > FLOOR_S)
+        if len(old):
+            kinds, which = np.unique(columns.kind[old], return_inverse=True)
+            limits_s = np.array([self._history(kind).limit_s for kind in kinds.tolist()])
+            late = old[columns.age_s[old] + ahead_s > limits_s[which]]
+            if len(late):
+                late = late[np.lexsort((columns.rank[late], -columns.age_s[late]))]
+                longest_s = self._history(int(columns.kind[late[0]])).longest_s
+                return Overdue(
+                    tuple(flights.told(late)),
+                    float(columns.age_s[late[0]]),
+                    max(longest_s, self.tick_s),
+                )
         if look.idle_s + ahead_s > self.gaps.limit_s:
             return Overdue((), look.idle_s, max(self.gaps.longest_s, self.tick_s))
         return None
 
-    def _history(self, kind: Kind, *, make: bool = False) -> History:
+    def _add(self, ended: Mapping[int, float]) -> None:
+        """Operations of these kinds have ended after that long."""
+        left = []
+        for kind, age_s in ended.items():
+            if kind in self.kinds or len(self.kinds) < MAX_KINDS:
+                self.kinds.setdefault(kind, History()).add(age_s)
+            else:
+                left.append(age_s)
+        # No more than a history can hold: a large job has a group a host.
+        for age_s in sorted(left)[-CAPACITY:]:
+            self.kinds.setdefault(_OTHER, History()).add(age_s)
+
+    def _history(self, kind: int) -> History:
         if kind not in self.kinds and len(self.kinds) >= MAX_KINDS:
             kind = _OTHER
-        known = self.kinds.get(kind)
-        if known is None:
-            known = History()
-            if make:
-                self.kinds[kind] = known
-        return known
+        return self.kinds.get(kind) or History()

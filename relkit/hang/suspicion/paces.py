@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from relkit.hang.model import Manner, RankView
+import numpy as np
+
+from relkit.hang.columns.ranks import Flags, Floats, Ints, RankColumns
+from relkit.hang.model import Manner
 
 # A rank that sleeps in a collective uses a few per cent of a core for its background threads.
 _IDLE_SHARE = 0.05
@@ -13,61 +15,104 @@ _STARVED_SHARE = 0.5
 _STOPPED = ("T", "t")
 
 
-@dataclass(slots=True)
-class _Pace:
-    """One rank since the first of the two looks.
+@dataclass(slots=True, eq=False)
+class _Paces:
+    """All ranks since the first of the two looks.
 
     Args:
+        place: of each rank by its number in the arrays, -1 where it is in none.
         operations: begun and finished, at that look; now: at the newest one.
         cpu_s, wait_s: CPU time used since, and waited for, s; seen_s: the time that covers.
-        state: of the process, a letter; alive: it was there at the newest look.
+        state: of the process, a letter's code point; alive: it was there at the newest look.
     """
+
+    place: Ints
+    operations: Ints
+    now: Ints
+    cpu_s: Floats
+    wait_s: Floats
+    seen_s: Floats
+    state: Ints
+    alive: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """One of them; see there."""
 
     operations: int
     now: int
-    cpu_s: float = 0.0
-    wait_s: float = 0.0
-    seen_s: float = 0.0
-    state: str = ""
-    alive: bool = True
+    cpu_s: float
+    wait_s: float
+    seen_s: float
+    state: str
+    alive: bool
 
 
 class Paces:
     """All ranks, from begin() on."""
 
     def __init__(self) -> None:
-        self._ranks: dict[int, _Pace] = {}
+        self._ranks: _Paces | None = None
         self.since_s: float | None = None
 
-    def begin(self, time_s: float, views: Iterable[RankView]) -> None:
+    def begin(self, time_s: float, ranks: RankColumns) -> None:
         """The first of the two looks."""
         self.since_s = time_s
-        self._ranks = {
-            view.rank: _Pace(_operations(view), _operations(view), state=view.process_state)
-            for view in views
-        }
+        count = len(ranks)
+        place = np.full(ranks.room, -1, np.int64)
+        place[ranks.rank] = np.arange(count)
+        self._ranks = _Paces(
+            place,
+            ranks.operations,
+            ranks.operations.copy(),
+            np.zeros(count),
+            np.zeros(count),
+            np.zeros(count),
+            ranks.state.copy(),
+            np.ones(count, np.bool_),
+        )
 
     def end(self) -> None:
         """Nothing is of interest any more."""
         self.since_s = None
-        self._ranks = {}
+        self._ranks = None
 
-    def note(self, step_s: float, views: Iterable[RankView]) -> None:
+    def note(self, step_s: float, ranks: RankColumns) -> None:
         """Another look, `step_s` after the one before."""
-        for view in views:
-            pace = self._ranks.get(view.rank)
-            if pace is None:
-                continue
-            pace.now, pace.state, pace.alive = _operations(view), view.process_state, view.alive
-            if view.cpu.window_s > 0:
-                # CPU time is known for a window that ends now.
-                pace.cpu_s += view.cpu.used_s / view.cpu.window_s * step_s
-                pace.wait_s += view.cpu.waited_s / view.cpu.window_s * step_s
-                pace.seen_s += step_s
+        paces = self._ranks
+        if paces is None:
+            return
+        rows = np.flatnonzero(ranks.rank < len(paces.place))
+        rows = rows[paces.place[ranks.rank[rows]] >= 0]
+        to = paces.place[ranks.rank[rows]]
+        paces.now[to] = ranks.operations[rows]
+        paces.state[to], paces.alive[to] = ranks.state[rows], ranks.alive[rows]
+        # CPU time is known for a window that ends now.
+        has_window = ranks.window_s[rows] > 0
+        rows, to = rows[has_window], to[has_window]
+        paces.cpu_s[to] += ranks.used_s[rows] / ranks.window_s[rows] * step_s
+        paces.wait_s[to] += ranks.waited_s[rows] / ranks.window_s[rows] * step_s
+        paces.seen_s[to] += step_s
+
+    def _pace(self, rank: int) -> _Pace | None:
+        paces = self._ranks
+        if paces is None or not 0 <= rank < len(paces.place) or paces.place[rank] < 0:
+            return None
+        at = int(paces.place[rank])
+        return _Pace(
+            int(paces.operations[at]),
+            int(paces.now[at]),
+            float(paces.cpu_s[at]),
+            float(paces.wait_s[at]),
+            float(paces.seen_s[at]),
+            chr(paces.state[at]).strip("\0"),
+            bool(paces.alive[at]),
+        )
 
     def manner(self, rank: int) -> Manner:
         """What a rank did."""
-        pace = self._ranks.get(rank)
+        pace = self._pace(rank)
         if pace is None or not pace.alive:
             return Manner.UNKNOWN
         if pace.now != pace.operations:
@@ -80,7 +125,7 @@ class Paces:
 
     def words(self, rank: int, time_s: float) -> str:
         """The same for a person: "frozen: no operation and no CPU time in 5 s"; "" for UNKNOWN."""
-        manner, pace = self.manner(rank), self._ranks.get(rank)
+        manner, pace = self.manner(rank), self._pace(rank)
         if manner is Manner.UNKNOWN or pace is None or self.since_s is None:
             return ""
         within = f"in {time_s - self.since_s:.0f} s"
@@ -102,9 +147,5 @@ class Paces:
 
     def moved(self, rank: int) -> bool:
         """It has begun or finished something since."""
-        pace = self._ranks.get(rank)
+        pace = self._pace(rank)
         return pace is None or pace.now != pace.operations
-
-
-def _operations(view: RankView) -> int:
-    return 0 if view.hook is None else view.hook.started + view.hook.finished

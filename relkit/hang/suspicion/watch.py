@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from relkit.hang.detect import JobHealth, Look
+from relkit.hang.columns.ranks import RankColumns
+from relkit.hang.detect import JobHealth, Look, columns_of
 from relkit.hang.model import JobView, RankView, Suspicion
 from relkit.hang.suspicion.accuse import suspicions_of
 from relkit.hang.suspicion.limits import Limits, Overdue
@@ -64,6 +65,11 @@ class SuspicionWatch:
         self._judged_s = 0.0
 
     @property
+    def is_near(self) -> bool:
+        """Something is suspicious, or soon will be."""
+        return bool(self._open) or self._paces.since_s is not None
+
+    @property
     def present(self) -> tuple[Suspicion, ...]:
         """Those that are not over, as last judged."""
         return tuple(each.suspicion for each in self._open)
@@ -72,7 +78,7 @@ class SuspicionWatch:
         self,
         look: Look,
         health: JobHealth,
-        views: Sequence[RankView],
+        views: Sequence[RankView] | RankColumns,
         closer: Callable[[], JobView],
     ) -> tuple[Turn, ...]:
         """Learn from a look, and suspect where something takes longer than it ever did.
@@ -84,13 +90,14 @@ class SuspicionWatch:
                 something to judge.
         """
         limits, paces = self._limits, self._paces
+        ranks = views if isinstance(views, RankColumns) else columns_of(views)
         limits.learn(look)
         if health is JobHealth.PAUSED:
             return ()
         if not look.under_way:
             paces.end()
             return self._over(look)
-        paces.note(look.step_s, views)
+        paces.note(look.step_s, ranks)
         if health is JobHealth.HUNG:
             return self._convict(look)
         overdue = limits.overdue(look)
@@ -99,15 +106,15 @@ class SuspicionWatch:
             if limits.overdue(look, PACE_S) is None:
                 paces.end()
             elif paces.since_s is None:
-                paces.begin(look.time_s, views)
+                paces.begin(look.time_s, ranks)
             return turns
         if paces.since_s is None:
-            paces.begin(look.time_s, views)
+            paces.begin(look.time_s, ranks)
         self._age(look)
         if self._open and look.time_s - self._judged_s < PACE_S:
             return ()
         turns = self._judge(look, overdue, closer())
-        paces.begin(look.time_s, views)
+        paces.begin(look.time_s, ranks)
         return turns
 
     def _judge(self, look: Look, overdue: Overdue, job: JobView) -> tuple[Turn, ...]:

@@ -15,7 +15,7 @@ _MAGIC, _VERSION = b"RL", 1
 _HEAD = struct.Struct("!2sBBI")
 _NODE = struct.Struct("!I")
 _NOTE = struct.Struct("!IIH")
-_UP, _DOWN, _NOTE_UP, _NOTE_DOWN = range(4)
+_UP, _DOWN, _NOTE_UP, _NOTE_DOWN, _SHARED = range(5)
 # Nodes from the leader to a leaf, and bytes of a note's key.
 MAX_PATH, MAX_KEY_BYTES = 64, 200
 
@@ -68,7 +68,21 @@ class Note:
     data: bytes
 
 
-Frame = BeatUp | BeatDown | Note
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What nodes share with the leader, on its way up: that of several in one frame.
+
+    Args:
+        sender: who passes it on; leader: who led when it was written.
+        data: of one node behind that of another.
+    """
+
+    sender: int
+    leader: int
+    data: bytes
+
+
+Frame = BeatUp | BeatDown | Note | Shared
 
 
 def encode(frame: Frame) -> bytes:
@@ -77,6 +91,8 @@ def encode(frame: Frame) -> bytes:
         return _head(_UP, frame.sender) + bytes([frame.attached])
     if isinstance(frame, BeatDown):
         return _head(_DOWN, frame.sender) + b"".join(_NODE.pack(each) for each in frame.path)
+    if isinstance(frame, Shared):
+        return _head(_SHARED, frame.sender) + _NODE.pack(frame.leader) + frame.data
     key = frame.key.encode()
     kind = _NOTE_UP if frame.is_up else _NOTE_DOWN
     body = _NOTE.pack(frame.origin, frame.leader, len(key))
@@ -113,6 +129,9 @@ def decode(data: bytes, nodes: int) -> Frame:
     elif kind in (_NOTE_UP, _NOTE_DOWN) and len(body) >= _NOTE.size:
         frame = _note(kind, sender, body)
         named = {sender, frame.origin, frame.leader}
+    elif kind == _SHARED and len(body) >= _NODE.size:
+        (leader,) = _NODE.unpack_from(body)
+        frame, named = Shared(sender, leader, body[_NODE.size :]), {sender, leader}
     else:
         raise BadFrame(f"a frame of kind {kind} with {len(body)} bytes")
     if max(named) >= nodes:

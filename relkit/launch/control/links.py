@@ -20,6 +20,7 @@ from relkit.launch.control.frame import (
     BeatUp,
     Frame,
     Note,
+    Shared,
     decode,
     encode,
 )
@@ -126,6 +127,38 @@ class Links:
         with self._lock:
             self._box.remove(key)
 
+    def first(self, prefix: str) -> bytes | None:
+        """See LedMailbox.
+
+        Raises:
+            ExchangeBroken: there are no links.
+        """
+        with self._lock:
+            self._check()
+            return self._box.first(prefix)
+
+    def share(self, data: bytes) -> None:
+        """See LedMailbox.
+
+        Raises:
+            ExchangeBroken: there are no links.
+        """
+        with self._lock:
+            self._check()
+            self._box.share(data)
+            if not self._closing.is_set():
+                os.eventfd_write(self._wake, 1)
+
+    def take_shared(self) -> list[bytes]:
+        """See LedMailbox.
+
+        Raises:
+            ExchangeBroken: there are no links.
+        """
+        with self._lock:
+            self._check()
+            return self._box.shared()
+
     def close(self) -> None:
         """Leave the others."""
         with self._lock:
@@ -183,6 +216,9 @@ class Links:
         is_due = now_s >= next_beat_s
         self._look(now_s, sockets, joined, is_due)
         self._pass_on(sockets)
+        # A node that others report to waits for theirs, so that all of it is one message.
+        if is_due or not any(child.attached for child in self._children.values()):
+            self._pass_on_shared(sockets)
         return now_s + BEAT_S if is_due else next_beat_s
 
     def _look(self, now_s: float, sockets: LinkSockets, joined: Joined, is_due: bool) -> None:
@@ -233,6 +269,9 @@ class Links:
         elif isinstance(frame, Note) and frame.is_up:
             with self._lock:
                 self._box.take(frame)
+        elif isinstance(frame, Shared):
+            with self._lock:
+                self._box.take_shared(frame)
 
     def _decoded(self, data: bytes) -> Frame | None:
         try:
@@ -260,3 +299,13 @@ class Links:
                     for left in up[number:]:
                         self._box.put_back(left)
                 return
+
+    def _pass_on_shared(self, sockets: LinkSockets) -> None:
+        parent = self._attachment.parent
+        if parent is None:
+            return
+        with self._lock:
+            leader, data = self._box.leader, b"".join(self._box.shared())
+        if data:
+            # What cannot be sent is lost: all of it is shared anew within a second.
+            sockets.send_up(parent, encode(Shared(self.node, leader, data)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from relkit.launch.control.frame import Note
+from collections import deque
+
+from relkit.launch.control.frame import Note, Shared
 
 # Notes of one launcher that others keep: a summary, failures, and what an incident takes.
 _MAX_NOTES_A_NODE = 64
+# What one child has shared and could not be passed on, or was not taken: the newest of it.
+_MAX_SHARED = 4
 
 
 class NoteBox:
@@ -27,6 +31,8 @@ class NoteBox:
         # By author and key: of this node, and on their way through it.
         self._own: dict[tuple[int, str], Note] = {}
         self._unsent: dict[tuple[int, str], Note] = {}
+        # What others have shared, by the child that it came from, and this node itself.
+        self._shared: dict[int, deque[bytes]] = {}
 
     @property
     def leader(self) -> int:
@@ -47,6 +53,7 @@ class NoteBox:
         if self._path[:1] != path[:1]:
             self._own.clear()
             self._unsent.clear()
+            self._shared.clear()
         self._path = path
         self.send_again()
 
@@ -76,6 +83,15 @@ class NoteBox:
         note = self._from_leaders.get((self.leader, key))
         return None if note is None else note.data
 
+    def first(self, prefix: str) -> bytes | None:
+        """The note of the lowest other node under PREFIXnode, where this node leads."""
+        if not self.leads:
+            return None
+        # Few notes wait here while a job is healthy, however many nodes it has.
+        under = (key[len(prefix) :] for key in self._arrived if key.startswith(prefix))
+        nodes = [int(node) for node in under if node.isascii() and node.isdigit()]
+        return self._arrived[f"{prefix}{min(nodes)}"] if nodes else None
+
     def remove(self, key: str) -> None:
         """Forget what was sent up under a key."""
         self._arrived.pop(key, None)
@@ -100,6 +116,21 @@ class NoteBox:
         ):
             self._arrived[note.key] = note.data
         return False
+
+    def share(self, data: bytes) -> None:
+        """Tell the leader what replaces whatever this node has shared before."""
+        if not self.leads:
+            self._shared[self._node] = deque([data])
+
+    def take_shared(self, shared: Shared) -> None:
+        """What nodes have shared has come; where that is for another leader, it is left out."""
+        if shared.leader == self.leader and shared.sender != self._node:
+            self._shared.setdefault(shared.sender, deque(maxlen=_MAX_SHARED)).append(shared.data)
+
+    def shared(self) -> list[bytes]:
+        """What has been shared since the last call: to be taken, or passed on as one."""
+        taken, self._shared = self._shared, {}
+        return [data for of_child in taken.values() for data in of_child]
 
     def take_unsent(self) -> list[Note]:
         """What is to go to the parent, which may not be reached: see `put_back`."""

@@ -1,7 +1,9 @@
 """Every node's own part in the watch: look at its ranks, share what it sees, capture on request.
 
 The leader asks for a capture through the mailbox. Each leader counts its own incidents:
-    node/<n>               node n -> leader: summary of its ranks, once a second
+    (shared)               node n -> leader: summary of its ranks, once a second
+    details                leader -> all: of which ranks it wants to know all
+    details/<n>            node n -> leader: views of those of them that are here
     failure/<n>            node n -> leader: one of its workers failed
     incident/<i>           leader -> all: capture your ranks
     incident/<i>/node/<n>  node n -> leader: views and stacks
@@ -15,11 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from relkit.errors import BadDump
 from relkit.hang.model import RankView
 from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.links.checks import CHECK_S, LinkChecks
-from relkit.launch.hang.remote_views import SHARE_EVERY_S, summary_key
+from relkit.launch.hang.remote_views import (
+    REQUEST_KEY,
+    SHARE_EVERY_S,
+    decode_request,
+    details_key,
+)
+from relkit.launch.hang.summary import encode_summary
 from relkit.launch.job.settings import Log, OnHang
 from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
@@ -58,6 +67,8 @@ class WatchFollower:
         self._answered: dict[int, int] = {}
         self._leader = 0
         self._next_share_s = 0.0
+        # Ranks of which the leader wants to know all.
+        self._asked: frozenset[int] = frozenset()
         self._failure_sent_s: float | None = None
         self._leader_measures = False
         self._began_s: float | None = None
@@ -120,12 +131,25 @@ class WatchFollower:
             ExchangeBroken: the leader cannot be reached.
         """
         mailbox = self._attempt.mailbox
-        if now_s < self._next_share_s and self._leader == mailbox.leader:
+        asked = self._asked_for(local)
+        has_time = now_s < self._next_share_s and self._leader == mailbox.leader
+        if has_time and asked == self._asked:
             return False
-        self._next_share_s = now_s + SHARE_EVERY_S
+        self._next_share_s, self._asked = now_s + SHARE_EVERY_S, asked
         # The time makes every summary differ from the last one: one that does not is a silent node.
-        mailbox.put(summary_key(mailbox.node), codec.encode_views(local, {"at": now_s}))
+        mailbox.share(encode_summary(mailbox.node, now_s, local))
+        if asked:
+            told = [view for view in local if view.rank in asked]
+            mailbox.put(details_key(mailbox.node), codec.encode_views(told, {"at": now_s}))
         return True
+
+    def _asked_for(self, local: Sequence[RankView]) -> frozenset[int]:
+        """Those of this node's ranks of which the leader wants to know all."""
+        try:
+            note = self._attempt.mailbox.get(REQUEST_KEY)
+            return decode_request(note, [view.rank for view in local])
+        except BadDump:
+            return frozenset()
 
     def follow(self, now_s: float, local: Sequence[RankView]) -> None:
         """Report a failure of this node, answer the leader's request, and take its verdict over.

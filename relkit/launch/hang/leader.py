@@ -10,11 +10,14 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from relkit.hang.detect import HangDetector, JobHealth
+from relkit.hang.columns.ranks import RankColumns
+from relkit.hang.detect import Flights, HangDetector, JobHealth, columns_of
 from relkit.hang.links.joined import in_words
 from relkit.hang.links.model import LinkCheck
 from relkit.hang.links.suspects import suspects_of
 from relkit.hang.model import HangVerdict, RankView
+from relkit.hang.suspicion.watch import PACE_S
+from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO, whom_to_ask
 from relkit.hang.waits import Wait
 from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
@@ -24,8 +27,11 @@ from relkit.launch.hang.remote_views import RemoteViews, no_answer
 from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
+from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
+# After this part of the timeout the other nodes are asked for all that they know of their ranks.
+_SOON = 0.5
 # How long the leader waits for the others to have read its verdict.
 SEEN_S = 3.0
 
@@ -58,10 +64,21 @@ class WatchLeader:
         self._suspicions = Suspicions(attempt, state, settings.hang_timeout_s, log)
         self._remote = RemoteViews(attempt.mailbox)
         self._incident = 0
+        self._choose_again_s = 0.0
 
     def receive(self, now_s: float) -> bool:
         """Read the other nodes' summaries; see RemoteViews.receive."""
         return self._remote.receive(now_s)
+
+    @property
+    def asked(self) -> int:
+        """Of how many ranks more than their summaries is asked for."""
+        return len(self._remote.asked)
+
+    @property
+    def told(self) -> int:
+        """Of how many of those it has come."""
+        return len(self._remote.told())
 
     def decide(self, now_s: float, local: Sequence[RankView], *, alone: bool) -> None:
         """Handle a failure where there is one; else look for a hang.
@@ -75,32 +92,58 @@ class WatchLeader:
             ExchangeBroken: the store failed.
         """
         state = self._state
-        remote = () if alone else self._remote.all(now_s)
-        told = "" if state.failure or alone else self._remote_failure()
-        state.remote_failure = state.remote_failure or told
-        failure = state.failure or told
+        failed = "" if state.failure or alone else self._remote_failure()
+        state.remote_failure = state.remote_failure or failed
+        failure = state.failure or failed
         if failure and not state.failure_handled:
             state.failure_handled = True
             # The report of a hang explains the failure that ended it.
             if not state.hung:
-                self._report(failure, local, remote, on_hang=None, alone=alone)
+                self._report(failure, local, self._others(now_s, alone), on_hang=None, alone=alone)
             state.captured.set()
             state.judged.set()
             return
-        detection = self._detector.update(now_s, (*local, *remote))
+        near = columns_of(local)
+        ranks = near if alone else self._remote.columns(near)
+        told = {} if alone else self._remote.told()
+        views = {**told, **{view.rank: view for view in local}}
+        detection = self._detector.look_at(now_s, ranks, views)
         state.hung = detection.health is JobHealth.HUNG
-        self._suspicions.look(now_s, self._detector, detection.health, local, remote)
+        self._suspicions.look_at(
+            now_s, self._detector, detection.health, local,
+            lambda: self._others(now_s, alone), ranks,
+        )  # fmt: skip
         if detection.fresh and not failure:
+            others = self._others(now_s, alone)
             on_hang = self._settings.on_hang
-            self._report(detection.sentence, local, remote, on_hang=on_hang, alone=alone)
+            self._report(detection.sentence, local, others, on_hang=on_hang, alone=alone)
+        if not alone:
+            self._ask(now_s, detection.health, ranks, len(near))
+
+    def _others(self, now_s: float, alone: bool) -> tuple[RankView, ...]:
+        """The ranks of the other nodes; none where those cannot be reached."""
+        return () if alone else self._remote.all(now_s)
+
+    def _ask(self, now_s: float, health: JobHealth, ranks: RankColumns, near: int) -> None:
+        """Ask the other nodes for more than their summaries where that may be needed soon."""
+        look = self._detector.look
+        ages_s = Flights.of(look.flights).columns.age_s
+        stalled_s = max(look.idle_s, float(ages_s.max(initial=0.0)))
+        soon = stalled_s > _SOON * self._settings.hang_timeout_s
+        if health is JobHealth.HUNG or soon or self._suspicions.is_near:
+            # Whoever was asked for is asked for a while: what a rank does is seen in two looks.
+            if now_s >= self._choose_again_s:
+                self._choose_again_s = now_s + PACE_S
+                flights = Flights.of(look.flights).columns
+                self._remote.ask(whom_to_ask(ranks, flights, near))
+            return
+        self._choose_again_s = now_s
+        gone = ranks.rank[near:][~ranks.alive[near:] & ~ranks.left[near:]]
+        self._remote.ask(RankSet.of(gone[:ALL_UP_TO].tolist()))
 
     def _remote_failure(self) -> str:
-        mailbox = self._attempt.mailbox
-        for node in range(mailbox.nodes):
-            note = None if node == mailbox.node else mailbox.get(f"failure/{node}")
-            if note is not None:
-                return note.decode("utf-8", "replace")[:500]
-        return ""
+        note = self._attempt.mailbox.first("failure/")
+        return "" if note is None else note.decode("utf-8", "replace")[:500]
 
     def _report(
         self,

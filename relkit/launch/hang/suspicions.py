@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from relkit.hang.detect import HangDetector, JobHealth
+from relkit.hang.columns.ranks import RankColumns
+from relkit.hang.detect import HangDetector, JobHealth, columns_of
 from relkit.hang.live_sources.contradictions import with_one_numbering
 from relkit.hang.model import JobView, RankView, Suspicion
 from relkit.hang.suspicion.watch import SuspicionWatch, Turn, What
+from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO
 from relkit.hang.words import of_ranks
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.job.settings import Log
@@ -40,6 +42,11 @@ class Suspicions:
         """Those that are not over."""
         return self._watch.present
 
+    @property
+    def is_near(self) -> bool:
+        """Something is suspicious, or soon will be."""
+        return self._watch.is_near
+
     def look(
         self,
         now_s: float,
@@ -54,23 +61,46 @@ class Suspicions:
             now_s: monotonic time, s.
             detector, health: after that look; local, remote: the ranks that it has seen.
         """
+        ranks = columns_of((*local, *remote))
+        self.look_at(now_s, detector, health, local, lambda: remote, ranks)
+
+    def look_at(
+        self,
+        now_s: float,
+        detector: HangDetector,
+        health: JobHealth,
+        local: Sequence[RankView],
+        others: Callable[[], Sequence[RankView]],
+        ranks: RankColumns,
+    ) -> None:
+        """The same for a job of any size.
+
+        Args:
+            now_s, detector, health, local: see look.
+            others: the ranks of the other nodes; asked only where there is something to judge.
+            ranks: all of them.
+        """
 
         def closer() -> JobView:
             near = tuple(local)
             if self._attempt.mailbox.nodes == 1:
                 # Brief looks leave out what was called before, and the counts of transfers.
                 near = self._attempt.local_views(recent=True)
-            views = with_one_numbering((*near, *remote))
+            views = with_one_numbering((*near, *others()))
+            is_large = len(ranks) > ALL_UP_TO
+            if is_large:
+                # Only some were asked for; a summary alone does not say what its rank is part of.
+                views = tuple(v for v in views if v.hook is not None or not v.alive)
             return JobView(
                 self._attempt.job_id,
                 self._attempt.world_size_of(views),
                 tuple(sorted(views, key=lambda view: view.rank)),
                 self._hang_timeout_s,
                 has_stacks=False,
-                sees_all=self._attempt.sees_all,
+                sees_all=self._attempt.sees_all and not is_large,
             )
 
-        for turn in self._watch.update(detector.look, health, (*local, *remote), closer):
+        for turn in self._watch.update(detector.look, health, ranks, closer):
             self._say(now_s, turn)
             if turn.is_counted:
                 self._state.suspicions.append(turn)

@@ -27,6 +27,8 @@ CONNECT_TIMEOUT_S = 20.0
 _LOOK_S = 0.1
 # How often notes that are waited for are looked for.
 _POLL_S = 0.05
+# Begins the keys of what nodes share, where a mailbox keeps that as notes.
+SHARED = "node/"
 _Answer = TypeVar("_Answer")
 
 
@@ -87,6 +89,19 @@ class LedMailbox(Mailbox, Protocol):
     def meeting_point(self) -> MeetingPoint | None:
         """For further connections between launchers; None where there are none (yet)."""
 
+    def first(self, prefix: str) -> bytes | None:
+        """The note of the lowest other node that has left one under PREFIXnode."""
+
+    def share(self, data: bytes) -> None:
+        """Tell the leader what replaces whatever this node has shared before.
+
+        Args:
+            data: can stand behind that of other nodes, and be told apart from it.
+        """
+
+    def take_shared(self) -> list[bytes]:
+        """What the others have shared of late; in each, that of one node or of several."""
+
 
 class MemoryMailbox:
     """Notes within one process: the single-node job, and tests.
@@ -118,6 +133,20 @@ class MemoryMailbox:
     def remove(self, key: str) -> None:
         """See Mailbox."""
         self._notes.pop(key, None)
+
+    def first(self, prefix: str) -> bytes | None:
+        """See LedMailbox."""
+        others = (self.get(f"{prefix}{node}") for node in range(self.nodes) if node != self.node)
+        return next((data for data in others if data is not None), None)
+
+    def share(self, data: bytes) -> None:
+        """See LedMailbox."""
+        self.put(f"{SHARED}{self.node}", data)
+
+    def take_shared(self) -> list[bytes]:
+        """See LedMailbox; also what was taken before."""
+        others = (self.get(f"{SHARED}{node}") for node in range(self.nodes) if node != self.node)
+        return [data for data in others if data is not None]
 
 
 class StoreMailbox:

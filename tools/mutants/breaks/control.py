@@ -117,4 +117,24 @@ BREAKS = (
         "number = max(self._incidents.values(), default=0)",
         _WATCH,
     ),
+    # Nodes in between pass on each summary by itself, or let them pile up.
+    Break(
+        "relkit/launch/control/note_box.py",
+        "taken, self._shared = self._shared, {}",
+        "taken = self._shared",
+        _BOX,
+    ),
+    Break("relkit/launch/control/note_box.py", "deque(maxlen=_MAX_SHARED)", "deque()", _BOX),
+    Break(
+        "relkit/launch/control/note_box.py",
+        "if shared.leader == self.leader and",
+        "if",
+        _BOX,
+    ),
+    Break(
+        "relkit/launch/control/note_box.py",
+        '[f"{prefix}{min(nodes)}"]',
+        '[f"{prefix}{nodes[0]}"]',
+        _BOX,
+    ),
 )

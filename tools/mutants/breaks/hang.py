@@ -378,7 +378,7 @@ BREAKS = (
         "        for earlier, call in list(history.items())[-2:]\n",
         _SEQUENCE,
     ),
-    Break("relkit/hang/detect.py", "if left - self._left and", "if False and", _DETECT),
+    Break("relkit/hang/detect.py", "if not self._left[left].all() and", "if False and", _DETECT),
     Break(
         "relkit/hang/mismatched_transfers.py",
         "_CONTEXTS = (6, 32, 256)",
@@ -399,20 +399,20 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detect.py",
-        "if self._progress_s is None and not flights:",
+        "if self._progress_s is None and not len(flights):",
         "if self._progress_s is None:",
         _DETECT,
     ),
     Break(
         "relkit/hang/detect.py",
-        'bound_s = float("inf") if before is None else self._clock.step_s',
-        'bound_s = float("inf")',
+        "bound_s = np.where(self._seen[flights.rank], self._clock.step_s, np.inf)",
+        "bound_s = np.full(len(flights), np.inf)",
         _DETECT,
     ),
     Break(
         "relkit/hang/detect.py",
-        "paused = len(live) > 1 and all(",
-        "paused = all(",
+        "paused = live > 1 and bool(",
+        "paused = bool(",
         _DETECT,
     ),
     Break(
@@ -423,8 +423,8 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detect.py",
-        "now = {view.rank: (view.host, view.pid) for view in live}",
-        "now: dict[int, _Process] = {}",
+        "self._processes[live] = processes",
+        "pass",
         _DETECT,
     ),
     # A busy loop on a crowded host is taken for a wait.

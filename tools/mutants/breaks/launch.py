@@ -12,6 +12,8 @@ _NOTES = ("tests/unit/launch/test_store_notes.py",)
 _OBSERVE = ("tests/unit/launch/test_observe.py",)
 _PEERS = ("tests/unit/launch/peers",)
 _PROCESSES = ("tests/unit/launch/test_processes.py",)
+_SUMMARY = ("tests/unit/launch/test_summary.py",)
+_DETAILS = ("tests/unit/launch/test_details.py",)
 _REMOTE = ("tests/unit/launch/test_remote_views.py",)
 _SECRET = ("tests/unit/launch/test_job_secret.py",)
 _TIMELINE = ("tests/unit/launch/test_timeline.py",)
@@ -107,8 +109,8 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/leader.py",
-        "remote = () if alone else self._remote.all(now_s)",
-        "remote = self._remote.all(now_s)",
+        "return () if alone else self._remote.all(now_s)",
+        "return self._remote.all(now_s)",
         _WATCH,
     ),
     Break(
@@ -126,12 +128,17 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/follower.py",
-        "if now_s < self._next_share_s and self._leader == mailbox.leader:",
-        "if False:",
+        "has_time = now_s < self._next_share_s and self._leader == mailbox.leader",
+        "has_time = False",
         _REMOTE,
     ),
     # A healthy node whose ranks do not move counts as silent.
-    Break("relkit/launch/hang/follower.py", '{"at": now_s}', "{}", _REMOTE),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "encode_summary(mailbox.node, now_s, local)",
+        "encode_summary(mailbox.node, 0.0, local)",
+        _REMOTE,
+    ),
     Break(
         "relkit/launch/hang/follower.py",
         'mailbox.put(f"incident/{number}/seen/{mailbox.node}", b"")',
@@ -174,18 +181,61 @@ BREAKS = (
         "if False:",
         _REMOTE,
     ),
-    Break(
-        "relkit/launch/hang/remote_views.py",
-        "(known is not None and known.note == note)",
-        "known is not None",
-        _REMOTE,
-    ),
     # A summary that has not changed passes for a new one.
     Break(
-        "relkit/launch/hang/remote_views.py",
-        "(known is not None and known.note == note)",
-        "False",
+        "relkit/launch/hang/remote_ranks.py",
+        'is_new = self.at_s[blocks.heads["node"]] != blocks.heads["at_s"]',
+        'is_new = blocks.heads["at_s"] >= 0',
         _REMOTE,
+    ),
+    Break(
+        "relkit/launch/hang/remote_ranks.py",
+        "stays = counts == self._counts",
+        "stays = counts < 0",
+        _SUMMARY,
+    ),
+    Break(
+        "relkit/launch/hang/remote_ranks.py",
+        "left=_behind(near.left, ~alive & has_code",
+        "left=_behind(near.left, ~alive | has_code",
+        _SUMMARY,
+    ),
+    Break(
+        "relkit/launch/hang/summary.py",
+        "sorted(state.in_flight, key=lambda op: op.start_ns)[:FLIGHTS]",
+        "state.in_flight[:FLIGHTS]",
+        _SUMMARY,
+    ),
+    # Hostile bytes are taken for ranks.
+    Break(
+        "relkit/launch/hang/summary.py", "if (counts >= _MAX_COUNT).any():", "if False:", _SUMMARY
+    ),
+    Break(
+        "relkit/launch/hang/summary.py",
+        'if (rows["rank"] >= MAX_WORLD_SIZE).any():',
+        "if False:",
+        ("tests/unit/launch/test_summary.py::test_what_no_job_says_is_refused_by_name",),
+    ),
+    Break(
+        "relkit/launch/hang/summary.py",
+        "((each >= 0) & (each <= _MAX_SECONDS)).all()",
+        "(each >= 0).all()",
+        _SUMMARY,
+    ),
+    # What was told of a rank long ago passes for what it does now.
+    Break(
+        "relkit/launch/hang/remote_views.py",
+        "return bool(self._ranks.at_s[node] - details.at_s <= _OUTDATED_S)",
+        "return True",
+        _DETAILS,
+    ),
+    # Nothing is asked for until it is too late for the sentence; and what was is asked for ever.
+    Break("relkit/launch/hang/leader.py", "_SOON = 0.5", "_SOON = 2.0", _DETAILS),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "self._remote.ask(RankSet.of(gone[:ALL_UP_TO].tolist()))",
+        "pass",
+        _DETAILS,
     ),
     Break("relkit/launch/hang/codec.py", "recent[-_recent_ops(", "recent[_recent_ops(", _REMOTE),
     Break(

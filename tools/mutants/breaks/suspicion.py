@@ -6,6 +6,7 @@ from tools.mutants.model import Break
 
 _DETECT = ("tests/unit/hang/test_detect.py",)
 _LIMITS = ("tests/unit/hang/suspicion/test_limits.py",)
+_WHOM = ("tests/unit/hang/suspicion/test_whom_to_ask.py",)
 _WATCH = ("tests/unit/hang/suspicion/test_watch.py",)
 _LINES = ("tests/unit/launch/test_suspicions.py",)
 _STORED = ("tests/unit/hang/picture/test_folder.py",)
@@ -15,7 +16,7 @@ BREAKS = (
     # Imports after the first operation are a hang on a busy host.
     Break(
         "relkit/hang/detect.py",
-        "starts = not moved and self._starts_slowly(outside, nobody_waits=nobody_waits)",
+        "starts = not has_moved and self._starts_slowly(ranks, outside, nobody_waits=nobody_waits)",
         "starts = False",
         _DETECT,
     ),
@@ -40,14 +41,14 @@ BREAKS = (
     # An endless loop in the first step is never a hang.
     Break(
         "relkit/hang/detect.py",
-        "if not nobody_waits and not all(_lacks_cpu(view) for view in outside):",
+        "if not nobody_waits and not (waited_s >= _LACKS_CPU * window_s).all():",
         "if False:",
         _DETECT,
     ),
     Break(
         "relkit/hang/detect.py",
-        "if not outside or not all(_wants_cpu(view) for view in outside):",
-        "if not outside:",
+        "if not len(wants) or not wants.all():",
+        "if not len(wants):",
         _DETECT,
     ),
     # A burst of operations before the first step is taken for a job under way.
@@ -93,13 +94,13 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/suspicion/limits.py",
-        "ended[kind] = max(ended.get(kind, 0.0), age_s + look.step_s)",
-        "ended[kind] = 0.0",
+        "np.maximum.at(longest_s, which, self.flying.age_s[ended] + look.step_s)",
+        "pass",
         _WATCH,
     ),
     # A checkpoint's wait hides the stall of another operation.
     Break(
-        "relkit/hang/suspicion/limits.py",
+        "relkit/hang/detect.py",
         "return (op.name, name, size, op.size_bytes.bit_length())",
         'return ("", name, size, 0)',
         _WATCH,
@@ -199,5 +200,25 @@ BREAKS = (
         '"sentence": _text(each.get("sentence")),\n                    "manner"',
         '"manner"',
         _STORED,
+    ),
+    # A large job's leader asks for the wrong ranks.
+    Break(
+        "relkit/hang/suspicion/whom_to_ask.py",
+        "rank[alive & ~stopped & ~waits],",
+        "rank[:0],",
+        _WHOM,
+    ),
+    Break(
+        "relkit/hang/suspicion/whom_to_ask.py",
+        "    )[:STAND_OUT]\n",
+        "    )[:SOME]\n",
+        _WHOM,
+    ),
+    Break("relkit/hang/suspicion/whom_to_ask.py", "if len(asked) == count:", "if False:", _WHOM),
+    Break(
+        "relkit/hang/suspicion/whom_to_ask.py",
+        "rank = ranks.rank[near:]",
+        "rank = ranks.rank",
+        _WHOM,
     ),
 )

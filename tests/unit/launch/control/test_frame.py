@@ -16,6 +16,7 @@ from relkit.launch.control.frame import (
     BeatUp,
     Frame,
     Note,
+    Shared,
     decode,
     encode,
 )
@@ -28,6 +29,7 @@ FRAMES = st.one_of(
     st.builds(BeatUp, NODE, st.booleans()),
     st.builds(lambda sender, path: BeatDown(sender, (*path, sender)), NODE, PATHS),
     st.builds(Note, NODE, NODE, NODE, st.booleans(), KEYS, st.binary(max_size=300)),
+    st.builds(Shared, NODE, NODE, st.binary(max_size=300)),
 )
 
 
@@ -65,6 +67,8 @@ def test_a_frame_that_was_cut_or_changed_is_a_frame_or_an_error(
         BeatDown(1, (7, 1)),
         Note(1, 4, 0, True, "node/4", b""),
         Note(1, 1, 9, False, "incident/0", b""),
+        Shared(4, 0, b"x"),
+        Shared(1, 9, b""),
     ],
 )
 def test_a_node_that_the_job_does_not_have_is_an_error(frame: Frame) -> None:

@@ -69,6 +69,23 @@ def test_what_each_puts_reaches_node_0_and_what_that_one_puts_reaches_all(sessio
         assert {each.leader for each in launchers} == {0}
 
 
+def test_what_all_share_comes_to_node_0_and_that_of_several_as_one() -> None:
+    with joined(9, fan_in=2) as launchers:
+        first, *others = launchers
+        came: list[bytes] = []
+
+        def has_all() -> bool:
+            for each in others:
+                each.share(b"<%d>" % each.node)
+            came.extend(first.take_shared())
+            return all(any(b"<%d>" % each.node in data for data in came) for each in others)
+
+        until(has_all)
+        # Nodes 3, 4, 7 and 8 are below node 1, which adds its own.
+        assert any(b"<1>" in data and data.count(b"<") > 1 for data in came)
+        assert not any(b"<1>" in data and b"<2>" in data for data in came)
+
+
 def test_large_notes_come_whole() -> None:
     with joined(3, fan_in=2) as launchers:
         whole = bytes(range(256)) * (1 << 14)

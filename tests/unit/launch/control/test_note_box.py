@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relkit.launch.control.frame import Note
+from relkit.launch.control.frame import Note, Shared
 from relkit.launch.control.note_box import NoteBox
 
 
@@ -36,3 +36,47 @@ def test_what_cannot_be_sent_is_kept_and_a_newer_one_goes_before_it() -> None:
     assert box.take_unsent() == [new]
     box.send_again()
     assert box.take_unsent() == [new]
+
+
+def test_what_nodes_share_is_taken_once_the_newest_of_each_last() -> None:
+    box = NoteBox(0, 9)
+    box.move((0,))
+    for child, data in ((1, b"a"), (2, b"b"), (1, b"c")):
+        box.take_shared(Shared(child, 0, data))
+    assert box.shared() == [b"a", b"c", b"b"]
+    assert box.shared() == []
+
+
+def test_what_is_shared_with_a_leader_that_is_gone_goes_to_nobody() -> None:
+    box = NoteBox(2, 9)
+    box.move((0, 2))
+    box.share(b"own")
+    box.take_shared(Shared(5, 0, b"for node 0"))
+    box.move((1, 2))
+    assert box.shared() == []
+    box.take_shared(Shared(5, 0, b"for node 0"))
+    assert box.shared() == []
+    box.share(b"old")
+    box.share(b"new")
+    box.take_shared(Shared(5, 1, b"for node 1"))
+    assert box.shared() == [b"new", b"for node 1"]
+
+
+def test_what_nobody_takes_is_kept_in_a_fixed_room() -> None:
+    box = NoteBox(0, 9)
+    box.move((0,))
+    for number in range(1000):
+        box.take_shared(Shared(1, 0, b"%d" % number))
+    assert box.shared() == [b"996", b"997", b"998", b"999"]
+
+
+def test_the_first_of_several_notes_is_that_of_the_lowest_node() -> None:
+    box = NoteBox(0, 20)
+    box.move((0,))
+    assert box.first("failure/") is None
+    for node in (10, 9, 11):
+        box.take(Note(node, node, 0, True, f"failure/{node}", b"%d" % node))
+    box.take(Note(1, 1, 0, True, "failure/x", b"no node"))
+    assert box.first("failure/") == b"9"
+    box.move((1, 0))
+    assert box.first("failure/") is None

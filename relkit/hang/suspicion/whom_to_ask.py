@@ -1,0 +1,52 @@
+"""Of which ranks a leader wants to know all, where something seems wrong: not of all, if many."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relkit.hang.columns.ranks import FlightColumns, Ints, RankColumns
+from relkit.ranks import RankSet
+
+# Up to so many ranks each is asked for: verdicts on small jobs lean on everything.
+ALL_UP_TO = 512
+# Of more, so many; and how many of these stand out, while the others wait.
+SOME, STAND_OUT = 64, 48
+
+
+def whom_to_ask(ranks: RankColumns, flights: FlightColumns, near: int = 0) -> RankSet:
+    """Those that may be at fault, then some that wait, of every kind of operation.
+
+    Args:
+        ranks: of the job; flights: what is in flight in it, for how long.
+        near: the first so many of the ranks are not to be asked for.
+    """
+    rank = ranks.rank[near:]
+    if len(rank) <= ALL_UP_TO:
+        return RankSet.of(rank.tolist())
+    alive, stopped = ranks.alive[near:], ranks.stopped[near:]
+    waits = np.isin(rank, flights.rank)
+    stands_out = np.concatenate(
+        [
+            rank[~alive & ~ranks.left[near:]],
+            rank[alive & stopped],
+            rank[alive & ~stopped & ~waits],
+        ]
+    )[:STAND_OUT]
+    waiting = _waiting(np.setdiff1d(rank, stands_out), flights, SOME - len(stands_out))
+    return RankSet.of([*stands_out.tolist(), *waiting])
+
+
+def _waiting(rank: Ints, flights: FlightColumns, count: int) -> list[int]:
+    """Of these ranks the longest waiting: of each kind first one, then a second, and so on."""
+    ours = np.isin(flights.rank, rank)
+    rank, kind, age_s = flights.rank[ours], flights.kind[ours], flights.age_s[ours]
+    order = np.lexsort((rank, -age_s, kind))
+    kinds, first = np.unique(kind[order], return_index=True)
+    turn: Ints = np.arange(len(order)) - np.repeat(first, np.diff([*first, len(order)]))
+    by_turn = order[np.argsort(turn, kind="stable")]
+    asked: dict[int, None] = {}
+    for each in rank[by_turn][: count * max(1, len(kinds))].tolist():
+        if len(asked) == count:
+            break
+        asked[each] = None
+    return list(asked)

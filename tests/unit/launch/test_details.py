@@ -1,0 +1,106 @@
+"""What a leader asks of other nodes beyond their summaries, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from relkit.errors import BadDump
+from relkit.launch.hang import codec
+from relkit.launch.hang.remote_views import (
+    REQUEST_KEY,
+    RemoteViews,
+    decode_request,
+    details_key,
+    encode_request,
+)
+from relkit.launch.hang.summary import encode_summary
+from relkit.launch.job.exchange import MemoryMailbox
+from relkit.ranks import RankSet
+from tests.unit.launch.watched_job import Job, fake_capture, gather_with, no_waiting, view
+
+__all__ = ["fake_capture", "no_waiting"]
+
+
+def test_a_healthy_job_is_asked_for_nothing() -> None:
+    job = Job(stuck_at_s=1e9)
+    notes: dict[str, bytes] = {}
+    watches = [job.watch(MemoryMailbox(n, 2, notes), [2 * n, 2 * n + 1]) for n in range(2)]
+    job.run(20, *watches)
+    assert sorted(notes) == ["node/1"]
+
+
+def test_all_is_asked_for_before_there_is_a_verdict_and_not_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(resumes_at_s=20.0)
+    notes: dict[str, bytes] = {}
+    first, second = (job.watch(MemoryMailbox(n, 2, notes), [2 * n, 2 * n + 1]) for n in range(2))
+    gather_with(second, job, monkeypatch)
+    job.run(11, first, second)
+    assert decode_request(notes[REQUEST_KEY], range(4)) == {2, 3}
+    told, _ = codec.decode_views(notes[details_key(1)])
+    assert [each.rank for each in told] == [2, 3]
+    assert all(each.hook is not None and each.hook.communicators for each in told)
+    job.run(18, first, second)
+    # The sentence has the operation's name, which no summary tells.
+    assert job.published[0][0].trigger.startswith("all_reduce #5 of the default group in flight")
+    job.run(30, first, second)
+    assert decode_request(notes[REQUEST_KEY], range(4)) == set()
+    before = notes[details_key(1)]
+    job.run(40, first, second)
+    assert notes[details_key(1)] == before
+
+
+def two_ends() -> tuple[RemoteViews, dict[str, bytes]]:
+    notes: dict[str, bytes] = {}
+    return RemoteViews(MemoryMailbox(0, 2, notes)), notes
+
+
+def test_views_that_are_older_than_the_summary_are_not_used() -> None:
+    remote, notes = two_ends()
+    notes["node/1"] = encode_summary(1, 10.0, [view(2, 10.0), view(3, 10.0)])
+    remote.receive(10.0)
+    remote.ask(RankSet.of([3]))
+    told = view(3, 10.0)
+    notes[details_key(1)] = codec.encode_views([told], {"at": 10.0})
+    remote.receive(10.5)
+    assert remote.told() == {3: told}
+    assert [each.hook for each in remote.all(10.5)] == [None, told.hook]
+    notes["node/1"] = encode_summary(1, 20.0, [view(2, 20.0), view(3, 20.0)])
+    remote.receive(20.0)
+    assert remote.told() == {}
+    assert [each.hook for each in remote.all(20.0)] == [None, None]
+
+
+def test_views_that_cannot_be_read_are_left_out() -> None:
+    remote, notes = two_ends()
+    notes["node/1"] = encode_summary(1, 10.0, [view(2, 10.0)])
+    remote.receive(10.0)
+    remote.ask(RankSet.of([2]))
+    for note in (b"", codec.pack({"views": 3}), codec.encode_views([view(2, 10.0)])):
+        notes[details_key(1)] = note
+        remote.receive(10.5)
+        assert remote.told() == {}
+
+
+def test_a_summary_that_cannot_be_read_leaves_the_one_before() -> None:
+    remote, notes = two_ends()
+    notes["node/1"] = encode_summary(1, 10.0, [view(2, 10.0)])
+    remote.receive(10.0)
+    notes["node/1"] = b"RS and no more"
+    remote.receive(11.0)
+    assert [each.rank for each in remote.all(11.0)] == [2]
+
+
+@pytest.mark.parametrize(
+    "note", [b"", codec.pack({}), codec.pack({"ranks": [3]}), codec.pack({"ranks": [["x", 2]]})]
+)
+def test_a_request_that_cannot_be_read_is_an_error(note: bytes) -> None:
+    with pytest.raises(BadDump):
+        decode_request(note, [3])
+
+
+def test_a_request_names_ranks() -> None:
+    note = encode_request(RankSet.of([1, 4, 5, 6, 900_000]))
+    assert decode_request(note, [0, 1, 5, 7]) == {1, 5}
+    assert decode_request(None, [0, 1]) == frozenset()
