@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from relkit.errors import EXIT_CONVICTED
+from relkit.netcheck.measure.schedule import quick
 from tests.cluster.conftest import EXAMPLE, Start, Started
 from tests.cluster.hosts import Hosts, some_hosts
 
@@ -76,8 +77,8 @@ def test_a_healthy_job_trains_and_says_what_was_measured(
         assert "network check: 2 nodes, no fault" in done.err
     report = json.loads((tmp_path / "t0" / "netcheck.json").read_text())
     assert report["verdict"] == {"nodes": [], "links": [], "groups": []}
-    # A doubtful measurement is confirmed by another round.
-    assert report["rounds"] in (1, 2)
+    # What is in doubt on a busy machine is measured again, so often at most.
+    assert 1 <= report["rounds"] <= quick(["h1", "h2"]).max_rounds
     assert report["edges"] == 2 * report["rounds"]
     assert not (tmp_path / "t1" / "netcheck.json").exists()
 
