@@ -13,6 +13,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from relkit.hang.columns.operations import key_of, kind_number, kind_of_operation
 from relkit.hang.columns.ranks import (
     Flags,
     FlightColumns,
@@ -43,9 +44,6 @@ _LACKS_CPU = 0.2
 # In timeouts: how much time of a busy host is not counted before a job is under way, where no rank
 # waits in an operation; and where some do, as that is how most hangs look, too.
 _MAX_PATIENCE, _MAX_PATIENCE_OF_WAITING = 5.0, 1.0
-
-# Name of the operation, name and size of its group, and its payload in powers of two.
-Kind = tuple[str, str, int, int]
 
 
 class JobHealth(str, Enum):
@@ -450,31 +448,6 @@ def columns_of(ranks: Sequence[RankView]) -> RankColumns:
 @lru_cache(maxsize=1024)
 def _host_digest(host: str) -> int:
     return digest(host)
-
-
-def key_of(op: Op) -> int:
-    """Tells an operation from the others of its rank."""
-    return digest(op.os_thread_id, op.start_ns, op.name)
-
-
-def kind_of_operation(op: Op, state: HookState) -> Kind:
-    """Operations of one kind take alike long in each step."""
-    groups = state.communicators
-    has_group = 0 <= op.communicator < len(groups)
-    name, size = ("", 0)
-    if has_group:
-        name, size = groups[op.communicator].name, groups[op.communicator].size
-    return (op.name, name, size, op.size_bytes.bit_length())
-
-
-def kind_number(op: Op, state: HookState) -> int:
-    """The same number for all operations of a kind, on every host."""
-    return _kind_digest(kind_of_operation(op, state))
-
-
-@lru_cache(maxsize=4096)
-def _kind_digest(kind: Kind) -> int:
-    return digest(*kind)
 
 
 def is_unheard(view: RankView) -> bool:

@@ -59,6 +59,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
     "relkit.hang": "ground relkit.hang.columns relkit.hook relkit.post_mortem relkit.stacks",
     "relkit.hang.collect": "ground relkit.fleet relkit.hang.picture relkit.stacks",
+    "relkit.hang.columns": "relkit.hook",
     "relkit.hang.links": "ground relkit.hang",
     "relkit.hang.suspicion": "ground relkit.hang relkit.hang.columns",
     "relkit.hang.live_sources": "ground relkit.hang relkit.hook",

@@ -100,7 +100,7 @@ BREAKS = (
     ),
     # A checkpoint's wait hides the stall of another operation.
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/columns/operations.py",
         "return (op.name, name, size, op.size_bytes.bit_length())",
         'return ("", name, size, 0)',
         _WATCH,
