@@ -80,9 +80,11 @@ def test_what_all_share_comes_to_node_0_and_that_of_several_as_one() -> None:
             came.extend(first.take_shared())
             return all(any(b"<%d>" % each.node in data for data in came) for each in others)
 
-        until(has_all)
-        # Nodes 3, 4, 7 and 8 are below node 1, which adds its own.
-        assert any(b"<1>" in data and data.count(b"<") > 1 for data in came)
+        def has_several() -> bool:
+            # Nodes 3, 4, 7 and 8 are below node 1, which adds its own once they report to it.
+            return has_all() and any(b"<1>" in data and data.count(b"<") > 1 for data in came)
+
+        until(has_several)
         assert not any(b"<1>" in data and b"<2>" in data for data in came)
 
 
