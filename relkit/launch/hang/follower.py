@@ -15,7 +15,6 @@ The leader asks for a capture through the mailbox. Each leader counts its own in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from relkit.errors import BadDump
 from relkit.hang.model import RankView
@@ -30,14 +29,11 @@ from relkit.launch.hang.remote_views import (
 )
 from relkit.launch.hang.summary import encode_summary
 from relkit.launch.job.settings import Log, OnHang
-from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
 # How long a node that reported a failure waits for the leader to handle it: longer than it takes
 # until one that is silent is succeeded.
 FAILURE_PATIENCE_S = 6.0
-# A rank without a recorder is reported after this time, or after the hang timeout if longer.
-MIN_UNSEEN_S = 60.0
 
 
 class WatchFollower:
@@ -71,55 +67,6 @@ class WatchFollower:
         self._asked: frozenset[int] = frozenset()
         self._failure_sent_s: float | None = None
         self._leader_measures = False
-        self._began_s: float | None = None
-        self._unseen_reported = False
-        self._unreadable_reported: set[Path] = set()
-        self._refusals_reported: set[str] = set()
-
-    def report_unseen(self, now_s: float, local: Sequence[RankView], hang_timeout_s: float) -> None:
-        """Log once which ranks have no recorder although there was time enough for one.
-
-        Args:
-            now_s: monotonic time, s.
-            local: this node's ranks.
-            hang_timeout_s: the user's limit, s.
-        """
-        self._began_s = now_s if self._began_s is None else self._began_s
-        patience_s = max(MIN_UNSEEN_S, hang_timeout_s)
-        if self._unseen_reported or now_s - self._began_s < patience_s:
-            return
-        self._unseen_reported = True
-        unseen = RankSet.of(view.rank for view in local if view.alive and view.hook is None)
-        if unseen:
-            self._log(
-                f"rank {unseen.fold()}: no operation seen yet; either the first one is still to "
-                "come, or the hook is not loaded there (run `relkit doctor`)"
-            )
-
-    def report_unreadable(self) -> None:
-        """Log once for each recorder file that stays unreadable."""
-        for path, why in self._attempt.observer.unreadable.items():
-            if path not in self._unreadable_reported:
-                self._unreadable_reported.add(path)
-                self._log(f"{path.name} cannot be read ({why}); that process is not watched")
-
-    def report_refusals(self, local: Sequence[RankView]) -> None:
-        """Log once for each reason for which processes record nothing.
-
-        Args:
-            local: this node's ranks.
-        """
-        ranks = {view.pid: view.rank for view in local}
-        for refusal in self._attempt.observer.take_refusals():
-            if refusal.reason in self._refusals_reported:
-                continue
-            self._refusals_reported.add(refusal.reason)
-            who = f"pid {refusal.pid}"
-            if refusal.pid in ranks:
-                who = f"rank {ranks[refusal.pid]} ({who})"
-            self._log(
-                f"{who} runs without a recorder: {refusal.reason}; its hangs are not detected"
-            )
 
     def share(self, now_s: float, local: Sequence[RankView]) -> bool:
         """Send this node's summary to the leader where it is time to.

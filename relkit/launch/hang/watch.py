@@ -15,6 +15,7 @@ from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.follower import WatchFollower
 from relkit.launch.hang.leader import WatchLeader
 from relkit.launch.hang.links.checks import LinkChecks
+from relkit.launch.hang.unwatched_ranks import UnwatchedRanks
 from relkit.launch.job.exchange import ExchangeBroken
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
 from relkit.ranks import RankSet
@@ -45,7 +46,8 @@ class Watch:
         log: Log,
     ) -> None:
         self.state = WatchState()
-        self._attempt, self._hang_timeout_s = attempt, settings.hang_timeout_s
+        self._attempt = attempt
+        self._unwatched = UnwatchedRanks(attempt.observer, settings.hang_timeout_s, log)
         self._log = log
         checks = LinkChecks(attempt.mailbox, log, is_asked_for=settings.on_hang_netcheck)
         self._leader = WatchLeader(
@@ -83,9 +85,7 @@ class Watch:
         # Only what is sent to node 0, and what an incident is judged by, needs finished operations.
         local = self._attempt.local_views(recent=is_shared)
         self._attempt.deaths.look(view.pid for view in local if view.alive)
-        self._follower.report_unseen(now_s, local, self._hang_timeout_s)
-        self._follower.report_unreadable()
-        self._follower.report_refusals(local)
+        self._unwatched.report(now_s, local)
         self._note_leader()
         try:
             if is_shared and self._exchange(now_s, local):

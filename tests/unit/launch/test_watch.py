@@ -11,6 +11,7 @@ from relkit.hang.model import RankView
 from relkit.launch.hang import codec, follower, incident
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.unwatched_ranks import MIN_UNSEEN_S
 from relkit.launch.hang.watch import ALONE_AFTER_S, Watch
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.settings import OnHang
@@ -307,9 +308,9 @@ def test_ranks_without_a_recorder_are_reported_once_there_was_time_for_one() -> 
         return tuple(replace(v, alive=False) if v.rank == 2 else v for v in views)
 
     job.look = look  # type: ignore[method-assign]
-    job.run(follower.MIN_UNSEEN_S, only)
+    job.run(MIN_UNSEEN_S, only)
     assert job.logged == []
-    job.run(follower.MIN_UNSEEN_S + 30, only)
+    job.run(MIN_UNSEEN_S + 30, only)
     (line,) = job.logged
     assert line.startswith("rank 1: no operation seen yet")
 

@@ -158,13 +158,13 @@ BREAKS = (
         _WATCH,
     ),
     Break(
-        "relkit/launch/hang/follower.py",
+        "relkit/launch/hang/unwatched_ranks.py",
         "if view.alive and view.hook is None",
         "if view.hook is None",
         _WATCH,
     ),
     Break(
-        "relkit/launch/hang/follower.py",
+        "relkit/launch/hang/unwatched_ranks.py",
         "patience_s = max(MIN_UNSEEN_S, hang_timeout_s)",
         "patience_s = hang_timeout_s",
         _WATCH,
