@@ -37,7 +37,8 @@ NOTABLE_S = 15.0
 # A suspicion may be said a moment after the stall is over.
 _SLACK_S = 3.0
 _LIMIT_S = 900.0
-_SUSPICION = re.compile(r"suspicion: ranks? ([0-9,-]+) (?:has|have) not joined|suspicion: (.*)")
+# Ranks that only are in an operation are not held to be at fault.
+_SUSPICION = re.compile(r"suspicion: (?:ranks? ([0-9,-]+)(?=: | ha(?:s|ve) ))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +92,8 @@ def listen(stream: IO[str], kept: IO[str]) -> list[Said]:
         match = _SUSPICION.search(line)
         if match is not None:
             print(line.rstrip(), flush=True)
-            said.append(Said(now_unix_s, unfolded(match[1] or ""), line.strip()))
+            said.append(Said(now_unix_s, RankSet.unfold(match[1] or ""), line.strip()))
     return said
-
-
-def unfolded(ranks: str) -> RankSet:
-    """`0-2,7` as a set."""
-    bounds = [each.partition("-") for each in ranks.split(",") if each]
-    return RankSet.from_intervals((int(low), int(high or low)) for low, _, high in bounds)
 
 
 def stalled_at(stalls: Iterable[Stall], at_unix_s: float) -> RankSet:

@@ -42,6 +42,16 @@ class RankSet:
         return cls(_normalise(intervals))
 
     @classmethod
+    def unfold(cls, folded: str) -> RankSet:
+        """The inverse of `fold`: from `0-2,5`; no ranks for "".
+
+        Raises:
+            ValueError: it is none of ours.
+        """
+        ends = [part.partition("-") for part in folded.split(",") if part]
+        return cls.from_intervals((int(low), int(high or low)) for low, _, high in ends)
+
+    @classmethod
     def world(cls, size: int) -> RankSet:
         """All ranks of a world of `size` (0 ranks for 0)."""
         return cls(((0, size - 1),)) if size > 0 else cls()

@@ -90,16 +90,13 @@ def headline(verdict: HangVerdict) -> str:
 
 
 def _victim_parts(verdict: HangVerdict) -> list[str]:
-    parts = [f"{of_ranks(_unfold(v.ranks))} {v.sentence}" for v in verdict.victims[:_MAX_VICTIMS]]
-    others = sum(len(_unfold(v.ranks)) for v in verdict.victims[_MAX_VICTIMS:])
+    parts = [
+        f"{of_ranks(RankSet.unfold(v.ranks))} {v.sentence}" for v in verdict.victims[:_MAX_VICTIMS]
+    ]
+    others = sum(len(RankSet.unfold(v.ranks)) for v in verdict.victims[_MAX_VICTIMS:])
     if others:
         parts.append(f"{others} more {'rank is' if others == 1 else 'ranks are'} elsewhere")
     return parts
-
-
-def _unfold(folded: str) -> RankSet:
-    ends = [part.partition("-") for part in folded.split(",") if part]
-    return RankSet.from_intervals((int(low), int(high or low)) for low, _, high in ends)
 
 
 def _alike(culprits: Sequence[Culprit]) -> list[list[Culprit]]:

@@ -22,7 +22,7 @@ def seen_environment(
         is_timed: pauses of the worker's own are marked in the recorder of the hook.
         launcher_pid: such a worker ends with this process; 0 for none.
     """
-    extra = {} if sockets is None else sockets.environment()
+    extra = {} if sockets is None else sockets.begin()
     if is_timed and launcher_pid:
         extra["RELKIT_LAUNCHER_PID"] = str(launcher_pid)
     return {**bootstrap_environment(os.environ), **extra} if is_timed or extra else {}

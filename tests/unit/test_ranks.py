@@ -37,6 +37,18 @@ def test_fold_writes_runs_as_the_guide_does() -> None:
     assert RankSet().fold() == ""
 
 
+@given(st.lists(st.integers(0, 300)))
+def test_what_was_folded_is_unfolded(ranks: list[int]) -> None:
+    made = RankSet.of(ranks)
+    assert RankSet.unfold(made.fold()) == made
+
+
+@pytest.mark.parametrize("folded", ["x", "3-1", "-1", "1-2-3"])
+def test_what_was_never_folded_is_refused(folded: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        RankSet.unfold(folded)
+
+
 def test_overlapping_intervals_are_joined() -> None:
     assert RankSet.from_intervals([(4, 9), (0, 5)]) == RankSet.world(10)
 

@@ -52,16 +52,17 @@ class SocketFolder:
             return "hangs are not detected"
         return "hangs are looked for in PyTorch's flight recorder"
 
-    def environment(self) -> dict[str, str]:
-        """The variables for workers that are to be started, before which none is left running.
+    def begin(self) -> dict[str, str]:
+        """Make room for the sockets of workers that are to be started; none runs any more.
 
-        None where no server is to run in them.
+        Returns:
+            the variables for them; none where no server is to run in them.
         """
         if not may_serve():
             return {}
         if self._folder is not None:
             # Workers that were killed have left theirs, and a process of the same number could not
-            # listen there. New workers have not been started yet.
+            # listen there.
             for left in self._folder.glob("*.sock"):
                 with suppress(OSError):
                     left.unlink()

@@ -17,7 +17,7 @@ from relkit.launch.job.socket_folder import SOCKET_DIR, SocketFolder
 _KILLED = """
 import os, signal
 from relkit.launch.job.socket_folder import SocketFolder
-print(SocketFolder(print).environment()["RELKIT_SOCKET_DIR"], flush=True)
+print(SocketFolder(print).begin()["RELKIT_SOCKET_DIR"], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -31,7 +31,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_only_this_user_gets_in_and_it_goes_with_the_launcher() -> None:
     folder = SocketFolder(print)
-    first, second = folder.environment(), folder.environment()
+    first, second = folder.begin(), folder.begin()
     assert first == second == {"RELKIT_SOCKET_DIR": str(folder.path)}
     path = folder.path
     assert path is not None
@@ -45,7 +45,7 @@ def test_only_this_user_gets_in_and_it_goes_with_the_launcher() -> None:
 def test_a_person_may_say_no(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setenv("RELKIT_WORKER_SERVER", "0")
     folder = SocketFolder(print)
-    assert folder.environment() == {}
+    assert folder.begin() == {}
     assert folder.without_hook == "hangs are not detected"
     assert list(temporary.iterdir()) == []
 
@@ -64,9 +64,9 @@ def test_one_that_a_killed_launcher_left_is_swept_and_no_other(temporary: Path) 
     assert left.is_dir()
     (temporary / "relkit-ws-foreign").mkdir(mode=0o700)
     mine, other = SocketFolder(print), SocketFolder(print)
-    mine.environment()
+    mine.begin()
     assert not left.exists()
-    other.environment()
+    other.begin()
     assert mine.path is not None
     assert mine.path.is_dir()
     assert (temporary / "relkit-ws-foreign").is_dir()
@@ -76,13 +76,13 @@ def test_one_that_a_killed_launcher_left_is_swept_and_no_other(temporary: Path) 
 
 def test_sockets_of_killed_workers_do_not_keep_the_next_ones_from_listening() -> None:
     folder = SocketFolder(print)
-    folder.environment()
+    folder.begin()
     assert folder.path is not None
     left = folder.path / "4711.sock"
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(left))
     try:
-        assert folder.environment() == {SOCKET_DIR: str(folder.path)}
+        assert folder.begin() == {SOCKET_DIR: str(folder.path)}
         assert not left.exists()
         assert (folder.path / "launcher.lock").is_file()
     finally:
@@ -97,12 +97,12 @@ def test_another_launcher_that_starts_at_this_moment_leaves_it(
 
     def between(handle: int, operation: int) -> None:
         monkeypatch.setattr("fcntl.flock", lock)
-        other.environment()
+        other.begin()
         lock(handle, operation)
 
     # Its lock file is there, and not locked yet.
     monkeypatch.setattr("fcntl.flock", between)
-    mine.environment()
+    mine.begin()
     for each in (mine.path, other.path):
         assert each is not None
         assert each.is_dir()
@@ -116,7 +116,7 @@ def test_no_room_for_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("tempfile.mkdtemp", full)
     said: list[str] = []
-    assert SocketFolder(said.append).environment() == {}
+    assert SocketFolder(said.append).begin() == {}
     assert said == ["no folder for workers' sockets: No space left on device"]
 
 
@@ -125,7 +125,7 @@ def test_a_path_that_no_socket_can_have_is_not_used(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 90)))
     folder = SocketFolder(print)
-    folder.environment()
+    folder.begin()
     try:
         assert folder.path is not None
         assert len(str(folder.path / "4194304.sock")) < 108
