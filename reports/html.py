@@ -28,6 +28,8 @@ _TEXT_LIMIT = 4000
 _TABS = {"mixed": "Python + native", "py": "Python", "cpp": "Native"}
 _FIRST_COLUMNS = ("rank", "host", "pid", "state", "activity")
 _MAX_COLUMNS = 9
+# The finding on links that are cut or slow; it comes first where no rank is at fault.
+_BAD_LINK = "RK-HANG-024"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
     faults = [f for f in report.findings if f.status in (Status.FAIL, Status.UNKNOWN)]
     others = [f for f in report.findings if f not in faults]
     lead = faults[0] if faults else (others[0] if others else None)
-    if lead and lead.title.startswith("rank"):
-        lead = replace(lead, title=f"R{lead.title[1:]}")
+    if lead and lead.title.startswith(("rank", "the link")):
+        lead = replace(lead, title=f"{lead.title[0].upper()}{lead.title[1:]}")
     return (
         environment()
         .get_template("report.html.j2")
@@ -121,7 +123,9 @@ def headline(report: Report, culprits: Sequence[int]) -> str:
         first = details[0] if isinstance(details, list) and details else None
         died = isinstance(first, Mapping) and first.get("category") == "dead"
         if not culprits:
-            return "The job hangs; no rank stands out"
+            is_network = bool(report.findings) and report.findings[0].id == _BAD_LINK
+            suspect = ", but the network between its nodes does" if is_network else ""
+            return f"The job hangs; no rank stands out{suspect}"
         if len(culprits) == 1:
             return f"Rank {culprits[0]} {'took the job down' if died else 'holds up the job'}"
         names = ", ".join(str(rank) for rank in culprits[:6])

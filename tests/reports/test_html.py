@@ -94,6 +94,14 @@ def test_several_culprits_and_none() -> None:
     assert "The job hangs; no rank stands out" in page(culprits=[])
 
 
+def test_a_bad_link_leads_where_no_rank_is_at_fault() -> None:
+    cut = Finding("RK-HANG-024", Status.FAIL, "the link h2-h3 does not answer")
+    nobody = Finding("RK-HANG-010", Status.UNKNOWN, "no rank is late")
+    text = html.render(Report("hang", (cut, nobody), {"culprits": []}), {})
+    assert "no rank stands out, but the network between its nodes does" in text
+    assert "The link h2-h3 does not answer" in text
+
+
 def test_hostile_text_is_escaped_everywhere() -> None:
     bad = "<script>alert(1)</script>\u202e\x00`<b>`"
     finding = Finding(bad, Status.FAIL, bad, reasons=(bad,), advice=bad,
