@@ -42,8 +42,10 @@ UNDER_WAY_S = 10
 _WANTS_CPU = 0.25
 _LACKS_CPU = 0.2
 # In timeouts: how much time of a busy host is not counted before a job is under way, where no rank
-# waits in an operation; and where some do, as that is how most hangs look, too.
+# waits in an operation; and where some do, as that is how most hangs look, too. It is the time that
+# it would have taken with a CPU for each rank, or a tenth of the real time if that is more.
 _MAX_PATIENCE, _MAX_PATIENCE_OF_WAITING = 5.0, 1.0
+_MIN_SHARE = 0.1
 
 
 class JobHealth(str, Enum):
@@ -274,7 +276,8 @@ class HangDetector:
         heard_of = ranks.alive & ~ranks.unheard
         silent = self._progress_s is not None and live > 0 and not heard_of.any()
         skipped_s = self._clock.advance(now_s, counts=not (paused or starts or silent))
-        self._uncounted_s[nobody_waits] += skipped_s if starts else 0.0
+        if starts:
+            self._uncounted_s[nobody_waits] += skipped_s * _share_of_cpu(ranks, outside)
         self._note_progress(now_s, ranks, moved)
         self._note_ends(ranks)
         flights = Flights(self._note_flights(ranks), views)
@@ -405,6 +408,12 @@ class HangDetector:
         self._begun_s = since_s if order is None else since_s[order]
         self._seen |= looked_at
         return FlightColumns(flights.rank, flights.key, flights.kind, time_s - begun_s)
+
+
+def _share_of_cpu(ranks: RankColumns, of: Flags) -> float:
+    """What the one of these ranks that gets most has of the CPU time that it is ready to use."""
+    used_s, waited_s = ranks.used_s[of], ranks.waited_s[of]
+    return max(_MIN_SHARE, float((used_s / np.maximum(used_s + waited_s, 1e-9)).max()))
 
 
 def columns_of(ranks: Sequence[RankView]) -> RankColumns:

@@ -333,8 +333,8 @@ def test_who_waits_for_slow_imports_elsewhere_is_not_hung_where_the_host_lacks_c
     job, detector = Job(), HangDetector(TIMEOUT_S)
     watch(detector, job, 2, running(job))
     job.begin([0])
-    job.cpu = [(0.0, 0.0), (0.5, 0.4), (0.5, 0.4)]
-    assert not hung(watch(detector, job, 2 * TIMEOUT_S - 1))
+    job.cpu = [(0.0, 0.0), (0.4, 0.4), (0.5, 0.5)]
+    assert not hung(watch(detector, job, 3 * TIMEOUT_S - 1))
     # But not for long, as a hang looks alike on such a host.
     assert hung(watch(detector, job, 4))
 
@@ -354,11 +354,16 @@ def test_a_blocked_rank_is_named_however_busy_the_others_are() -> None:
     assert hung(watch(detector, job, TIMEOUT_S + 2))
 
 
-def test_patience_with_a_busy_host_has_an_end() -> None:
+@pytest.mark.parametrize(
+    ("cpu", "timeouts"),
+    [((1.0, 0.0), 5), ((0.5, 0.5), 10), ((0.1, 0.9), 50), ((0.001, 0.999), 50)],
+)
+def test_patience_with_a_busy_host_has_an_end(cpu: tuple[float, float], timeouts: int) -> None:
+    """Five timeouts of a host with CPUs for all: the less of one a rank has, the longer."""
     job, detector = Job(), HangDetector(TIMEOUT_S)
     watch(detector, job, 2, running(job))
-    job.cpu = [(0.1, 0.9)] * WORLD
-    assert not hung(watch(detector, job, 5 * TIMEOUT_S))
+    job.cpu = [cpu] * WORLD
+    assert not hung(watch(detector, job, timeouts * TIMEOUT_S))
     assert hung(watch(detector, job, 2 * TIMEOUT_S))
 
 

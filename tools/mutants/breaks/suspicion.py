@@ -33,6 +33,10 @@ BREAKS = (
         _DETECT,
     ),
     Break(
+        "relkit/hang/detect.py", "skipped_s * _share_of_cpu(ranks, outside)", "skipped_s", _DETECT
+    ),
+    Break("relkit/hang/detect.py", "_MIN_SHARE = 0.1", "_MIN_SHARE = 0.0", _DETECT),
+    Break(
         "relkit/hang/detect.py",
         "_MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING",
         "_MAX_PATIENCE",
