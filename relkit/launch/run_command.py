@@ -26,7 +26,8 @@ from relkit.private_file import open_private
 POLL_S = 0.1
 DISCOVER_S = 1.0
 GRACE_S = 5.0
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
+_FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Leadership:
@@ -109,9 +110,14 @@ class DeathTracker:
 
 
 class _Forwarder:
-    """Forwards signals to the command; those that come before it runs, as soon as it does."""
+    """Forwards signals to the command; those that come before it runs, as soon as it does.
+
+    Attributes:
+        asked_to_end: one of them asks a program to end.
+    """
 
     def __init__(self) -> None:
+        self.asked_to_end = False
         self._child: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
 
@@ -122,6 +128,7 @@ class _Forwarder:
             child.send_signal(number)
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
+        self.asked_to_end |= number in _ENDING
         if self._child is None:
             self._early.append(number)
             return
@@ -135,7 +142,7 @@ class _Forwarder:
 @contextmanager
 def _forwarded_signals() -> Iterator[_Forwarder]:
     forward = _Forwarder()
-    before = {number: signal.signal(number, forward) for number in (*_FORWARDED, signal.SIGINT)}
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
         yield forward
     finally:
@@ -263,7 +270,9 @@ def run_command(
                     end_tree(child, [rank.pid for rank in observer.discover()])
                     return EXIT_PROBLEM
                 time.sleep(POLL_S)
-            if child.returncode != 0 and watching and deaths.ranks:
+            # Ranks that end because somebody asked for it have not failed.
+            failed = child.returncode != 0 and not forward.asked_to_end
+            if failed and watching and deaths.ranks:
                 deaths.look(child.returncode)
                 code = exit_code_of(child.returncode)
                 monitor.failed(f"the command ended with exit code {code}")

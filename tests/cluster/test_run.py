@@ -52,6 +52,23 @@ def test_signals_are_handed_on(start: Start, tmp_path: Path, number: signal.Sign
     assert job.wait(20).code == 42
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_rank_that_was_asked_to_end_has_not_failed(
+    start: Start, tmp_path: Path, free_port: int, number: signal.Signals
+) -> None:
+    job = start(
+        "run", "--timeline-path", tmp_path / "t", "--", sys.executable, EXAMPLE, *ENDLESS,
+        RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(free_port),
+    )  # fmt: skip
+    job.wait_for("step    5")
+    job.process.send_signal(number)
+    done = job.wait()
+    assert done.code == 128 + number
+    assert "relkit:" not in done.err, done.err
+    assert list((tmp_path / "t").iterdir()) == []
+
+
 def test_a_hang_under_torchrun(start: Start, tmp_path: Path) -> None:
     done = start(
         "run", "--hang-timeout", "4", "--on-hang", "abort", "--timeline-path", tmp_path / "t",

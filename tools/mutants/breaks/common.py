@@ -16,6 +16,12 @@ BREAKS = (
     Break(
         "relkit/launch/run_command.py", "self._early.append(number)", "self._early.clear()", _START
     ),
+    Break(
+        "relkit/launch/run_command.py",
+        "and not forward.asked_to_end",
+        "",
+        ("tests/cluster/test_run.py",),
+    ),
     Break("relkit/interruptible_wait.py", "thread.join(_SLICE_S)", "thread.join()", _WAITS),
     Break(
         "relkit/interruptible_wait.py",
