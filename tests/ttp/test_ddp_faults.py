@@ -18,10 +18,13 @@ from typing import Any
 import pytest
 import torch
 
+from relkit import procfs
 from relkit.checkpoint.iteration_folder import TRACKER, half_written, iterations, problems
+from relkit.launch.recovery.persist_folder import launchers_of
 from tests.cluster.conftest import Done, Start, Started, orphans_come_to_us, start
 from tests.eager import eager
 from tests.patience import PATIENCE
+from tests.waiting import eventually
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
@@ -226,22 +229,36 @@ def test_preemption(
     assert all(expected.get(key, loss) == loss for key, loss in losses(done).items())
 
 
-@pytest.mark.parametrize(
-    ("deeds", "words"),
-    [
-        ("rank=1:step=1:deed=kill", "no step has been committed yet"),
-        ("rank=0:step=9:deed=nan;rank=1:step=9:deed=nan;rank=2:step=9:deed=nan;"
-         "rank=2:step=10:deed=kill", "is not finite"),
-    ],
-    ids=["step-0", "nan"],
-)  # fmt: skip
-def test_refusals(start: Start, tmp_path: Path, deeds: str, words: str) -> None:
-    done = launch(start, tmp_path, deeds).wait(60)
+def test_a_death_before_the_first_step_is_done(start: Start, tmp_path: Path) -> None:
+    name = f"first-step-{os.getpid()}"
+    options = ("--rdzv-id", name, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
+    job = launch(start, tmp_path, "rank=1:step=1:deed=stop", *options)
+
+    def stopped() -> int:
+        """Rank 1, once it stands in its first step; 0 before the controller knows all ranks."""
+        if [state.get("phase") for _, state in launchers_of(name)] != ["normal"]:
+            return 0
+        ranks = procfs.descendants(job.process.pid)
+        return next((pid for pid in ranks if procfs.process_state(pid).startswith("T")), 0)
+
+    os.kill(eventually(stopped, lambda: job.text), signal.SIGKILL)
+    assert_refused(job, tmp_path, "no step has been committed yet")
+
+
+def test_a_state_that_is_not_finite(start: Start, tmp_path: Path) -> None:
+    deeds = ";".join(f"rank={rank}:step=9:deed=nan" for rank in range(3))
+    job = launch(start, tmp_path, f"{deeds};rank=2:step=10:deed=kill")
+    assert_refused(job, tmp_path, "is not finite")
+
+
+def assert_refused(job: Started, folder: Path, words: str) -> None:
+    """The job ends without a checkpoint, and says why."""
+    done = job.wait(60)
     assert done.code == 76, done.err
-    assert words in done.err
-    assert finding(tmp_path)["id"] == "RK-TTP-002"
-    assert not (tmp_path / "ck" / TRACKER).exists()
-    assert half_written(tmp_path / "ck") == ()
+    assert words in done.err, done.err
+    assert finding(folder)["id"] == "RK-TTP-002"
+    assert not (folder / "ck" / TRACKER).exists()
+    assert half_written(folder / "ck") == ()
 
 
 @pytest.fixture
