@@ -326,7 +326,7 @@ class NetworkCheck:
 
 def longest_s(nodes: int) -> float:
     """The longest that a check of this many nodes can take, s: every step times out."""
-    rounds = schedule.SCREENING_ROUNDS + schedule.doublings(nodes)
+    rounds = schedule.most_quick_rounds(nodes)
     step_s = _OPTIONS.timeout_s + 5.0
     return _OPTIONS.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
 

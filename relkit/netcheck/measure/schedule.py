@@ -9,14 +9,18 @@ from typing import Protocol
 from relkit.netcheck.measure.cross_switch import crossing_pairs, inside_pairs
 from relkit.netcheck.measure.round_robin import circle_round, rounds_needed
 from relkit.netcheck.model import Edge, Thresholds
-from relkit.netcheck.solve.analyse import FAINT, WEAK, analyse
-from relkit.netcheck.solve.confirm import confirming_pairs
+from relkit.netcheck.solve.analyse import FAINT, analyse
+from relkit.netcheck.solve.confirm import Doubt, confirming_pairs
 
 Pairs = tuple[tuple[str, str], ...]
 SCREENING_ROUNDS = 2
 SMALL_FLEET = 4
 # Where transient slowdowns are frequent, a link is diagnosed only after several slow rounds.
 FULL_CONFIRMS = 6
+# In a fleet of three or four, two transient slowdowns make a healthy node look slow, and hide one
+# that is: there are too few measurements to tell from them how often that happens.
+SMALL_CONFIRMS = 9
+_SMALL_DOUBT = Doubt(FAINT, node_rounds=5, link_rounds=3)
 MIN_GROUP_ROUNDS = 8
 
 
@@ -48,7 +52,7 @@ class _Rounds:
         spare: further rounds, for a fleet so slow that no node is known to be healthy yet.
         max_rounds: bound on all rounds together.
         order: node numbers in order of preference as healthy partners.
-        min_gain: see confirm.open_questions.
+        doubt: see confirm.Doubt.
     """
 
     def __init__(
@@ -60,7 +64,7 @@ class _Rounds:
         order: Sequence[int],
         groups: Mapping[str, str],
         thresholds: Thresholds,
-        min_gain: float = WEAK,
+        doubt: Doubt = Doubt(),  # noqa: B008 (frozen)
     ) -> None:
         if len(set(names)) != len(names):
             raise ValueError("a node is named twice")
@@ -71,7 +75,7 @@ class _Rounds:
         self._order = tuple(order)
         self._groups = dict(groups)
         self._thresholds = thresholds
-        self._min_gain = min_gain
+        self._doubt = doubt
         self._played = 0
 
     def next_round(self, edges: Sequence[Edge]) -> Pairs:
@@ -83,7 +87,7 @@ class _Rounds:
             if analysis.common:
                 pairs = next(self._spare, [])
             else:
-                pairs = confirming_pairs(analysis, edges, self._order, self._min_gain)
+                pairs = confirming_pairs(analysis, edges, self._order, self._doubt)
         else:
             pairs = []
         self._played += 1
@@ -93,7 +97,7 @@ class _Rounds:
 def quick(nodes: Sequence[str], seed: int = 0, *, thresholds: Thresholds | None = None) -> Schedule:
     """Two screening rounds, then confirming rounds: at most 2 + ceil(log2 n) in all.
 
-    Fleets of up to four nodes are measured in full, which takes no more rounds than that.
+    Fleets of up to four nodes are measured as by `full`.
 
     Args:
         nodes: names, each once.
@@ -106,15 +110,21 @@ def quick(nodes: Sequence[str], seed: int = 0, *, thresholds: Thresholds | None 
     count = len(nodes)
     order = list(range(count))
     random.Random(seed).shuffle(order)  # noqa: S311  (pairs, not secrets)
-    screening = rounds_needed(count)
-    if count > SMALL_FLEET:
-        screening = min(SCREENING_ROUNDS, screening)
+    bounds = thresholds or Thresholds()
+    if _is_small(count):
+        return _small(nodes, order, bounds)
+    rounds = rounds_needed(count)
+    screening = min(SCREENING_ROUNDS, rounds)
     fixed = [_renumbered(circle_round(count, at), order) for at in range(screening)]
-    spare = (
-        _renumbered(circle_round(count, at), order) for at in range(screening, rounds_needed(count))
-    )
-    limit = SCREENING_ROUNDS + doublings(count) if count > 1 else 0
-    return _Rounds(nodes, fixed, spare, limit, order, {}, thresholds or Thresholds())
+    spare = (_renumbered(circle_round(count, at), order) for at in range(screening, rounds))
+    return _Rounds(nodes, fixed, spare, most_quick_rounds(count), order, {}, bounds)
+
+
+def most_quick_rounds(count: int) -> int:
+    """The bound on the rounds of `quick`, for this many nodes."""
+    if _is_small(count):
+        return rounds_needed(count) + SMALL_CONFIRMS
+    return SCREENING_ROUNDS + doublings(count) if count > 1 else 0
 
 
 def full(
@@ -128,17 +138,20 @@ def full(
     Args:
         nodes: names, each once.
         thresholds: as for `quick`.
-        confirm_rounds: bound on the confirming rounds; None: ceil(log2 n), but at least 6.
+        confirm_rounds: bound on the confirming rounds; None: ceil(log2 n), but at least 6, and
+            9 for three or four nodes.
 
     Raises:
         ValueError: a node is named twice.
     """
     count = len(nodes)
+    if confirm_rounds is None and _is_small(count):
+        return _small(nodes, range(count), thresholds or Thresholds())
     fixed = [circle_round(count, at) for at in range(rounds_needed(count))]
     extra = max(FULL_CONFIRMS, doublings(count)) if confirm_rounds is None else confirm_rounds
     limit = len(fixed) + extra if fixed else 0
     bounds = thresholds or Thresholds()
-    return _Rounds(nodes, fixed, iter(()), limit, range(count), {}, bounds, min_gain=FAINT)
+    return _Rounds(nodes, fixed, iter(()), limit, range(count), {}, bounds, Doubt(FAINT))
 
 
 def groups(
@@ -172,6 +185,19 @@ def groups(
     spare = (crossing_pairs(members, at) for at in range(2, limit))
     known = {name: topology[name] for name in nodes if name in topology}
     return _Rounds(nodes, fixed, spare, limit, range(len(nodes)), known, thresholds or Thresholds())
+
+
+def _is_small(count: int) -> bool:
+    # With two nodes, no number of rounds tells which of them is at fault.
+    return 2 < count <= SMALL_FLEET
+
+
+def _small(nodes: Sequence[str], order: Sequence[int], thresholds: Thresholds) -> Schedule:
+    """Every pair once, and again where it is in doubt."""
+    count = len(nodes)
+    fixed = [_renumbered(circle_round(count, at), order) for at in range(rounds_needed(count))]
+    most = len(fixed) + SMALL_CONFIRMS
+    return _Rounds(nodes, fixed, iter(()), most, order, {}, thresholds, _SMALL_DOUBT)
 
 
 def _renumbered(pairs: list[tuple[int, int]], order: Sequence[int]) -> list[tuple[int, int]]:

@@ -4,34 +4,46 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from relkit.netcheck.model import Edge
-from relkit.netcheck.solve.analyse import WEAK, Analysis
+from relkit.netcheck.solve.analyse import WEAK, Analysis, Candidate
 from relkit.netcheck.solve.components import GROUP, LINK, NODE, Entity
 
 LINK_TRIES = 7
 MEMBERS_PER_ROUND = 4
 
 
-def open_questions(analysis: Analysis, min_gain: float = WEAK) -> list[Entity]:
-    """Entities that another measurement could settle, the most pressing first.
-
-    These are candidates with an alternative explanation and the alternatives themselves,
-    candidates that rest on too little (one partner for a node, one round for a link), weak
-    suspicions, and nodes that were measured with bad partners only.
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What is measured again before it is diagnosed.
 
     Args:
         min_gain: weak suspicions below this gain in log-likelihood are left out.
+        node_rounds, link_rounds: distinct rounds that a slow node, or a slow link, has to rest on.
+            What is dead needs two: load slows a measurement, and does not silence one.
+    """
+
+    min_gain: float = WEAK
+    node_rounds: int = 2
+    link_rounds: int = 2
+
+
+def open_questions(analysis: Analysis, doubt: Doubt) -> list[Entity]:
+    """Entities that another measurement could settle, the most pressing first.
+
+    These are candidates with an alternative explanation and the alternatives themselves,
+    candidates that rest on too little (one partner for a node, few rounds), weak suspicions, and
+    nodes that were measured with bad partners only.
     """
     asked: dict[Entity, None] = {}
     for candidate in analysis.candidates:
-        thin = candidate.rounds < 2 or (candidate.entity.kind == NODE and candidate.partners < 2)
-        if candidate.alternatives or thin:
+        if candidate.alternatives or _rests_on_little(candidate, doubt):
             asked[candidate.entity] = None
         for alternative in candidate.alternatives:
             asked[alternative] = None
     for entity, gain in analysis.weak:
-        if gain > min_gain:
+        if gain > doubt.min_gain:
             asked[entity] = None
     for node in analysis.unproven:
         asked[Entity(NODE, node)] = None
@@ -39,17 +51,25 @@ def open_questions(analysis: Analysis, min_gain: float = WEAK) -> list[Entity]:
     return sorted(asked, key=lambda entity: order[entity.kind])
 
 
+def _rests_on_little(candidate: Candidate, doubt: Doubt) -> bool:
+    is_node = candidate.entity.kind == NODE
+    rounds = 2
+    if any(fault.capacity > 0.0 for fault in candidate.faults):
+        rounds = doubt.node_rounds if is_node else doubt.link_rounds
+    return candidate.rounds < rounds or (is_node and candidate.partners < 2)
+
+
 def confirming_pairs(
-    analysis: Analysis, edges: Sequence[Edge], order: Sequence[int], min_gain: float = WEAK
+    analysis: Analysis, edges: Sequence[Edge], order: Sequence[int], doubt: Doubt
 ) -> list[tuple[int, int]]:
     """Disjoint pairs of node numbers for the next round; none if nothing is open.
 
     Args:
         edges: all measured so far.
         order: node numbers in the order of preference as partners.
-        min_gain: see open_questions.
+        doubt: see Doubt.
     """
-    questions = open_questions(analysis, min_gain)
+    questions = open_questions(analysis, doubt)
     if not questions:
         return []
     plan = _Plan(analysis, times_met(edges), order)

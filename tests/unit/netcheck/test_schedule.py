@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_fleet import SimulatedFleet, Ways, run
+from simulated_fleet import SimulatedFleet, SimulatedRun, Ways, run
 
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.cross_switch import crossing_pairs
 from relkit.netcheck.measure.round_robin import circle_round, rounds_needed
 from relkit.netcheck.model import Link
 
+Plan = Callable[[Sequence[str]], schedule.Schedule]
 SIZES = st.integers(min_value=0, max_value=40)
 
 
@@ -83,10 +85,37 @@ def test_rounds_are_disjoint_pairs_and_never_more_than_the_bound(
 
 
 @pytest.mark.parametrize(
-    ("count", "bound"), [(0, 0), (1, 0), (2, 3), (3, 4), (4, 4), (5, 5), (64, 8), (1024, 12)]
+    ("count", "bound"), [(0, 0), (1, 0), (2, 3), (3, 12), (4, 12), (5, 5), (64, 8), (1024, 12)]
 )
-def test_quick_is_bounded_by_two_and_the_doublings(count: int, bound: int) -> None:
-    assert schedule.quick(names(count)).max_rounds == bound
+def test_quick_is_bounded_by_two_and_the_doublings_but_for_three_or_four_nodes(
+    count: int, bound: int
+) -> None:
+    assert schedule.quick(names(count)).max_rounds == schedule.most_quick_rounds(count) == bound
+
+
+@pytest.mark.parametrize("plan", [schedule.quick, schedule.full])
+def test_four_nodes_on_busy_hosts_are_measured_until_the_slow_one_is_known(plan: Plan) -> None:
+    """Three in ten measurements are slowed by something that is no fault."""
+    nodes = names(4)
+    slow = SimulatedFleet(nodes, node_ways={"n002": Ways(0.1, 0.1)}, transient_rate=0.3)
+    diagnosed = [names_of(run(slow, plan(nodes), seed=seed)) for seed in range(100)]
+    assert sum("n002" in each for each in diagnosed) == 100
+    assert sum(bool(each & (set(nodes) - {"n002"})) for each in diagnosed) <= 2
+    healthy = SimulatedFleet(nodes, transient_rate=0.3)
+    diagnosed = [names_of(run(healthy, plan(nodes), seed=seed)) for seed in range(100)]
+    assert sum(bool(each & set(nodes)) for each in diagnosed) <= 2
+
+
+def test_four_nodes_of_which_one_is_slow_or_dead_take_few_rounds() -> None:
+    nodes = names(4)
+    for left, rounds in ((1.0, 3), (0.5, 5), (0.0, 3)):
+        fleet = SimulatedFleet(nodes, node_ways={"n002": Ways(left, left)}, noise=0.01)
+        assert len(run(fleet, schedule.quick(nodes)).rounds) == rounds
+
+
+def names_of(done: SimulatedRun) -> set[str]:
+    """The nodes and links that were diagnosed."""
+    return {item.name for item in done.verdict.diagnoses}
 
 
 def test_quick_stops_after_screening_when_nothing_is_suspect() -> None:
