@@ -1,4 +1,4 @@
-"""All checks and tests: ruff, mypy, and every test in three lanes side by side.
+"""All checks and tests: ruff, mypy, and every test in four lanes side by side.
 
     make test                           (everything, as CI does)
     make test TESTS="tests/native"      (pytest's arguments: only these)
@@ -28,8 +28,8 @@ from tools.run_tests.summary import summary
 from tools.run_tests.units import Plan, Unit, plan, selected
 
 _ROOT = Path(__file__).resolve().parents[2]
-# One more than CI's machine has cores, as tests also wait.
-_LANES = ("lane 1", "lane 2", "lane 3")
+# Twice as many as CI's machine has cores, as tests also wait.
+_LANES = ("lane 1", "lane 2", "lane 3", "lane 4")
 
 
 def main() -> int:

@@ -14,6 +14,8 @@ _ALONE = ("tests/straggler",)
 _LONGEST_FIRST = (
     "tests/cluster", "tests/ttp", "tests/native", "tests/flash_checkpoint", "tests/trainer/core",
 )  # fmt: skip
+# Folders that would keep a lane busy to the very end, while others stand idle: they are cut in two.
+_HALVED = ("tests/cluster", "tests/flash_checkpoint")
 # A process costs two seconds of start, so a folder of fewer files is run with the one above it.
 _FEWEST_FILES = 5
 
@@ -44,6 +46,8 @@ class Plan:
 def plan(root: Path) -> Plan:
     """Every folder below tests/ with test files is a unit of these files, if they are not few.
 
+    Those that take longest are two.
+
     Args:
         root: the checkout.
     """
@@ -61,14 +65,18 @@ def arrange(files: Iterable[str]) -> Plan:
             above = os.path.dirname(folder)  # noqa: PTH120
             folders.setdefault(above, []).extend(folders.pop(folder))
     order = sorted(folders, key=lambda folder: (_place(folder), -len(folders[folder]), folder))
-    units = {
-        folder: Unit(folder.removeprefix("tests/"), tuple(folders[folder])) for folder in order
-    }
-    alone = [folder for folder in order if _is_below(folder, _ALONE)]
-    return Plan(
-        tuple(units[folder] for folder in order if folder not in alone),
-        tuple(units[folder] for folder in alone),
-    )
+    shared: list[Unit] = []
+    alone: list[Unit] = []
+    for folder in order:
+        (alone if _is_below(folder, _ALONE) else shared).extend(_units(folder, folders[folder]))
+    return Plan(tuple(shared), tuple(alone))
+
+
+def _units(folder: str, files: Sequence[str]) -> list[Unit]:
+    name = folder.removeprefix("tests/")
+    if folder not in _HALVED or len(files) < 2:
+        return [Unit(name, tuple(files))]
+    return [Unit(f"{name} {half + 1}/2", tuple(files[half::2])) for half in (0, 1)]
 
 
 def selected(words: Sequence[str]) -> tuple[Unit, ...]:

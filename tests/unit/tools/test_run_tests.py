@@ -45,6 +45,14 @@ def test_known_long_folders_come_first_and_then_those_with_most_files() -> None:
     assert [unit.name for unit in arrange(files).shared] == ["cluster/deep", "ttp", "b", "a"]
 
 
+def test_folders_that_take_longest_are_cut_in_two() -> None:
+    made = arrange([*numbered("tests/cluster", 5), *numbered("tests/cluster/deep", 5)]).shared
+    assert {unit.name: len(unit.paths) for unit in made} == {
+        "cluster 1/2": 3, "cluster 2/2": 2, "cluster/deep": 5
+    }  # fmt: skip
+    assert {path for unit in made[:2] for path in unit.paths} == set(numbered("tests/cluster", 5))
+
+
 def test_what_is_asked_for_is_a_unit_each_unless_options_belong_to_all() -> None:
     assert selected(["tests/native", "tests/ttp/test_a.py", "tests/native"]) == (
         Unit("native", ("tests/native",)), Unit("ttp/test_a.py", ("tests/ttp/test_a.py",))
