@@ -41,22 +41,27 @@ class _Recorder:
             self._outcome(report.nodeid, report.outcome, 0.0, report.longrepr)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._write(event="started", test=nodeid)
+        self._write(event="started", test=nodeid, cpu_s=_cpu_s())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._outcome(report.nodeid, report.outcome, report.duration, report.longrepr)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        self._write(event="finished", test=nodeid)
+        self._write(event="finished", test=nodeid, cpu_s=_cpu_s())
 
     def pytest_sessionfinish(self) -> None:
-        usages = [resource.getrusage(who) for who in _WHOSE]
-        self._write(event="cpu", seconds=sum(u.ru_utime + u.ru_stime for u in usages))
+        self._write(event="cpu", seconds=_cpu_s())
 
     def _outcome(self, test: str, outcome: str, seconds: float, longrepr: object) -> None:
         self._write(
             event="outcome", test=test, outcome=outcome, seconds=seconds, reason=_reason(longrepr)
         )
+
+
+def _cpu_s() -> float:
+    """CPU time of this process and of what it has started and waited for."""
+    usages = [resource.getrusage(who) for who in _WHOSE]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _reason(longrepr: object) -> str:

@@ -43,6 +43,7 @@ class UnitResult:
         collected: number of tests; None where it was never known.
         outcomes: worst outcome of each test.
         durations: seconds of each test: setup, call and teardown.
+        cpu_of: CPU seconds of each test, of its children included that it waited for.
         reasons: why a test was skipped, or what it failed with first.
         running: the test that has begun and not finished.
         problems: what went wrong; filled in by `finish`.
@@ -55,6 +56,7 @@ class UnitResult:
     collected: int | None = None
     outcomes: dict[str, str] = field(default_factory=dict)
     durations: dict[str, float] = field(default_factory=dict)
+    cpu_of: dict[str, float] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     running: str = ""
     problems: list[Problem] = field(default_factory=list)
@@ -70,8 +72,10 @@ class UnitResult:
                 self.cpu_s = event["seconds"]
             elif event["event"] == "started":
                 self.running = event["test"]
+                self.cpu_of[self.running] = -event["cpu_s"]
             elif event["event"] == "finished":
                 self.running = ""
+                self.cpu_of[event["test"]] += event["cpu_s"]
                 finished.append(event["test"])
             else:
                 self._outcome(event)

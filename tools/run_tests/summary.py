@@ -32,15 +32,21 @@ def summary(
         units = [_of_unit(result) for result in results if result.lane == lane]
         lines.append(f"  {lane:7} {took / 60:5.1f} min: {', '.join(units)}")
     durations = [(took, test) for r in results for test, took in r.durations.items()]
-    if durations:
-        lines += ["", f"{min(_SLOWEST, len(durations))} slowest tests:"]
-        lines += [
-            f"  {took:6.1f} s  {test}" for took, test in sorted(durations)[: -_SLOWEST - 1 : -1]
-        ]
+    lines += _most("slowest tests", durations)
+    lines += _most(
+        "tests of most CPU", [(s, test) for r in results for test, s in r.cpu_of.items()]
+    )
     problems = [*(p for r in results for p in r.problems), *others]
     if problems:
         lines += ["", "failed:", *_failed(problems)]
     return [*lines, "", closing_line(results, problems, seconds)]
+
+
+def _most(what: str, tests: Sequence[tuple[float, str]]) -> list[str]:
+    """Those that took most of something, s."""
+    most = sorted(tests)[: -_SLOWEST - 1 : -1]
+    rows = [f"  {took:6.1f} s  {test}" for took, test in most]
+    return ["", f"{len(most)} {what}:", *rows] if most else []
 
 
 def _failed(problems: Sequence[Problem]) -> Iterator[str]:
