@@ -33,9 +33,9 @@ def summary(
         lines.append(f"  {lane:7} {took / 60:5.1f} min: {', '.join(units)}")
     durations = [(took, test) for r in results for test, took in r.durations.items()]
     lines += _most("slowest tests", durations)
-    lines += _most(
-        "tests of most CPU", [(s, test) for r in results for test, s in r.cpu_of.items()]
-    )
+    # Of a test that ended with its process that is not known.
+    spent = [(cpu_s, test) for r in results for test, cpu_s in r.cpu_of.items() if cpu_s >= 0]
+    lines += _most("tests of most CPU", spent)
     problems = [*(p for r in results for p in r.problems), *others]
     if problems:
         lines += ["", "failed:", *_failed(problems)]

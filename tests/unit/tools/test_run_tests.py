@@ -197,6 +197,21 @@ def test_the_slowest_tests_come_first() -> None:
     assert lines[-1] == "12 passed in 90.00s"
 
 
+def test_the_tests_of_most_cpu_are_listed_with_what_they_waited_for(tmp_path: Path) -> None:
+    text = (
+        "import subprocess, sys\n"
+        "def test_idle():\n    pass\n"
+        "def test_busy():\n"
+        "    code = 'import time\\nwhile time.process_time() < 0.5: pass'\n"
+        "    subprocess.run([sys.executable, '-c', code], check=True, timeout=60)\n"
+    )
+    runner = run(tmp_path, {"busy": text})
+    lines = summary(runner.results, runner.lane_s, [], 1.0)
+    most = lines[lines.index("2 tests of most CPU:") + 1 :]
+    assert [line.split("::")[-1] for line in most[:2]] == ["test_busy", "test_idle"]
+    assert float(most[0].split()[0]) >= 0.5 > float(most[1].split()[0])
+
+
 def failed_with(error: str, *tests: str) -> list[Problem]:
     return [Problem(test, "unit", "lane 1", error=error) for test in tests]
 
