@@ -1,12 +1,12 @@
 """Random fault sets on simulated fleets: does the check find all faults, and only these?
 
-usage: python benchmarks/netcheck_sim.py [--mode quick|small|groups|full] [--sets 1000] [--noise 0.05]
-       [--least 0.2] [--most 0.9] [--lognormal] [--transient-rate 0]
+usage: python benchmarks/netcheck_sim.py [--mode quick|small|groups|full] [--sets 1000]
+       [--noise 0.05] [--least 0.2] [--most 0.9] [--lognormal] [--transient-rate 0]
        [--transient-min-share 0.3] [--seed 0] [--json FILE]
 
 quick:  1,024 nodes, 1-16 bad nodes.
-small:  quick on 4 nodes, none or one of them bad; only where it is asked for, as so few nodes do not
-        meet the bar.
+small:  quick on 4 nodes, none or one of them bad; only where it is asked for, as so few nodes do
+        not meet the bar.
 groups: 1,024 nodes on 32 switches, 0-4 bad nodes and 1-3 bad uplinks.
 full:   64 nodes, 0-4 bad nodes and 1-8 bad single links; judged twice, after the round robin alone
         and after its confirming rounds.
