@@ -19,6 +19,7 @@ from relkit.commands._kept_options import KeptOptions
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Report
 from relkit.launch.options import OwnOption
+from relkit.netcheck.measure.probes.names import PROBES
 
 if TYPE_CHECKING:
     from relkit.launch.job.topology_ranks import TopologyRanks
@@ -29,6 +30,7 @@ _PAIRS = r"\d+:\d+(,\d+:\d+)*"
 
 OWN = (
     OwnOption(("--network-check", "--network_check"), takes_value=False),
+    OwnOption(("--network-probe", "--network_probe")),
     OwnOption(("--exclude-straggler", "--exclude_straggler"), takes_value=False),
     OwnOption(("--on-bad-node", "--on_bad_node")),
     OwnOption(("--switchbox-check", "--switchbox_check"), takes_value=False),
@@ -38,6 +40,7 @@ OWN = (
     OwnOption(("--min-channels", "--min_channels")),
     OwnOption(("--topology",)),
 )
+_OF_THE_CHECK = ("network_probe", "exclude_straggler", "on_bad_node", "switchbox_check")
 _KEPT = KeptOptions("network")
 
 # Kept in the context, not handed to the command: it takes them as one NetworkCheck.
@@ -45,6 +48,9 @@ _OPTIONS = (
     _KEPT.option("--network-check", is_flag=True,
                  help="Measure the network between the nodes before any worker starts; a dead "
                  "node leaves the job with exit code 5."),
+    _KEPT.option("--network-probe", type=click.Choice(PROBES),
+                 help="What carries its traffic, as relkit netcheck --probe; the same on all "
+                 "nodes. [default: tcp]"),
     _KEPT.option("--exclude-straggler", is_flag=True,
                  help="With --network-check: slow nodes leave the job too."),
     _KEPT.option("--on-bad-node", metavar="COMMAND",
@@ -80,7 +86,7 @@ def check_network_options(ctx: click.Context) -> None:
     """
     asked = _KEPT.of(ctx)
     if not asked["network_check"]:
-        alone = [n for n in ("exclude_straggler", "on_bad_node", "switchbox_check") if asked[n]]
+        alone = [name for name in _OF_THE_CHECK if asked[name]]
         if alone:
             flag = "--" + alone[0].replace("_", "-")
             raise UsageProblem(f"{flag} needs --network-check", next_step="Add --network-check.")
@@ -166,6 +172,7 @@ def network_check(
 
     settings = CheckSettings(
         exclude_stragglers=asked["exclude_straggler"],
+        probe=asked["network_probe"] or "tcp",
         links=_links(asked),
         hook=_hook(asked),
         min_nodes=int(options.nnodes.partition(":")[0]),

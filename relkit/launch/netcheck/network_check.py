@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -29,10 +29,11 @@ from relkit.launch.netcheck.node_info import (
     unique_names,
 )
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_interval_s
-from relkit.launch.netcheck.verdict import decide, how_to_go_on
+from relkit.launch.netcheck.verdict import decide, how_to_go_on, not_measured
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.controller import run_check
 from relkit.netcheck.measure.options import CheckOptions
+from relkit.netcheck.measure.probes.names import TORCH_PROBES
 from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import NetVerdict, Thresholds
 from relkit.netcheck.report.report import net_report
@@ -44,6 +45,8 @@ LINKS_S = 600.0
 # How long the node that hosts the store stays, so that all can read the verdict.
 READ_S = 10.0
 _OPTIONS = CheckOptions(start_s=20.0, timeout_s=15.0, duration_s=0.3)
+# A pair of processes that import torch, on busy hosts.
+_TORCH_TIMEOUT_S = 90.0
 
 
 class NodeFailedCheck(RelkitError):
@@ -66,6 +69,7 @@ class CheckSettings:
 
     Args:
         exclude_stragglers: slow nodes leave too, not only dead ones.
+        probe: what carries the test traffic, see relkit.netcheck.measure.probes.names.
         links: checks the links inside this host; None where that is not asked for.
         hook: words of --on-bad-node; empty where it is not given.
         min_nodes: the minimum that --nnodes allows.
@@ -73,6 +77,7 @@ class CheckSettings:
     """
 
     exclude_stragglers: bool = False
+    probe: str = "tcp"
     links: Callable[[], Report] | None = None
     hook: tuple[str, ...] = ()
     min_nodes: int = 1
@@ -112,6 +117,7 @@ class NetworkCheck:
         self.may_replace: Callable[[], bool] = lambda: False
         self._passed_check_id = ""
         self._bad_links: str | None = None
+        self._options = _options(settings.probe)
 
     def passed(self, rendezvous: Rendezvous) -> bool:
         """Check the nodes of this rendezvous; all of them call this.
@@ -225,7 +231,7 @@ class NetworkCheck:
         if not notes:
             raise ExchangeBroken(f"node 0 sent nothing for {limit_s:.0f} s")
         with _agent(rendezvous, notes.get("names", b"{}")):
-            notes = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
+            notes = _collect(mailbox, ["verdict"], _longest_s(mailbox.nodes, self._options))
         try:
             verdict = parse_json(notes.get("verdict", b""))
         except ValueError as error:
@@ -281,7 +287,9 @@ class NetworkCheck:
         if silent:
             lines.append(f"node {fold([str(n) for n in silent])} did not take part")
         if len(nodes) > 1:
-            self._log(f"network check: measuring {len(nodes)} nodes")
+            probe = self._settings.probe
+            how = "" if probe == "tcp" else f" with {probe}"
+            self._log(f"network check: measuring {len(nodes)} nodes{how}")
             thresholds = Thresholds()
             note = json.dumps({str(number): name for number, name in names.items()}).encode()
             mailbox.put("names", note)
@@ -290,9 +298,11 @@ class NetworkCheck:
                     StoreChannel(mailbox, {names[p.number]: p.number for p in node_infos}),
                     nodes,
                     partial(schedule.quick, thresholds=thresholds),
-                    options=_OPTIONS,
+                    options=self._options,
+                    probe=probe,
                 )
             verdict = judge(result, thresholds)
+            lines += not_measured(result.edges, probe)
             self._show(
                 net_report(
                     result, verdict, thresholds, argv=self._settings.argv, started=started,
@@ -324,11 +334,15 @@ class NetworkCheck:
         }
 
 
-def longest_s(nodes: int) -> float:
+def _options(probe: str) -> CheckOptions:
+    return replace(_OPTIONS, timeout_s=_TORCH_TIMEOUT_S) if probe in TORCH_PROBES else _OPTIONS
+
+
+def _longest_s(nodes: int, options: CheckOptions) -> float:
     """The longest that a check of this many nodes can take, s: every step times out."""
     rounds = schedule.most_quick_rounds(nodes)
-    step_s = _OPTIONS.timeout_s + 5.0
-    return _OPTIONS.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
+    step_s = options.timeout_s + 5.0
+    return options.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
 
 
 @contextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relkit.netcheck.model import NetVerdict
+from relkit.hosts import fold
+from relkit.netcheck.check_result import could_not_run
+from relkit.netcheck.model import Edge, NetVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,17 @@ def decide(
             warnings.append(f"{item.name} is {why}; it stays (--exclude-straggler is not given)")
     warnings += [sentence for _, sentence in verdict.inconclusive]
     return Decision(leave, tuple(warnings))
+
+
+def not_measured(edges: Sequence[Edge], probe: str) -> list[str]:
+    """A sentence for each reason why the probe itself could not run: nothing is known there."""
+    nodes: dict[str, set[str]] = {}
+    for edge in edges:
+        if could_not_run(edge):
+            nodes.setdefault(edge.detail or "the probe failed", set()).update(
+                (edge.source, edge.target)
+            )
+    return [f"{probe} could not measure {fold(nodes[why])}: {why}" for why in nodes]
 
 
 def how_to_go_on(

@@ -209,6 +209,26 @@ def test_a_job_of_fixed_size_goes_on_where_another_node_may_come(store: TCPStore
     assert isinstance(second, NodeFailedCheck)
 
 
+def test_the_probe_that_was_asked_for_is_used(store: TCPStore) -> None:
+    job = Job([CheckSettings(probe="gloo"), CheckSettings(probe="gloo")])
+    assert job.meet(store, "0") == [True, True]
+    (report,) = job.shown
+    assert report.facts["probe"] == "gloo"
+    assert "network check: measuring 2 nodes with gloo" in job.logged[0]
+    assert "network check: 2 nodes, no fault" in job.logged[1]
+
+
+def test_where_the_probe_cannot_run_nothing_is_said_to_be_healthy(
+    store: TCPStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    job = Job([CheckSettings(probe="ib"), CheckSettings(probe="ib")])
+    assert job.meet(store, "0") == [True, True]
+    for logged in job.logged:
+        assert not any("no fault" in line for line in logged)
+        assert any(line.startswith("network check: ib could not measure") for line in logged)
+
+
 def test_a_node_that_takes_no_part_is_named(
     store: TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +267,7 @@ def test_whatever_ends_node_0_the_others_do_not_wait(
     [
         (["--switchbox-check"], "--switchbox-check needs --network-check"),
         (["--exclude-straggler"], "--exclude-straggler needs --network-check"),
+        (["--network-probe", "gloo"], "--network-probe needs --network-check"),
         (["--on-bad-node", "true"], "--on-bad-node needs --network-check"),
         (
             ["--network-check", "--min_bandwidth", "5"],

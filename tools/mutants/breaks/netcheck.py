@@ -9,6 +9,7 @@ _ROBUST = ("tests/unit/netcheck/test_robust.py",)
 _LOAD = "tests/unit/netcheck/test_load.py"
 _JUDGE = ("tests/unit/netcheck/test_judge.py",)
 _OBSERVATIONS = ("tests/unit/netcheck/test_observations.py",)
+_LAUNCH = ("tests/unit/launch/test_network_check.py",)
 _SCHEDULE = ("tests/unit/netcheck/test_schedule.py",)
 _REPORT = ("tests/unit/netcheck/test_report.py",)
 _CONTROLLER = ("tests/unit/netcheck/test_controller.py",)
@@ -18,6 +19,13 @@ _LIMIT = ("tests/unit/netcheck/test_detection_limit.py",)
 _CHILDREN = ("tests/unit/netcheck/test_probe_children.py",)
 
 BREAKS = (
+    Break(
+        "relkit/launch/netcheck/network_check.py",
+        "            lines += not_measured(result.edges, probe)\n",
+        "",
+        _LAUNCH,
+    ),
+    Break("relkit/launch/netcheck/network_check.py", "probe=probe,", "", _LAUNCH),
     Break(
         "relkit/netcheck/measure/schedule.py",
         "node_rounds=5, link_rounds=3",
