@@ -153,7 +153,10 @@ class SlotFile:
         Raises:
             OSError: the name is taken, or there is no /proc.
         """
-        os.link(f"/proc/self/fd/{self._descriptor}", path, follow_symlinks=True)
+        # With a folder (any: the path is absolute) Python calls linkat, which follows the link of
+        # /proc; without one it calls link, which does not, whatever `follow_symlinks` is.
+        source = f"/proc/self/fd/{self._descriptor}"
+        os.link(source, path, src_dir_fd=self._descriptor, follow_symlinks=True)
         self.path = path
 
     def replace(self, path: Path) -> None:

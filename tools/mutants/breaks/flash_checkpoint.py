@@ -51,6 +51,13 @@ BREAKS = (
         return None""",
         _PREPARED,
     ),
+    # What was prepared cannot be given a name, so it is never used.
+    Break(
+        "relkit/flash_checkpoint/slots/slot_file.py",
+        "os.link(source, path, src_dir_fd=self._descriptor, follow_symlinks=True)",
+        "os.link(source, path, follow_symlinks=True)",
+        _PREPARED,
+    ),
     # A save waits until everything is prepared.
     Break(
         "relkit/flash_checkpoint/slots/slot_file.py",
