@@ -1,8 +1,14 @@
 #include "slots.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "crc32c.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* not in the headers of an older C library */
+#endif
 
 uint32_t rks_abi(void)
 {
@@ -55,4 +61,9 @@ void rks_publish(uint64_t *slot, const uint64_t *header, uint64_t words)
 uint64_t rks_state(const uint64_t *slot)
 {
     return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+}
+
+int32_t rks_populate(void *address, uint64_t size)
+{
+    return madvise(address, (size_t)size, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
 }

@@ -48,7 +48,12 @@ def choose(ranks: RankGroup, memory: RankMemory, root: Path) -> Choice:
         RelkitError: the ranks do not answer each other.
     """
     on_disk = _on_disk(root) if ranks.rank == 0 else {"disk": -1}
-    slots, reasons = memory.slots()
+    slots, refused = memory.slots()
+    reasons = [
+        reason if rank == 0 else f"rank {rank}: {reason}"
+        for rank, own in enumerate(ranks.all_gather(refused))
+        for reason in own
+    ]
     if ranks.rank == 0 and (why := memory.why_no_replica):
         reasons.append(why)
     while True:

@@ -91,8 +91,10 @@ class DdpCheckpointer(Checkpointer):
         if choice.saved is None:
             self._announce(f"step {choice.step} {choice.origin}")
             return _as_dict(choice.state)
+        ranks = saved_on_disk.of_other_ranks(choice.saved, self._ranks.world_size)
         state = saved_on_disk.read(choice.saved, self._ranks.rank, self._ranks.world_size)
-        self._announce(f"step {choice.step} from {choice.saved.path}{choice.why_not_memory}")
+        where = f"{choice.saved.path}{ranks}"
+        self._announce(f"step {choice.step} from {where}{choice.why_not_memory}")
         return _as_dict(state)
 
     def _writes_to_disk(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from relkit.errors import DeadlineExceeded, UsageProblem
-from relkit.flash_checkpoint import snapshot
+from relkit.flash_checkpoint import expected_size, snapshot
 from relkit.flash_checkpoint.optimizer_watch import OptimizerWatch
 from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
 from relkit.flash_checkpoint.slots import native_copy
@@ -21,6 +21,7 @@ from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import BadSlot, ChangedWhileCopied, NoRoom
 from relkit.flash_checkpoint.slots.native_copy import CopyPool, block_count
 from relkit.flash_checkpoint.slots.other_ranks import Nobody, OtherRanks, slots_to_keep
+from relkit.flash_checkpoint.slots.prepared_slots import PreparedSlots
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot, require_room
 from relkit.flash_checkpoint.slots.slot_format import Owner, Places, SlotHeader
 from relkit.flash_checkpoint.snapshot import Snapshot
@@ -53,6 +54,7 @@ class MemorySaver:
         owner: rank and job that the slots belong to.
         threads: number of threads that copy, 1 to 64.
         others: the other ranks of the job; what they may need is not overwritten.
+        savers: how many ranks of this node save, this one included.
 
     Raises:
         SlotsUnavailable: the native library is missing.
@@ -62,18 +64,25 @@ class MemorySaver:
     _resumed: ClassVar[set[tuple[int, Path]]] = set()
 
     def __init__(
-        self, path: Path, owner: Owner, threads: int, others: OtherRanks | None = None
+        self,
+        path: Path,
+        owner: Owner,
+        threads: int,
+        others: OtherRanks | None = None,
+        savers: int = 1,
     ) -> None:
         self._path, self._owner, self._others = path, owner, others or Nobody()
         self._pool = CopyPool(threads)
         self._file: SlotFile | None = None
+        self._savers = savers
+        self._prepared: PreparedSlots | None = None
         self._adopted = False
         # Shared memory was too small before: reserve a whole slot before the loop goes on. A save
         # that does not fit then fails at once, and can still be written to disk from the tensors.
         self._is_short_of_room = False
         self._pending = SaveHandle.ended(-1)
         self._copies: queue.SimpleQueue[_Copy | None] = queue.SimpleQueue()
-        self._watch = OptimizerWatch(self._before_step)
+        self._watch = OptimizerWatch(self._before_step, self.prepare)
         self._thread = threading.Thread(target=self._work, name="relkit-flash", daemon=True)
         self._thread.start()
 
@@ -154,6 +163,17 @@ class MemorySaver:
             if slot.header.sequence != sequence:
                 native_copy.withdraw(self._file.address(slot.index), form.WRITING)
 
+    def prepare(self) -> None:
+        """Begin to make the memory of the first save, as large as the optimizers that there are by
+        now let expect; at the latest, their first step calls this. The loop goes on meanwhile.
+        """
+        if self._prepared is not None or self._file is not None or not self._thread.is_alive():
+            return
+        size_bytes = expected_size.expected_bytes(expected_size.optimizers())
+        if size_bytes:
+            folder = self._path.parent
+            self._prepared = PreparedSlots(folder, self._owner, size_bytes, self._savers)
+
     def _take_over(self) -> None:
         """Before the first save: keep nothing of an earlier run, unless this process has resumed
         from it through another saver, which has discarded the rest."""
@@ -204,6 +224,8 @@ class MemorySaver:
             return
         self._resumed.discard((os.getpid(), self._path))
         self._watch.close()
+        if self._prepared is not None:
+            self._prepared.discard()
         self._copies.put(None)
         try:
             self.wait()
@@ -226,8 +248,11 @@ class MemorySaver:
             self._take_over()
         if self._file is not None and self._file.slot_bytes >= end_bytes:
             return self._file
+        path = self._path.with_suffix(NEW_SUFFIX)
+        if self._prepared is not None and (file := self._prepared.take(path, end_bytes)):
+            return file
         require_room(self._path.parent, 2 * end_bytes)
-        return SlotFile.create(self._path.with_suffix(NEW_SUFFIX), self._owner, end_bytes)
+        return SlotFile.create(path, self._owner, end_bytes)
 
     def _slot(self, file: SlotFile) -> int:
         """The slot to save into: a free one, or one more while the others are needed.
@@ -262,10 +287,13 @@ class MemorySaver:
             if failure is None and copy.file.count == 2:
                 # For the next save, while the loop goes on.
                 try:
-                    copy.file.reserve(1 - copy.index, copy.where.end)
+                    copy.file.populate(1 - copy.index, copy.where.end, self._has_work)
                 except (NoRoom, OSError):
                     self._is_short_of_room = True
             del copy
+
+    def _has_work(self) -> bool:
+        return not self._copies.empty()
 
     def _finish(self, copy: _Copy) -> None:
         file, index, taken = copy.file, copy.index, copy.taken

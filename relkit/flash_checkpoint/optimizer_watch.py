@@ -15,15 +15,19 @@ class OptimizerWatch:
     """A hook before each step of every torch optimizer of this process, until `close`.
 
     Args:
-        before_step: called before each step.
+        before_step: called before each step; before_first: called before the first step of all.
     """
 
-    def __init__(self, before_step: Callable[[], None]) -> None:
-        self._before_step = before_step
+    def __init__(
+        self, before_step: Callable[[], None], before_first: Callable[[], None] = lambda: None
+    ) -> None:
+        self._before_step, self._before_first = before_step, before_first
         self._seen: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._handle = register_optimizer_step_pre_hook(self._hook)
 
     def _hook(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+        if not self._seen:
+            self._before_first()
         self._seen.add(optimizer)
         self._before_step()
 

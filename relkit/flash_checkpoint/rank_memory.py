@@ -47,7 +47,9 @@ class RankMemory:
             self._path = slot_folder.slots_path(folder, rank)
             self._owner = slot_folder.owner(folder, rank, world_size)
             others = others_of(folder, rank, world_size, _local_world_size())
-            self._saver = MemorySaver(self._path, self._owner, self._threads, others)
+            self._saver = MemorySaver(
+                self._path, self._owner, self._threads, others, _local_world_size()
+            )
         except RelkitError as error:
             self._failure = error
 
@@ -150,6 +152,7 @@ class RankMemory:
             self._file = None
         if self._saver is not None:
             self._saver.adopt(sequence)
+            self._saver.prepare()
 
     def close(self) -> None:
         """Wait for the save under way, and let another saver take over."""

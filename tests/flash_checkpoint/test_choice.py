@@ -62,13 +62,15 @@ def offer(*steps: int) -> dict[str, Any]:
     ("steps", "others", "step", "adopted", "why"),
     [
         # The newest that both have.
-        ({4: "", 5: ""}, [offer(3, 4), ""], 4, 4, ""),
+        ({4: "", 5: ""}, [[], offer(3, 4), ""], 4, 4, ""),
         # The other rank refuses step 5, this one step 4.
-        ({3: "", 4: "torn", 5: ""}, [offer(3, 4, 5), "damaged", offer(3, 4), "", offer(3), ""],
+        ({3: "", 4: "torn", 5: ""}, [[], offer(3, 4, 5), "damaged", offer(3, 4), "", offer(3), ""],
          3, 3, ""),
-        ({5: ""}, [offer(5), "damaged", offer()], -1, None,
+        ({5: ""}, [[], offer(5), "damaged", offer()], -1, None,
          "; memory is not used: rank 1: damaged"),
-        ({5: ""}, [offer(4)], -1, None, ""),
+        ({5: ""}, [[], offer(4)], -1, None, ""),
+        # The other rank has nothing, because its file was refused: rank 0 says so.
+        ({5: ""}, [["foreign"], offer()], -1, None, "; memory is not used: rank 1: foreign"),
     ],
 )  # fmt: skip
 def test_all_ranks_load_one_step(

@@ -45,6 +45,17 @@ def require(root: Path, step: int, *, is_persisted: bool) -> SavedOnDisk:
     return saved
 
 
+def of_other_ranks(saved: SavedOnDisk, world_size: int) -> str:
+    """What is to be said of a checkpoint that another number of ranks has saved; "" for the same.
+
+    Args:
+        world_size: of this job.
+    """
+    if not isinstance(saved, Persisted) or saved.world_size == world_size:
+        return ""
+    return f", which {saved.world_size} ranks saved: each of {world_size} gets rank 0's state"
+
+
 def read(saved: SavedOnDisk, rank: int, world_size: int) -> Any:  # noqa: ANN401
     """The state of a rank; checksums are verified.
 

@@ -16,7 +16,7 @@ import numpy as np
 from relkit.flash_checkpoint.slots.errors import SlotsUnavailable
 
 LIBRARY_VARIABLE = "RELKIT_SLOTS_LIBRARY"
-ABI = 2
+ABI = 3
 BLOCK_BYTES = 1 << 20
 _SAVE, _LOAD = 0, 1
 
@@ -90,6 +90,7 @@ def load(path: Path | None = None) -> ctypes.CDLL:
         "rks_withdraw": (None, (pointer, u64)),
         "rks_publish": (None, (pointer, pointer, u64)),
         "rks_state": (u64, (pointer,)),
+        "rks_populate": (ctypes.c_int32, (pointer, u64)),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -121,6 +122,18 @@ def publish(address: int, header: bytes) -> None:
 def state(address: int) -> int:
     """A slot's state word; everything read from the slot afterwards is read later."""
     return int(load().rks_state(address))
+
+
+def populate(address: int, size_bytes: int) -> bool:
+    """Give pages of a mapping memory before anything is written to them; without the GIL.
+
+    Args:
+        address: of a page.
+
+    Returns:
+        whether the kernel did it; an older one cannot, and the first write to each page does it.
+    """
+    return bool(load().rks_populate(address, size_bytes) == 0)
 
 
 class CopyPool:

@@ -8,6 +8,7 @@ import mmap
 import os
 import struct
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from relkit.private_file import open_private
 
 # Spare room in each slot: later states may have longer lists than the first one.
 _SPARE_BYTES = 1 << 16
+# Made in one call: few milliseconds' work.
+_POPULATE_BYTES = 8 << 20
 # struct flock of Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.ENOMEM)
@@ -49,8 +52,9 @@ class SlotFile:
     ) -> None:
         self.path, self.owner, self.slot_bytes = path, owner, slot_bytes
         self._descriptor, self._writable = descriptor, writable
-        # How many bytes of each slot are known to have memory.
+        # How many bytes of each slot are known to have memory, and pages in this process.
         self._reserved: dict[int, int] = {}
+        self._populated: dict[int, int] = {}
         self._map()
         self._close = weakref.finalize(self, os.close, descriptor)
         # A save that is under way when the process exits still needs it.
@@ -64,6 +68,7 @@ class SlotFile:
             mapped.madvise(mmap.MADV_DONTFORK)
         # The mapping lives as long as this array and the tensors that are views of it.
         self.bytes = np.frombuffer(mapped, dtype=np.uint8)
+        self._populated.clear()
         self.count = min((self.bytes.size - form.PAGE_BYTES) // self.slot_bytes, form.MAX_SLOTS)
 
     @classmethod
@@ -107,9 +112,29 @@ class SlotFile:
         Raises:
             NoRoom: shared memory is full, or files may not be that large.
         """
-        slot_bytes = form.in_pages(end_bytes + _SPARE_BYTES)
         path.unlink(missing_ok=True)
         descriptor = open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            return cls._of_new(path, descriptor, owner, end_bytes)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def create_unnamed(cls, folder: Path, owner: Owner, end_bytes: int) -> SlotFile:
+        """The same without a name: its memory is freed when this process ends, however it ends.
+        `name` gives it one.
+
+        Raises:
+            NoRoom: as `create`.
+            OSError: the file system has no files without names.
+        """
+        flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
+        return cls._of_new(folder, os.open(folder, flags, 0o600), owner, end_bytes)
+
+    @classmethod
+    def _of_new(cls, path: Path, descriptor: int, owner: Owner, end_bytes: int) -> SlotFile:
+        slot_bytes = form.in_pages(end_bytes + _SPARE_BYTES)
         try:
             os.ftruncate(descriptor, form.PAGE_BYTES + 2 * slot_bytes)
             for index in range(2):
@@ -118,10 +143,21 @@ class SlotFile:
             return cls(path, descriptor, owner, slot_bytes, writable=True)
         except BaseException as error:
             os.close(descriptor)
-            path.unlink(missing_ok=True)
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 raise no_room(path.parent, 2 * slot_bytes, error) from error
             raise
+
+    def name(self, path: Path) -> None:
+        """Give a file without a name one.
+
+        Raises:
+            OSError: the name is taken, or there is no /proc.
+        """
+        # With a folder (any: the path is absolute) Python calls linkat, which follows the link of
+        # /proc; without one it calls link, which does not, whatever `follow_symlinks` is.
+        source = f"/proc/self/fd/{self._descriptor}"
+        os.link(source, path, src_dir_fd=self._descriptor, follow_symlinks=True)
+        self.path = path
 
     def replace(self, path: Path) -> None:
         """Rename the file, replacing what has that name."""
@@ -232,15 +268,37 @@ class SlotFile:
         Raises:
             NoRoom: shared memory is full.
         """
-        if self._reserved.get(index, 0) >= end_bytes:
+        begin_bytes = self._reserved.get(index, 0)
+        if begin_bytes >= end_bytes:
             return
         try:
-            os.posix_fallocate(self._descriptor, self.base(index), end_bytes)
+            offset, size_bytes = self.base(index) + begin_bytes, end_bytes - begin_bytes
+            os.posix_fallocate(self._descriptor, offset, size_bytes)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
             raise no_room(self.path.parent, end_bytes, error) from error
         self._reserved[index] = end_bytes
+
+    def populate(self, index: int, end_bytes: int, stop: Callable[[], bool]) -> None:
+        """Reserve the first bytes of a slot as `reserve` does, and have the kernel make their pages
+        now: a save into new pages takes several times as long as one into pages that exist.
+
+        Args:
+            stop: asked every few milliseconds; what is left is then done by the save itself.
+
+        Raises:
+            NoRoom: shared memory is full.
+        """
+        begin_bytes = self._populated.get(index, 0)
+        mapped = self.bytes  # kept mapped, although `add_slot` maps the file anew
+        address = int(mapped.ctypes.data) + self.base(index)
+        while begin_bytes < end_bytes and not stop():
+            until_bytes = min(begin_bytes + _POPULATE_BYTES, form.in_pages(end_bytes))
+            self.reserve(index, until_bytes)
+            if not native_copy.populate(address + begin_bytes, until_bytes - begin_bytes):
+                return
+            begin_bytes = self._populated[index] = until_bytes
 
     def write(self, index: int, offset: int, data: bytes) -> None:
         """Write into the reserved part of a slot."""

@@ -30,8 +30,65 @@ _SAVER = ("tests/flash_checkpoint/test_memory_saver.py",)
 _SHARDED = ("tests/flash_checkpoint/test_sharded.py",)
 _VERIFY = ("tests/commands/test_ckpt_verify_flash.py",)
 _SLOTS = ("tests/flash_checkpoint/test_slots.py",)
+_PREPARED = ("tests/flash_checkpoint/test_prepared_slots.py",)
 
 BREAKS = (
+    # Nothing is prepared at an optimizer's first step.
+    Break(
+        "relkit/flash_checkpoint/optimizer_watch.py",
+        "self._before_first()",
+        "pass",
+        _PREPARED,
+    ),
+    # What has been prepared and does not fit is kept until the process ends.
+    Break(
+        "relkit/flash_checkpoint/slots/prepared_slots.py",
+        """                return file
+        file.close()
+        return None""",
+        """                return file
+        self._file = file
+        return None""",
+        _PREPARED,
+    ),
+    # What was prepared cannot be given a name, so it is never used.
+    Break(
+        "relkit/flash_checkpoint/slots/slot_file.py",
+        "os.link(source, path, src_dir_fd=self._descriptor, follow_symlinks=True)",
+        "os.link(source, path, follow_symlinks=True)",
+        _PREPARED,
+    ),
+    # A save waits until everything is prepared.
+    Break(
+        "relkit/flash_checkpoint/slots/slot_file.py",
+        "while begin_bytes < end_bytes and not stop():",
+        "while begin_bytes < end_bytes:",
+        _PREPARED,
+    ),
+    # After a slot was added, pages of the new mapping are taken for made.
+    Break(
+        "relkit/flash_checkpoint/slots/slot_file.py",
+        "        self._populated.clear()\n",
+        "",
+        _PREPARED,
+    ),
+    # Why the slots of another rank are refused is not said.
+    Break(
+        "relkit/flash_checkpoint/choice.py",
+        "        for reason in own\n",
+        "        for reason in own[:0]\n",
+        _CHOICE,
+    ),
+    # A job of another number of ranks does not hear whose state it gets.
+    Break(
+        "relkit/flash_checkpoint/on_disk/saved_on_disk.py",
+        "saved.world_size == world_size:",
+        "True:",
+        (
+            "tests/flash_checkpoint/test_ddp_troubles.py"
+            "::test_another_number_of_ranks_goes_on_from_disk_and_says_so[1]",
+        ),
+    ),
     # A rank without a file of its own gets none from the rank that has it.
     Break(
         "relkit/flash_checkpoint/megatron/exchange.py",
