@@ -111,7 +111,7 @@ class WatchLeader:
         state.hung = detection.health is JobHealth.HUNG
         self._suspicions.look_at(
             now_s, self._detector, detection.health, local,
-            lambda: self._others(now_s, alone), ranks,
+            lambda: self._to_judge(now_s, len(ranks), alone=alone), ranks,
         )  # fmt: skip
         if detection.fresh and not failure:
             others = self._others(now_s, alone)
@@ -123,6 +123,12 @@ class WatchLeader:
     def _others(self, now_s: float, alone: bool) -> tuple[RankView, ...]:
         """The ranks of the other nodes; none where those cannot be reached."""
         return () if alone else self._remote.all(now_s)
+
+    def _to_judge(self, now_s: float, count: int, *, alone: bool) -> tuple[RankView, ...]:
+        """The ranks of the other nodes by which suspicions are judged: in a large job not all."""
+        if alone or count <= ALL_UP_TO:
+            return self._others(now_s, alone)
+        return self._remote.notable(now_s)
 
     def _ask(self, now_s: float, health: JobHealth, ranks: RankColumns, near: int) -> None:
         """Ask the other nodes for more than their summaries where that may be needed soon."""

@@ -8,7 +8,7 @@ comes as views in the same rhythm until nothing is asked for any more:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -156,8 +156,16 @@ class RemoteViews:
 
     def all(self, now_s: float) -> tuple[RankView, ...]:
         """All ranks on other nodes; those of a silent node are marked as absent."""
+        return self._of_nodes(self._ranks.nodes, now_s)
+
+    def notable(self, now_s: float) -> tuple[RankView, ...]:
+        """Those of all that were asked for, and those that are gone, with others of their nodes."""
+        nodes = {*self._details, *self._ranks.nodes_with_gone()}
+        return self._of_nodes(sorted(nodes), now_s)
+
+    def _of_nodes(self, nodes: Iterable[int], now_s: float) -> tuple[RankView, ...]:
         views: list[RankView] = []
-        for node in self._ranks.nodes:
+        for node in nodes:
             silent_s = now_s - float(self._ranks.received_s[node])
             if silent_s > SILENT_NODE_S:
                 reason = f"node {node} has not answered for {silent_s:.0f} s"
