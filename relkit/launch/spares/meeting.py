@@ -410,7 +410,9 @@ class Meeting:
         deadline: float,
     ) -> _Action:
         """The job has ended; who waits takes itself off the list, for the store's host to see."""
-        if context.node in context.state.redundancy_list:
+        # One that was replaced while it was cut off comes back as a spare.
+        was_replaced = self._meetings > 1 and repr(context.node) not in self.membership.members
+        if context.node in context.state.redundancy_list or was_replaced:
             self.waits_as_spare = True
         if self.waits_as_spare:
             if action := _off_the_lists(context):

@@ -272,6 +272,22 @@ def test_a_spare_ends_with_the_job(a_job: Callable[..., Job]) -> None:
     assert spare.log[-1] == "the job has ended, and with it this spare (c)"
 
 
+def test_a_node_that_was_replaced_and_comes_back_after_the_end_was_a_spare(
+    a_job: Callable[..., Job],
+) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    _, future = job.spare("c")
+    two.handler._stop_heartbeats()
+    assert job.meet([one]) | {future.result(LIMIT_S)} == {(0, 2), (1, 2)}
+    one.handler.shutdown()
+    (late,) = job.meets([two])
+    with pytest.raises(RendezvousGracefulExitError):
+        late.result(LIMIT_S)
+    assert two.log == ["the job has ended, and with it this spare (b)"]
+
+
 def test_a_spare_that_steps_in_ends_with_the_job_as_well(a_job: Callable[..., Job]) -> None:
     job = a_job()
     one, two = job.add("a", "b")
