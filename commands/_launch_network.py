@@ -19,6 +19,7 @@ from relkit.commands._kept_options import KeptOptions
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Report
 from relkit.launch.options import OwnOption
+from relkit.netcheck.measure.probes.names import PROBES
 
 if TYPE_CHECKING:
     from relkit.launch.job.topology_ranks import TopologyRanks
@@ -30,6 +31,7 @@ _PAIRS = r"\d+:\d+(,\d+:\d+)*"
 OWN = (
     OwnOption(("--network-check", "--network_check"), takes_value=False),
     OwnOption(("--exclude-straggler", "--exclude_straggler"), takes_value=False),
+    OwnOption(("--network-probe", "--network_probe")),
     OwnOption(("--on-bad-node", "--on_bad_node")),
     OwnOption(("--switchbox-check", "--switchbox_check"), takes_value=False),
     OwnOption(("--box-pairs", "--box_pairs"), repeatable=True, more=_PAIRS),
@@ -47,6 +49,9 @@ _OPTIONS = (
                  "node leaves the job with exit code 5."),
     _KEPT.option("--exclude-straggler", is_flag=True,
                  help="With --network-check: slow nodes leave the job too."),
+    _KEPT.option("--network-probe", type=click.Choice(PROBES),
+                 help="With --network-check: what measures a pair of nodes, as in relkit netcheck "
+                 "--probe. [default: tcp]"),
     _KEPT.option("--on-bad-node", metavar="COMMAND",
                  help="Run this on a node that leaves, {node} standing for its name. "
                  "[default: print what it could be]"),
@@ -80,7 +85,8 @@ def check_network_options(ctx: click.Context) -> None:
     """
     asked = _KEPT.of(ctx)
     if not asked["network_check"]:
-        alone = [n for n in ("exclude_straggler", "on_bad_node", "switchbox_check") if asked[n]]
+        names = ("exclude_straggler", "network_probe", "on_bad_node", "switchbox_check")
+        alone = [name for name in names if asked[name]]
         if alone:
             flag = "--" + alone[0].replace("_", "-")
             raise UsageProblem(f"{flag} needs --network-check", next_step="Add --network-check.")
@@ -170,6 +176,7 @@ def network_check(
         hook=_hook(asked),
         min_nodes=int(options.nnodes.partition(":")[0]),
         argv=tuple(sys.argv),
+        probe=asked["network_probe"] or "tcp",
     )
     return NetworkCheck(settings, log, partial(_show, folder, log))
 

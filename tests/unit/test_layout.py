@@ -97,7 +97,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.launch.netcheck": (
         "ground relkit.fleet relkit.launch.job relkit.net relkit.netcheck "
-        "relkit.netcheck.measure relkit.netcheck.report relkit.netcheck.solve"
+        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.netcheck.report "
+        "relkit.netcheck.solve"
     ),
     "relkit.launch.peers": "ground",
     "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.net relkit.ttp",

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from relkit.launch.netcheck.verdict import decide, how_to_go_on
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.controller import run_check
 from relkit.netcheck.measure.options import CheckOptions
+from relkit.netcheck.measure.probes.names import TORCH_PROBES
 from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import NetVerdict, Thresholds
 from relkit.netcheck.report.report import net_report
@@ -44,6 +45,8 @@ LINKS_S = 600.0
 # How long the node that hosts the store stays, so that all can read the verdict.
 READ_S = 10.0
 _OPTIONS = CheckOptions(start_s=20.0, timeout_s=15.0, duration_s=0.3)
+# Children import torch, and on many hosts that takes its time.
+_TORCH_TIMEOUT_S = 60.0
 
 
 class NodeFailedCheck(RelkitError):
@@ -70,6 +73,7 @@ class CheckSettings:
         hook: words of --on-bad-node; empty where it is not given.
         min_nodes: the minimum that --nnodes allows.
         argv: relkit's own command line, for the report.
+        probe: what measures a pair of nodes, see PROBES.
     """
 
     exclude_stragglers: bool = False
@@ -77,6 +81,13 @@ class CheckSettings:
     hook: tuple[str, ...] = ()
     min_nodes: int = 1
     argv: tuple[str, ...] = ()
+    probe: str = "tcp"
+
+    @property
+    def options(self) -> CheckOptions:
+        """How long each step may take."""
+        is_torch = self.probe in TORCH_PROBES
+        return replace(_OPTIONS, timeout_s=_TORCH_TIMEOUT_S) if is_torch else _OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +236,7 @@ class NetworkCheck:
         if not notes:
             raise ExchangeBroken(f"node 0 sent nothing for {limit_s:.0f} s")
         with _agent(rendezvous, notes.get("names", b"{}")):
-            notes = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes))
+            notes = _collect(mailbox, ["verdict"], longest_s(mailbox.nodes, self._settings.options))
         try:
             verdict = parse_json(notes.get("verdict", b""))
         except ValueError as error:
@@ -290,7 +301,8 @@ class NetworkCheck:
                     StoreChannel(mailbox, {names[p.number]: p.number for p in node_infos}),
                     nodes,
                     partial(schedule.quick, thresholds=thresholds),
-                    options=_OPTIONS,
+                    options=self._settings.options,
+                    probe=self._settings.probe,
                 )
             verdict = judge(result, thresholds)
             self._show(
@@ -324,11 +336,11 @@ class NetworkCheck:
         }
 
 
-def longest_s(nodes: int) -> float:
+def longest_s(nodes: int, options: CheckOptions = _OPTIONS) -> float:
     """The longest that a check of this many nodes can take, s: every step times out."""
     rounds = schedule.SCREENING_ROUNDS + schedule.doublings(nodes)
-    step_s = _OPTIONS.timeout_s + 5.0
-    return _OPTIONS.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
+    step_s = options.timeout_s + 5.0
+    return options.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
 
 
 @contextmanager

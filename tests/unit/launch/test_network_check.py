@@ -247,6 +247,7 @@ def test_whatever_ends_node_0_the_others_do_not_wait(
     [
         (["--switchbox-check"], "--switchbox-check needs --network-check"),
         (["--exclude-straggler"], "--exclude-straggler needs --network-check"),
+        (["--network-probe", "gloo"], "--network-probe needs --network-check"),
         (["--on-bad-node", "true"], "--on-bad-node needs --network-check"),
         (
             ["--network-check", "--min_bandwidth", "5"],
