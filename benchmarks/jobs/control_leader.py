@@ -4,7 +4,8 @@
 
 The launchers are simulated: frames are made here as the nodes that report to the leader make them,
 and handed to what takes them off a link, so that only sockets and encryption are left out. In the
-last seconds one rank stalls the job, and the views of those that the leader then asks for come.
+last seconds one rank stalls the job, and the views of those that the leader then asks for come; at
+the end that is a hang, and all nodes answer the request for their captures at once.
 Prints one object of JSON.
 """
 
@@ -58,9 +59,9 @@ class FedNotes:
         self._box = NoteBox(0, nodes)
         self._box.move((0,))
         self.sent: dict[str, bytes] = {}
-        # Of all nodes, to the request for their captures; and what making them has cost.
+        # Of all nodes, to the request for their captures; and how long making them has taken.
         self.answer: Callable[[bytes], list[bytes]] | None = None
-        self.made_s, self.answers, self.answer_bytes = 0.0, 0, 0
+        self.made_s, self.made_cpu_s, self.answers, self.answer_bytes = 0.0, 0.0, 0, 0
 
     def take(self, data: bytes) -> None:
         """A frame has come over a link."""
@@ -75,9 +76,10 @@ class FedNotes:
         self.sent[key] = data
         self._box.put(key, data)
         if self.answer is not None and key == _INCIDENT:
-            begun_s = time.thread_time()
+            begun_s, begun_cpu_s = time.monotonic(), time.thread_time()
             frames = self.answer(data)
-            self.made_s = time.thread_time() - begun_s
+            self.made_s = time.monotonic() - begun_s
+            self.made_cpu_s = time.thread_time() - begun_cpu_s
             for frame in frames:
                 self.take(frame)
             self.answers, self.answer_bytes = len(frames), sum(map(len, frames))
@@ -264,7 +266,7 @@ def verdict(leader: WatchLeader, notes: FedNotes, nodes: int, second: int) -> di
     leader.decide(float(second), local, alone=False)
     return {
         "verdict_s": time.monotonic() - begun_s - notes.made_s,
-        "verdict_cpu_s": time.thread_time() - cpu_s - notes.made_s,
+        "verdict_cpu_s": time.thread_time() - cpu_s - notes.made_cpu_s,
         "verdict_answers": notes.answers,
         "verdict_bytes": notes.answer_bytes,
     }
