@@ -217,6 +217,9 @@ def watch(nodes: int, seconds: int) -> list[str]:
         f"{told['bytes'] / 1e3:,.0f} kB",
         f"{gathered}, {told['gathering_cpu_s']:.2f} s of CPU",
         "yes" if told["is_named"] else "no",
+        f"{told['verdict_s']:.1f} s, {told['verdict_cpu_s']:.1f} s of CPU",
+        f"{told['verdict_dumps']:.0f} ranks, {told['verdict_bytes'] / 1e3:,.0f} kB",
+        "yes" if told["verdict_is_right"] else "no",
     ]
 
 
@@ -231,6 +234,9 @@ def print_watch(counts: Sequence[int], seconds: int) -> None:
         "bytes/s",
         "asked for, told",
         "rank named",
+        "verdict",
+        "stacks brought",
+        "right",
     )
     rows = []
     for count in counts:

@@ -71,7 +71,13 @@ class Publisher:
             return
         if moved:
             log(f"the files of the earlier incident are in {moved}")
-        log(f"{len(dumps)} of {job.world_size} ranks captured; see:")
+        if job.is_sample:
+            log(
+                f"the stacks of {len(dumps)} of {job.world_size} ranks were brought here; those of"
+                " the others are on their nodes: relkit hang collect brings them. See:"
+            )
+        else:
+            log(f"{len(dumps)} of {job.world_size} ranks captured; see:")
         for path in written:
             click.echo(f"  {path}", err=True)
         whole = shlex.quote(str(self.of_all_nodes or self.folder))

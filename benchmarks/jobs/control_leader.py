@@ -4,7 +4,8 @@
 
 The launchers are simulated: frames are made here as the nodes that report to the leader make them,
 and handed to what takes them off a link, so that only sockets and encryption are left out. In the
-last seconds one rank stalls the job, and the views of those that the leader then asks for come.
+last seconds one rank stalls the job, and the views of those that the leader then asks for come; at
+the end that is a hang, and all nodes answer the request for their captures at once.
 Prints one object of JSON.
 """
 
@@ -13,13 +14,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import psutil
 
-from relkit.hang.model import CpuUse, RankView
+from relkit.hang.model import CpuUse, HangVerdict, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.launch.control.frame import Note, Shared, decode, encode
 from relkit.launch.control.note_box import NoteBox
@@ -29,9 +30,11 @@ from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.leader import WatchLeader
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.remote_views import REQUEST_KEY, decode_request, details_key
+from relkit.launch.hang.remote_views import REQUEST_KEY, asked_ranks, decode_request, details_key
 from relkit.launch.hang.summary import HEAD, ROW, encode_summary
+from relkit.launch.job.exchange import MESSAGE_BYTES
 from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
 RANKS = 8
 HANG_TIMEOUT_S = 1800.0
@@ -40,6 +43,9 @@ WARM_UP = 12
 STALL_S = 15
 _SECOND = 10**9
 _RECENT = 16
+_INCIDENT = "incident/0"
+# Of a captured rank: threads with a native and a Python stack of so many frames.
+_THREADS, _FRAMES = 24, 30
 
 
 class FedNotes:
@@ -53,6 +59,9 @@ class FedNotes:
         self._box = NoteBox(0, nodes)
         self._box.move((0,))
         self.sent: dict[str, bytes] = {}
+        # Of all nodes, to the request for their captures; and how long making them has taken.
+        self.answer: Callable[[bytes], list[bytes]] | None = None
+        self.made_s, self.made_cpu_s, self.answers, self.answer_bytes = 0.0, 0.0, 0, 0
 
     def take(self, data: bytes) -> None:
         """A frame has come over a link."""
@@ -66,6 +75,14 @@ class FedNotes:
         """See Mailbox."""
         self.sent[key] = data
         self._box.put(key, data)
+        if self.answer is not None and key == _INCIDENT:
+            begun_s, begun_cpu_s = time.monotonic(), time.thread_time()
+            frames = self.answer(data)
+            self.made_s = time.monotonic() - begun_s
+            self.made_cpu_s = time.thread_time() - begun_cpu_s
+            for frame in frames:
+                self.take(frame)
+            self.answers, self.answer_bytes = len(frames), sum(map(len, frames))
 
     def get(self, key: str) -> bytes | None:
         """See Mailbox."""
@@ -166,6 +183,35 @@ def answers(notes: FedNotes, nodes: int, second: int, stalled_s: int) -> Iterato
             yield encode(Note(_child(node), node, 0, True, details_key(node), data))
 
 
+def dump(view: RankView, world: int) -> RankDump:
+    """What a capture of a rank brings."""
+    frames = tuple(
+        Frame(f"function_{n}", f"/opt/torch/file_{n % 7}.py:{n}") for n in range(_FRAMES)
+    )
+    stacks = tuple(
+        ThreadStack(1000 + n, f"thread-{n}", frames, Role.OTHER) for n in range(_THREADS)
+    )
+    return RankDump(view.rank, world, view.pid, "S (sleeping)", stacks, stacks[:4], view.host)
+
+
+def captures(request: bytes, nodes: int, second: int, stalled_s: int) -> list[bytes]:
+    """The answers of all nodes to the request for their captures, as they answer it."""
+    fields = codec.unpack(request)
+    nothing = codec.encode_capture((), (), MESSAGE_BYTES)[0]
+    made = []
+    for node in range(1, nodes):
+        ranks = range(node * RANKS, (node + 1) * RANKS)
+        wanted = asked_ranks(fields, ranks) if "ranks" in fields else ranks
+        data = nothing
+        if wanted:
+            told = [v for v in views(node, nodes, second, stalled_s) if v.rank in wanted]
+            dumps = [dump(view, nodes * RANKS) for view in told]
+            data = codec.encode_capture(told, dumps, MESSAGE_BYTES)[0]
+        for key, content in ((f"{_INCIDENT}/node/{node}", data), (f"{_INCIDENT}/seen/{node}", b"")):
+            made.append(encode(Note(_child(node), node, 0, True, key, content)))
+    return made
+
+
 class _Meter:
     """What a part of the run costs the leader, and what comes to it in that."""
 
@@ -197,17 +243,47 @@ class _Meter:
         }
 
 
+class FedAttempt(WatchedAttempt):
+    """Its ranks are simulated: so are their captures."""
+
+    def capture(
+        self, views: Sequence[RankView], deadline_s: float, *, world_size: int, job_id: str
+    ) -> tuple[RankDump, ...]:
+        """See WatchedAttempt."""
+        return tuple(dump(view, world_size) for view in views)
+
+
+def verdict(leader: WatchLeader, notes: FedNotes, nodes: int, second: int) -> dict[str, float]:
+    """What the verdict on the hang costs: from the request for captures to the result."""
+    # What has been in flight for all the stall is now a hang.
+    leader._detector.hang_timeout_s = STALL_S - 2.0
+    for data in frames(nodes, second, STALL_S + 1):
+        notes.take(data)
+    notes.answer = lambda request: captures(request, nodes, second, STALL_S + 1)
+    local = views(0, nodes, second, STALL_S + 1)
+    begun_s, cpu_s = time.monotonic(), time.thread_time()
+    leader.receive(float(second))
+    leader.decide(float(second), local, alone=False)
+    return {
+        "verdict_s": time.monotonic() - begun_s - notes.made_s,
+        "verdict_cpu_s": time.thread_time() - cpu_s - notes.made_cpu_s,
+        "verdict_answers": notes.answers,
+        "verdict_bytes": notes.answer_bytes,
+    }
+
+
 def measure(nodes: int, seconds: int) -> dict[str, float]:
     """CPU seconds a second of the leader, its memory, and what comes to it."""
     notes = FedNotes(nodes)
     said: list[str] = []
-    attempt = WatchedAttempt("job", nodes * RANKS, Observer(None), notes, lambda: (), dict)
+    judged: list[tuple[HangVerdict, int]] = []
+    attempt = FedAttempt("job", nodes * RANKS, Observer(None), notes, lambda: (), dict)
     leader = WatchLeader(
         attempt,
         WatchState(),
         MonitorSettings(HANG_TIMEOUT_S, OnHang.REPORT),
         checks=LinkChecks(notes, said.append, is_asked_for=False),
-        publish=lambda *_: None,
+        publish=lambda _job, verdict, _report, dumps: judged.append((verdict, len(dumps))),
         log=said.append,
     )
     before_mb = psutil.Process().memory_full_info().uss / 1e6
@@ -231,8 +307,13 @@ def measure(nodes: int, seconds: int) -> dict[str, float]:
             gathering_cpu_s += meter.cpu_s - before_s
             told = leader.told
             told_at = second if told >= leader.asked else 0.0
+    hang = verdict(leader, notes, nodes, second + 1)
+    culprits = [culprit.rank for culprit in judged[0][0].culprits] if judged else []
     return {
         "nodes": nodes,
+        **hang,
+        "verdict_dumps": judged[0][1] if judged else 0,
+        "verdict_is_right": float(culprits == [nodes * RANKS - 1]),
         **meters[""].as_plain(""),
         **meters["stalled_"].as_plain("stalled_"),
         "memory_mb": psutil.Process().memory_full_info().uss / 1e6,

@@ -43,7 +43,7 @@ class JobAnalysis:
         views, activities: of all ranks; groups: all process groups.
         waits: all that ranks wait in; differ: where the members of a group called other things.
         hang_timeout_s: the user's limit, s.
-        sees_all: see `JobView`.
+        sees_all, is_sample: see `JobView`.
     """
 
     views: Mapping[int, RankView]
@@ -53,6 +53,12 @@ class JobAnalysis:
     differ: tuple[Disagreement, ...]
     hang_timeout_s: float
     sees_all: bool
+    is_sample: bool = False
+
+    @property
+    def ends(self) -> tuple[RankSet, ...]:
+        """Where the chains of waiting end, see `sinks`; of a sample, among its ranks."""
+        return sinks(self.waits, RankSet.of(self.views) if self.is_sample else None)
 
     def builder(self, rank: int) -> FindingBuilder:
         return FindingBuilder(self.views[rank], self.activities[rank], self.waits, self.groups)
@@ -91,7 +97,7 @@ def attribute(job: JobView, analysis: JobAnalysis | None = None) -> HangVerdict:
 def analyse(job: JobView) -> JobAnalysis:
     """What follows from a job's ranks before anybody is accused."""
     views = {view.rank: view for view in sorted(job.ranks, key=lambda v: v.rank)}
-    for rank in range(job.world_size):
+    for rank in () if job.is_sample else range(job.world_size):
         views.setdefault(
             rank, RankView(rank, "", 0, alive=False, absent_reason="no launcher has reported it")
         )
@@ -103,7 +109,9 @@ def analyse(job: JobView) -> JobAnalysis:
     groups = groups_of(replace(job, ranks=tuple(views.values())))
     waits = waits_of(views, activities, groups)
     differ = disagreements(groups)
-    return JobAnalysis(views, activities, groups, waits, differ, job.hang_timeout_s, job.sees_all)
+    return JobAnalysis(
+        views, activities, groups, waits, differ, job.hang_timeout_s, job.sees_all, job.is_sample
+    )
 
 
 def _proven(analysis: JobAnalysis) -> list[Culprit]:
@@ -136,7 +144,8 @@ def _proven(analysis: JobAnalysis) -> list[Culprit]:
 
 def _unequal(analysis: JobAnalysis) -> list[Culprit]:
     transfers = transfers_of(analysis.views, analysis.groups)
-    builders = {rank: analysis.builder(rank) for t in transfers for rank in (t.rank, t.peer)}
+    ranks = {rank for t in transfers for rank in (t.rank, t.peer) if rank in analysis.views}
+    builders = {rank: analysis.builder(rank) for rank in ranks}
     return unequal(transfers, analysis.views, builders)
 
 
@@ -145,10 +154,11 @@ def _late(analysis: JobAnalysis, accused: set[int]) -> list[Culprit]:
     if not analysis.waits:
         return [] if accused else _all_on_the_host(analysis)
     waiting = RankSet.of(rank for wait in analysis.waits for rank in wait.waiters)
-    ends = [next(iter(end)) for end in sinks(analysis.waits) if len(end) == 1]
+    ends = [next(iter(end)) for end in analysis.ends if len(end) == 1]
     ends = [rank for rank in ends if rank not in waiting]
     finished = RankSet.of(rank for rank in ends if left(analysis.views[rank]))
-    if finished and len(finished) == len(ends) and len(finished) > len(waiting):
+    all_finished = len(finished) == len(ends) and not analysis.is_sample
+    if all_finished and len(finished) > len(waiting):
         return _one_call_too_many(analysis, waiting, finished)
     late = []
     for rank in ends:
@@ -210,7 +220,7 @@ def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
 
 def _in_rings(analysis: JobAnalysis) -> tuple[list[Culprit], str]:
     """No rank is late on the host: ranks wait for one another, or for the network."""
-    rings = [end for end in sinks(analysis.waits) if len(end) > 1]
+    rings = [end for end in analysis.ends if len(end) > 1]
     culprits = []
     for ring in rings:
         apart = _on_the_host_after_all(analysis, ring)
@@ -288,6 +298,10 @@ def _why_inconclusive(analysis: JobAnalysis, rings: Sequence[RankSet]) -> str:
         return (
             f"{of_ranks(rings[0])} wait for one another in different operations, and neither "
             "a majority nor their history shows which of them deviated"
+        )
+    if analysis.is_sample:
+        return (
+            f"none of the {len(analysis.views)} ranks that were looked at more closely stands out"
         )
     elsewhere = [rank for rank, view in analysis.views.items() if view.absent_reason]
     if elsewhere:

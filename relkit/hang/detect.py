@@ -120,8 +120,15 @@ class Flights(Sequence[Flight]):
 
     def told(self, places: Iterable[int]) -> list[Flight]:
         """Of these, those of which more is known."""
-        flights = (self._told(int(place)) for place in places)
+        flights = (self._told(place) for place in self._known(places))
         return [flight for flight in flights if flight is not None]
+
+    def _known(self, places: Iterable[int]) -> list[int]:
+        """Those of ranks of which more is known: in a large job few."""
+        told = [rank for rank, view in self._views.items() if view.hook is not None]
+        where: Ints = np.fromiter(places, np.int64)
+        known: list[int] = where[np.isin(self.columns.rank[where], told)].tolist()
+        return known
 
     def _told(self, place: int) -> Flight | None:
         columns = self.columns
@@ -155,6 +162,9 @@ class _MadeFlights(Flights):
     def __init__(self, columns: FlightColumns, flights: Sequence[Flight]) -> None:
         super().__init__(columns, {})
         self._flights = flights
+
+    def _known(self, places: Iterable[int]) -> list[int]:
+        return list(places)
 
     def _told(self, place: int) -> Flight | None:
         return self._flights[place]

@@ -54,10 +54,9 @@ class Group:
 
     def behind(self, seq: int) -> RankSet:
         """Known ranks that have not started collective `seq`."""
-        return RankSet.of(
-            rank for rank in self.ranks if rank not in self.members
-            or self.members[rank].newest < seq
-        )  # fmt: skip
+        return self.ranks - RankSet.of(
+            rank for rank, member in self.members.items() if member.newest >= seq
+        )
 
     def rank_at(self, place: int) -> int | None:
         """The global rank that has a rank in the group; None where it is not known."""

@@ -134,6 +134,8 @@ class JobView:
         suspicions: that there were when the job was taken for hung.
         sees_all: False where other nodes watch their ranks by themselves: that nothing is known of
             a rank here proves nothing then.
+        is_sample: only of some ranks is more known than that they live: nothing is said here of
+            the others, and nothing follows from that.
     """
 
     job_id: str
@@ -144,6 +146,7 @@ class JobView:
     has_stacks: bool = True
     suspicions: tuple[Suspicion, ...] = ()
     sees_all: bool = True
+    is_sample: bool = False
 
 
 class Category(str, Enum):

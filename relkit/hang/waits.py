@@ -102,19 +102,23 @@ def _unnumbered(view: RankView) -> str:
     return ""
 
 
-def sinks(waits: Sequence[Wait]) -> tuple[RankSet, ...]:
+def sinks(waits: Sequence[Wait], among: RankSet | None = None) -> tuple[RankSet, ...]:
     """Where the chains of waiting end: a single rank, or several that wait for one another.
 
     The strongly connected components with no way out of the graph rank -> wait -> missing rank.
+
+    Args:
+        among: ranks that may be missing; what is behind any other is not known. None for all.
     """
     edges: dict[int, list[int]] = {}
     # Waits are nodes of their own (negative numbers), so that a thousand ranks that wait for a
     # thousand others take two thousand edges and not a million.
     for number, wait in enumerate(waits, start=1):
-        edges[-number] = list(wait.missing)
+        missing = wait.missing if among is None else wait.missing & among
+        edges[-number] = list(missing)
         for rank in wait.waiters:
             edges.setdefault(rank, []).append(-number)
-        for rank in wait.missing:
+        for rank in missing:
             edges.setdefault(rank, [])
     components = _components(edges)
     of = {node: i for i, component in enumerate(components) for node in component}

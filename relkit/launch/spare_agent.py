@@ -17,6 +17,7 @@ from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.live_observer import seen_environment
+from relkit.launch.spares.first_exchange import MeetingBroken
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NodeGivenUp, SpareSettings
 from relkit.launch.standby_agent import StandbyAgent
@@ -59,7 +60,17 @@ class SpareAgent(StandbyAgent):
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._rendezvous_calls.meanwhile = self._while_waiting
-        super()._rendezvous(worker_group)
+        while True:
+            try:
+                super()._rendezvous(worker_group)
+            except MeetingBroken as why:
+                self.services.log(f"{why}: the nodes meet again before the workers start")
+            else:
+                return
+
+    def _assign_worker_ranks(self, store: Any, *more: Any) -> list[Any]:  # noqa: ANN401
+        workers: list[Any] = super()._assign_worker_ranks(self.meeting.first_exchange(store), *more)
+        return workers
 
     def _while_waiting(self) -> None:
         """In the launcher's main thread, which standbys are children of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relkit.hang.columns.ranks import FlightColumns, Ints, RankColumns
+from relkit.hang.columns.ranks import Flags, FlightColumns, Ints, RankColumns
 from relkit.ranks import RankSet
 
 # Up to so many ranks each is asked for: verdicts on small jobs lean on everything.
@@ -24,7 +24,10 @@ def whom_to_ask(ranks: RankColumns, flights: FlightColumns, near: int = 0) -> Ra
     if len(rank) <= ALL_UP_TO:
         return RankSet.of(rank.tolist())
     alive, stopped = ranks.alive[near:], ranks.stopped[near:]
-    waits = np.isin(rank, flights.rank)
+    # By rank, and not in order: sorting is what costs time in a large job.
+    in_flight = np.zeros(ranks.room, np.bool_)
+    in_flight[flights.rank] = True
+    waits = in_flight[rank]
     stands_out = np.concatenate(
         [
             rank[~alive & ~ranks.left[near:]],
@@ -32,13 +35,15 @@ def whom_to_ask(ranks: RankColumns, flights: FlightColumns, near: int = 0) -> Ra
             rank[alive & ~stopped & ~waits],
         ]
     )[:STAND_OUT]
-    waiting = _waiting(np.setdiff1d(rank, stands_out), flights, SOME - len(stands_out))
+    others = np.zeros(ranks.room, np.bool_)
+    others[rank] = True
+    others[stands_out] = False
+    waiting = _waiting(others[flights.rank], flights, SOME - len(stands_out))
     return RankSet.of([*stands_out.tolist(), *waiting])
 
 
-def _waiting(rank: Ints, flights: FlightColumns, count: int) -> list[int]:
-    """Of these ranks the longest waiting: of each kind first one, then a second, and so on."""
-    ours = np.isin(flights.rank, rank)
+def _waiting(ours: Flags, flights: FlightColumns, count: int) -> list[int]:
+    """Of these flights the longest waiting: of each kind first one, then a second, and so on."""
     rank, kind, age_s = flights.rank[ours], flights.kind[ours], flights.age_s[ours]
     order = np.lexsort((rank, -age_s, kind))
     kinds, first = np.unique(kind[order], return_index=True)

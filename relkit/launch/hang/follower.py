@@ -14,7 +14,8 @@ The leader asks for a capture through the mailbox. Each leader counts its own in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from relkit.errors import BadDump
 from relkit.hang.model import RankView
@@ -24,6 +25,7 @@ from relkit.launch.hang.links.checks import CHECK_S, LinkChecks
 from relkit.launch.hang.remote_views import (
     REQUEST_KEY,
     SHARE_EVERY_S,
+    asked_ranks,
     decode_request,
     details_key,
 )
@@ -150,8 +152,21 @@ class WatchFollower:
         self._write_dumps(dumps)
         views = self._attempt.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
         if self._attempt.mailbox.leader == leader:
-            incident.answer(self._attempt.mailbox, number, views, dumps)
+            incident.answer(
+                self._attempt.mailbox, number, views, dumps, self._wanted(fields, views)
+            )
         self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
+
+    def _wanted(
+        self, fields: Mapping[str, Any], views: Sequence[RankView]
+    ) -> Callable[[int], bool]:
+        """Of which ranks the leader wants to have all: in a large job of few, and of the failed."""
+        if "ranks" not in fields:
+            return lambda _rank: True
+        wanted = asked_ranks(fields, [view.rank for view in views])
+        if self._state.failure:
+            wanted |= {view.rank for view in views if not view.alive}
+        return wanted.__contains__
 
     def _take_over(self, leader: int, result: bytes) -> None:
         fields = codec.unpack(result)

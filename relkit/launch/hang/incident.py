@@ -35,6 +35,8 @@ CORE_STACK_S = 8.0
 CORE_STACK_SHARED_S = 2.0
 # Time for the other nodes' answers on top of their capture: their tick, and the store.
 GATHER_MARGIN_S = 3.0
+# Between two looks at which nodes have answered, s; and for each that has not, as looking takes.
+_LOOK_S, _LOOK_NODE_S = 0.02, 2e-5
 
 MeasureLinks = Callable[[HangVerdict, Sequence[Wait]], LinkCheck]
 
@@ -121,14 +123,25 @@ def gather(
         if clock() >= end or waiting <= mailbox.silent:
             break
         if waiting:
-            pause(0.02)
+            pause(_LOOK_S + _LOOK_NODE_S * len(waiting))
     return tuple(views), tuple(dumps), tuple(sorted(waiting))
 
 
 def answer(
-    mailbox: Mailbox, number: int, views: Sequence[RankView], dumps: Sequence[RankDump]
+    mailbox: Mailbox,
+    number: int,
+    views: Sequence[RankView],
+    dumps: Sequence[RankDump],
+    wanted: Callable[[int], bool] = lambda _rank: True,
 ) -> None:
-    """Send this node's part of an incident to the node that judges."""
+    """Send this node's part of an incident to the node that judges.
+
+    Args:
+        number: of the incident; views, dumps: of all local ranks.
+        wanted: whether a rank's are to be sent; in a large job, those of the others stay here.
+    """
+    views = [view for view in views if wanted(view.rank)]
+    dumps = [dump for dump in dumps if wanted(dump.rank)]
     note, _left_out = codec.encode_capture(views, dumps, MESSAGE_BYTES // 2)
     mailbox.put(f"incident/{number}/node/{mailbox.node}", note)
 
@@ -145,6 +158,7 @@ def judge(
     absent: Mapping[int, str],
     suspicions: tuple[Suspicion, ...] = (),
     sees_all: bool = True,
+    is_sample: bool = False,
     measure_links: MeasureLinks | None = None,
 ) -> IncidentResult:
     """Decide who is at fault from everything that could be collected.
@@ -156,13 +170,16 @@ def judge(
         absent: why nothing is known, by rank, for ranks without a view.
         suspicions: that there were before.
         sees_all: False where such ranks are watched by others, and are not to be accused.
+        is_sample: only some ranks of a large job were asked; see JobView.
         measure_links: has the links between the suspects' nodes measured, and returns within its
             own deadline; None where that is not asked for.
     """
     by_rank = {dump.rank: dump for dump in dumps}
     numbered = with_one_numbering(views)
     known = {view.rank: replace(view, dump=by_rank.get(view.rank)) for view in numbered}
-    for rank in RankSet.world(world_size) - RankSet.of(known):
+    if is_sample:
+        known = {rank: view for rank, view in known.items() if _says_something(view)}
+    for rank in () if is_sample else RankSet.world(world_size) - RankSet.of(known):
         reason = absent.get(rank, "its node sent nothing")
         known[rank] = RankView(rank=rank, host="", pid=0, alive=False, absent_reason=reason)
     job = JobView(
@@ -173,6 +190,7 @@ def judge(
         trigger=trigger,
         suspicions=suspicions,
         sees_all=sees_all,
+        is_sample=is_sample,
     )
     analysis = analyse(job)
     verdict = by_live_sources(attribute(job, analysis), job)
@@ -188,3 +206,10 @@ def judge(
     report = with_live_sources(report, job)
     report = report if links is None else with_links(report, links)
     return IncidentResult(job, verdict, report, tuple(dumps))
+
+
+def _says_something(view: RankView) -> bool:
+    """More than that the rank lives."""
+    return (
+        view.hook is not None or view.dump is not None or not view.alive or bool(view.absent_reason)
+    )

@@ -23,7 +23,7 @@ from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.incident import IncidentResult
 from relkit.launch.hang.links.checks import LinkChecks
-from relkit.launch.hang.remote_views import RemoteViews, no_answer
+from relkit.launch.hang.remote_views import RemoteViews, no_answer, plain_ranks
 from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
@@ -99,7 +99,8 @@ class WatchLeader:
             state.failure_handled = True
             # The report of a hang explains the failure that ended it.
             if not state.hung:
-                self._report(failure, local, self._others(now_s, alone), on_hang=None, alone=alone)
+                others = self._to_judge(now_s, alone=alone)
+                self._report(failure, local, others, on_hang=None, alone=alone)
             state.captured.set()
             state.judged.set()
             return
@@ -111,18 +112,29 @@ class WatchLeader:
         state.hung = detection.health is JobHealth.HUNG
         self._suspicions.look_at(
             now_s, self._detector, detection.health, local,
-            lambda: self._others(now_s, alone), ranks,
+            lambda: self._to_judge(now_s, alone=alone), ranks,
         )  # fmt: skip
         if detection.fresh and not failure:
-            others = self._others(now_s, alone)
+            others = self._to_judge(now_s, alone=alone)
             on_hang = self._settings.on_hang
             self._report(detection.sentence, local, others, on_hang=on_hang, alone=alone)
         if not alone:
             self._ask(now_s, detection.health, ranks, len(near))
 
-    def _others(self, now_s: float, alone: bool) -> tuple[RankView, ...]:
-        """The ranks of the other nodes; none where those cannot be reached."""
-        return () if alone else self._remote.all(now_s)
+    def _to_judge(self, now_s: float, *, alone: bool) -> tuple[RankView, ...]:
+        """The ranks of the other nodes by which the job is judged: in a large job not all.
+
+        Args:
+            alone: the other nodes cannot be reached.
+        """
+        if alone:
+            return ()
+        return self._remote.notable(now_s) if self._is_large else self._remote.all(now_s)
+
+    @property
+    def _is_large(self) -> bool:
+        """The other nodes have more ranks than are all asked for."""
+        return self._remote.count > ALL_UP_TO
 
     def _ask(self, now_s: float, health: JobHealth, ranks: RankColumns, near: int) -> None:
         """Ask the other nodes for more than their summaries where that may be needed soon."""
@@ -180,7 +192,11 @@ class WatchLeader:
         self._log(f"{trigger}; capturing all ranks")
         number = self._incident
         self._incident += 1
-        is_shared = attempt.mailbox.nodes > 1 and not alone and self._request(number, deadline_s)
+        is_sample = not alone and self._is_large
+        asked = self._sample(local) if is_sample else None
+        is_shared = (
+            attempt.mailbox.nodes > 1 and not alone and self._request(number, deadline_s, asked)
+        )
         dumps = attempt.capture(local, deadline_s, world_size=world_size, job_id=attempt.job_id)
         local = attempt.with_deaths(local)
         views = {view.rank: view for view in (*local, *remote)}
@@ -204,6 +220,7 @@ class WatchLeader:
             absent=dict.fromkeys(range(world_size), why_absent),
             suspicions=() if on_hang is None else self._suspicions.present,
             sees_all=attempt.sees_all,
+            is_sample=is_sample,
             measure_links=partial(
                 self._measure_links, number, local, silent_nodes, is_shared=is_shared
             )
@@ -249,9 +266,25 @@ class WatchLeader:
             return "its node cannot be reached"
         return "its node sent nothing"
 
-    def _request(self, number: int, deadline_s: float) -> bool:
-        """Ask the other nodes for their captures; False where they cannot be reached."""
+    def _sample(self, local: Sequence[RankView]) -> RankSet:
+        """Of a large job, the ranks on other nodes whose stacks are brought here.
+
+        All ranks are captured, and their stacks are on the disks of their nodes.
+        """
+        near = columns_of(local)
+        flights = Flights.of(self._detector.look.flights).columns
+        return whom_to_ask(self._remote.columns(near), flights, len(near)) | self._remote.asked
+
+    def _request(self, number: int, deadline_s: float, asked: RankSet | None) -> bool:
+        """Ask the other nodes for their captures; False where they cannot be reached.
+
+        Args:
+            number: of the incident; deadline_s: for each capture, s.
+            asked: send only those of these ranks; None for all.
+        """
         note = {"job_id": self._attempt.job_id, "deadline_s": deadline_s}
+        if asked is not None:
+            note |= plain_ranks(asked)
         try:
             self._attempt.mailbox.put(f"incident/{number}", codec.pack(note))
         except ExchangeBroken as error:

@@ -137,6 +137,11 @@ class RemoteRanks:
         there: list[int] = np.unique(nodes[np.isin(self._rows["rank"], ranks)]).tolist()
         return there
 
+    def nodes_with_gone(self) -> list[int]:
+        """On which nodes a rank is no longer alive."""
+        gone = self._rows["rank"][(self._rows["flags"] & ALIVE) == 0]
+        return self.nodes_of(gone) if len(gone) else []
+
     def node_of(self) -> dict[int, int]:
         """On which node each rank is."""
         nodes = np.repeat(np.arange(len(self._counts)), self._counts)

@@ -8,8 +8,9 @@ comes as views in the same rhythm until nothing is asked for any more:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,12 @@ def details_key(node: int) -> str:
 
 def encode_request(ranks: RankSet) -> bytes:
     """Ask for the views of these ranks, from here on."""
-    return codec.pack({"ranks": ranks.intervals})
+    return codec.pack(plain_ranks(ranks))
+
+
+def plain_ranks(ranks: RankSet) -> dict[str, object]:
+    """For a request that names ranks, see asked_ranks."""
+    return {"ranks": ranks.intervals}
 
 
 def decode_request(note: bytes | None, local: Collection[int]) -> frozenset[int]:
@@ -54,8 +60,17 @@ def decode_request(note: bytes | None, local: Collection[int]) -> frozenset[int]
     """
     if note is None:
         return frozenset()
+    return asked_ranks(codec.unpack(note), local)
+
+
+def asked_ranks(plain: Mapping[str, Any], local: Collection[int]) -> frozenset[int]:
+    """Which of this node's ranks a request names.
+
+    Raises:
+        BadDump: it names none, or not as we do.
+    """
     try:
-        intervals = [(int(low), int(high)) for low, high in codec.unpack(note)["ranks"]]
+        intervals = [(int(low), int(high)) for low, high in plain["ranks"]]
     except (KeyError, TypeError, ValueError) as error:
         raise BadDump(f"a request for views cannot be read: {error!r}") from error
     return frozenset(rank for rank in local if any(low <= rank <= high for low, high in intervals))
@@ -90,6 +105,11 @@ class RemoteViews:
         self.asked = RankSet()
         # By node: those that have ranks that were asked for.
         self._details: dict[int, _Details | None] = {}
+
+    @property
+    def count(self) -> int:
+        """Ranks on other nodes that are known."""
+        return len(self._ranks)
 
     def receive(self, now_s: float) -> bool:
         """Read the summaries that have changed, where it is time to.
@@ -156,8 +176,16 @@ class RemoteViews:
 
     def all(self, now_s: float) -> tuple[RankView, ...]:
         """All ranks on other nodes; those of a silent node are marked as absent."""
+        return self._of_nodes(self._ranks.nodes, now_s)
+
+    def notable(self, now_s: float) -> tuple[RankView, ...]:
+        """Those of all that were asked for, and those that are gone, with others of their nodes."""
+        nodes = {*self._details, *self._ranks.nodes_with_gone()}
+        return self._of_nodes(sorted(nodes), now_s)
+
+    def _of_nodes(self, nodes: Iterable[int], now_s: float) -> tuple[RankView, ...]:
         views: list[RankView] = []
-        for node in self._ranks.nodes:
+        for node in nodes:
             silent_s = now_s - float(self._ranks.received_s[node])
             if silent_s > SILENT_NODE_S:
                 reason = f"node {node} has not answered for {silent_s:.0f} s"

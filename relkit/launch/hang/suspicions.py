@@ -98,6 +98,7 @@ class Suspicions:
                 self._hang_timeout_s,
                 has_stacks=False,
                 sees_all=self._attempt.sees_all and not is_large,
+                is_sample=is_large,
             )
 
         for turn in self._watch.update(detector.look, health, ranks, closer):

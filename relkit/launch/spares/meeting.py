@@ -16,7 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from torch.distributed.elastic.rendezvous.api import RendezvousGracefulExitError, RendezvousHandler
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousGracefulExitError,
+    RendezvousHandler,
+    RendezvousInfo,
+)
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     _Action,
     _remove_participant_epilogue,
@@ -28,6 +32,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
 from relkit.launch.netcheck.node_info import holds_store
+from relkit.launch.spares.first_exchange import FirstExchange
 from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step
 from relkit.launch.spares.membership import Membership, decode
 from relkit.launch.spares.settings import (
@@ -120,6 +125,8 @@ class Meeting:
         self._silence = Silence(dead_after_s(interval_s))
         self._handler._op_executor = _Operations(operations, self)
         self._handler.next_rendezvous = partial(self._meet, handler.next_rendezvous)
+        get_store = self._handler._get_store
+        self._handler._get_store = lambda: self.first_exchange(get_store())
         self._handler.shutdown = partial(self._shut_down, handler.shutdown)
 
     @property
@@ -261,9 +268,35 @@ class Meeting:
         self._meetings += 1
         self._is_idle.clear()
         try:
-            return by_torch()
+            met = by_torch()
         finally:
             self._is_idle.set()
+        store = getattr(met.store, "store", met.store)
+        return RendezvousInfo(store, met.rank, met.world_size, met.bootstrap_store_info)
+
+    def first_exchange(self, store: Any) -> Any:  # noqa: ANN401
+        """A store for what nodes tell each other once they have met; where it takes part."""
+        if self._handler is None:
+            return store
+        silence = Silence(self._silence.limit_s)
+        timeout_s = self._handler._store.timeout.total_seconds()
+        return FirstExchange(store, partial(self._why_broken, silence), timeout_s)
+
+    def _why_broken(self, silence: Silence) -> str:
+        """Why the nodes that have just met cannot start their workers, "" where they can."""
+        with self._handler._heartbeat_lock:
+            self._handler._state_holder.sync()
+            state = self._handler._state_holder.state
+            others = {repr(n): n for n in state.participants if n != self._handler._this_node}
+            heartbeats = {repr(node): at for node, at in state.last_heartbeats.items()}
+        dead = silence.silent(others, heartbeats, self._clock())
+        if dead:
+            names = decode(getattr(state, _ATTRIBUTE, "")).names
+            why = f"no sign of life for {silence.limit_s:g} s"
+            return words_of({names.get(key, key): why for key in dead})
+        if self._handler._this_node not in state.participants:
+            return "the other nodes have met without this one"
+        return "a node of this meeting is lost" if state.wait_list else ""
 
     def stop(self, why: str) -> bool:
         """Wait no longer for a meeting, as this node leaves; its thread ends within seconds.
@@ -377,7 +410,9 @@ class Meeting:
         deadline: float,
     ) -> _Action:
         """The job has ended; who waits takes itself off the list, for the store's host to see."""
-        if context.node in context.state.redundancy_list:
+        # One that was replaced while it was cut off comes back as a spare.
+        was_replaced = self._meetings > 1 and repr(context.node) not in self.membership.members
+        if context.node in context.state.redundancy_list or was_replaced:
             self.waits_as_spare = True
         if self.waits_as_spare:
             if action := _off_the_lists(context):

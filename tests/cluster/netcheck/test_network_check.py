@@ -83,6 +83,26 @@ def test_a_healthy_job_trains_and_says_what_was_measured(
     assert not (tmp_path / "t1" / "netcheck.json").exists()
 
 
+def test_pairs_are_measured_by_the_probe_that_is_asked_for(
+    start: Start, tmp_path: Path, free_port: int
+) -> None:
+    jobs = [
+        start(
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", f"gloo-{os.getpid()}",
+            "--rdzv-endpoint", f"127.0.0.1:{free_port}", "--local-addr", "127.0.0.1",
+            "--timeline-path", tmp_path / f"t{number}", "--network-check", "--network-probe",
+            "gloo", EXAMPLE, "--steps", "4", GLOO_SOCKET_IFNAME="lo",
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    done = [job.wait(130) for job in jobs]
+    text = "".join(one.err for one in done)
+    assert [one.code for one in done] == [0, 0], text
+    assert text.count("network check: 2 nodes, no fault") == 2, text
+    (report,) = reports(tmp_path)
+    assert report["probe"] == "gloo"
+
+
 def test_one_node_has_nothing_to_measure(start: Start, tmp_path: Path) -> None:
     done = start(
         "launch", "--timeline-path", tmp_path / "t", "--network-check", "--switchbox-check",

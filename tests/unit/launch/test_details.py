@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from relkit.errors import BadDump
-from relkit.launch.hang import codec
+from relkit.hang.suspicion.whom_to_ask import whom_to_ask
+from relkit.launch.hang import codec, leader
 from relkit.launch.hang.remote_views import (
     REQUEST_KEY,
     RemoteViews,
@@ -49,6 +52,28 @@ def test_all_is_asked_for_before_there_is_a_verdict_and_not_for_longer(
     before = notes[details_key(1)]
     job.run(40, first, second)
     assert notes[details_key(1)] == before
+
+
+def test_of_a_large_job_the_stacks_of_some_ranks_are_brought_to_the_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ALL_UP_TO", "SOME", "STAND_OUT"):
+        monkeypatch.setattr(sys.modules[whom_to_ask.__module__], name, 1)
+    monkeypatch.setattr(leader, "ALL_UP_TO", 1)
+    job = Job()
+    notes: dict[str, bytes] = {}
+    first, second = (job.watch(MemoryMailbox(n, 2, notes), [2 * n, 2 * n + 1]) for n in range(2))
+    gather_with(second, job, monkeypatch)
+    job.run(18, first, second)
+    (view_of_job, verdict, report, dumps) = job.published[0]
+    # Rank 3 has not come; rank 2 waits for it as its own node's launcher knows.
+    assert [dump.rank for dump in dumps] == [0, 1, 3]
+    assert [view.rank for view in view_of_job.ranks] == [0, 1, 3]
+    assert [culprit.rank for culprit in verdict.culprits] == [3]
+    assert view_of_job.is_sample
+    assert report.facts["world_size"] == 4
+    # Its stacks are on the disk of its node.
+    assert (2, 3) in job.written
 
 
 def two_ends() -> tuple[RemoteViews, dict[str, bytes]]:

@@ -19,6 +19,7 @@ from relkit.launch.hang.remote_views import SHARE_EVERY_S, SILENT_NODE_S, Remote
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.ranks import RankSet
 
 HEALTHY = (RankView(2, "b", 12, True), RankView(3, "b", 13, True))
 
@@ -53,6 +54,21 @@ def test_a_node_that_says_nothing_new_is_silent_after_ten_seconds() -> None:
     remote.receive(SILENT_NODE_S + 2)
     reasons = {view.absent_reason for view in remote.all(SILENT_NODE_S + 2)}
     assert reasons == {"node 1 has not answered for 12 s"}
+
+
+def test_only_ranks_that_were_asked_for_or_are_gone_are_notable() -> None:
+    remote, follower, _ = two_ends()
+    follower.share(0.0, HEALTHY)
+    remote.receive(0.0)
+    assert remote.notable(0.0) == ()
+    remote.ask(RankSet.of([3]))
+    assert remote.notable(0.0) == HEALTHY
+    remote.ask(RankSet())
+    assert remote.notable(0.0) == ()
+    gone = (HEALTHY[0], replace(HEALTHY[1], alive=False, exit_code=1))
+    follower.share(2.0, gone)
+    remote.receive(2.0)
+    assert [view.alive for view in remote.notable(2.0)] == [True, False]
 
 
 def test_the_newest_summary_counts() -> None:

@@ -18,6 +18,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.spares.first_exchange import MeetingBroken
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NoReplacement, SpareSettings
 from tests.patience import PATIENCE
@@ -179,6 +180,39 @@ def test_a_node_that_dies_is_replaced_within_seconds(a_job: Callable[..., Job]) 
     eventually(lambda: two.meeting.waits_as_spare, lambda: str(two.log))
 
 
+@pytest.mark.parametrize("role_of_lost", ["first", "last"])
+def test_a_node_that_is_lost_just_after_the_meeting_is_replaced(
+    a_job: Callable[..., Job], role_of_lost: str
+) -> None:
+    """All have met, and one of them is lost before it says who its workers are."""
+    job = a_job((3, 3))
+    nodes = job.add("a", "b", "c")
+    lost = nodes.pop(0 if role_of_lost == "first" else 2)
+
+    def is_cut_off() -> None:
+        lost.handler._stop_heartbeats()
+        raise ConnectionError
+
+    lost.handler._get_store = is_cut_off
+    met = [*job.meets([lost]), *job.meets(nodes)]
+    eventually(lambda: lost.meeting._is_idle.is_set() and met[0].done(), lambda: str(lost.log))
+    spare, replaced = job.spare("d")
+    for node, future in zip(nodes, met[1:], strict=True):
+        with pytest.raises(MeetingBroken):
+            say_who(node, *future.result(LIMIT_S))
+    assert job.meet(nodes) | {replaced.result(LIMIT_S)} == {(0, 3), (1, 3), (2, 3)}
+    why = f"node {lost.name} (no sign of life for {3 * HEARTBEAT_S + 1:g} s)"
+    assert f"this node (d) steps in: the job has lost {why}" in spare.log
+    assert [line for node in nodes for line in node.log] == 2 * [f"node d takes the place of {why}"]
+
+
+def say_who(node: Node, rank: int, world_size: int) -> None:
+    """As the agent does once its node has met: say who its workers are, hear it of the others."""
+    store = node.meeting.first_exchange(node.handler._wrap_store(node.handler._store))
+    store.set(f"who/{rank}", b"")
+    store.multi_get([f"who/{each}" for each in range(world_size)])
+
+
 def test_the_host_of_the_store_is_a_member_also_if_it_comes_last(a_job: Callable[..., Job]) -> None:
     job = a_job()
     # All of them are in the process that has it.
@@ -236,6 +270,22 @@ def test_a_spare_ends_with_the_job(a_job: Callable[..., Job]) -> None:
     with pytest.raises(RendezvousGracefulExitError):
         future.result(LIMIT_S)
     assert spare.log[-1] == "the job has ended, and with it this spare (c)"
+
+
+def test_a_node_that_was_replaced_and_comes_back_after_the_end_was_a_spare(
+    a_job: Callable[..., Job],
+) -> None:
+    job = a_job()
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    _, future = job.spare("c")
+    two.handler._stop_heartbeats()
+    assert job.meet([one]) | {future.result(LIMIT_S)} == {(0, 2), (1, 2)}
+    one.handler.shutdown()
+    (late,) = job.meets([two])
+    with pytest.raises(RendezvousGracefulExitError):
+        late.result(LIMIT_S)
+    assert two.log == ["the job has ended, and with it this spare (b)"]
 
 
 def test_a_spare_that_steps_in_ends_with_the_job_as_well(a_job: Callable[..., Job]) -> None:
