@@ -481,6 +481,12 @@ BREAKS = (
         _SEQUENCE,
     ),
     Break("relkit/hang/sequence.py", "or not a[1] or not b[1]", "", _SEQUENCE),
+    Break(
+        "relkit/flight_recorder/job_view.py",
+        "groups = {group for group, _ in disputed}",
+        "groups = set[GroupId]()",
+        _FLIGHT,
+    ),
     Break("relkit/hang/sequence.py", "_LONGEST = 64", "_LONGEST = 3", _SEQUENCE),
     Break(
         "relkit/hang/cycles.py",
