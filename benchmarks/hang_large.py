@@ -8,7 +8,7 @@ many replicas as it takes, in the last step of which one rank is at fault. The l
 real: it reads what all nodes send (views with the operations that travel in a job of that size,
 and stacks), judges, and makes the report. Each job is judged in a process of its own; the peak of
 memory is that process's. CPU time is what a quiet machine would take. Exit code 1 if a verdict
-names an innocent rank, or takes longer or more memory than it may.
+names an innocent rank, or takes more CPU time or memory than it may.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from relkit.launch.hang import codec
 from relkit.output import as_json, table
 
 FAULTS = ("stuck on its host", "leaves a send out", "skips a collective")
-# Ranks: s for the verdict, MB of the process.
+# Ranks: s of CPU time for the verdict, which is one thread; MB of the process.
 LIMITS = {1024: (2.0, 500), 16384: (15.0, 2000)}
 _PATIENCE_S = 900
 _TIMEOUT_S = 300.0
@@ -85,7 +85,7 @@ def main() -> int:
             one = json.loads(done.stdout)
             limit_s, limit_mb = LIMITS[world]
             accuses = not set(one["named"]) <= {one["at_fault"]}
-            is_good &= not accuses and one["wall_s"] < limit_s and one["peak_mb"] < limit_mb
+            is_good &= not accuses and one["verdict_s"] < limit_s and one["peak_mb"] < limit_mb
             print(f"{world} ranks, {fault}: {'; '.join(one['said'])}", flush=True)
             names = "others" if accuses else "it" if one["named"] else "nobody"
             times = [f"{one[name]:.2f} s" for name in ("verdict_s", "wall_s", "read_s", "report_s")]
