@@ -20,9 +20,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,6 +38,7 @@ LIMIT_S = 240.0
 _SLOW_STEPS = 14
 _PAUSE_SHARE = 0.6
 _WANTED = 0.98
+_LOOK_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +142,30 @@ def _said(timeline: Path) -> tuple[tuple[tuple[int, str], ...], str]:
 
 
 def runs(chosen: Sequence[Scenario], given: argparse.Namespace) -> Iterator[Run]:
-    """All of them, the scenarios in turn; each run has its own seed, so that it can be repeated."""
-    for number in range(given.first, given.first + given.runs):
-        for scenario in chosen:
-            draw = random.Random(f"{given.seed} {scenario.name} {number}")  # noqa: S311
-            yield run_one(scenario, number, draw, given)
+    """All of them, the scenarios in turn; each run has its own seed, so that it can be repeated.
+
+    A second job at the same time is begun only while the machine's load average is below --beside.
+    """
+    alone = threading.Lock()
+
+    def one(scenario: Scenario, number: int) -> Run:
+        draw = random.Random(f"{given.seed} {scenario.name} {number}")  # noqa: S311
+        while not alone.acquire(timeout=_LOOK_S):
+            if os.getloadavg()[0] < given.beside:
+                return run_one(scenario, number, draw, given)
+        try:
+            return run_one(scenario, number, draw, given)
+        finally:
+            alone.release()
+
+    pool = ThreadPoolExecutor(2 if given.beside else 1)
+    try:
+        turns = range(given.first, given.first + given.runs)
+        waiting = [pool.submit(one, scenario, turn) for turn in turns for scenario in chosen]
+        for done in as_completed(waiting):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def tables(chosen: Sequence[Scenario], done: Sequence[Run]) -> str:
@@ -192,6 +214,10 @@ def main() -> int:
         "--only", default="", help="scenarios whose name holds one of these, separated by commas"
     )
     parser.add_argument("--seed", default="1", help="of ranks, steps and micro-batches")
+    parser.add_argument(
+        "--beside", type=float, default=0.0, metavar="LOAD",
+        help="two jobs at a time, while the load average is below this (default: one)",
+    )  # fmt: skip
     parser.add_argument("--hang-timeout", type=float, default=6.0, metavar="SECONDS")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep what was said where wrong")
     parser.add_argument("--list", action="store_true", help="show the scenarios and end")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 Interval = tuple[int, int]
+
+_LOW = itemgetter(0)
 
 
 def _normalise(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -67,7 +71,10 @@ class RankSet:
             yield from range(low, high + 1)
 
     def __contains__(self, rank: object) -> bool:
-        return isinstance(rank, int) and any(low <= rank <= high for low, high in self.intervals)
+        if not isinstance(rank, int):
+            return False
+        at = bisect_right(self.intervals, rank, key=_LOW)
+        return at > 0 and rank <= self.intervals[at - 1][1]
 
     def __or__(self, other: RankSet) -> RankSet:
         if not other.intervals or self.intervals == other.intervals:

@@ -53,13 +53,14 @@ class _Job:
         world_size: ranks of the job.
         now_ns: the newest time in any dump, Unix time, ns.
         used_by: of groups whose ranks no dump lists: the ranks that used them.
-        disputed: collectives to which members gave tensors of different types.
+        typed: collectives whose tensors' types count: those to which members gave different ones,
+            and for comparison the others of the same groups.
     """
 
     world_size: int
     now_ns: int
     used_by: Mapping[str, tuple[int, ...]]
-    disputed: frozenset[tuple[GroupId, int]] = frozenset()
+    typed: frozenset[tuple[GroupId, int]] = frozenset()
 
     def group(self, dump: FlightDump, name: str) -> GroupId:
         """The group that the rank calls by this name."""
@@ -91,7 +92,7 @@ def job_view(
         now_ns=max([now_ns, *(time for dump in dumps for time in _times(dump))]),
         used_by=_used_by(dumps, world_size),
     )
-    job = replace(job, disputed=_disputed(dumps, job))
+    job = replace(job, typed=_typed(dumps, job))
     views = {
         dump.rank: RankView(
             rank=dump.rank,
@@ -136,20 +137,20 @@ def _used_by(dumps: Sequence[FlightDump], world_size: int) -> dict[str, tuple[in
     return {**{name: tuple(ranks) for name, ranks in users.items()}, "0": tuple(range(world_size))}
 
 
-def _disputed(dumps: Sequence[FlightDump], job: _Job) -> frozenset[tuple[GroupId, int]]:
-    """Collectives to which members of a group gave tensors of different types."""
-    seen: dict[tuple[GroupId, int], tuple[str, ...]] = {}
-    disputed = set()
+def _typed(dumps: Sequence[FlightDump], job: _Job) -> frozenset[tuple[GroupId, int]]:
+    """Collectives to which members of a group gave different types, and the group's others."""
+    seen: dict[tuple[GroupId, int], set[tuple[str, ...]]] = {}
     for dump in dumps:
         for parts in _calls(dump.entries):
-            last, dtypes = parts[-1], _dtypes(parts)
+            last = parts[-1]
             # The root of a gather or scatter has both sides, the others one.
-            if last.is_p2p or not dtypes or last.name in ("gather", "scatter"):
-                continue
-            key = job.group(dump, last.group), last.seq
-            if seen.setdefault(key, dtypes) != dtypes:
-                disputed.add(key)
-    return frozenset(disputed)
+            if not last.is_p2p and last.name not in ("gather", "scatter"):
+                key = job.group(dump, last.group), last.seq
+                seen.setdefault(key, set()).add(_dtypes(parts))
+    disputed = {key for key, dtypes in seen.items() if len(dtypes - {()}) > 1}
+    groups = {group for group, _ in disputed}
+    alike = {key for key, dtypes in seen.items() if key[0] in groups and len(dtypes) == 1}
+    return frozenset(disputed | {key for key in alike if () not in seen[key]})
 
 
 def _dtypes(parts: Sequence[FlightEntry]) -> tuple[str, ...]:
@@ -286,7 +287,7 @@ def _op(
 ) -> Op:
     last = parts[-1]
     name = _NAMES.get(last.name, last.name)
-    if not last.is_p2p and (job.group(dump, last.group), last.seq) in job.disputed:
+    if not last.is_p2p and (job.group(dump, last.group), last.seq) in job.typed:
         name = f"{last.name} of {'/'.join(_dtypes(parts))}"
     peer = last.destination if last.name == "send" else last.source
     begun = next((part.started_ns for part in parts if part.started_ns), 0)

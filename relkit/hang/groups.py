@@ -43,6 +43,7 @@ class Group:
         ranks: its ranks, as far as they are known.
         complete: `ranks` holds all of them.
         members: what the recorders of its ranks say; a rank without data is missing here.
+        at_place: the rank of each place in the group, of those that have data.
     """
 
     key: GroupKey
@@ -51,6 +52,7 @@ class Group:
     ranks: RankSet
     complete: bool
     members: Mapping[int, Member] = field(default_factory=dict)
+    at_place: Mapping[int, int] = field(default_factory=dict)
 
     def behind(self, seq: int) -> RankSet:
         """Known ranks that have not started collective `seq`."""
@@ -60,9 +62,8 @@ class Group:
 
     def rank_at(self, place: int) -> int | None:
         """The global rank that has a rank in the group; None where it is not known."""
-        for rank, member in self.members.items():
-            if member.place == place:
-                return rank
+        if place in self.at_place:
+            return self.at_place[place]
         whole_world = self.complete and self.ranks == RankSet.world(self.size)
         return place if whole_world and 0 <= place < self.size else None
 
@@ -146,4 +147,6 @@ def _group(
         ranks=ranks,
         complete=len(ranks) == communicator.size,
         members={rank: _member(state, c) for rank, state, c in holders},
+        # Of several at one place, which no correct job has, the first.
+        at_place={c.rank: rank for rank, _, c in reversed(holders)},
     )

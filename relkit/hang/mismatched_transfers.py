@@ -48,11 +48,13 @@ def strayed(
 def _mutual(ring: RankSet, waits: Sequence[Wait]) -> tuple[Transfer, ...]:
     """Two ranks that both send to each other, or both receive."""
     inside = [w.transfer for w in waits if w.transfer is not None and w.missing & ring]
+    of_ends: dict[tuple[int, int, bool], Transfer] = {}
     for each in inside:
-        for other in inside:
-            ends = (other.peer, other.rank)
-            if (each.rank, each.peer) == ends and each.receives == other.receives:
-                return each, other
+        of_ends.setdefault((each.rank, each.peer, each.receives), each)
+    for each in inside:
+        other = of_ends.get((each.peer, each.rank, each.receives))
+        if other is not None:
+            return each, other
     return ()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relkit.hang.groups import Group
@@ -12,6 +12,9 @@ from relkit.ranks import RankSet
 
 # Ranks of these legitimately pass different sizes: roots differ, and so do uneven parts.
 _UNEVEN = frozenset({"allgatherv", "alltoallv", "gather", "scatter", "connect"})
+
+# Calls that are compared with those before an earlier one.
+_LONGEST = 64
 
 Shape = tuple[str, int]
 
@@ -128,32 +131,26 @@ def _history(group: Group, before: int) -> dict[int, Shape]:
     return known
 
 
-def _after(history: Mapping[int, Shape], seq: int, fits: Callable[[int], bool]) -> Shape | None:
-    """What came after the newest earlier number that `fits`."""
-    for earlier in sorted(history, reverse=True):
-        if earlier < seq and earlier + 1 in history and fits(earlier):
-            return history[earlier + 1]
-    return None
-
-
 def _expected(group: Group, seq: int) -> Shape | None:
-    """What the group's own past says should come at `seq`: steps of training repeat."""
+    """What the group's own past says should come at `seq`: steps of training repeat.
+
+    Of the stretches of calls that ended like the one before `seq`, the longest counts, and of
+    these the newest: equal calls may come several times within a step.
+    """
     history = _history(group, seq)
-    for context in (3, 2, 1):
-        backs = range(1, context + 1)
+    alike = {earlier: _alike(history, earlier, seq) for earlier in history}
+    best = max(alike, key=lambda earlier: (alike[earlier], earlier), default=None)
+    return history[best] if best is not None and alike[best] else None
 
-        def fits(earlier: int, backs: range = backs) -> bool:
-            return all(
-                seq - back in history
-                and earlier + 1 - back in history
-                and history[earlier + 1 - back] == history[seq - back]
-                for back in backs
-            )
 
-        following = _after(history, seq - 1, fits)
-        if following is not None:
-            return following
-    return None
+def _alike(history: Mapping[int, Shape], earlier: int, seq: int) -> int:
+    """How many calls just before two numbers are equal."""
+    back = 1
+    while back <= _LONGEST and earlier - back in history:
+        if history[earlier - back] != history.get(seq - back):
+            break
+        back += 1
+    return back - 1
 
 
 def _follows(group: Group, seq: int, rest: Sequence[int], rest_op: Op, odd_op: Op) -> bool:

@@ -27,10 +27,21 @@ def victims_of(
         waits: all waits.
         culprits: the ranks held at fault, which are left out.
     """
+    # By wait, not by rank: a large job has thousands of both.
+    blamed = [bool(wait.missing & culprits) for wait in waits]
+    words = [_words(wait, culprits) for wait in waits]
+    own: dict[int, list[int]] = {}
+    for number, wait in enumerate(waits):
+        for rank in wait.waiters:
+            own.setdefault(rank, []).append(number)
     waiting: dict[str, list[int]] = {}
-    for rank in views:
-        if rank not in culprits:
-            waiting.setdefault(_state(rank, views, activities, waits, culprits), []).append(rank)
+    for rank, view in views.items():
+        if rank in culprits:
+            continue
+        numbers = own.get(rank, [])
+        first = next((n for n in numbers if blamed[n]), numbers[0] if numbers else -1)
+        in_wait = words[first] if numbers else ""
+        waiting.setdefault(_state(view, activities[rank], in_wait), []).append(rank)
     folded = [(RankSet.of(ranks), sentence) for sentence, ranks in waiting.items()]
     folded.sort(
         key=lambda item: (not item[1].startswith(_DIRECT), -len(item[0]), item[0].intervals)
@@ -49,15 +60,8 @@ def _agree(sentence: str, count: int) -> str:
     return sentence
 
 
-def _state(
-    rank: int,
-    views: Mapping[int, RankView],
-    activities: Mapping[int, Activity],
-    waits: Sequence[Wait],
-    culprits: RankSet,
-) -> str:
-    view = views[rank]
-    own = [wait for wait in waits if rank in wait.waiters]
+def _state(view: RankView, activity: Activity, in_wait: str) -> str:
+    """What a rank does, in the plural; `in_wait` where it is in an operation, else ""."""
     if not view.alive:
         if left(view):
             return "have finished normally"
@@ -65,11 +69,12 @@ def _state(
             return "are not seen here"
         how = consequence(view) or (exit_words(view.exit_code) if view.exit_code else "")
         return f"failed as a consequence{': ' if how else ''}{how}"
-    if not own:
-        activity = activities[rank]
-        return f"are {activity.phrase}" if activity.known else "are outside of any collective"
-    direct = [wait for wait in own if wait.missing & culprits]
-    wait = (direct or own)[0]
+    if in_wait:
+        return in_wait
+    return f"are {activity.phrase}" if activity.known else "are outside of any collective"
+
+
+def _words(wait: Wait, culprits: RankSet) -> str:
     blamed = wait.missing & culprits
     if blamed:
         pronoun = "it" if len(culprits) == 1 else "them"

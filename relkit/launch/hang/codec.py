@@ -26,9 +26,9 @@ LIMIT_BYTES = 128 << 20
 MAX_VALUES = 2_000_000
 # Finished operations that travel with a view: many in a small job, for verdicts compare them with
 # earlier steps; fewer in a large one, whose verdict holds those of all ranks.
-MAX_RECENT_OPS = 128
+MAX_RECENT_OPS = 256
 MIN_RECENT_OPS = 16
-ALL_RECENT_OPS = 1 << 17
+ALL_RECENT_OPS = 1 << 19
 
 Plain = Mapping[str, Any]
 
@@ -63,12 +63,13 @@ def _view_to_plain(view: RankView) -> dict[str, Any]:
     plain = {name: value for name, value in _shallow(view).items() if name not in ("hook", "dump")}
     if view.hook is not None:
         plain["hook"] = replace(
-            view.hook, recent=view.hook.recent[-_recent_ops(view.hook.world_size) :]
+            view.hook, recent=view.hook.recent[-recent_ops(view.hook.world_size) :]
         ).to_json()
     return plain
 
 
-def _recent_ops(world_size: int) -> int:
+def recent_ops(world_size: int) -> int:
+    """Finished operations of a rank that travel, in a job of so many ranks."""
     return max(MIN_RECENT_OPS, min(MAX_RECENT_OPS, ALL_RECENT_OPS // max(1, world_size)))
 
 

@@ -60,6 +60,17 @@ def test_a_left_out_call_shows_as_a_shift() -> None:
     assert found.odd == RankSet.of([2])
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3, 4])
+def test_a_left_out_call_among_equal_ones_of_a_step(batch: int) -> None:
+    # Two ranks, so that no majority decides: their past does. Which of equal calls was left out
+    # shows only where the run of them ends, one call early.
+    step = [A, A, A, A, LOSS]
+    short = [*step[: batch - 1], *step[batch:]]
+    right, wrong = [*step * 4, *step[:4]], [*step * 4, *short]
+    found = disagreements(groups_of(job(ranks(right, wrong))))[0]
+    assert (found.seq, found.odd, found.skipped) == (23, RankSet.of([1]), True)
+
+
 def test_a_left_out_call_before_what_does_not_follow_in_every_step() -> None:
     evaluation = ("allgather", 24)
     past = [A, LOSS, evaluation, A, LOSS, A]

@@ -482,6 +482,13 @@ BREAKS = (
     ),
     Break("relkit/hang/sequence.py", "or not a[1] or not b[1]", "", _SEQUENCE),
     Break(
+        "relkit/flight_recorder/job_view.py",
+        "groups = {group for group, _ in disputed}",
+        "groups = set[GroupId]()",
+        _FLIGHT,
+    ),
+    Break("relkit/hang/sequence.py", "_LONGEST = 64", "_LONGEST = 3", _SEQUENCE),
+    Break(
         "relkit/hang/cycles.py",
         "return first if len(first) * 2 < len(cycle) else []",
         "return first",
@@ -501,8 +508,8 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/waiting_ranks.py",
-        "wait = (direct or own)[0]",
-        "wait = own[0]",
+        "(n for n in numbers if blamed[n])",
+        "(n for n in numbers)",
         _ATTRIBUTE,
     ),
     Break(
