@@ -123,12 +123,11 @@ class Flights(Sequence[Flight]):
         flights = (self._told(place) for place in self._known(places))
         return [flight for flight in flights if flight is not None]
 
-    def _known(self, places: Iterable[int]) -> list[int]:
+    def _known(self, places: Iterable[int]) -> Iterable[int]:
         """Those of ranks of which more is known: in a large job few."""
         told = [rank for rank, view in self._views.items() if view.hook is not None]
         where: Ints = np.fromiter(places, np.int64)
-        known: list[int] = where[np.isin(self.columns.rank[where], told)].tolist()
-        return known
+        return map(int, where[np.isin(self.columns.rank[where], told)])
 
     def _told(self, place: int) -> Flight | None:
         columns = self.columns
@@ -163,8 +162,8 @@ class _MadeFlights(Flights):
         super().__init__(columns, {})
         self._flights = flights
 
-    def _known(self, places: Iterable[int]) -> list[int]:
-        return list(places)
+    def _known(self, places: Iterable[int]) -> Iterable[int]:
+        return map(int, places)
 
     def _told(self, place: int) -> Flight | None:
         return self._flights[place]

@@ -72,8 +72,8 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/attribute.py",
-        "if finished and len(finished) == len(ends) and len(finished) > len(waiting):",
-        "if finished and len(finished) == len(ends):",
+        "if all_finished and len(finished) > len(waiting):",
+        "if all_finished:",
         _ATTRIBUTE,
     ),
     Break(
@@ -454,8 +454,8 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/groups.py",
-        "or self.members[rank].newest < seq",
-        "or self.members[rank].newest <= seq",
+        "if member.newest >= seq",
+        "if member.newest > seq",
         _ATTRIBUTE,
     ),
     Break(

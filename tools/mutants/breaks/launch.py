@@ -109,8 +109,8 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/leader.py",
-        "return () if alone else self._remote.all(now_s)",
-        "return self._remote.all(now_s)",
+        "        if alone:\n            return ()\n",
+        "",
         _WATCH,
     ),
     Break(
@@ -237,7 +237,7 @@ BREAKS = (
         "pass",
         _DETAILS,
     ),
-    Break("relkit/launch/hang/codec.py", "recent[-_recent_ops(", "recent[_recent_ops(", _REMOTE),
+    Break("relkit/launch/hang/codec.py", "recent[-recent_ops(", "recent[recent_ops(", _REMOTE),
     Break(
         "relkit/launch/hang/codec.py",
         'if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:',
@@ -258,8 +258,8 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/incident.py",
-        "for rank in RankSet.world(world_size) - RankSet.of(known):",
-        "for rank in RankSet():",
+        "for rank in () if is_sample else RankSet.world(world_size) - RankSet.of(known):",
+        "for rank in ():",
         _WATCH,
     ),
     Break(
