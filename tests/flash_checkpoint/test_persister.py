@@ -28,7 +28,7 @@ from relkit.flash_checkpoint.slots import slot_folder
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, NodeSlots
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep, Verdict
-from relkit.launch.flash_checkpoint.persist_round import PersistSettings
+from relkit.launch.flash_checkpoint.persist_round import PersistRound, PersistSettings
 from relkit.launch.flash_checkpoint.persister import Persister
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import MemoryMailbox
@@ -182,6 +182,21 @@ def test_a_node_without_node_0_does_not_wait_for_ever(job: Job) -> None:
     assert job.lines == [
         "flash checkpoint: node 0 does not answer; it is not known which step is kept"
     ]
+
+
+def test_a_node_that_has_given_up_on_node_0_is_not_waited_for(tmp_path: Path) -> None:
+    """Node 0 was only slow: it plans what the other will not write any more."""
+    notes: dict[str, bytes] = {}
+    first, second = (
+        PersistRound(1, MemoryMailbox(node, 2, notes), 2, Ranks(tmp_path, {node: [5]}), settings)
+        for node, settings in enumerate(
+            (PersistSettings(2, 5.0, 60.0), PersistSettings(2, 5.0, 60.0, answer_s=0.05))
+        )
+    )
+    assert "node 0 does not answer" in second.follow(lambda: None)
+    outcome = first.lead("rank 1 died", None, lambda: None)
+    assert outcome.verdict is Verdict.NOTHING
+    assert "node 1 has given up waiting for node 0" in outcome.line
 
 
 def test_a_node_that_cannot_write_publishes_nothing(job: Job) -> None:

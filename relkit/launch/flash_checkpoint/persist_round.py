@@ -8,7 +8,8 @@
             result/K -----------> every node unlocks its slots
 
 Where a slot turns out to be damaged, there is another plan (I = 1, 2, ...). A node that does not
-answer in time ends the round: nothing is published, and the earlier checkpoint stays the newest.
+answer in time, or that has left the round because node 0 did not (left/K/N), ends it: nothing is
+published, and the earlier checkpoint stays the newest.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from relkit.ranks import RankSet
 ANSWER_S = 10.0
 _MB = 1e6
 _POLL_S = 0.05
+# How often node 0 looks whether a node that it waits for has left the round.
+_LEFT_S = 1.0
 NODE_0_SILENT = "flash checkpoint: node 0 does not answer; it is not known which step is kept"
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
@@ -149,6 +152,8 @@ class PersistRound:
             pass
         finally:
             self._slots.release()
+        # Node 0 may only have been slow: it need not wait for what this node would write.
+        self._put(f"left/{self._mailbox.node}", {})
         return NODE_0_SILENT
 
     def wait_until_seen(self, timeout_s: float) -> None:
@@ -238,16 +243,22 @@ class PersistRound:
         """The notes of all other nodes.
 
         Raises:
-            RoundFailed: one of them has not answered in time.
+            RoundFailed: one of them has not answered in time, or has left the round.
         """
         nodes = range(1, self._mailbox.nodes)
         keys = {node: self._key(f"{name}/{node}") for node in nodes}
-        if not wait_for_notes(self._mailbox, list(keys.values()), timeout_s):
+        end_s = time.monotonic() + timeout_s
+        left_s = timeout_s
+        while not wait_for_notes(self._mailbox, list(keys.values()), min(left_s, _LEFT_S)):
+            left_s = max(0.0, end_s - time.monotonic())
             silent = [node for node, key in keys.items() if self._mailbox.get(key) is None]
-            raise RoundFailed(
-                f"node {RankSet.of(silent).fold()} has not answered",
-                next_step="Start the job again: it resumes from the step that stays.",
-            )
+            gone = [n for n in silent if self._mailbox.get(self._key(f"left/{n}")) is not None]
+            if gone or not left_s:
+                how = "has given up waiting for node 0" if gone else "has not answered"
+                raise RoundFailed(
+                    f"node {RankSet.of(gone or silent).fold()} {how}",
+                    next_step="Start the job again: it resumes from the step that stays.",
+                )
         return [self._get(f"{name}/{node}") for node in nodes]
 
     def _first_of(self, names: Sequence[str], timeout_s: float) -> str:
