@@ -70,6 +70,7 @@ class Controller:
         self._until_s: float | None = None
         self._overdue = False
         self._verdict = (EXIT_SAVE_FAILED, "")
+        self._end_of_all = Exit(*self._verdict)
         self._actions: list[Action] = []
 
     @property
@@ -102,8 +103,13 @@ class Controller:
         rank = getattr(message, "rank", -1)
         if isinstance(message, Stop):
             return self.stop(message.reason, now_s)
-        if self.phase is Phase.OVER or rank in self.dead:
+        if rank in self.dead:
             return ()
+        if self.phase is Phase.OVER:
+            if isinstance(message, Hello):
+                # It came too late to be told with the others, and nobody would tell it later.
+                self._send((rank,), self._end_of_all)
+            return self._take()
         if isinstance(message, Hello):
             self._register(message, now_s)
         elif self.phase is Phase.FINISHED:
@@ -423,7 +429,8 @@ class Controller:
         dead = tuple(sorted(self.dead))
         taken_s = now_s - self._fault_s
         outcome = SaveOutcome(code, sentence, step, folder, self.reason, dead, self.epoch, taken_s)
-        self._send(self.living, Exit(code, sentence))
+        self._end_of_all = Exit(code, sentence)
+        self._send(self.living, self._end_of_all)
         self._actions.append(Over(outcome))
 
     def _send(self, ranks: Sequence[int], message: Message) -> None:

@@ -294,6 +294,16 @@ def test_a_fault_before_everybody_has_begun_is_refused() -> None:
     assert over.outcome.code == EXIT_REFUSED
 
 
+def test_a_rank_that_begins_when_all_is_over_is_told_to_end() -> None:
+    controller = Controller(3)
+    controller.received(Hello(0, 3, 1, "h", 0, dp(3)), 0.0)
+    controller.lost(1, "rank 1 was killed", 0.1)
+    (told,) = controller.received(Hello(2, 3, 3, "h", 0, dp(3)), 0.2)
+    sentence = "rank 1 was killed; not every rank had begun"
+    assert told == Send((2,), Exit(EXIT_REFUSED, sentence))
+    assert controller.received(Hello(1, 3, 2, "h", 0, dp(3)), 0.3) == ()
+
+
 def test_a_job_that_ends_well_is_not_a_fault() -> None:
     job = Job(dp(2), 2)
     ends: list[tuple[float, Message | str]] = [(3.0, Done(0)), (3.0, Done(1))]

@@ -102,13 +102,15 @@ def test_ranks_of_a_node_that_sent_no_capture_are_absent() -> None:
     )
 
 
-@pytest.mark.parametrize(("world_size", "kept"), [(4, 128), (4096, 32), (1 << 17, 16)])
+@pytest.mark.parametrize(
+    ("world_size", "kept"), [(4, 256), (4096, 128), (1 << 14, 32), (1 << 17, 16)]
+)
 def test_of_a_long_history_the_newest_operations_are_sent(world_size: int, kept: int) -> None:
-    ops = tuple(Op("allreduce", OpKind.COLLECTIVE, i, 0, 4, 1, i + 1, i + 2) for i in range(200))
-    hook = HookState(1, 1, 0, 0, world_size, 99, 0, 200, 200, 201, (), ops, ())
+    ops = tuple(Op("allreduce", OpKind.COLLECTIVE, i, 0, 4, 1, i + 1, i + 2) for i in range(300))
+    hook = HookState(1, 1, 0, 0, world_size, 99, 0, 300, 300, 301, (), ops, ())
     views, _ = codec.decode_views(codec.encode_views([RankView(0, "a", 1, True, "S", hook)]))
     assert views[0].hook is not None
-    assert [op.seq for op in views[0].hook.recent] == list(range(200 - kept, 200))
+    assert [op.seq for op in views[0].hook.recent] == list(range(300 - kept, 300))
 
 
 def test_a_note_of_too_many_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
