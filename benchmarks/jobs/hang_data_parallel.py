@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import torch
 import torch.distributed as dist
 from hang_faults import Fault, options, stuck_worker
@@ -79,6 +82,10 @@ def main() -> None:
     dist.init_process_group("gloo")
     train(fault, given.steps, dist.get_rank())
     dist.destroy_process_group()
+    # DDP keeps threads of gloo beyond that. One that drops a tensor while Python shuts down aborts
+    # the process (pytorch#179291), which would be a second fault.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,9 @@ CRASH_ADVICE = (
     "has Python print its own lines as well."
 )
 SHUTDOWN_ADVICE = (
-    "call torch.distributed.destroy_process_group() before the script ends: a thread of torch that "
-    "needs Python while it shuts down aborts the process (before CPython 3.14)."
+    "call torch.distributed.destroy_process_group() before the script ends, and with "
+    "DistributedDataParallel, whose threads outlive that, end it with os._exit(): a thread of "
+    "torch that needs Python while it shuts down aborts the process (before CPython 3.14)."
 )
 RAISED_ADVICE = (
     "Look at the exception, which ended the rank; the abort (SIGABRT) only hides its exit code."

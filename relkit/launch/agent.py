@@ -49,7 +49,13 @@ from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, OnHang
-from relkit.launch.job.worker_ends import first_failure, settle, with_doing, worker_files
+from relkit.launch.job.worker_ends import (
+    ends_now,
+    first_failure,
+    settle,
+    with_doing,
+    worker_files,
+)
 from relkit.launch.live_observer import live_observer, seen_environment
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
@@ -260,7 +266,7 @@ class MonitoredAgent(LocalElasticAgent):
                 observer=observer,
                 mailbox=mailbox,
                 ranks=lambda: ranks,
-                exit_statuses=lambda: self._exit_statuses,
+                exit_statuses=lambda: ends_now(self._exit_statuses, ranks, self._exit_status),
                 deaths=deaths,
             )
         )
@@ -397,7 +403,7 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _take_failures(self, result: RunResult) -> None:
         statuses = {
-            rank: self._exit_status(failure.local_rank, rank, failure.exitcode)
+            rank: self._exit_status(rank, failure.exitcode)
             for rank, failure in result.failures.items()
         }
         first = first_failure(statuses)
@@ -430,7 +436,7 @@ class MonitoredAgent(LocalElasticAgent):
             if exit_code is None:
                 self._seen_alive_unix_s[rank] = now
                 continue
-            exit_statuses[rank] = self._exit_status(worker.local_rank, rank, exit_code)
+            exit_statuses[rank] = self._exit_status(rank, exit_code)
             what = how_rank_ended(rank, pid, exit_code)
             if exit_code:
                 sentence = sentence or what
@@ -439,10 +445,10 @@ class MonitoredAgent(LocalElasticAgent):
         self._exit_statuses = exit_statuses
         return sentence
 
-    def _exit_status(self, local_rank: int, rank: int, exit_code: int) -> ExitStatus:
-        error_files = self._pcontext.error_files if self._pcontext else {}
+    def _exit_status(self, rank: int, exit_code: int) -> ExitStatus:
+        error_file = self._worker_files().get(rank, WorkerFiles()).errors or Path()
         seen_alive_unix_s = self._seen_alive_unix_s.get(rank, time.time())
-        return exit_status(exit_code, Path(error_files.get(local_rank, "")), seen_alive_unix_s)
+        return exit_status(exit_code, error_file, seen_alive_unix_s)
 
     def _worker_files(self) -> Mapping[int, WorkerFiles]:
         return worker_files(self._pcontext, self._worker_group.workers)

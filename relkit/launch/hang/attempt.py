@@ -62,6 +62,18 @@ class WatchedAttempt:
         self.observer.look_closely()
         return self.local_views(recent=True)
 
+    def with_ends(self, views: Sequence[RankView]) -> tuple[RankView, ...]:
+        """The same local ranks, those that have ended since seen once more: how, and what at last.
+
+        A capture takes seconds, and whoever fails closes its connections before it has ended: its
+        peers can be seen to fail first.
+        """
+        ended = self.observer.ended(views)
+        if not ended:
+            return tuple(views)
+        now = {view.rank: view for view in self.local_views(recent=True) if view.rank in ended}
+        return tuple(now.get(view.rank, view) for view in views)
+
     def with_deaths(self, views: Sequence[RankView]) -> tuple[RankView, ...]:
         """The same views, with what this host shows of those of these local ranks that died.
 

@@ -146,7 +146,7 @@ class WatchFollower:
             world_size=self._attempt.world_size_of(local),
             job_id=str(fields.get("job_id", self._attempt.job_id)),
         )
-        views = self._attempt.with_deaths(local)
+        views = self._attempt.with_deaths(self._attempt.with_ends(local))
         self._state.captured.set()
         # First of all: once all nodes have answered, the leader may have the job ended.
         self._write_dumps(dumps)

@@ -198,7 +198,7 @@ class WatchLeader:
             attempt.mailbox.nodes > 1 and not alone and self._request(number, deadline_s, asked)
         )
         dumps = attempt.capture(local, deadline_s, world_size=world_size, job_id=attempt.job_id)
-        local = attempt.with_deaths(local)
+        local = attempt.with_deaths(attempt.with_ends(local))
         views = {view.rank: view for view in (*local, *remote)}
         silent_nodes: tuple[int, ...] = ()
         if is_shared:

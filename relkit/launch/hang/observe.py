@@ -141,6 +141,14 @@ class Observer:
         self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
         return views
 
+    def ended(self, views: Sequence[RankView]) -> frozenset[int]:
+        """Those of these local ranks that were alive when they were looked at, and are not now."""
+        return frozenset(
+            view.rank
+            for view in views
+            if view.alive and not procfs.is_same_process(view.pid, _start_ticks(view))
+        )
+
     @property
     def has_source(self) -> bool:
         """Another source than the hook is asked as well."""
@@ -262,6 +270,11 @@ def _check_plausible(state: HookState) -> None:
     """Refuse numbers that no job has: what is made for each rank of them would fill the memory."""
     if state.rank >= MAX_WORLD_SIZE or state.world_size > MAX_WORLD_SIZE:
         raise BadDump(f"RANK={state.rank} WORLD_SIZE={state.world_size} cannot be true")
+
+
+def _start_ticks(view: RankView) -> int:
+    """When its process started; 0 where no recorder of its own says so."""
+    return view.hook.start_ticks if view.hook is not None and view.hook.pid == view.pid else 0
 
 
 def _final_state(path: Path, state: HookState) -> HookState:

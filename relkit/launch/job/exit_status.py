@@ -20,13 +20,18 @@ _RANK_ENDED = re.compile(
 )
 
 
-def peek_exit(pid: int) -> int | None:
-    """The exit code of a child that has ended, without reaping it; None while it runs."""
+def peek_exit(pid: int, reaped: int | None = 0) -> int | None:
+    """The exit code of a child that has ended, without reaping it; None while it runs.
+
+    Args:
+        pid: of the child.
+        reaped: what to return for one that was reaped already: torch's own poll does that silently
+            only after exit code 0, but between its poll and ours there may be another.
+    """
     try:
         status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        # Reaped already by torch's own poll, which it does silently only after exit code 0.
-        return 0
+        return reaped
     if status is None:
         return None
     return status.si_status if status.si_code == os.CLD_EXITED else -status.si_status

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relkit.hang.deaths import ASKED_TO_END, BY_LAUNCHER
-from relkit.launch.job.settings import ExitStatus
+from relkit.launch.job.exit_status import peek_exit
+from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import WorkerFiles
 
 if TYPE_CHECKING:
@@ -64,6 +65,22 @@ def with_doing(statuses: Mapping[int, ExitStatus], first: int) -> Mapping[int, E
         rank: replace(end, by_launcher=rank != first and end.exit_code == -signal.SIGTERM)
         for rank, end in statuses.items()
     }
+
+
+def ends_now(
+    statuses: Mapping[int, ExitStatus],
+    ranks: Iterable[LocalRank],
+    status_of: Callable[[int, int], ExitStatus],
+) -> Mapping[int, ExitStatus]:
+    """The same, with the ranks that have ended since the launcher polled them.
+
+    Args:
+        statuses: by rank, of the last poll; ranks: children of this process.
+        status_of: of a rank and its exit code.
+    """
+    codes = {each.rank: peek_exit(each.pid, None) for each in ranks if each.rank not in statuses}
+    since = {rank: status_of(rank, code) for rank, code in codes.items() if code is not None}
+    return {**statuses, **since}
 
 
 def worker_files(context: PContext | None, workers: Sequence[Worker]) -> Mapping[int, WorkerFiles]:

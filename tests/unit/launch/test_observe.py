@@ -121,6 +121,27 @@ def test_a_dead_rank_keeps_its_last_state(
     assert (view.exit_code, view.failed_unix_s, view.process_state) == (-9, 12.5, "")
 
 
+def test_who_has_ended_since_it_was_looked_at(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    stays, goes, gone = child("input()"), child("input()"), child("input()")
+    for rank, process in enumerate((stays, goes)):
+        files[Path(f"{process.pid}.rkhook")] = state(process.pid, rank)
+    gone.kill()
+    gone.wait()
+    observer = Observer(Path("job"))
+    ranks = [LocalRank(rank, each.pid) for rank, each in enumerate((stays, goes, gone))]
+    views = observer.views(ranks)
+    assert observer.ended(views) == frozenset()
+    goes.kill()
+    goes.wait()
+    assert observer.ended(views) == {1}
+    # Its number belongs to another process now.
+    assert views[0].hook is not None
+    other = replace(views[0], hook=replace(views[0].hook, start_ticks=1))
+    assert observer.ended([other]) == {0}
+
+
 def test_a_rank_that_fails_between_two_looks_failed_before_it_ended(
     child: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:

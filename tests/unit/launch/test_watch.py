@@ -65,6 +65,42 @@ def test_a_report_that_fails_does_not_stop_the_action() -> None:
     assert only.state.action is OnHang.ABORT
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_who_ends_during_the_capture_is_judged_by_how_it_ended(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(stuck_at_s=1e9)
+    watches: tuple[Watch, ...] = (job.watch(MemoryMailbox(), [0, 1, 2, 3]),)
+    if nodes == 2:
+        watches = two_nodes(job)
+        gather_with(watches[1], job, monkeypatch)
+    captured = WatchedAttempt.capture
+
+    def capture(
+        attempt: WatchedAttempt,
+        views: Sequence[RankView],
+        deadline_s: float,
+        *,
+        world_size: int,
+        job_id: str,
+    ) -> tuple[RankDump, ...]:
+        # Rank 3 was alive when the others were seen to fail.
+        dumps = captured(attempt, views, deadline_s, world_size=world_size, job_id=job_id)
+        if 3 in [view.rank for view in views]:
+            job.ended[3] = 4
+        return dumps
+
+    monkeypatch.setattr(WatchedAttempt, "capture", capture)
+    job.run(3, *watches)
+    job.ended[0] = -6
+    watches[0].fail("rank 0 (pid 1000) was killed by SIGABRT")
+    job.run(8, *watches)
+    ((seen, *_),) = job.published
+    assert [(each.alive, each.exit_code) for each in seen.ranks] == [
+        (False, -6), (True, None), (True, None), (False, 4)
+    ]  # fmt: skip
+
+
 def two_nodes(
     job: Job, on_hang: OnHang = OnHang.ABORT, notes: dict[str, bytes] | None = None
 ) -> tuple[Watch, Watch]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from relkit.launch.job.settings import ExitStatus
-from relkit.launch.job.worker_ends import first_failure, settle, with_doing, worker_files
+from relkit.launch.job.settings import ExitStatus, LocalRank
+from relkit.launch.job.worker_ends import (
+    ends_now,
+    first_failure,
+    settle,
+    with_doing,
+    worker_files,
+)
 
 
 def ends(codes: dict[int, int]) -> dict[int, ExitStatus]:
@@ -47,6 +55,20 @@ def test_others_that_are_asked_to_end_as_well_are_waited_for() -> None:
 @pytest.mark.parametrize("codes", [{}, {0: 0}, {0: 1}, {0: -9, 1: -15}])
 def test_nobody_waits_after_any_other_end(codes: dict[int, int]) -> None:
     settle(lambda: ends(codes), lambda: pytest.fail("looked"), timeout_s=60)
+
+
+def test_who_has_ended_since_the_launcher_looked() -> None:
+    with subprocess.Popen(["sleep", "600"]) as lives, subprocess.Popen(["false"]) as fails:
+        os.waitid(os.P_PID, fails.pid, os.WEXITED | os.WNOWAIT)
+        reaped = subprocess.Popen(["true"])
+        reaped.wait()
+        ranks = [LocalRank(0, lives.pid), LocalRank(1, fails.pid), LocalRank(2, reaped.pid)]
+        polled = {3: ExitStatus(-9)}
+        now = ends_now(polled, [*ranks, LocalRank(3, fails.pid)], lambda _r, c: ExitStatus(c, 5.0))
+        # One that somebody else has reaped may have ended in any way.
+        assert now == {3: ExitStatus(-9), 1: ExitStatus(1, 5.0)}
+        assert fails.wait() == 1
+        lives.kill()
 
 
 def test_the_files_of_workers_by_rank() -> None:

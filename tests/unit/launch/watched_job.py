@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -59,14 +59,23 @@ class FakeObserver(Observer):
     def file_of(self, rank: int) -> Path | None:
         return None
 
+    def ended(self, views: Sequence[RankView]) -> frozenset[int]:
+        # There are no processes; who is alive is what the test says.
+        now = {view.rank for view in self._look() if not view.alive}
+        return frozenset(view.rank for view in views if view.alive and view.rank in now)
+
 
 @dataclass
 class Job:
-    """Two nodes of two ranks; rank 3 stops moving at `stuck_at_s`."""
+    """Two nodes of two ranks; rank 3 stops moving at `stuck_at_s`.
+
+    `ended` has the exit codes of ranks that have ended.
+    """
 
     now_s: float = 0.0
     stuck_at_s: float = 5.0
     resumes_at_s: float = 1e9
+    ended: dict[int, int] = field(default_factory=dict)
     full: list[bool] = field(default_factory=list)
     published: list[tuple[JobView, HangVerdict, Report, tuple[RankDump, ...]]] = field(
         default_factory=list
@@ -75,6 +84,14 @@ class Job:
     logged: list[str] = field(default_factory=list)
 
     def look(self, ranks: Sequence[int]) -> tuple[RankView, ...]:
+        return tuple(
+            replace(each, alive=False, process_state="", exit_code=self.ended[each.rank])
+            if each.rank in self.ended
+            else each
+            for each in self._living(ranks)
+        )
+
+    def _living(self, ranks: Sequence[int]) -> tuple[RankView, ...]:
         stuck = self.stuck_at_s <= self.now_s < self.resumes_at_s
         steps = int(self.now_s * 10)
         if not stuck:

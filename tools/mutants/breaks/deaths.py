@@ -10,8 +10,34 @@ _CGROUP = ("tests/unit/post_mortem/test_memory_cgroup.py",)
 _KERNEL = ("tests/unit/post_mortem/test_kernel.py",)
 _FILES = ("tests/unit/post_mortem/test_files.py",)
 _ENDS = ("tests/unit/launch/test_worker_ends.py",)
+_WATCH = ("tests/unit/launch/test_watch.py",)
+_OBSERVE = ("tests/unit/launch/test_observe.py",)
 
 BREAKS = (
+    Break(
+        "relkit/launch/hang/leader.py",
+        "attempt.with_deaths(attempt.with_ends(local))",
+        "attempt.with_deaths(local)",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "self._attempt.with_deaths(self._attempt.with_ends(local))",
+        "self._attempt.with_deaths(local)",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/observe.py",
+        "if view.alive and not procfs.is_same_process(view.pid, _start_ticks(view))",
+        "if not procfs.is_same_process(view.pid, _start_ticks(view))",
+        _OBSERVE,
+    ),
+    Break(
+        "relkit/launch/job/worker_ends.py",
+        "peek_exit(each.pid, None) for each",
+        "peek_exit(each.pid) for each",
+        _ENDS,
+    ),
     Break(
         "relkit/hang/deaths.py",
         "if not collateral(view) and not _ended_by_launcher(view)]",
