@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.cycles import astray, left_out
 from relkit.hang.death_cause import outside_words
-from relkit.hang.deaths import collateral, died, ended_from_outside, left, primary_deaths
+from relkit.hang.deaths import (
+    collateral,
+    died,
+    ended_from_outside,
+    left,
+    may_have_aborted,
+    primary_deaths,
+)
 from relkit.hang.device_stalled import device_stalls
 from relkit.hang.finding_builder import (
     FindingBuilder,
@@ -23,7 +30,7 @@ from relkit.hang.mismatched_transfers import holds_transfer, strayed, unequal
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.sequence import Disagreement, disagreements
 from relkit.hang.stackclass import classify
-from relkit.hang.transfers import transfers_of
+from relkit.hang.transfers import posted_by, transfers_of
 from relkit.hang.waiting_ranks import victims_of
 from relkit.hang.waits import Wait, sinks, waits_of
 from relkit.hang.words import numbered, of_ranks
@@ -143,7 +150,11 @@ def _proven(analysis: JobAnalysis) -> list[Culprit]:
 
 
 def _unequal(analysis: JobAnalysis) -> list[Culprit]:
-    transfers = transfers_of(analysis.views, analysis.groups)
+    aborted = [rank for rank, view in analysis.views.items() if may_have_aborted(view)]
+    transfers = (
+        *transfers_of(analysis.views, analysis.groups),
+        *posted_by(aborted, analysis.views, analysis.groups),
+    )
     ranks = {rank for t in transfers for rank in (t.rank, t.peer) if rank in analysis.views}
     builders = {rank: analysis.builder(rank) for rank in ranks}
     return unequal(transfers, analysis.views, builders)

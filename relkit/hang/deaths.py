@@ -49,6 +49,11 @@ def is_crash(exit_code: int | None) -> bool:
     return exit_code in _CRASHES
 
 
+def may_have_aborted(view: RankView) -> bool:
+    """It has ended by SIGABRT, as far as is known."""
+    return died(view) and view.exit_code in (None, -signal.SIGABRT)
+
+
 def raised_before_abort(view: RankView) -> str:
     """The exception that ended it, where SIGABRT hides that (`ValueError: bad batch`); else ""."""
     return exception_before_abort(view.exit_code, view.death.output) if view.death else ""

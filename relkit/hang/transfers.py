@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relkit.hang.groups import Group
@@ -71,6 +71,45 @@ def transfers_of(views: Mapping[int, RankView], groups: Sequence[Group]) -> tupl
             if peer is not None and op.name in ("send", "recv"):
                 transfers.append(_transfer(views, group, rank, peer, op))
     return tuple(transfers)
+
+
+def posted_by(
+    ranks: Iterable[int], views: Mapping[int, RankView], groups: Sequence[Group]
+) -> tuple[Transfer, ...]:
+    """The sends and receives that these ranks have called and whose end nobody has seen.
+
+    gloo ends a process that is sent more than it receives, whatever its program waits for by then
+    (third_party/gloo/gloo/transport/tcp/pair.cc, the length of a preamble).
+
+    Args:
+        ranks: whose; those of which the size is not kept are left out.
+        views: of all ranks; groups: all process groups.
+    """
+    of_index = {
+        (rank, member.index): group for group in groups for rank, member in group.members.items()
+    }
+    posted = []
+    for rank in ranks:
+        hook = views[rank].hook
+        for count in hook.transfers if hook else ():
+            group = of_index.get((rank, count.communicator))
+            peer = group.rank_at(count.peer) if group else None
+            if group is None or peer is None:
+                continue
+            for number in range(count.done, count.posted):
+                size_bytes = count.size_bytes(number)
+                if size_bytes is not None:
+                    op = _op(count, number, size_bytes)
+                    posted.append(_transfer(views, group, rank, peer, op))
+    return tuple(posted)
+
+
+def _op(count: TransferCount, number: int, size_bytes: int) -> Op:
+    name = "recv" if count.receives else "send"
+    return Op(
+        name, OpKind.P2P, number, count.communicator, size_bytes, 0, 0,
+        peer=count.peer, tag=count.tag,
+    )  # fmt: skip
 
 
 def _transfer(

@@ -147,6 +147,45 @@ def test_a_send_of_another_size(size_bytes: int) -> None:
     assert named(verdict) == [(BAD, Category.UNEQUAL_TRANSFER)]
 
 
+@pytest.mark.parametrize(("name", "size_bytes", "at_fault"), [
+    ("recv", KIB // 2, BAD), ("send", 2 * KIB, BAD + 1)
+])  # fmt: skip
+def test_a_batch_in_which_gloo_ends_whoever_receives_too_little(
+    name: str, size_bytes: int, at_fault: int
+) -> None:
+    programs = {r: stage(r) * STEPS for r in range(RANKS)}
+    views = run(programs)
+
+    def posts(rank: int, call: str, peer: int, size: int, *, is_waited_for: bool) -> None:
+        """Called after all of the above; what is waited for is another transfer of the batch."""
+        hook = views[rank].hook
+        assert hook is not None
+        counts = {(c.receives, c.peer): c for c in hook.transfers}
+        key = (call == "recv", peer)
+        old = counts[key]
+        counts[key] = replace(old, posted=old.posted + 1, sizes=(*old.sizes[-3:], size))
+        flying = (Op(call, OpKind.P2P, old.posted, 0, size, 7, NOW, peer=peer),)
+        hook = replace(hook, transfers=tuple(counts.values()))
+        views[rank] = replace(
+            views[rank], hook=replace(hook, in_flight=flying) if is_waited_for else hook
+        )
+
+    sizes = {"recv": KIB, "send": KIB, name: size_bytes}
+    posts(BAD, "send", BAD + 1, KIB, is_waited_for=True)
+    posts(BAD, "recv", BAD + 1, sizes["recv"], is_waited_for=False)
+    posts(BAD + 1, "recv", BAD, KIB, is_waited_for=True)
+    posts(BAD + 1, "send", BAD, sizes["send"], is_waited_for=False)
+    alive = attribute(job(views))
+    assert Category.UNEQUAL_TRANSFER not in {c.category for c in alive.culprits}
+    views[BAD] = replace(views[BAD], alive=False, exit_code=-6, process_state="", dump=None)
+    verdict = attribute(job(views))
+    assert named(verdict) == [(at_fault, Category.UNEQUAL_TRANSFER)]
+    assert any("was ended in recv #6" in reason for reason in verdict.culprits[0].reasons)
+    # What was ended for another reason is named for that.
+    views[BAD] = replace(views[BAD], exit_code=-9)
+    assert named(attribute(job(views))) == [(BAD, Category.DEAD)]
+
+
 def test_the_end_of_a_send_of_another_size_does_not_make_it_usual() -> None:
     programs = {r: stage(r) * (STEPS + 3) for r in range(RANKS)}
     programs[BAD] = [*stage(BAD) * STEPS, RECV, ("send", 2, 2 * KIB), GRADIENT]

@@ -32,6 +32,18 @@ BREAKS = (
         _REPORT,
     ),
     Break(
+        "relkit/hang/attribute.py",
+        "        *posted_by(aborted, analysis.views, analysis.groups),\n",
+        "",
+        _TRANSFERS,
+    ),
+    Break(
+        "relkit/hang/deaths.py",
+        "return died(view) and view.exit_code in (None, -signal.SIGABRT)",
+        "return died(view)",
+        _TRANSFERS,
+    ),
+    Break(
         "relkit/hang/transfers.py",
         "return self.behind or self.called is None",
         "return self.called is None",
