@@ -29,6 +29,7 @@ class CpuUse:
 
 HOOK = "hook"
 FLIGHT_RECORDER = "flight recorder"
+NCCL_RAS = "NCCL RAS"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from relkit.bootstrap import bootstrap_environment
 from relkit.launch.hang.monitor import Monitor
+from relkit.launch.hang.nccl_ras_source import NcclRas
 from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.state_source import StateSource
 from relkit.launch.hang.worker_servers import EVERY_S, WorkerServers
 from relkit.launch.job.socket_folder import SocketFolder
 
@@ -31,7 +33,7 @@ def seen_environment(
 def live_observer(
     job_dir: Path | None, sockets: SocketFolder | None, monitor: Monitor, world_size: int
 ) -> Observer:
-    """Looks at the recorders of this node's ranks, and at the sockets.
+    """Looks at the recorders of this node's ranks, at the sockets, and asks NCCL's RAS.
 
     Args:
         job_dir: see Observer; sockets: None where no worker has one.
@@ -39,7 +41,10 @@ def live_observer(
         world_size: ranks of the job.
     """
     folder = None if sockets is None else sockets.path
-    if folder is None:
-        return Observer(job_dir, removes_ended=True)
-    source = WorkerServers(folder, world_size, every_s=min(EVERY_S, monitor.hang_timeout_s / 4))
-    return Observer(job_dir, removes_ended=True, source=source, log=monitor.log)
+    sources: list[StateSource] = []
+    if folder is not None:
+        every_s = min(EVERY_S, monitor.hang_timeout_s / 4)
+        sources.append(WorkerServers(folder, world_size, every_s=every_s))
+    if os.environ.get("NCCL_RAS_ENABLE", "1") != "0":
+        sources.append(NcclRas(world_size))
+    return Observer(job_dir, removes_ended=True, sources=sources, log=monitor.log)

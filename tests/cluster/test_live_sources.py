@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from relkit import procfs
 from tests.cluster.conftest import Start, report_of
 from tests.patience import PATIENCE
+from tests.unit.nccl_ras.simulated_ras import listening, ras_answer, ras_rank
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150 * PATIENCE)]
 JOB = Path(__file__).with_name("live_source_job.py")
@@ -85,6 +87,45 @@ def test_beside_a_hook_that_sees_all_it_is_one_more_witness(start: Start, tmp_pa
     )
     assert report["sources"]["disputes"] == {}
     assert not [each for each in report["findings"] if each["id"] == "RK-HANG-017"]
+
+
+def test_what_nccls_ras_says_stands_beside_the_hook(start: Start, tmp_path: Path) -> None:
+    """A simulated RAS of a real gloo job."""
+    launcher: list[int] = []
+
+    def answer() -> bytes:
+        ranks = pids_of_ranks(launcher[0])
+        told = [ras_rank(r, pid, AllReduce=20 + (r != 2)) for r, pid in sorted(ranks.items())]
+        return ras_answer(("0xabc", told, []))
+
+    with listening(answer) as ras:
+        job = start(
+            *HANGS, "--timeline-path", tmp_path, JOB, "sleep",
+            NCCL_RAS_ADDR=f"127.0.0.1:{ras.port}",
+        )  # fmt: skip
+        launcher.append(job.process.pid)
+        done = job.wait(100)
+    assert done.code == 1, done.err
+    report = report_of(tmp_path)
+    assert report["culprits"] == [2], done.err
+    assert report["sources"]["operations"] == {"hook": "0-3", "NCCL RAS": ""}
+    assert report["sources"]["said"]["NCCL RAS"]["2"] == (
+        "20 collectives launched; in communicator 0xabc 1 fewer than its first rank"
+    )
+    assert report["sources"]["disputes"] == {}
+    # Only for the verdict, and twice.
+    assert ras.commands.count("status") == 2
+
+
+def pids_of_ranks(launcher: int) -> dict[int, int]:
+    """By rank, the processes below a launcher."""
+    pids = {}
+    for pid in procfs.children(launcher):
+        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        names = dict(each.split(b"=", 1) for each in environ if b"=" in each)
+        if b"RANK" in names and b"live_source_job" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            pids[int(names[b"RANK"])] = pid
+    return pids
 
 
 @pytest.mark.parametrize("environ", [{}, {"RELKIT_WORKER_SERVER": "1"}])

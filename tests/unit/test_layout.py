@@ -83,7 +83,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch.hang": (
         "ground relkit.flight_recorder relkit.hang relkit.hang.columns relkit.hang.links "
         "relkit.hang.live_sources relkit.hang.suspicion relkit.hook relkit.launch.hang.links "
-        "relkit.launch.job relkit.post_mortem relkit.stacks relkit.stacks.dump "
+        "relkit.launch.job relkit.nccl_ras relkit.post_mortem relkit.stacks relkit.stacks.dump "
         "relkit.stacks.engines"
     ),
     "relkit.launch.hang.links": (
@@ -108,6 +108,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"
     ),
     "relkit.launch.warm_standby": "ground relkit.launch.job relkit.post_mortem",
+    "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
     "relkit.net": "ground",
     "relkit.netcheck.measure": (

@@ -42,8 +42,9 @@ class Observer:
         clock: monotonic seconds.
         removes_ended: whether views() removes the files of processes that have ended and were no
             rank: for the one launcher that keeps the job's folder.
-        source: asked beside the hook; what it knows of a rank counts where the hook sees nothing.
-        log: writes one line to the terminal, of what the source has to say.
+        sources: asked beside the hook, in this order; what the first of them knows of a rank counts
+            where the hook sees nothing.
+        log: writes one line to the terminal, of what a source has to say.
     """
 
     def __init__(
@@ -53,15 +54,16 @@ class Observer:
         host: str = "",
         clock: Callable[[], float] = time.monotonic,
         removes_ended: bool = False,
-        source: StateSource | None = None,
+        sources: Sequence[StateSource] = (),
         log: Log = lambda _: None,
     ) -> None:
         self._job_dir = job_dir
         self._host = host or socket.gethostname()
         self._clock = clock
         self._removes_ended = removes_ended
-        self._source, self._log = source, log
-        self._told: Mapping[int, Told] = {}
+        self._sources, self._log = tuple(sources), log
+        # By source and rank.
+        self._told: dict[str, Mapping[int, Told]] = {}
         self._is_close, self._said_unseen = False, False
         # Monotonic time, CPU time used, time waited for a CPU.
         self._cpu: dict[int, deque[tuple[float, float, float]]] = {}
@@ -134,7 +136,7 @@ class Observer:
         views = tuple(
             self._view(rank, states, (exit_statuses or {}).get(rank.rank)) for rank in ranks
         )
-        views = self._with_source(views, ranks)
+        views = self._with_sources(views, ranks)
         seen = {view.pid for view in views}
         if self._removes_ended:
             self._remove_ended(states, ranks, seen)
@@ -152,51 +154,58 @@ class Observer:
     @property
     def has_source(self) -> bool:
         """Another source than the hook is asked as well."""
-        return self._source is not None
+        return bool(self._sources)
 
     def look_closely(self) -> None:
-        """Have the next views() ask the other source for everything: a hang is being judged."""
+        """Have the next views() ask the other sources for everything: a hang is being judged."""
         self._is_close = self.has_source
 
-    def _with_source(
+    def _with_sources(
         self, views: Sequence[RankView], ranks: Sequence[LocalRank]
     ) -> tuple[RankView, ...]:
-        """The same views, with what the other source says."""
-        if self._source is None:
-            return tuple(views)
+        """The same views, with what the other sources say."""
         closely, self._is_close = self._is_close, False
         answering = {v.rank for v in views if v.alive and v.process_state[:1] not in _STOPPED}
-        tells = self._source.look([r for r in ranks if r.rank in answering], closely=closely)
-        # A rank that is stopped says nothing: what it said before still holds.
         stopped = {v.rank for v in views if v.alive} - answering
-        kept = {rank: told for rank, told in self._told.items() if rank in stopped}
-        self._told = {**kept, **tells.ranks}
-        for line in tells.lines:
-            self._log(line)
-        joined = tuple(self._joined(view, self._source.name, closely) for view in views)
-        unseen = RankSet.of(v.rank for v in joined if HOOK in v.sources.said)
-        if unseen and not self._said_unseen:
-            self._said_unseen = True
-            self._log(
-                f"{of_ranks(unseen)}: the hook sees no collective, the {self._source.name} does "
-                "and is used instead (NCCL may be part of torch, or LD_PRELOAD was taken away)"
+        asked = [rank for rank in ranks if rank.rank in answering]
+        joined = tuple(views)
+        for source in self._sources:
+            tells = source.look(asked, closely=closely)
+            # A rank that is stopped says nothing: what it said before still holds.
+            before = self._told.get(source.name, {})
+            kept = {rank: told for rank, told in before.items() if rank in stopped}
+            self._told[source.name] = {**kept, **tells.ranks}
+            for line in tells.lines:
+                self._log(line)
+            joined = tuple(self._joined(view, source.name, closely) for view in joined)
+            unseen = RankSet.of(
+                v.rank for v in joined if HOOK in v.sources.said and v.sources.state == source.name
             )
+            if unseen and not self._said_unseen:
+                self._said_unseen = True
+                self._log(
+                    f"{of_ranks(unseen)}: the hook sees no collective, the {source.name} does "
+                    "and is used instead (NCCL may be part of torch, or LD_PRELOAD was taken away)"
+                )
         return joined
 
     def _joined(self, view: RankView, name: str, closely: bool) -> RankView:
-        told = self._told.get(view.rank)
+        told = self._told.get(name, {}).get(view.rank)
         if told is None:
             return view
-        hook, said = view.hook, {name: told.said}
+        hook, sources, said = view.hook, view.sources, {**view.sources.said, name: told.said}
+        disputes = (*sources.disputes, *told.disputes)
+        if sources.state not in ("", HOOK):
+            return replace(view, sources=Sources(sources.state, said, disputes))
         if hook is not None and sees_communication(hook):
-            other = told.state if closely else None
-            disputes = contradictions(hook, other, name) if other else ()
+            if told.state is not None and closely and told.knows_ends:
+                disputes = (*disputes, *contradictions(hook, told.state, name))
             return replace(view, sources=Sources(HOOK, said, disputes))
         if told.state is None:
-            return replace(view, sources=Sources(view.sources.state, said))
+            return replace(view, sources=Sources(sources.state, said, disputes))
         if self._job_dir is not None:
             said = {HOOK: "it has seen no collective", **said}
-        return replace(view, hook=told.state, sources=Sources(name, said))
+        return replace(view, hook=told.state, sources=Sources(name, said, disputes))
 
     def _view(
         self, local: LocalRank, states: Mapping[int, tuple[Path, HookState]], end: ExitStatus | None

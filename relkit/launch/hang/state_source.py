@@ -17,10 +17,15 @@ class Told:
     Args:
         state: its operations; None where the source does not know them.
         said: in words.
+        knows_ends: the state says which operations have ended, so that it can be compared with
+            another one.
+        disputes: what the source itself sees otherwise than the launcher, in words.
     """
 
     state: HookState | None
     said: str
+    knows_ends: bool = True
+    disputes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -396,7 +396,7 @@ def test_another_source_counts_where_the_hook_sees_nothing(
     witness, said = Witness(), list[str]()
     told = {rank: replace(state(pids[rank], rank), finished=99) for rank in range(3)}
     witness.tells = TellsOf({r: Told(s, f"rank {r}") for r, s in told.items()}, ("look here",))
-    observer = Observer(Path("job"), source=witness, log=said.append)
+    observer = Observer(Path("job"), sources=[witness], log=said.append)
     ranks = [LocalRank(rank, pid) for rank, pid in enumerate(pids)]
     views = observer.views(ranks)
     assert [v.hook and v.hook.finished for v in views] == [1, 99, 99]
@@ -416,7 +416,7 @@ def test_a_close_look_is_asked_for_once_and_compares(
     witness = Witness()
     other = replace(state(pid, 0), in_flight=(stuck,), now_ns=10**11)
     witness.tells = TellsOf({0: Told(other, "in it")})
-    observer = Observer(Path("job"), source=witness)
+    observer = Observer(Path("job"), sources=[witness])
     assert observer.views([LocalRank(0, pid)])[0].sources.disputes == ()
     observer.look_closely()
     (view,) = observer.views([LocalRank(0, pid)])
@@ -431,7 +431,7 @@ def test_a_rank_that_is_stopped_or_gone_is_not_asked(child: Callable[[str], Chil
     ranks = [LocalRank(0, stopped.pid), LocalRank(1, dead.pid)]
     witness = Witness()
     witness.tells = TellsOf({r.rank: Told(state(r.pid, r.rank), "before") for r in ranks})
-    observer = Observer(None, source=witness)
+    observer = Observer(None, sources=[witness])
     observer.views(ranks)
     os.kill(stopped.pid, signal.SIGSTOP)
     dead.kill()

@@ -13,7 +13,47 @@ _OBSERVE = ("tests/unit/launch/test_observe.py",)
 _BOOTSTRAP = ("tests/unit/test_bootstrap.py",)
 _FOLDER = ("tests/unit/launch/test_socket_folder.py",)
 
+_RAS_PARSE = ("tests/unit/nccl_ras/test_parse.py",)
+_RAS_QUERY = ("tests/unit/nccl_ras/test_query.py",)
+_RAS_STATES = ("tests/unit/nccl_ras/test_states.py",)
+_RAS = ("tests/unit/launch/test_nccl_ras_source.py",)
+
 BREAKS = (
+    # Somebody else's listener could say anything of the job.
+    Break("relkit/nccl_ras/query.py", "    if users:\n", "    if False:\n", _RAS_QUERY),
+    Break("relkit/nccl_ras/query.py", "if size_bytes > limit_bytes:", "if False:", _RAS_QUERY),
+    Break("relkit/nccl_ras/query.py", "len(self._data) > _MAX_LINE_BYTES", "False", _RAS_QUERY),
+    Break("relkit/nccl_ras/parse.py", "not 0 <= number <= largest", "False", _RAS_PARSE),
+    Break("relkit/nccl_ras/parse.py", "or not text.isprintable()", "", _RAS_PARSE),
+    Break(
+        "relkit/nccl_ras/parse.py", "if number in (_SUCCESS, _IN_PROGRESS)", "if False", _RAS_PARSE
+    ),
+    Break("relkit/nccl_ras/states.py", " and rank.host in host_is_ours", "", _RAS_STATES),
+    Break("relkit/nccl_ras/states.py", "if len(ahead) == 1 else _UNKNOWN", "", _RAS_STATES),
+    Break(
+        "relkit/launch/hang/nccl_ras_source.py",
+        "if after is None or not has_stood(answer, after):",
+        "if after is None:",
+        _RAS,
+    ),
+    Break(
+        "relkit/launch/hang/nccl_ras_source.py",
+        "if not closely or not ranks or self._world_size > MAX_RANKS:",
+        "if not closely:",
+        _RAS,
+    ),
+    Break(
+        "relkit/launch/hang/nccl_ras_source.py",
+        "    if ip.is_unspecified:\n        return False\n",
+        "",
+        _RAS,
+    ),
+    Break(
+        "relkit/launch/hang/observe.py",
+        "disputes = (*sources.disputes, *told.disputes)",
+        "disputes = sources.disputes",
+        _RAS,
+    ),
     # A rank that ends at once hangs in the end of torch's server.
     Break(
         "relkit/bootstrap/worker/sitecustomize.py",
