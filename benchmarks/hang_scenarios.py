@@ -1,6 +1,7 @@
 """Real jobs that hang in many ways: is the right rank named, with the right fault, and nobody else?
 
     python benchmarks/hang_scenarios.py --runs 10 -o hangs.json
+    python benchmarks/hang_scenarios.py --runs 10 -o hangs.json --resume
     python benchmarks/hang_scenarios.py --only 1f1b: --runs 2 --keep /tmp/wrong
 
 Each run is a job of 4 or 8 gloo ranks under `relkit launch`, with the fault on a rank, in a step
@@ -141,8 +142,20 @@ def _said(timeline: Path) -> tuple[tuple[tuple[int, str], ...], str]:
     return said, str(found["verdict"])
 
 
-def runs(chosen: Sequence[Scenario], given: argparse.Namespace) -> Iterator[Run]:
-    """All of them, the scenarios in turn; each run has its own seed, so that it can be repeated.
+def made_before(output: Path) -> list[Run]:
+    """The runs that an earlier call has written; none where there is no such file."""
+    if not output.exists():
+        return []
+    return [
+        Run(**{**plain, "ranks": tuple(plain["ranks"]), "said": tuple(map(tuple, plain["said"]))})
+        for plain in json.loads(output.read_text())
+    ]
+
+
+def runs(
+    chosen: Sequence[Scenario], given: argparse.Namespace, done: Sequence[Run]
+) -> Iterator[Run]:
+    """All that are not done, the scenarios in turn; each has its own seed, and can be repeated.
 
     A second job at the same time is begun only while the machine's load average is below --beside.
     """
@@ -161,9 +174,15 @@ def runs(chosen: Sequence[Scenario], given: argparse.Namespace) -> Iterator[Run]
     pool = ThreadPoolExecutor(2 if given.beside else 1)
     try:
         turns = range(given.first, given.first + given.runs)
-        waiting = [pool.submit(one, scenario, turn) for turn in turns for scenario in chosen]
-        for done in as_completed(waiting):
-            yield done.result()
+        made = {(run.scenario, run.number) for run in done}
+        waiting = [
+            pool.submit(one, scenario, turn)
+            for turn in turns
+            for scenario in chosen
+            if (scenario.name, turn) not in made
+        ]
+        for ended in as_completed(waiting):
+            yield ended.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -222,6 +241,9 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep what was said where wrong")
     parser.add_argument("--list", action="store_true", help="show the scenarios and end")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="all runs, as JSON")
+    parser.add_argument(
+        "--resume", action="store_true", help="count what FILE holds, and make the other runs"
+    )
     given = parser.parse_args()
     words = given.only.split(",")
     chosen = [s for s in SCENARIOS if any(word in s.name for word in words)]
@@ -230,9 +252,13 @@ def main() -> int:
                 for s in chosen]  # fmt: skip
         print(table(rows, ("scenario", "ranks", "right is", "why")))
         return 0
-    done: list[Run] = []
+    if given.resume and given.output is None:
+        parser.error("--resume needs the FILE of -o")
+    done = made_before(given.output) if given.resume else []
+    names, turns = {s.name for s in chosen}, range(given.first, given.first + given.runs)
+    done = [run for run in done if run.scenario in names and run.number in turns]
     total = given.runs * len(chosen)
-    for run in runs(chosen, given):
+    for run in runs(chosen, given, tuple(done)):
         done.append(run)
         print(
             f"[{'#' * (20 * len(done) // total):20}] {len(done)}/{total} {_line(run)}", flush=True
