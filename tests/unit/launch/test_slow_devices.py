@@ -54,8 +54,11 @@ def test_of_a_node_with_two_slow_devices_the_slower_one_is_named() -> None:
 
 
 def test_other_models_are_not_compared() -> None:
-    old = scores({"c": 0.4, "d": 0.4}, model="old")
-    assert not judge_devices([*scores({"a": 1.0, "b": 1.0}), *old]).slow
+    new, old = scores({"a": 1.0, "b": 1.0, "c": 1.0}), scores({"d": 0.4}, model="old")
+    assert not judge_devices([*new, *old]).slow
+    # Nor are they of those of which fewer than half can be slow.
+    pair, others = scores({"a": 1.0, "b": 0.4}), scores(dict.fromkeys("cde", 0.5), model="old")
+    assert not judge_devices([*pair, *others]).slow
 
 
 def test_where_half_of_the_devices_lag_nobody_is_convicted() -> None:

@@ -143,6 +143,12 @@ BREAKS = (
         _OBSERVATIONS,
     ),
     # A healthy node leaves for its devices, or a slow one stays.
+    Break(
+        "relkit/straggler/preflight/devices.py",
+        "by_kind[score.kind, score.model]",
+        'by_kind[score.kind, ""]',
+        _SLOW_DEVICES,
+    ),
     Break(f"{_DEVICES}.py", "2 * len(low) >= len(group)", "False", _SLOW_DEVICES),
     Break(f"{_DEVICES}.py", "if device.is_certain]", "]", _SLOW_DEVICES),
     Break(
