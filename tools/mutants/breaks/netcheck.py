@@ -147,7 +147,7 @@ BREAKS = (
         "relkit/straggler/preflight/devices.py",
         "by_kind[score.kind, score.model]",
         'by_kind[score.kind, ""]',
-        _SLOW_DEVICES,
+        ("tests/unit/straggler/test_preflight.py",),
     ),
     Break(f"{_DEVICES}.py", "2 * len(low) >= len(group)", "False", _SLOW_DEVICES),
     Break(f"{_DEVICES}.py", "if device.is_certain]", "]", _SLOW_DEVICES),
