@@ -23,6 +23,7 @@ OWN = (
     OwnOption(("--spares",)),
     OwnOption(("--replacement-timeout", "--replacement_timeout")),
     OwnOption(("--node-restarts", "--node_restarts")),
+    OwnOption(("--node-unit", "--node_unit")),
 )
 _KEPT = KeptOptions("spares")
 _STATIC = "static"
@@ -42,6 +43,12 @@ _OPTIONS = (
                  metavar="N",
                  help="A node on which N failures in a row have begun leaves the job, if another "
                  "can take its place or --nnodes MIN:MAX allows one less; 0: it stays."),
+    _KEPT.option("--node-unit", type=click.IntRange(min=1, max=65_536), default=1,
+                 show_default=True, metavar="N",
+                 help="With --nnodes MIN:MAX the number of nodes is always a multiple of N between "
+                 "MIN and MAX. Nodes that are left over wait as spares do, until there are enough "
+                 "of them or one of the job's is lost. Needs --rdzv-backend c10d (or no "
+                 "endpoint at all)."),
 )  # fmt: skip
 
 
@@ -66,8 +73,16 @@ def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
     """
     asked = _KEPT.of(ctx)
     spares, timeout_s = spares_of(ctx), asked["replacement_timeout"]
-    settings = SpareSettings(spares, timeout_s, asked["node_restarts"])
+    low, _, high = options.nnodes.partition(":")
+    is_elastic = int(low) < int(high or low)
+    unit = asked["node_unit"]
+    options.nnodes = whole_units(options.nnodes, unit)
+    settings = SpareSettings(
+        spares, timeout_s, asked["node_restarts"], node_unit=unit if is_elastic else 1
+    )
     flag = "--spares" if spares else "--replacement-timeout"
+    if not spares and timeout_s is None:
+        flag = "--node-unit"
     if settings.is_asked and (options.standalone or options.rdzv_backend == _STATIC):
         raise UsageProblem(
             f"{flag} needs a rendezvous that takes other nodes in",
@@ -78,11 +93,29 @@ def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
             "--spares has no restart to use: --max-restarts is 0",
             next_step="Add --max-restarts 3 (the workers that lose a peer are started again).",
         )
-    low, _, high = options.nnodes.partition(":")
-    is_on = options.rdzv_backend != _STATIC and (settings.is_asked or int(low) < int(high or low))
+    is_on = options.rdzv_backend != _STATIC and (settings.is_asked or is_elastic)
     if is_on and int(high or low) + spares <= MAX_OFTEN:
         _set_heartbeats(options)
     return replace(settings, is_on=is_on)
+
+
+def whole_units(nnodes: str, unit: int) -> str:
+    """--nnodes, with MIN rounded up and MAX rounded down to multiples of the unit.
+
+    Args:
+        nnodes: a number or MIN:MAX; unit: --node-unit, nodes.
+
+    Raises:
+        UsageProblem: there is no multiple of the unit.
+    """
+    low, _, high = nnodes.partition(":")
+    least, most = -(-int(low) // unit) * unit, int(high or low) // unit * unit
+    if least > most:
+        raise UsageProblem(
+            f"--nnodes {nnodes} allows no multiple of --node-unit {unit}",
+            next_step=f"Write --nnodes {least}, or --nnodes {least}:{least + unit}.",
+        )
+    return f"{least}:{most}" if high else str(least)
 
 
 def _set_heartbeats(options: Namespace) -> None:

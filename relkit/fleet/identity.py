@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from relkit.fleet.channel import Answer
 
@@ -12,9 +12,22 @@ def same_machine(answers: Mapping[str, Answer]) -> tuple[tuple[str, ...], ...]:
 
     Not for the local channel, where all agents share this machine on purpose.
     """
-    groups: dict[str, list[str]] = {}
+    groups = _by_machine(answers, lambda machine: machine)
+    return tuple(names for names in groups.values() if len(names) > 1)
+
+
+def alone_on_host(answers: Mapping[str, Answer]) -> frozenset[str]:
+    """Names that share their kernel, and so its processors, with no other name."""
+    groups = _by_machine(answers, lambda machine: machine.partition("/")[0])
+    return frozenset(names[0] for names in groups.values() if len(names) == 1)
+
+
+def _by_machine(
+    answers: Mapping[str, Answer], of: Callable[[str], str]
+) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
     for name, answer in answers.items():
         machine = answer.hello.get("machine")
         if answer.answered and isinstance(machine, str) and machine:
-            groups.setdefault(machine, []).append(name)
-    return tuple(tuple(names) for names in groups.values() if len(names) > 1)
+            groups[of(machine)] = (*groups.get(of(machine), ()), name)
+    return groups

@@ -19,16 +19,18 @@ class DeviceScore:
         node: as the user gave it; device: "cpu", "cuda:0", "npu:3".
         compute_gflops: of a matrix product, GFLOP/s; memory_gbps: of a copy in the device's
             memory, GB/s. One value for each round in which the device was measured.
+        model: of the device; "" where it is not known.
     """
 
     node: str
     device: str
     compute_gflops: tuple[float, ...] = ()
     memory_gbps: tuple[float, ...] = ()
+    model: str = ""
 
     @property
     def kind(self) -> str:
-        """Devices of one kind are compared: "cpu", "cuda", "npu"."""
+        """Devices of one kind and model are compared: "cpu", "cuda", "npu"."""
         return self.device.partition(":")[0]
 
 
@@ -39,8 +41,10 @@ def read_score(plain: object) -> DeviceScore:
         tuple(value for value in map(positive, _some(fields.get(name))) if value > 0.0)
         for name in ("compute_gflops", "memory_gbps")
     )
-    node, device = (str(fields.get(name, ""))[:NAME_LIMIT] for name in ("node", "device"))
-    return DeviceScore(node, device, compute, memory)
+    node, device, model = (
+        str(fields.get(name, ""))[:NAME_LIMIT] for name in ("node", "device", "model")
+    )
+    return DeviceScore(node, device, compute, memory, model)
 
 
 def _some(value: object) -> list[object]:

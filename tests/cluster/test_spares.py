@@ -192,6 +192,34 @@ def test_a_job_goes_on_smaller_and_takes_a_new_node_in(job: Make) -> None:
     assert run.end("h2") == {"h1": 0, "h3": 0}, run.text
 
 
+def test_a_job_has_a_multiple_of_the_unit_and_the_others_wait(job: Make) -> None:
+    run = job("1:5", "--node_unit", "2", "--no-warm-standby")
+    run.add("h1", "h2")
+    run.trains_on("h1", "h2", world=2)
+    assert "the job has 2 to 4 nodes, a multiple of 2 (--node-unit)" in run.text
+    first = run.trained()["h1"]["pid"]
+    run.add("h3")
+    alone = "this node (h3) is a spare: the job has 2 nodes and grows by 2 at a time (--node-unit)"
+    run.launchers["h3"].wait_for(alone)
+    # Nobody was disturbed.
+    assert run.trained()["h1"]["pid"] == first
+    run.add("h4")
+    run.trains_on("h1", "h2", "h3", "h4", world=4)
+    run.launchers["h4"].process.send_signal(signal.SIGKILL)
+
+    def in_the_pair() -> list[str]:
+        return [name for name in ("h2", "h3") if run.trained()[name]["world"] == 2]
+
+    until(lambda: bool(in_the_pair()), *run.launchers.values())
+    (other,) = in_the_pair()
+    run.trains_on("h1", other, world=2)
+    (left,) = {"h2", "h3"} - {other}
+    why = "it waits: 2 nodes are a multiple of --node-unit 2"
+    assert f"the job goes on without node {left} ({why})" in run.launchers["h1"].text, run.text
+    run.launchers[left].wait_for(f"this node ({left}) is a spare: the job has 2 nodes and grows")
+    assert run.end("h4") == {"h1": 0, "h2": 0, "h3": 0}, run.text
+
+
 def test_a_nic_that_became_slow_is_found_after_a_failure_and_its_node_is_replaced(
     job: Make, hosts: Hosts
 ) -> None:

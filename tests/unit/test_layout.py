@@ -98,7 +98,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch.netcheck": (
         "ground relkit.fleet relkit.launch.job relkit.net relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.netcheck.report "
-        "relkit.netcheck.solve"
+        "relkit.netcheck.solve relkit.straggler.preflight"
     ),
     "relkit.launch.peers": "ground",
     "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.net relkit.ttp",

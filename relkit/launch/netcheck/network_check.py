@@ -28,11 +28,19 @@ from relkit.launch.netcheck.node_info import (
     store_endpoint,
     unique_names,
 )
+from relkit.launch.netcheck.slow_devices import (
+    ROUNDS,
+    DeviceVerdict,
+    judge_devices,
+    with_devices,
+    without_rates,
+)
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_interval_s
 from relkit.launch.netcheck.verdict import decide, how_to_go_on, not_measured
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.controller import run_check
-from relkit.netcheck.measure.options import CheckOptions
+from relkit.netcheck.measure.device_rates import MOST_S
+from relkit.netcheck.measure.options import GRACE_S, CheckOptions
 from relkit.netcheck.measure.probes.names import TORCH_PROBES
 from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import NetVerdict, Thresholds
@@ -117,7 +125,7 @@ class NetworkCheck:
         self.may_replace: Callable[[], bool] = lambda: False
         self._passed_check_id = ""
         self._bad_links: str | None = None
-        self._options = _options(settings.probe)
+        self._options = _options(settings)
 
     def passed(self, rendezvous: Rendezvous) -> bool:
         """Check the nodes of this rendezvous; all of them call this.
@@ -283,7 +291,7 @@ class NetworkCheck:
             for node_info in node_infos
             if not node_info.bad_links
         ]
-        verdict, lines = NetVerdict(), []
+        verdict, devices, lines = NetVerdict(), DeviceVerdict(), list[str]()
         if silent:
             lines.append(f"node {fold([str(n) for n in silent])} did not take part")
         if len(nodes) > 1:
@@ -301,15 +309,20 @@ class NetworkCheck:
                     options=self._options,
                     probe=probe,
                 )
-            verdict = judge(result, thresholds)
+            verdict, devices = judge(result, thresholds), judge_devices(result.scores)
             lines += not_measured(result.edges, probe)
-            self._show(
-                net_report(
-                    result, verdict, thresholds, argv=self._settings.argv, started=started,
-                    duration_s=time.time() - started,
-                )
+            lines += [*without_rates(result.score_errors), *devices.warnings]
+            report = net_report(
+                result, verdict, thresholds, argv=self._settings.argv, started=started,
+                duration_s=time.time() - started,
             )  # fmt: skip
-        decision = decide(verdict, bad_links, exclude_stragglers=self._settings.exclude_stragglers)
+            self._show(with_devices(report, result.scores, devices))
+        decision = decide(
+            verdict,
+            bad_links,
+            exclude_stragglers=self._settings.exclude_stragglers,
+            slow_devices=devices.reasons,
+        )
         numbers = {name: number for number, name in names.items()}
         leave = {str(numbers[name]): why for name, why in decision.leave.items()}
         lines += decision.warnings
@@ -334,15 +347,19 @@ class NetworkCheck:
         }
 
 
-def _options(probe: str) -> CheckOptions:
-    return replace(_OPTIONS, timeout_s=_TORCH_TIMEOUT_S) if probe in TORCH_PROBES else _OPTIONS
+def _options(settings: CheckSettings) -> CheckOptions:
+    timeout_s = _TORCH_TIMEOUT_S if settings.probe in TORCH_PROBES else _OPTIONS.timeout_s
+    # A slow device matters only where its node may leave for it.
+    rate_rounds = ROUNDS if settings.exclude_stragglers else 0
+    return replace(_OPTIONS, timeout_s=timeout_s, rate_rounds=rate_rounds)
 
 
 def _longest_s(nodes: int, options: CheckOptions) -> float:
     """The longest that a check of this many nodes can take, s: every step times out."""
     rounds = schedule.most_quick_rounds(nodes)
     step_s = options.timeout_s + 5.0
-    return options.start_s + step_s + rounds * (2 * step_s + 5.0) + 30.0
+    rates_s = MOST_S + GRACE_S if options.rate_rounds else 0.0
+    return options.start_s + step_s + rates_s + rounds * (2 * step_s + 5.0) + 30.0
 
 
 @contextmanager

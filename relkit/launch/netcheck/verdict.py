@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from relkit.hosts import fold
 from relkit.netcheck.check_result import could_not_run
@@ -24,7 +25,11 @@ class Decision:
 
 
 def decide(
-    verdict: NetVerdict, bad_links: Mapping[str, str], *, exclude_stragglers: bool
+    verdict: NetVerdict,
+    bad_links: Mapping[str, str],
+    *,
+    exclude_stragglers: bool,
+    slow_devices: Mapping[str, str] = MappingProxyType({}),
 ) -> Decision:
     """Turn diagnoses into a decision.
 
@@ -35,6 +40,7 @@ def decide(
         verdict: of the network check.
         bad_links: node -> why, of those whose own link check failed.
         exclude_stragglers: slow nodes leave too.
+        slow_devices: node -> why, of those with a slow device; asked for with exclude_stragglers.
     """
     leave = dict(bad_links)
     warnings: list[str] = []
@@ -46,6 +52,8 @@ def decide(
             leave.setdefault(item.nodes[0], why)
         elif item.nodes[0] not in leave:
             warnings.append(f"{item.name} is {why}; it stays (--exclude-straggler is not given)")
+    for name, why in slow_devices.items():
+        leave.setdefault(name, why)
     warnings += [sentence for _, sentence in verdict.inconclusive]
     return Decision(leave, tuple(warnings))
 

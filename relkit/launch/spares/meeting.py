@@ -33,7 +33,7 @@ from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
 from relkit.launch.netcheck.node_info import holds_store
 from relkit.launch.spares.first_exchange import FirstExchange
-from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step
+from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step, surplus
 from relkit.launch.spares.membership import Membership, decode
 from relkit.launch.spares.settings import (
     ROW_S,
@@ -43,9 +43,15 @@ from relkit.launch.spares.settings import (
     words_of,
 )
 from relkit.launch.spares.silence import Silence
+from relkit.launch.spares.torch_state import (
+    ATTRIBUTE,
+    keys_of,
+    leave_out,
+    off_the_lists,
+    present_in,
+    seen,
+)
 
-# Of torch's state: an attribute that it keeps and does not read.
-_ATTRIBUTE = "relkit_membership"
 # Spares look once a second whether the job has ended, at a state that is at most a second old.
 _LAST_LOOK_S, _LOOK_S = 3.5, 0.2
 # How long the others leave a place to the host of the store, which is there before them.
@@ -117,11 +123,16 @@ class Meeting:
             return
         if operations is None:
             if self._settings.is_asked:
-                self._log(f"a rendezvous of kind {handler.get_backend()} knows no spares")
+                what = "node units" if self._settings.node_unit > 1 else "spares"
+                self._log(f"a rendezvous of kind {handler.get_backend()} knows no {what}")
             return
         self._handler, self._restarts = handler, restarts
         self._is_host = holds_store(self._handler._store)
-        interval_s = self._handler.settings.keep_alive_interval.total_seconds()
+        settings = self._handler.settings
+        if (unit := self._settings.node_unit) > 1:
+            most, least = settings.max_nodes, settings.min_nodes
+            self._log(f"the job has {least} to {most} nodes, a multiple of {unit} (--node-unit)")
+        interval_s = settings.keep_alive_interval.total_seconds()
         self._silence = Silence(dead_after_s(interval_s))
         self._handler._op_executor = _Operations(operations, self)
         self._handler.next_rendezvous = partial(self._meet, handler.next_rendezvous)
@@ -151,14 +162,14 @@ class Meeting:
         if self._handler is None:
             return False
         state = self._handler._state_holder.state
-        membership = decode(getattr(state, _ATTRIBUTE, ""))
-        new = _keys(state.wait_list) - membership.members.keys()
+        membership = decode(getattr(state, ATTRIBUTE, ""))
+        new = keys_of(state.wait_list) - membership.members.keys()
         return bool(new) and not membership.gone and membership.round == state.round
 
     def join(self, by_torch: _Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
         """The next thing to do on the way into a meeting."""
         state, key = context.state, repr(context.node)
-        before = self.membership = decode(getattr(state, _ATTRIBUTE, ""))
+        before = self.membership = decode(getattr(state, ATTRIBUTE, ""))
         if self.leaving_why:
             return self._leave(context)
         if state.closed:
@@ -167,25 +178,42 @@ class Meeting:
         if self._is_host and not after.host:
             after = after.hosted_by(key)
         if state.complete and context.node in state.participants and after.round != state.round:
-            after = after.met(state.round, _keys(state.participants), _present(state))
+            after = after.met(state.round, keys_of(state.participants), present_in(state))
         if after != before:
-            setattr(state, _ATTRIBUTE, after.encode())
+            setattr(state, ATTRIBUTE, after.encode())
             return _Action.KEEP_ALIVE
-        rendezvous = _rendezvous(context)
+        rendezvous = self._seen(context)
         step = next_step(rendezvous, after)
         if step is JoinStep.WAIT_AS_SPARE:
             return self._wait(context)
         if step is JoinStep.STEP_IN:
             return self._step_in(context)
         if step is JoinStep.COMPLETE:
-            return _Action.MARK_RENDEZVOUS_COMPLETE
+            return self._complete(context, after)
         if after.round < 0:
-            return self._join_first(by_torch, context, deadline)
+            action = self._join_first(by_torch, context, deadline)
+            return (
+                self._complete(context, after)
+                if action is _Action.MARK_RENDEZVOUS_COMPLETE
+                else action
+            )
         if state.complete and context.node in state.participants:
             self._announce()
         elif why := self._why_late(rendezvous):
             return self._give_up(context, why)
-        return by_torch(context, math.inf)
+        action = by_torch(context, math.inf)
+        return (
+            self._complete(context, after) if action is _Action.MARK_RENDEZVOUS_COMPLETE else action
+        )
+
+    def _complete(self, context: Any, membership: Membership) -> _Action:  # noqa: ANN401
+        """The meeting takes place; nodes beyond a multiple of --node-unit wait as spares do."""
+        left_over = surplus(self._seen(context), membership)
+        if left_over:
+            met = leave_out(context.state, left_over, membership, self._settings.node_unit)
+            # At once, so that those who are left over see that they are no members.
+            setattr(context.state, ATTRIBUTE, met.encode())
+        return _Action.MARK_RENDEZVOUS_COMPLETE
 
     def _join_first(
         self,
@@ -200,7 +228,7 @@ class Meeting:
             and not self._is_host
             and context.node not in state.participants
             and len(state.participants) + 1 == context.settings.max_nodes
-            and self.membership.host not in _keys(state.participants)
+            and self.membership.host not in keys_of(state.participants)
             and self._clock() - self._try.begun_s < _HOST_S
         ):
             return _Action.KEEP_ALIVE if _should_keep_alive(context) else _Action.SYNC
@@ -217,11 +245,11 @@ class Meeting:
         key = repr(self._handler._this_node)
 
         def note(context: Any, _deadline: float) -> _Action:  # noqa: ANN401
-            before = decode(getattr(context.state, _ATTRIBUTE, ""))
+            before = decode(getattr(context.state, ATTRIBUTE, ""))
             self.membership = before.failed_first(key, anew=trained_s > ROW_S)
             if self.membership == before:
                 return _Action.FINISH
-            setattr(context.state, _ATTRIBUTE, self.membership.encode())
+            setattr(context.state, ATTRIBUTE, self.membership.encode())
             return _Action.KEEP_ALIVE
 
         with self._handler._heartbeat_lock:
@@ -246,12 +274,12 @@ class Meeting:
         """The next thing to do on the way out: to meet again, or for good."""
         state = context.state
         if context.node in state.participants:
-            membership = decode(getattr(state, _ATTRIBUTE, ""))
+            membership = decode(getattr(state, ATTRIBUTE, ""))
             if self._is_idle.is_set():
                 membership = membership.without(repr(context.node), self.leaving_why or _LEFT)
             else:
                 membership = membership.restarted(self._restarts())
-            setattr(state, _ATTRIBUTE, membership.encode())
+            setattr(state, ATTRIBUTE, membership.encode())
         return by_torch(context, deadline)
 
     @property
@@ -291,7 +319,7 @@ class Meeting:
             heartbeats = {repr(node): at for node, at in state.last_heartbeats.items()}
         dead = silence.silent(others, heartbeats, self._clock())
         if dead:
-            names = decode(getattr(state, _ATTRIBUTE, "")).names
+            names = decode(getattr(state, ATTRIBUTE, "")).names
             why = f"no sign of life for {silence.limit_s:g} s"
             return words_of({names.get(key, key): why for key in dead})
         if self._handler._this_node not in state.participants:
@@ -313,9 +341,9 @@ class Meeting:
     def _leave(self, context: Any) -> _Action:  # noqa: ANN401
         after = self.membership.without(repr(context.node), self.leaving_why)
         if after != self.membership:
-            setattr(context.state, _ATTRIBUTE, after.encode())
-            return _off_the_lists(context) or _Action.KEEP_ALIVE
-        if action := _off_the_lists(context):
+            setattr(context.state, ATTRIBUTE, after.encode())
+            return off_the_lists(context) or _Action.KEEP_ALIVE
+        if action := off_the_lists(context):
             return action
         raise RendezvousGracefulExitError(self.leaving_why)
 
@@ -345,14 +373,16 @@ class Meeting:
             return _Action.ADD_TO_REDUNDANCY_LIST
         if not self.waits_as_spare:
             self.waits_as_spare = True
-            names = sorted(self.membership.members.values())
-            whose = f"any of the job's {len(names)} nodes" if len(names) > 1 else "the job's node"
-            more = ", ..." if len(names) > _SHOWN_NAMES else ""
-            self._log(
-                f"this node ({self._node}) is a spare: it waits to take the place of {whose}"
-                f" ({', '.join(names[:_SHOWN_NAMES])}{more})"
-            )
+            self._log(f"this node ({self._node}) is a spare: {self._what_for(context)}")
         return _Action.KEEP_ALIVE if _should_keep_alive(context) else _Action.SYNC
+
+    def _what_for(self, context: Any) -> str:  # noqa: ANN401
+        names, unit = sorted(self.membership.members.values()), self._settings.node_unit
+        if unit > 1 and len(names) < context.settings.max_nodes:
+            return f"the job has {len(names)} nodes and grows by {unit} at a time (--node-unit)"
+        whose = f"any of the job's {len(names)} nodes" if len(names) > 1 else "the job's node"
+        more = ", ..." if len(names) > _SHOWN_NAMES else ""
+        return f"it waits to take the place of {whose} ({', '.join(names[:_SHOWN_NAMES])}{more})"
 
     def _step_in(self, context: Any) -> _Action:  # noqa: ANN401
         state = context.state
@@ -395,7 +425,7 @@ class Meeting:
 
     def _give_up(self, context: Any, why: str) -> _Action:  # noqa: ANN401
         """Take this node off the list, and end."""
-        if action := _off_the_lists(context):
+        if action := off_the_lists(context):
             return action
         raise NoReplacement(f"the job cannot go on without {self._lost()}: {why}")
 
@@ -415,12 +445,12 @@ class Meeting:
         if context.node in context.state.redundancy_list or was_replaced:
             self.waits_as_spare = True
         if self.waits_as_spare:
-            if action := _off_the_lists(context):
+            if action := off_the_lists(context):
                 return action
             self._log(f"the job has ended, and with it this spare ({self._node})")
             raise RendezvousGracefulExitError("the job has ended")
         expected = self.membership.expected
-        if repr(context.node) in expected and is_short(_rendezvous(context), expected):
+        if repr(context.node) in expected and is_short(self._seen(context), expected):
             return self._give_up(context, self._why_short())
         return by_torch(context, deadline)
 
@@ -440,6 +470,9 @@ class Meeting:
                 break
             time.sleep(_LOOK_S)
         return is_closed
+
+    def _seen(self, context: Any) -> Rendezvous:  # noqa: ANN401
+        return seen(context, self._settings.node_unit)
 
     def _is_new(self, what: object) -> bool:
         """Whether this was not said in this meeting."""
@@ -461,35 +494,3 @@ class _Operations:
         elif isinstance(operation, _RendezvousExitOp):
             operation = partial(self._meeting.exit, operation)
         self._by_torch.run(operation, deadline, *more)
-
-
-def _keys(nodes: Any) -> frozenset[str]:  # noqa: ANN401
-    return frozenset(repr(node) for node in nodes)
-
-
-def _off_the_lists(context: Any) -> _Action | None:  # noqa: ANN401
-    """What takes this node off the list that it is on."""
-    if context.node in context.state.participants:
-        return _Action.REMOVE_FROM_PARTICIPANTS
-    if context.node in context.state.wait_list:
-        return _Action.REMOVE_FROM_WAIT_LIST
-    if context.node in context.state.redundancy_list:
-        return _Action.REMOVE_FROM_REDUNDANCY_LIST
-    return None
-
-
-def _present(state: Any) -> frozenset[str]:  # noqa: ANN401
-    return _keys([*state.participants, *state.wait_list, *state.redundancy_list])
-
-
-def _rendezvous(context: Any) -> Rendezvous:  # noqa: ANN401
-    state, settings = context.state, context.settings
-    return Rendezvous(
-        node=repr(context.node),
-        is_complete=state.complete,
-        participants=_keys(state.participants),
-        waiting=_keys(state.wait_list),
-        spares=_keys(state.redundancy_list),
-        min_nodes=settings.min_nodes,
-        max_nodes=settings.max_nodes,
-    )

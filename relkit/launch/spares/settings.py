@@ -44,18 +44,20 @@ class SpareSettings:
         replacement_timeout_s: how long to wait for a node in the place of one that is gone, s;
             None: as long as torch waits for nodes to join (join_timeout of --rdzv-conf).
         node_restarts: a node is given up when so many failures in a row have begun there; 0: never.
+        node_unit: the job has a multiple of that many nodes; 1 in a job of fixed size.
         is_on: members go first, and the others wait; False: all is as in torch.
     """
 
     spares: int = 0
     replacement_timeout_s: float | None = None
     node_restarts: int = 3
+    node_unit: int = 1
     is_on: bool = False
 
     @property
     def is_asked(self) -> bool:
         """The user wants it, and not only a job whose number of nodes may change."""
-        return bool(self.spares) or self.replacement_timeout_s is not None
+        return bool(self.spares) or self.replacement_timeout_s is not None or self.node_unit > 1
 
 
 def dead_after_s(heartbeat_s: float) -> float:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from relkit.fleet.agent_rpc import AgentRpc
 from relkit.fleet.channel import Answer, Channel
-from relkit.fleet.identity import same_machine
+from relkit.fleet.identity import alone_on_host, same_machine
 from relkit.hosts import NodeSpec
 from relkit.netcheck.check_result import CheckResult
+from relkit.netcheck.device_score import DeviceScore
+from relkit.netcheck.measure.device_rates import MOST_S, ask_rates
 from relkit.netcheck.measure.device_scores import DeviceScores, with_cpu_scores
 from relkit.netcheck.measure.node_facts import ask_facts
 from relkit.netcheck.measure.options import GRACE_S, CheckOptions
@@ -54,6 +56,7 @@ def run_check(
         one_host = channel.name == "local" or _is_one_host(answers)
         scores = _score(rpc, one_host, options, show)
         facts = with_cpu_scores(facts, scores.all)
+        rates, rate_errors = _rates(rpc, answers, options, show)
         rounds = RoundRunner(rpc, {node.name: node.target for node in nodes}, facts, probe, options)
         _run_rounds(rounds, plan([name for name in names if name in rpc.live]), show)
     finally:
@@ -70,8 +73,8 @@ def run_check(
         mode=mode,
         probe=probe,
         rounds=rounds.done,
-        scores=scores.all,
-        score_errors=dict(scores.errors),
+        scores=scores.all + rates,
+        score_errors={**rate_errors, **scores.errors},
     )
 
 
@@ -81,6 +84,16 @@ def _score(rpc: AgentRpc, one_host: bool, options: CheckOptions, show: Progress)
         show(number, options.compute_rounds, f"scoring devices, round {number + 1}")
         scores.ask(rpc, options.timeout_s + GRACE_S)
     return scores
+
+
+def _rates(
+    rpc: AgentRpc, answers: Mapping[str, Answer], options: CheckOptions, show: Progress
+) -> tuple[tuple[DeviceScore, ...], Mapping[str, str]]:
+    alone = alone_on_host(answers) & set(rpc.live)
+    if not options.rate_rounds or len(alone) < 2:
+        return (), {}
+    show(0, 0, "timing devices")
+    return ask_rates(rpc, alone, options.rate_rounds, MOST_S + GRACE_S)
 
 
 def _run_rounds(rounds: RoundRunner, schedule: Schedule, show: Progress) -> None:

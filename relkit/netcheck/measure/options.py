@@ -21,6 +21,8 @@ class CheckOptions:
             are several, the statistics of each are kept.
         both_ways: also measure both directions at once.
         compute_rounds: how often each node's devices are scored; 0: not at all.
+        rate_rounds: how often the devices of nodes that share their host with no other node are
+            timed in one go, in their own time; 0: not at all.
     """
 
     start_s: float = 30.0
@@ -30,3 +32,4 @@ class CheckOptions:
     sizes_bytes: tuple[int, ...] = (1 << 20,)
     both_ways: bool = False
     compute_rounds: int = 0
+    rate_rounds: int = 0

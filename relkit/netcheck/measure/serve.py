@@ -16,6 +16,7 @@ from relkit.net.interface import NoRoute, Route, UnknownHost, resolve, route_to
 from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Plan, Probe, ProbeFailed
 from relkit.netcheck.measure.probes.compute import measure_compute
+from relkit.netcheck.measure.probes.rates import measure_rates
 from relkit.netcheck.measure.probes.registry import open_probe
 from relkit.netcheck.model import Edge, Failure, NodeFacts
 from relkit.operator_secret import derive
@@ -90,6 +91,7 @@ def handlers(key: bytes = b"") -> dict[str, Handler]:
         "listen": partial(_listen, listeners),
         "probe": partial(_probe, listeners),
         "compute": _compute,
+        "rates": _rates,
         "end": partial(_end, listeners),
     }
 
@@ -161,6 +163,13 @@ def _compute(request: Request) -> Iterator[Mapping[str, Any]]:
     time_s = float(request.fields.get("duration_s", 0.5))
     timeout_s = float(request.fields.get("timeout_s", 60.0))
     yield {"op": "compute", **measure_compute(time_s, timeout_s)}
+
+
+def _rates(request: Request) -> Iterator[Mapping[str, Any]]:
+    """How fast each device computes in its own time, round by round."""
+    rounds = int(request.fields.get("rounds", 1))
+    timeout_s = float(request.fields.get("timeout_s", 60.0))
+    yield {"op": "rates", **measure_rates(rounds, timeout_s)}
 
 
 def _secret(fields: Mapping[str, Any]) -> bytes:

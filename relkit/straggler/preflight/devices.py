@@ -73,11 +73,11 @@ def low_devices(
     before = {(score.node, score.device): score for score in baseline}
     low: list[LowDevice] = []
     for figure, _, _ in FIGURES:
-        by_kind: dict[str, list[DeviceScore]] = defaultdict(list)
+        by_kind: dict[tuple[str, str], list[DeviceScore]] = defaultdict(list)
         for score in scores:
             if _values(score, figure):
-                by_kind[score.kind].append(score)
-        for kind, alike in by_kind.items():
+                by_kind[score.kind, score.model].append(score)
+        for (kind, _), alike in by_kind.items():
             sigma = _scatter(_values(score, figure) for score in alike)
             level = healthy_level(np.array([median(_values(score, figure)) for score in alike]))
             for score in alike:

@@ -102,6 +102,8 @@ class FakeFleet:
             return [{"op": "listening", "address": "10.0.0.9", "port": 9}]
         if op == "end":
             return [{"op": "ended", "unauthenticated": self.unauthenticated.get(node, 0)}]
+        if op == "rates":
+            return [{"op": "rates", "rates": {"cpu": [9.0, 0.0, 8.0]}, "models": {"cpu": "m"}}]
         if op == "compute":
             return [{"op": "compute", "compute_gflops": 50.0, "memory_gbps": 5.0}]
         if fields["role"] == "accept":

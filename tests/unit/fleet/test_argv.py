@@ -10,7 +10,7 @@ import pytest
 
 from relkit.errors import UsageProblem
 from relkit.fleet.channel import Answer
-from relkit.fleet.identity import same_machine
+from relkit.fleet.identity import alone_on_host, same_machine
 from relkit.fleet.remote_command import remote_words, running_relkit
 from relkit.fleet.slurm import SlurmChannel, node_states
 from relkit.fleet.ssh import SshCarrier
@@ -111,3 +111,11 @@ def test_names_of_one_machine_are_grouped() -> None:
         "f": answer("f", 3),
     }
     assert same_machine(answers) == (("a", "c"),)
+    assert alone_on_host(answers) == {"b"}
+
+
+def test_network_stacks_of_one_kernel_share_its_processors() -> None:
+    machines = {"a": "boot1/1", "b": "boot1/2", "c": "boot2/1", "d": ""}
+    answers = {name: Answer(name, True, hello={"machine": m}) for name, m in machines.items()}
+    assert same_machine(answers) == ()
+    assert alone_on_host(answers) == {"c"}

@@ -37,6 +37,9 @@ def test_a_dead_node_leaves_and_a_slow_one_only_when_asked() -> None:
     assert "b is slow out" in stays.warnings[0]
     leaves = decide(verdict, {}, exclude_stragglers=True)
     assert list(leaves.leave) == ["a", "b"]
+    devices = {"b": "slow device", "c": "slow device"}
+    more = decide(verdict, {}, exclude_stragglers=True, slow_devices=devices)
+    assert more.leave == {**leaves.leave, "c": "slow device"}
     assert leaves.warnings == ()
 
 

@@ -219,6 +219,31 @@ def test_a_node_that_gives_no_scores_is_named_and_stays_in_the_check() -> None:
     assert "b" not in {score.node for score in result.scores} | set(result.lost)
 
 
+def test_devices_of_nodes_that_share_no_host_are_timed_in_one_go() -> None:
+    fleet = FakeFleet(
+        machines={"a": "boot1/1", "b": "boot2/1", "c": "boot3/1", "d": "boot3/2"},
+        odd={("b", "rates"): [{"op": "error", "detail": "no numpy"}]},
+    )
+    result = run(fleet, rate_rounds=3)
+    (asked,) = (message for message in fleet.sent if message["op"] == "rates")
+    assert set(asked["to"]) == {"a", "b"}
+    (score,) = result.scores
+    assert (score.node, score.device, score.model) == ("a", "cpu", "m")
+    assert score.compute_gflops == (9.0, 8.0)
+    assert dict(result.score_errors) == {"b": "no numpy"}
+    # They are no scores of the whole CPU.
+    assert {item.compute_gflops for item in result.facts} == {0.0}
+
+
+@pytest.mark.parametrize("machines", [{}, dict.fromkeys("abcd", "boot1/1"), {"a": "boot1/1"}])
+def test_devices_are_not_timed_where_there_is_nothing_to_compare(
+    machines: dict[str, str],
+) -> None:
+    fleet = FakeFleet(machines=machines)
+    assert run(fleet, rate_rounds=3).scores == ()
+    assert all(message["op"] != "rates" for message in fleet.sent)
+
+
 def test_rounds_are_told_of_as_they_go() -> None:
     told: list[tuple[int, int, str]] = []
     run_check(FakeFleet(), NODES, lambda _n: Fixed(), progress=lambda *step: told.append(step))

@@ -17,11 +17,12 @@ import psutil
 import pytest
 
 from relkit.net.listener import Listener
-from relkit.netcheck.measure.probes import compute_child
+from relkit.netcheck.measure.probes import compute_child, rate_child
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed
 from relkit.netcheck.measure.probes.child import ChildFailed, run_in_child
 from relkit.netcheck.measure.probes.compute import measure_compute
 from relkit.netcheck.measure.probes.compute_child import mean_s
+from relkit.netcheck.measure.probes.rates import measure_rates
 from relkit.netcheck.measure.probes.torch_child import bus_bandwidth
 from relkit.netcheck.measure.probes.torch_probe import TorchProbe
 from relkit.netcheck.model import Failure
@@ -85,6 +86,62 @@ def test_compute_scores() -> None:
     assert scores["compute_gflops"] > 0.1
     assert scores["memory_gbps"] > 0.1
     assert isinstance(scores["devices"], dict)
+
+
+def test_rates_are_of_each_round_and_name_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = measure_rates(3, 60.0)
+    assert [len(values) for values in rates["rates"].values()] == [3] * len(rates["rates"])
+    assert all(value > 0.1 for values in rates["rates"].values() for value in values)
+    assert rates["rates"].keys() == rates["models"].keys()
+    monkeypatch.setattr(rate_child, "driver_kinds", lambda: ["no-such-kind"])
+    broken = rate_child.measure(1)
+    assert broken["rates"] == {}
+    assert "no-such-kind" in broken["device_error"]
+
+
+@pytest.mark.parametrize("share", [1.0, 2.0, 50.0])
+def test_the_cpu_is_judged_by_its_own_time(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    now = SimpleNamespace(cpu_s=0.0, wall_s=0.0)
+    clocks = SimpleNamespace(thread_time=lambda: now.cpu_s, monotonic=lambda: now.wall_s)
+    monkeypatch.setattr(rate_child, "time", clocks)
+
+    def product() -> None:
+        now.cpu_s += 0.04
+        now.wall_s += share * 0.04
+
+    # Others have the core for the rest of the time.
+    assert rate_child._cpu_round(product) == rate_child.gflops(512, 0.04)
+
+
+def test_a_device_is_judged_by_its_own_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter([True, False])
+    end_s = iter([0.0, 0.05, 0.2])
+    monkeypatch.setattr(rate_child, "time", SimpleNamespace(monotonic=lambda: next(end_s)))
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            done.append("record")
+
+        def synchronize(self) -> None:
+            done.append("wait")
+
+        def elapsed_time(self, _end: object) -> float:
+            return 16.0 if next(made) else 32.0
+
+    done: list[str] = []
+    device = SimpleNamespace(Event=Event)
+    rate = rate_child._device_round(device, lambda: done.append("product"))
+    assert rate == rate_child.gflops(8192, 0.003)
+    assert done == 2 * ["record", *8 * ["product"], "record", "wait"]
+
+
+def test_the_model_of_a_cpu() -> None:
+    text = "processor\t: 0\nmodel name\t: A CPU: fast\n\nprocessor\t: 1\nmodel name\t: B\n"
+    assert rate_child.cpu_model(text) == "A CPU: fast"
+    assert rate_child.cpu_model("") == ""
 
 
 def work_of(now: list[float], took_s: Sequence[float]) -> Callable[[], None]:

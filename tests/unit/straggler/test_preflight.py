@@ -53,6 +53,12 @@ def test_a_device_a_tenth_slower_is_named_and_no_other(noise: float) -> None:
         assert found[0].slowdown == pytest.approx(1 / 0.88 - 1, abs=0.06)
 
 
+def test_devices_of_another_model_are_not_compared() -> None:
+    new = [DeviceScore(node, "cuda:0", (100.0,) * ROUNDS, model="new") for node in "abc"]
+    old = [DeviceScore(node, "cuda:0", (50.0,) * ROUNDS, model="old") for node in "de"]
+    assert low_devices([*new, *old], 0.1) == ()
+
+
 def test_healthy_fleets_name_nobody() -> None:
     for seed in range(50):
         assert low_devices(fleet(16, seed, 0.02), 0.05) == ()

@@ -17,6 +17,8 @@ _BUNDLE = ("tests/unit/netcheck/test_bundle.py",)
 _SERVE = ("tests/unit/netcheck/test_probe_serve.py",)
 _LIMIT = ("tests/unit/netcheck/test_detection_limit.py",)
 _CHILDREN = ("tests/unit/netcheck/test_probe_children.py",)
+_DEVICES = "relkit/launch/netcheck/slow_devices"
+_SLOW_DEVICES = ("tests/unit/launch/test_slow_devices.py",)
 
 BREAKS = (
     Break(
@@ -139,5 +141,29 @@ BREAKS = (
         "plain = all_edges[~named]",
         "plain = all_edges",
         _OBSERVATIONS,
+    ),
+    # A healthy node leaves for its devices, or a slow one stays.
+    Break(
+        "relkit/straggler/preflight/devices.py",
+        "by_kind[score.kind, score.model]",
+        'by_kind[score.kind, ""]',
+        ("tests/unit/straggler/test_preflight.py",),
+    ),
+    Break(f"{_DEVICES}.py", "2 * len(low) >= len(group)", "False", _SLOW_DEVICES),
+    Break(f"{_DEVICES}.py", "if device.is_certain]", "]", _SLOW_DEVICES),
+    Break(
+        f"{_DEVICES}.py", "alike[score.kind, score.model]", 'alike[score.kind, ""]', _SLOW_DEVICES
+    ),
+    Break(
+        "relkit/fleet/identity.py",
+        'machine.partition("/")[0]',
+        "machine",
+        ("tests/unit/fleet/test_argv.py",),
+    ),
+    Break(
+        "relkit/netcheck/measure/probes/rate_child.py",
+        "used_s = time.thread_time() - begin_s",
+        "used_s = time.monotonic() - end_s + _CPU_MOST_S",
+        _CHILDREN,
     ),
 )

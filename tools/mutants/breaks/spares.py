@@ -23,6 +23,16 @@ BREAKS = (
         _STEP,
     ),
     Break(f"{_ROOM}/join_step.py", "if not expected <= present or", "if", _STEP),
+    # The number of nodes is no multiple of the unit, or the host of the store has to wait.
+    Break(f"{_ROOM}/join_step.py", "most - most % rendezvous.unit - there", "most - there", _STEP),
+    Break(
+        f"{_ROOM}/join_step.py",
+        "key != membership.host, key not in",
+        "key not in",
+        _STEP,
+    ),
+    Break(f"{_ROOM}/meeting.py", "        if left_over:", "        if False:", _MEETING),
+    Break("commands/_launch_spares.py", "-(-int(low) // unit) * unit", "int(low)", _OPTIONS),
     Break(f"{_ROOM}/join_step.py", "len(present) < rendezvous.min_nodes", "False", _STEP),
     Break(
         f"{_ROOM}/membership.py",

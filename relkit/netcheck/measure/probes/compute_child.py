@@ -35,14 +35,18 @@ def cpu(time_s: float) -> dict[str, float]:
 
 def accelerators(time_s: float) -> dict[str, Any]:
     """Scores of every accelerator that torch sees; none without a driver."""
-    kinds = [kind for kind, files in _DRIVERS.items() if any(Path(f).exists() for f in files)]
     scored: dict[str, Any] = {}
-    for kind in kinds:
+    for kind in driver_kinds():
         try:
             scored |= _of_kind(kind, time_s)
         except (ImportError, RuntimeError, AttributeError) as error:
             return {"devices": scored, "device_error": f"{kind}: {error}".splitlines()[0]}
     return {"devices": scored}
+
+
+def driver_kinds() -> list[str]:
+    """Kinds of accelerators, by torch's names, for which this host has a driver."""
+    return [kind for kind, files in _DRIVERS.items() if any(Path(f).exists() for f in files)]
 
 
 def _of_kind(kind: str, time_s: float) -> dict[str, dict[str, float]]:

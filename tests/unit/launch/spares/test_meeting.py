@@ -27,6 +27,8 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.timeout(90 * PATIENCE)
 
 LIMIT, JOIN = timedelta(seconds=60), timedelta(hours=1)
+# As torch has it.
+LAST_CALL = timedelta(seconds=30)
 LIMIT_S = 40.0 * PATIENCE
 HEARTBEAT_S = 1
 
@@ -35,12 +37,17 @@ class Node:
     """A launcher as far as its rendezvous goes."""
 
     def __init__(
-        self, port: int, name: str, settings: SpareSettings, nodes: tuple[int, int]
+        self,
+        port: int,
+        name: str,
+        settings: SpareSettings,
+        nodes: tuple[int, int],
+        last_call: timedelta = LAST_CALL,
     ) -> None:
         store = TCPStore("127.0.0.1", port, timeout=LIMIT)
         self.handler = DynamicRendezvousHandler.from_backend(
             "a job", store, C10dRendezvousBackend(store, "a job"), *nodes,
-            local_addr="127.0.0.1", timeout=RendezvousTimeout(join=JOIN),
+            local_addr="127.0.0.1", timeout=RendezvousTimeout(join=JOIN, last_call=last_call),
             keep_alive_interval=HEARTBEAT_S, keep_alive_max_attempt=600,
         )  # fmt: skip
         self.name, self.restarts, self.log = name, 0, list[str]()
@@ -61,14 +68,17 @@ class Node:
 class Job:
     """Some nodes, in threads of this process."""
 
-    def __init__(self, settings: SpareSettings, nodes: tuple[int, int]) -> None:
+    def __init__(
+        self, settings: SpareSettings, nodes: tuple[int, int], last_call: timedelta = LAST_CALL
+    ) -> None:
         self.server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self.settings, self.nodes = settings, nodes
+        self.settings, self.nodes, self.last_call = settings, nodes, last_call
         self.all: list[Node] = []
         self.pool = ThreadPoolExecutor(8)
 
     def add(self, *names: str) -> list[Node]:
-        new = [Node(self.server.port, name, self.settings, self.nodes) for name in names]
+        port, more = self.server.port, (self.settings, self.nodes, self.last_call)
+        new = [Node(port, name, *more) for name in names]
         self.all += new
         return new
 
@@ -96,8 +106,11 @@ class Job:
 def a_job() -> Iterator[Callable[..., Job]]:
     made: list[Job] = []
 
-    def make(nodes: tuple[int, int] = (2, 2), replacement_timeout_s: float | None = None) -> Job:
-        made.append(Job(SpareSettings(1, replacement_timeout_s, is_on=True), nodes))
+    def make(
+        nodes: tuple[int, int] = (2, 2), replacement_timeout_s: float | None = None, unit: int = 1
+    ) -> Job:
+        settings = SpareSettings(1, replacement_timeout_s, node_unit=unit, is_on=True)
+        made.append(Job(settings, nodes, LAST_CALL / 10 if unit > 1 else LAST_CALL))
         return made[-1]
 
     yield make
@@ -367,6 +380,41 @@ def test_an_elastic_job_goes_on_smaller_at_once_and_grows(a_job: Callable[..., J
     assert one.log[-1] == "node c joins the job"
 
 
+def test_a_job_of_whole_units_grows_and_shrinks_by_them(a_job: Callable[..., Job]) -> None:
+    job = a_job((2, 4), unit=2)
+    # torch would take all three, once its last call is over.
+    nodes = job.add("a", "b", "c")
+    futures = job.meets(nodes)
+    eventually(lambda: sum(f.done() for f in futures) == 2, lambda: str([n.log for n in nodes]))
+    (waits,) = (n for n, f in zip(nodes, futures, strict=True) if not f.done())
+    eventually(lambda: waits.meeting.waits_as_spare, lambda: str(waits.log))
+    assert waits.log[-1] == (
+        f"this node ({waits.name}) is a spare: the job has 2 nodes and grows by 2 at a time"
+        " (--node-unit)"
+    )
+    members = [node for node in nodes if node is not waits]
+    assert not any(node.waits_to_meet_again() for node in members)
+    (four,) = job.add("d")
+    (late,) = job.meets([four])
+    eventually(members[0].waits_to_meet_again, lambda: str(four.log))
+    came = [next(f for f in futures if not f.done()), late]
+    met = job.meet(members) | {future.result(LIMIT_S) for future in came}
+    assert met == {(rank, 4) for rank in range(4)}
+    gone = members.pop()
+    gone.leave("it is broken")
+    left = [node for node in (*nodes, four) if node is not gone]
+    after = job.meets(left)
+    eventually(lambda: sum(f.done() for f in after) == 2, lambda: str([n.log for n in left]))
+    (waits,) = (n for n, f in zip(left, after, strict=True) if not f.done())
+    eventually(lambda: waits.meeting.waits_as_spare, lambda: str(waits.log))
+    said = next(n for n in left if n is not waits).log
+    why = "it waits: 2 nodes are a multiple of --node-unit 2"
+    assert set(said[-2:]) == {
+        f"the job goes on without node {gone.name} (it is broken)",
+        f"the job goes on without node {waits.name} ({why})",
+    }
+
+
 def test_whether_a_node_that_leaves_may_be_replaced(a_job: Callable[..., Job]) -> None:
     job = a_job()
     one, two = job.add("a", "b")
@@ -403,6 +451,8 @@ def test_a_static_rendezvous_knows_no_spares() -> None:
     log: list[str] = []
     Meeting(SpareSettings(1, is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
     assert log == ["a rendezvous of kind static knows no spares"]
+    Meeting(SpareSettings(node_unit=2, is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
+    assert log.pop() == "a rendezvous of kind static knows no node units"
     # An elastic job of that kind has not asked for any.
     Meeting(SpareSettings(is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
     assert len(log) == 1

@@ -60,12 +60,37 @@ def test_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("nnodes", "unit", "taken", "node_unit"),
+    [
+        ("2:6", "2", "2:6", 2),
+        ("1:5", "2", "2:4", 2),
+        ("3:5", "4", "4:4", 4),
+        ("4", "2", "4", 1),
+        ("2:4", "1", "2:4", 1),
+    ],
+)
+def test_the_number_of_nodes_is_a_multiple_of_the_unit(
+    nnodes: str, unit: str, taken: str, node_unit: int
+) -> None:
+    asked, options = settings(*C10D, "--nnodes", nnodes, "--node_unit", unit)
+    assert (options.nnodes, asked.node_unit, asked.is_on) == (taken, node_unit, ":" in nnodes)
+
+
+def test_a_unit_of_a_job_of_fixed_size_needs_nothing() -> None:
+    line = ("--nnodes", "4", "--master-addr", "h", "--node-rank", "0", "--node-unit", "2")
+    assert settings(*line)[0] == SpareSettings()
+
+
+@pytest.mark.parametrize(
     ("line", "words"),
     [
         (("--nnodes", "2", "--master-addr", "h", "--spares", "1"), "takes other nodes in"),
         (("--standalone", "--spares", "1"), "--spares needs a rendezvous"),
         (("--standalone", "--replacement-timeout", "9"), "--replacement-timeout needs"),
         ((*C10D, "--nnodes", "2", "--spares", "1"), "--max-restarts is 0"),
+        ((*C10D, "--nnodes", "3", "--node-unit", "2"), "3 allows no multiple of --node-unit 2"),
+        ((*C10D, "--nnodes", "5:7", "--node-unit", "4"), "5:7 allows no multiple of --node-unit 4"),
+        (("--standalone", "--nnodes", "2:4", "--node-unit", "2"), "--node-unit needs"),
     ],
 )
 def test_what_cannot_be_is_refused(line: tuple[str, ...], words: str) -> None:
