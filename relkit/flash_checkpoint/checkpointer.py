@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from relkit.flash_checkpoint.choice import Choice, choose
+from relkit.flash_checkpoint.choice import Check, Choice, choose
 from relkit.flash_checkpoint.rank_group import group_of_job
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
@@ -137,9 +137,13 @@ class Checkpointer(ABC):
             self._report(error)
         handle.end(failure)
 
-    def _choose(self) -> Choice:
-        """What all ranks resume from. Every rank must call it."""
-        return choose(self._ranks, self._memory, self._root)
+    def _choose(self, check: Check | None = None) -> Choice:
+        """What all ranks resume from. Every rank must call it.
+
+        Args:
+            check: of a state in memory; see choice.py.
+        """
+        return choose(self._ranks, self._memory, self._root, check)
 
     def wait_latest_checkpoint(self, timeout: float = WAIT_S) -> None:
         """Wait for the saves under way, as at the end of a job.

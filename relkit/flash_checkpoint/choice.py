@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.rank_memory import RankMemory
 
 _MAX_REASONS = 5
+# Given the state of this rank in memory: why it cannot be used; "" if it can. All ranks call it.
+Check = Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,14 @@ class Choice:
     origin: str = "from memory"
 
 
-def choose(ranks: RankGroup, memory: RankMemory, root: Path) -> Choice:
+def choose(ranks: RankGroup, memory: RankMemory, root: Path, check: Check | None = None) -> Choice:
     """The newest state that all ranks have; in memory, all other slots are discarded.
 
     Every rank must call it.
 
     Args:
         root: folder of the checkpoints on disk.
+        check: looks at a state that all ranks have whole.
 
     Raises:
         BadInputFile: the tracker on disk is damaged, or what it names is not seen by all ranks.
@@ -64,10 +68,14 @@ def choose(ranks: RankGroup, memory: RankMemory, root: Path) -> Choice:
             break
         state, why = memory.load(slots[step])
         refusals = ranks.all_gather(why)
+        reasons += [f"rank {rank}: {reason}" for rank, reason in enumerate(refusals) if reason]
+        if check is not None and not any(refusals):
+            refusals = ranks.all_gather(check(state))
+            # What all ranks say alike is said once.
+            reasons += dict.fromkeys(filter(None, refusals))
         if not any(refusals):
             memory.adopt(slots[step].header.sequence)
             return Choice(step, state, origin=memory.origin_of(step))
-        reasons += [f"rank {rank}: {reason}" for rank, reason in enumerate(refusals) if reason]
         del slots[step]
     return _from_disk(memory, root, offers, reasons)
 
@@ -109,4 +117,6 @@ def _from_disk(
 
 
 def _because(reasons: list[str]) -> str:
-    return f"; memory is not used: {'; '.join(reasons[:_MAX_REASONS])}" if reasons else ""
+    # Both slots of a rank may be refused for the same reason.
+    distinct = list(dict.fromkeys(reasons))[:_MAX_REASONS]
+    return f"; memory is not used: {'; '.join(distinct)}" if distinct else ""

@@ -74,6 +74,7 @@ class FsdpShardCheckpointer(FolderCheckpointer):
             ranks = sharded_on_disk.resharding(folder, self._ranks.world_size)
             self._announce(f"step {choice.step} from {folder}{ranks}{choice.why_not_memory}")
             return DiskReader(folder)
+        step = choice.step
         own = contents(choice.state) if is_sharded(choice.state) else None
         parts = self._ranks.all_gather(own)
         if None in parts:
@@ -82,7 +83,20 @@ class FsdpShardCheckpointer(FolderCheckpointer):
                 next_step="Load it with the checkpointer that has saved it.",
             )
         self._announce(f"step {choice.step} {choice.origin}")
-        return MemoryReader(choice.state, parts)
+        return MemoryReader(choice.state, parts, lambda why: self._from_disk(step, why))
+
+    def _from_disk(self, step: int, why: str) -> StorageReader | None:
+        """What is read where a step in memory cannot be; every rank calls it."""
+        self._memory.adopt(None)
+        choice = self._choose()
+        if choice.saved is None:
+            return None
+        folder = sharded_on_disk.folder_of(choice.saved)
+        self._announce(
+            f"step {choice.step} from {folder}, which torch reshards; step {step} in memory is not"
+            f" used: {why}"
+        )
+        return DiskReader(folder)
 
     def _name_on_disk(self, step: int) -> str:
         return str(step)

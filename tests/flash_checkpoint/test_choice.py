@@ -85,3 +85,18 @@ def test_all_ranks_load_one_step(
     chosen = choose(cast(RankGroup, Ranks(others)), cast(RankMemory, memory), tmp_path)
     assert (chosen.step, memory.adopted, chosen.why_not_memory) == (step, adopted, why)
     assert chosen.state == (None if step < 0 else f"state of step {step}")
+
+
+def test_a_state_that_cannot_be_used_is_refused_and_the_reason_said_once(tmp_path: Path) -> None:
+    memory = Memory({3: "", 4: "", 5: "torn"})
+    others = [[], offer(3, 4, 5), "", offer(3, 4), "", "divided", offer(3), "", "divided", offer()]
+    asked: list[str] = []
+
+    def check(state: str) -> str:
+        asked.append(state)
+        return "divided"
+
+    chosen = choose(cast(RankGroup, Ranks(others)), cast(RankMemory, memory), tmp_path, check)
+    assert (chosen.step, memory.adopted) == (-1, None)
+    assert chosen.why_not_memory == "; memory is not used: rank 0: torn; divided"
+    assert asked == ["state of step 4", "state of step 3"]

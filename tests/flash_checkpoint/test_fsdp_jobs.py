@@ -17,7 +17,7 @@ from relkit.flash_checkpoint.on_disk import persisted
 from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.flash_checkpoint.fsdp_job import WHOLES
 from tests.flash_checkpoint.states import same
-from tests.flash_checkpoint.undisturbed_run import run
+from tests.flash_checkpoint.undisturbed_run import TRUE_TORCH, run
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [
@@ -111,3 +111,33 @@ def test_fully_shard_goes_on_from_memory_and_launchers_write_what_dcp_loads(
         f"relkit: flash checkpoint: step 4 from {found.path}, which 2 ranks saved: torch reshards"
         " it for 1\n"
     )
+
+
+@pytest.mark.job
+def test_ranks_that_divide_the_model_in_another_way_load_from_disk(
+    start: Start, tmp_path: Path
+) -> None:
+    ck = tmp_path / "ck"
+    done = start(
+        "launch", "--nproc-per-node", "4", "--max-restarts", "1", "--no-warm-standby",
+        "--timeline-path", tmp_path / "timeline",
+        Path(__file__).with_name("division_job.py"), ck, program=TRUE_TORCH,
+    ).wait(150)  # fmt: skip
+    assert done.code == 0, done.err
+    told = re.findall(r"flash checkpoint: (step \d from .*)", done.err)
+    assert told[0] == "step 4 from memory", done.err
+    # Launchers write step 4 beside the restart, which may be quicker.
+    used = re.fullmatch(
+        rf"step (2 from {ck}/2|4 from {ck}/from-memory/iter_0000004), which torch reshards; step 4"
+        r" in memory is not used: \S+ is divided in another way than it was saved",
+        told[1],
+    )
+    assert used is not None, told
+    saved = dict(re.findall(r"^saved (\d) (\w+)$", done.out, re.MULTILINE))
+    ((step, whole),) = re.findall(r"^loaded (\d) (\w+)$", done.out, re.MULTILINE)
+    assert step == used[1][0]
+    # Steps after that one are made again, by other sums.
+    first = re.search(rf"^saved {step} (\w+)$", done.out, re.MULTILINE)
+    assert first is not None
+    assert whole == first[1]
+    assert sorted(saved) == list("123456")

@@ -21,10 +21,11 @@ from relkit.checkpoint.manifest import MANIFEST, Manifest
 from relkit.errors import BadInputFile, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint import megatron
 from relkit.flash_checkpoint.megatron import (
+    checkpoint_folder,
+    division,
     drop_in,
     exchange,
     intercept,
-    scratch_folder,
     sharded_state,
 )
 from relkit.flash_checkpoint.megatron.own_tracker import OwnNewest, own_newest
@@ -33,6 +34,7 @@ from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_plain
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.save_handle import SaveHandle
+from relkit.flash_checkpoint.scratch_folder import scratch_folder
 from relkit.flash_checkpoint.slots.errors import NoRoom
 from relkit.flash_checkpoint.slots.slot_folder import FOLDER_VARIABLE
 from tests.patience import PATIENCE
@@ -160,11 +162,42 @@ def test_without_room_in_memory_the_files_go_to_disk_and_come_from_there(
     assert f"step 3 from {ck}" in told
 
 
+@pytest.mark.parametrize("kind", ["files", "sharded"])
+def test_a_state_of_other_degrees_is_refused_by_name(kind: str) -> None:
+    before = division.of_arguments(Namespace(tensor_model_parallel_size=2))
+    parts: dict[str, Any] = {"common": {}, "tensors": {}, "objects": {}}
+    state = {sharded_state.MARK: parts} if kind == "sharded" else iteration_files.of_files({})
+    kept = division.with_degrees(state, before)
+    assert sharded_state.is_sharded(kept) if kind == "sharded" else iteration_files.is_files(kept)
+    assert division.why_not(kept, before) == ""
+    now = division.of_arguments(Namespace(tensor_model_parallel_size=4))
+    assert division.why_not(kept, now) == (
+        "the model was divided in another way: tensor_model_parallel_size was 2, and is 4"
+    )
+    for other in (state, None, {}, {sharded_state.MARK: 7}):
+        assert division.why_not(other, now) == ""
+
+
+def test_a_job_of_other_degrees_has_megatron_load_from_disk(
+    tiny: TinyMegatron, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.args.tensor_model_parallel_size = 2
+    assert load() == (0, 0.0)
+    save(1, megatron.StorageType.DISK).wait()
+    save(2, megatron.StorageType.MEMORY).wait()
+    tiny.args.tensor_model_parallel_size = 1
+    assert load() == (1, 1.0)
+    assert capsys.readouterr().err.endswith(
+        f"step 1 from {tiny.args.save}; memory is not used: the model was divided in another way:"
+        " tensor_model_parallel_size was 2, and is 1\n"
+    )
+
+
 def test_a_full_shared_memory_is_no_reason_not_to_load_from_it(
     tiny: TinyMegatron, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(4, megatron.StorageType.MEMORY).wait()
-    shared, lay_out, homes = memory_folder(), scratch_folder.lay_out_checkpoint, []
+    shared, lay_out, homes = memory_folder(), checkpoint_folder.lay_out_checkpoint, []
 
     def full(folder: Path, *rest: Any) -> None:  # noqa: ANN401
         homes.append(folder.parent)
@@ -177,7 +210,7 @@ def test_a_full_shared_memory_is_no_reason_not_to_load_from_it(
     assert load() == (4, 4.0)
     assert homes == [shared, tmp_path]
     for home in homes:
-        assert list(home.glob("relkit-megatron-*")) == []
+        assert list(home.glob("relkit-scratch-*")) == []
 
 
 def test_what_launchers_have_written_is_verified_before_megatron_loads_it(
@@ -205,7 +238,7 @@ def test_neither_shared_memory_nor_disk_has_room(tmp_path: Path) -> None:
 
     with (
         pytest.raises(UnwritablePath, match="No space left on device"),
-        scratch_folder.scratch_folder(tmp_path, full),
+        scratch_folder(tmp_path, full),
     ):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -229,3 +229,34 @@ LISTS = tuple(map(iteration_files.list_name, range(2)))
 )
 def test_files_of_all_ranks(names: tuple[str, ...], complete: bool) -> None:
     assert are_complete(names, 2) is complete
+
+
+class LossScaler:
+    """Stands for an object of DeepSpeed's."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale, self.dtype = scale, torch.float16
+
+
+def test_objects_of_deepspeed_are_kept_by_their_fields_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = "deepspeed.runtime.fp16.loss_scaler"
+    for name in ("deepspeed", "deepspeed.runtime", "deepspeed.runtime.fp16", module):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(LossScaler, "__module__", module)
+    plain = to_plain({"loss_scaler": LossScaler(8.0)}, set())
+    with pytest.raises(BadInputFile, match=rf"^{module}, which a checkpoint needs, is not"):
+        to_objects(plain, own_member)
+    # A launcher's process has no DeepSpeed, and writes what a DeepSpeed job reads.
+    stand_ins = StandIns()
+    both = to_objects([plain, to_plain(LossScaler(9.0), set())], stand_ins)
+    data = pickle.dumps(both)
+    monkeypatch.setattr(sys.modules[module], "LossScaler", LossScaler)
+    first, second = pickle.loads(data)  # noqa: S301
+    assert isinstance(first["loss_scaler"], LossScaler)
+    assert (first["loss_scaler"].scale, second.scale, second.dtype) == (8.0, 9.0, torch.float16)
+    assert to_objects(plain, own_member)["loss_scaler"].scale == 8.0
+    plain["loss_scaler"]["of"] = ["os", "_Environ"]
+    with pytest.raises(BadInputFile, match=r"^an object in a checkpoint is refused: \['os', "):
+        to_objects(plain, own_member)

@@ -112,6 +112,29 @@ def test_a_rank_reads_its_own_part_from_memory_and_no_other() -> None:
         assert "net.w is asked for" in str(caught.value) or name == "rng-0"
 
 
+def test_what_memory_does_not_have_is_read_from_disk_as_a_whole(folder: Path) -> None:
+    parts, reasons = [part_of(rank) for rank in range(2)], []
+
+    def from_disk(why: str) -> DiskReader:
+        reasons.append(why)
+        return DiskReader(folder)
+
+    reader = MemoryReader(parts[1], [contents(part) for part in parts], from_disk)
+    wanted = {"net": {"w": torch.zeros(5, 3)}, "step": 0}
+    expected = {name: EXPECTED[name] for name in wanted}
+    assert same(load(reader, wanted), expected)
+    assert reasons == ["net.w is divided in another way than it was saved"]
+    # What is loaded next is of the same step.
+    assert same(load(reader, {"bias": torch.zeros(2)}), {"bias": EXPECTED["bias"]})
+    assert len(reasons) == 1
+    # Never two steps in one state.
+    reader = MemoryReader(parts[1], [contents(part) for part in parts], from_disk)
+    load(reader, {"step": 0})
+    with pytest.raises(CheckpointException, match="divided in another way"):
+        load(reader, wanted)
+    assert len(reasons) == 1
+
+
 def test_ranks_that_differ_are_no_state() -> None:
     parts = [part_of(rank) for rank in range(2)]
     parts[1][MARK]["tensors"]["net.w"]["size"] = [6, 3]
@@ -217,6 +240,27 @@ def test_what_is_no_metadata_is_said_to_be_none(tmp_path: Path, data: bytes) -> 
     (tmp_path / METADATA).write_bytes(data)
     with pytest.raises(BadInputFile, match="is not DCP's metadata"):
         DiskReader(tmp_path).read_metadata()
+
+
+def test_metadata_that_would_take_more_memory_than_its_size_explains_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (folder / METADATA).read_bytes()
+    # Ten bytes that make a table of 256 MiB: the object with this number.
+    (folder / METADATA).write_bytes(b"\x80\x02Nr" + (1 << 24).to_bytes(4, "little") + b".")
+    with pytest.raises(BadInputFile, match=r"object number 16777216 comes after 3 instructions"):
+        DiskReader(folder).read_metadata()
+    (folder / METADATA).write_bytes(whole)
+    limits = "relkit.flash_checkpoint.sharded.safe_metadata"
+    for name, limit, message in (
+        ("_MAX_INSTRUCTIONS", 10, "it has more than 10 instructions"),
+        ("_MAX_BYTES", len(whole) - 1, f"larger than {len(whole) - 1} bytes"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"{limits}.{name}", limit)
+            with pytest.raises(BadInputFile, match=message):
+                DiskReader(folder).read_metadata()
+    assert DiskReader(folder).read_metadata().storage_data
 
 
 def test_a_hostile_value_is_refused_by_name(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ ALLOWED: Mapping[str, str] = {
         "relkit.flash_checkpoint.replicas relkit.flash_checkpoint.sharded "
         "relkit.flash_checkpoint.slots"
     ),
+    "relkit.flash_checkpoint.deepspeed": (
+        "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
+        "relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.protection"
+    ),
     "relkit.flash_checkpoint.megatron": (
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
         "relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.replicas"

@@ -14,19 +14,19 @@ from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import BadInputFile, UsageProblem
 from relkit.flash_checkpoint.choice import Choice
 from relkit.flash_checkpoint.folder_checkpointer import FolderCheckpointer
-from relkit.flash_checkpoint.megatron import exchange, intercept, sharded_state
+from relkit.flash_checkpoint.megatron import division, exchange, intercept, sharded_state
+from relkit.flash_checkpoint.megatron.checkpoint_folder import (
+    lay_out_checkpoint,
+    require_nothing_written,
+)
 from relkit.flash_checkpoint.megatron.intercept import Captured
 from relkit.flash_checkpoint.megatron.native import Megatron
 from relkit.flash_checkpoint.megatron.own_tracker import OwnNewest, own_newest
-from relkit.flash_checkpoint.megatron.scratch_folder import (
-    lay_out_checkpoint,
-    require_nothing_written,
-    scratch_folder,
-)
 from relkit.flash_checkpoint.on_disk import iteration_files, persisted
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_objects, to_plain
 from relkit.flash_checkpoint.on_disk.persisted import Persisted
 from relkit.flash_checkpoint.save_handle import SaveHandle
+from relkit.flash_checkpoint.scratch_folder import scratch_folder
 from relkit.flash_checkpoint.storage_type import StorageType
 
 # A checkpoint in memory is this job's own, whole, and not one to fine-tune from.
@@ -86,7 +86,8 @@ class MegatronCheckpointer(FolderCheckpointer):
         ):
             megatron.save(required, flops, {**options, "checkpointing_context": None})
             require_nothing_written(folder)
-        return self.save_checkpoint(step, self._state(kept), storage_type=storage_type)
+        state = self._state(kept, division.of_arguments(arguments))
+        return self.save_checkpoint(step, state, storage_type=storage_type)
 
     def load_native(
         self, megatron: Megatron, required: tuple[Any, ...], options: Mapping[str, Any]
@@ -106,7 +107,8 @@ class MegatronCheckpointer(FolderCheckpointer):
         is_own = folder is not None and Path(folder).absolute() == self._root.absolute()
         own = self._own_newest() if is_own else OwnNewest(-1, 0)
         with noted_load() as load:
-            choice = self._choose()
+            degrees = division.of_arguments(megatron.arguments)
+            choice = self._choose(lambda state: division.why_not(state, degrees))
             if choice.step >= 0 and choice.saved is None and choice.step >= own.step:
                 load.step, load.source = choice.step, "memory"
                 self._announce(f"step {choice.step} {choice.origin}")
@@ -141,13 +143,14 @@ class MegatronCheckpointer(FolderCheckpointer):
         step, saved_unix_ns = self._ranks.all_gather([seen.step, seen.saved_unix_ns])[0]
         return OwnNewest(step, saved_unix_ns)
 
-    def _state(self, kept: Captured) -> dict[str, Any]:
-        """What Megatron has saved, as plain data."""
+    def _state(self, kept: Captured, degrees: Mapping[str, Any]) -> dict[str, Any]:
+        """What Megatron has saved, as plain data, and by which degrees the model was divided."""
         dropped: set[str] = set()
         if kept.sharded is not None:
             state: dict[str, Any] = to_plain(kept.sharded, dropped)
         else:
             state = iteration_files.of_files(to_plain(kept.files, dropped))
+        state = division.with_degrees(state, degrees)
         if dropped:
             self._report(
                 _Dropped(f"of Megatron's arguments, not kept: {', '.join(sorted(dropped))}")
@@ -220,6 +223,11 @@ class MegatronCheckpointer(FolderCheckpointer):
             )
             return None
         state = persisted.read(saved, self._ranks.rank, self._ranks.world_size)
+        degrees = division.of_arguments(megatron.arguments)
+        reasons = self._ranks.all_gather(division.why_not(state, degrees))
+        if why := next(filter(None, reasons), ""):
+            self._announce(f"step {saved.step} in {saved.path} is not used: {why}")
+            return None
         self._announce(f"step {saved.step} from {saved.path}")
         return self._from_memory(saved.step, state, megatron, required, options)
 

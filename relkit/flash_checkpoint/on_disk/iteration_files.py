@@ -22,17 +22,31 @@ from relkit.input_file import read_input
 
 # The key that makes a state one of files.
 MARK = "relkit.files/1"
+# The key of what is kept in memory only.
+MEMORY_ONLY = "memory only"
 _MAX_LIST_BYTES = 1 << 20
 
 
-def of_files(files: Mapping[str, Any]) -> dict[str, Any]:
-    """The state that consists of these files: names within the iteration's folder -> plain data."""
-    return {MARK: dict(files)}
+def of_files(
+    files: Mapping[str, Any], memory_only: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The state that consists of these files.
+
+    Args:
+        files: names within the iteration's folder -> plain data.
+        memory_only: plain data that is not written to disk.
+    """
+    return {MARK: dict(files), MEMORY_ONLY: dict(memory_only or {})}
 
 
 def is_files(state: object) -> bool:
     """Whether a state is one of `of_files`."""
-    return isinstance(state, dict) and set(state) == {MARK} and isinstance(state[MARK], dict)
+    return (
+        isinstance(state, dict)
+        and set(state) - {MEMORY_ONLY} == {MARK}
+        and isinstance(state[MARK], dict)
+        and isinstance(state.get(MEMORY_ONLY, {}), dict)
+    )
 
 
 def files_of(state: Mapping[str, Any]) -> Mapping[str, Any]:

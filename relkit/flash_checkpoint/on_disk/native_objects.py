@@ -1,7 +1,8 @@
 """Objects in a framework's states that are not plain data, as plain data; and back.
 
 Of arguments (`argparse.Namespace`), the plain fields are kept; of a member of an enum, its name and
-value; of a stream of bytes, the bytes. Nothing is imported or called that a state names.
+value; of a stream of bytes, the bytes; of an object of DeepSpeed's own, its fields. Nothing is
+imported or called that a state names.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from relkit.errors import BadInputFile
 
 # The key that makes a dict an object, and the kinds of objects.
 _KIND = "relkit.object/1"
-_ARGUMENTS, _MEMBER, _BYTES = "arguments", "member", "bytes"
+_ARGUMENTS, _MEMBER, _BYTES, _INSTANCE = "arguments", "member", "bytes", "instance"
+# Classes of which objects are kept by their fields. A state that names another one is refused.
+_INSTANCES = frozenset({
+    ("deepspeed.runtime.fp16.loss_scaler", "LossScaler"),
+    ("deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler"),
+    ("deepspeed.utils.tensor_fragment", "fragment_address"),
+})  # fmt: skip
 _PLAIN = (
     bool, int, float, str, bytes, complex, type(None), torch.Tensor, torch.nn.Parameter,
     torch.Size, torch.dtype, torch.device, np.ndarray,
@@ -41,11 +48,15 @@ def to_plain(value: Any, dropped: set[str]) -> Any:  # noqa: ANN401
     if isinstance(value, argparse.Namespace):
         return {_KIND: _ARGUMENTS, "fields": _fields(value, dropped)}
     if isinstance(value, Enum):
-        kind = type(value)
-        of = [kind.__module__, kind.__qualname__, value.name]
+        enum = type(value)
+        of = [enum.__module__, enum.__qualname__, value.name]
         return {_KIND: _MEMBER, "of": of, "value": to_plain(value.value, dropped)}
     if isinstance(value, io.BytesIO):
         return {_KIND: _BYTES, "bytes": value.getvalue()}
+    kind = type(value)
+    if (kind.__module__, kind.__qualname__) in _INSTANCES:
+        fields = {name: to_plain(field, dropped) for name, field in vars(value).items()}
+        return {_KIND: _INSTANCE, "of": [kind.__module__, kind.__qualname__], "fields": fields}
     return _mapped(value, lambda inner: to_plain(inner, dropped))
 
 
@@ -96,7 +107,23 @@ class _Objects:
             return self._member(module, enum, name, self.of(value.get("value")))
         if kind == _BYTES and isinstance(content := value.get("bytes"), bytes):
             return io.BytesIO(content)
+        if kind == _INSTANCE and isinstance(fields, dict) and _are_texts(fields):
+            return self._instance(of, {name: self.of(inner) for name, inner in fields.items()})
         raise BadInputFile(f"an object in a checkpoint cannot be read: {kind[:50]!r}")
+
+    def _instance(self, of: object, fields: dict[str, Any]) -> object:
+        named = tuple(of) if isinstance(of, list) and _are_texts(of) else ()
+        if named not in _INSTANCES:
+            raise BadInputFile(f"an object in a checkpoint is refused: {of!r}"[:200])
+        module, name = named
+        kind = own_class(module, name)
+        if kind is None and isinstance(self._member, StandIns):
+            kind = self._member.class_of(module, name)
+        if kind is None:
+            raise BadInputFile(f"{module}, which a checkpoint needs, is not imported here")
+        made: object = object.__new__(kind)
+        vars(made).update(fields)
+        return made
 
 
 def _are_texts(values: Iterable[object]) -> bool:
@@ -144,11 +171,17 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
 
 def own_member(module: str, enum: str, name: str, value: object) -> object:
     """As Member: of an enum that this process has imported; else the value."""
-    # Not getattr(): modules may have code that runs for a name that they do not have.
-    kind = getattr(sys.modules.get(module), "__dict__", {}).get(enum)
-    if isinstance(kind, type) and issubclass(kind, Enum):
+    kind = own_class(module, enum)
+    if kind is not None and issubclass(kind, Enum):
         return kind.__members__.get(name, value)
     return value
+
+
+def own_class(module: str, name: str) -> type | None:
+    """A class of a module that this process has imported; None if there is none."""
+    # Not getattr(): modules may have code that runs for a name that they do not have.
+    kind = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+    return kind if isinstance(kind, type) else None
 
 
 class StandIns:
@@ -176,15 +209,21 @@ class StandIns:
         member.relkit_value = value
         return member
 
+    def class_of(self, module: str, name: str) -> type:
+        """A class in the place of one that is not imported here, for objects with fields."""
+        return self._put(module, type(name, (), {"__module__": module}))
+
     def _make(self, module: str, enum: str) -> type:
+        # As a member of an enum is pickled: its class, called with its value.
+        reduce = {"__reduce__": lambda self: (type(self), (self.relkit_value,))}
+        return self._put(module, type(enum, (), {"__module__": module, **reduce}))
+
+    def _put(self, module: str, kind: type) -> type:
         parts = module.split(".")
         for count in range(1, len(parts) + 1):
             name = ".".join(parts[:count])
             if name not in sys.modules:
                 sys.modules[name] = ModuleType(name)
                 self._modules.add(name)
-        # As a member of an enum is pickled: its class, called with its value.
-        reduce = {"__reduce__": lambda self: (type(self), (self.relkit_value,))}
-        kind = type(enum, (), {"__module__": module, **reduce})
-        setattr(sys.modules[module], enum, kind)
+        setattr(sys.modules[module], kind.__name__, kind)
         return kind

@@ -69,7 +69,19 @@ def publish(
         UnwritablePath: the disk is full, or a folder cannot be written.
     """
     metadata = seal(folder, int(facts["world_size"]), timeout_s)
-    manifest = Manifest(step, (*files, metadata), facts)
+    publish_files(folder, path, step, root, (*files, metadata), facts)
+
+
+def publish_files(
+    folder: Path,
+    path: Path,
+    step: int,
+    root: Path,
+    files: Sequence[FileRecord],
+    facts: Mapping[str, Any],
+) -> None:
+    """As `publish`, of a folder with files of another format."""
+    manifest = Manifest(step, tuple(files), facts)
     record = write_file(folder, MANIFEST, lambda out: out.write(manifest.encode()))
     named = OnDisk(
         step, path / MANIFEST, record.size_bytes, record.sha256, int(facts["saved_unix_ns"])

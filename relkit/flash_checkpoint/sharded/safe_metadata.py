@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,7 +16,10 @@ from torch.distributed.checkpoint import metadata as dcp
 from relkit.errors import BadInputFile
 from relkit.input_file import read_input
 
-_MAX_BYTES = 1 << 32
+# A shard takes about a hundred bytes, in about thirty instructions of the pickle.
+_MAX_BYTES = 1 << 28
+_MAX_INSTRUCTIONS = 1 << 26
+_NUMBERED = ("PUT", "BINPUT", "LONG_BINPUT")
 _CLASSES = (
     dcp.BytesStorageMetadata, dcp.ChunkStorageMetadata, dcp.Metadata, dcp.MetadataIndex,
     dcp.StorageMeta, dcp.TensorProperties, dcp.TensorStorageMetadata, dcp._MEM_FORMAT_ENCODING,
@@ -76,7 +80,9 @@ def read_metadata(path: Path) -> dcp.Metadata:
             classes of DCP's metadata, which is named; or it names files outside of its folder.
     """
     try:
-        metadata = _Unpickler(io.BytesIO(read_input(path, _MAX_BYTES))).load()
+        data = read_input(path, _MAX_BYTES)
+        _require_bounded(data)
+        metadata = _Unpickler(io.BytesIO(data)).load()
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror or error}") from error
     except _Refused as error:
@@ -92,6 +98,20 @@ def read_metadata(path: Path) -> dcp.Metadata:
     for info in metadata.storage_data.values():
         _require_inside(path, info)
     return metadata
+
+
+def _require_bounded(data: bytes) -> None:
+    """A pickle of a few bytes can ask for any amount of memory: such a one is refused unread.
+
+    Raises:
+        ValueError: it would take more memory than its size explains.
+    """
+    for count, (instruction, argument, _) in enumerate(pickletools.genops(data), 1):
+        # Reading makes a table up to the highest number; who writes them counts from 0.
+        if instruction.name in _NUMBERED and isinstance(argument, int) and argument > count:
+            raise ValueError(f"its object number {argument} comes after {count} instructions")
+        if count > _MAX_INSTRUCTIONS:
+            raise ValueError(f"it has more than {_MAX_INSTRUCTIONS} instructions")
 
 
 def _require_inside(path: Path, info: object) -> None:

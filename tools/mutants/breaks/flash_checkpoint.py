@@ -132,7 +132,7 @@ BREAKS = (
     ),
     # A full /dev/shm ends a restart that has everything in memory.
     Break(
-        "relkit/flash_checkpoint/megatron/scratch_folder.py",
+        "relkit/flash_checkpoint/scratch_folder.py",
         """        try:
             folder = _made(None, lay_out)
         except OSError as error:""",
