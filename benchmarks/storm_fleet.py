@@ -167,7 +167,8 @@ class Fleet:
             "ip", "netns", "exec", host.namespace, "unshare", "--mount", "sh", "-c", own, "sh",
             sys.executable, "-m", "relkit", "launch",
             "--nnodes", str(MEMBERS), "--spares", str(SPARES), "--nproc-per-node", "1",
-            "--max-restarts", "1000000", "--rdzv-backend", "c10d",
+            # By chance a node may be hit three times in a row: it is to stay.
+            "--max-restarts", "1000000", "--node-restarts", "0", "--rdzv-backend", "c10d",
             "--rdzv-id", f"storm-{os.getpid()}",
             "--rdzv-endpoint", f"{self.hosts[STORE].address}:29400",
             "--rdzv-conf", f"is_host={int(name == STORE)}", "--local-addr", host.address,

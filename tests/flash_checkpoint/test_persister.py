@@ -30,6 +30,7 @@ from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep, Verdict
 from relkit.launch.flash_checkpoint.persist_round import PersistRound, PersistSettings
 from relkit.launch.flash_checkpoint.persister import Persister
+from relkit.launch.flash_checkpoint.signs_of_life import Listener, signs_of_life
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.flash_checkpoint.states import rich_state, same
@@ -197,6 +198,44 @@ def test_a_node_that_has_given_up_on_node_0_is_not_waited_for(tmp_path: Path) ->
     outcome = first.lead("rank 1 died", None, lambda: None)
     assert outcome.verdict is Verdict.NOTHING
     assert "node 1 has given up waiting for node 0" in outcome.line
+
+
+def test_a_node_that_dies_while_it_writes_is_not_waited_for(tmp_path: Path) -> None:
+    notes: dict[str, bytes] = {}
+    first, second = (
+        PersistRound(
+            1, MemoryMailbox(node, 2, notes), 2, Ranks(tmp_path, {node: [5]}),
+            PersistSettings(2, 5.0, 60.0, silent_s=0.2),
+        )
+        for node in range(2)
+    )  # fmt: skip
+    second._put("offer/1", second._slots.collect().to_plain())
+    outcome = first.lead("rank 1 died", None, lambda: None)
+    assert outcome.verdict is Verdict.NOTHING
+    assert "node 1 has given no sign of life for 0.2 s" in outcome.line
+
+
+def differs(mailbox: MemoryMailbox, note: bytes | None) -> bool:
+    return mailbox.get("alive/1") != note
+
+
+def test_a_node_that_writes_for_long_gives_signs_of_life() -> None:
+    mailbox, now_s = MemoryMailbox(0, 3, {}), [0.0]
+    listener = Listener(mailbox, {1: "alive/1", 2: "alive/2"}, 10.0, lambda: now_s[0])
+    with signs_of_life(mailbox, "alive/1", every_s=0.001):
+        before = None
+        for _ in range(5):
+            now_s[0] += 6.0
+            eventually(partial(differs, mailbox, before), "a sign of life")
+            before = mailbox.get("alive/1")
+            silent = listener.silent()
+    assert silent == [2]
+    after = mailbox.get("alive/1")
+    now_s[0] += 10.0
+    assert listener.silent() in ([2], [1, 2])
+    now_s[0] += 10.0
+    assert listener.silent() == [1, 2]
+    assert mailbox.get("alive/1") == after
 
 
 def test_a_node_that_cannot_write_publishes_nothing(job: Job) -> None:

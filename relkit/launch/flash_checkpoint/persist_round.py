@@ -8,8 +8,9 @@
             result/K -----------> every node unlocks its slots
 
 Where a slot turns out to be damaged, there is another plan (I = 1, 2, ...). A node that does not
-answer in time, or that has left the round because node 0 did not (left/K/N), ends it: nothing is
-published, and the earlier checkpoint stays the newest.
+answer in time, that has left the round because node 0 did not (left/K/N), or that has given no sign
+of life (alive/K/N) while it writes, ends it: nothing is published, and the earlier checkpoint stays
+the newest.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from relkit.foreign_json import parse_json
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, SlotSource
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import PersistPlan, SavedStep, Verdict, plan
+from relkit.launch.flash_checkpoint.signs_of_life import SILENT_S, Listener, signs_of_life
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 from relkit.ranks import RankSet
 
@@ -56,12 +58,14 @@ class PersistSettings:
         max_mb_per_s: limit on writing per node, MB/s; 0: none.
         timeout_s: the longest that writing may take, s.
         answer_s: the longest to wait for another node's answer, s.
+        silent_s: a node that writes, and gives no sign of life for so long, is given up, s.
     """
 
     keep: int = 2
     max_mb_per_s: float = 0.0
     timeout_s: float = 600.0
     answer_s: float = ANSWER_S
+    silent_s: float = SILENT_S
 
 
 class RoundFailed(RelkitError):
@@ -142,7 +146,8 @@ class PersistRound:
                 name = self._first_of((f"plan/{attempt}", "result"), wait_s)
                 if name != f"plan/{attempt}":
                     break
-                written = self._write_own(int(self._get(name)["step"]))
+                with signs_of_life(self._mailbox, self._key(f"alive/{self._mailbox.node}")):
+                    written = self._write_own(int(self._get(name)["step"]))
                 self._put(f"files/{attempt}/{self._mailbox.node}", persist_slots.to_plain(written))
                 wait_s = self._settings.timeout_s + self._settings.answer_s
             if name == "result":
@@ -243,20 +248,27 @@ class PersistRound:
         """The notes of all other nodes.
 
         Raises:
-            RoundFailed: one of them has not answered in time, or has left the round.
+            RoundFailed: one of them has not answered in time, has left the round, or is silent.
         """
         nodes = range(1, self._mailbox.nodes)
         keys = {node: self._key(f"{name}/{node}") for node in nodes}
+        alive = {node: self._key(f"alive/{node}") for node in nodes}
+        listener = Listener(self._mailbox, alive, self._settings.silent_s)
         end_s = time.monotonic() + timeout_s
         left_s = timeout_s
         while not wait_for_notes(self._mailbox, list(keys.values()), min(left_s, _LEFT_S)):
             left_s = max(0.0, end_s - time.monotonic())
             silent = [node for node, key in keys.items() if self._mailbox.get(key) is None]
             gone = [n for n in silent if self._mailbox.get(self._key(f"left/{n}")) is not None]
-            if gone or not left_s:
-                how = "has given up waiting for node 0" if gone else "has not answered"
+            lost = sorted(set(listener.silent()) & set(silent))
+            if gone or lost or not left_s:
+                how = "has not answered"
+                if lost:
+                    how = f"has given no sign of life for {self._settings.silent_s:g} s"
+                if gone:
+                    how = "has given up waiting for node 0"
                 raise RoundFailed(
-                    f"node {RankSet.of(gone or silent).fold()} {how}",
+                    f"node {RankSet.of(gone or lost or silent).fold()} {how}",
                     next_step="Start the job again: it resumes from the step that stays.",
                 )
         return [self._get(f"{name}/{node}") for node in nodes]
