@@ -178,8 +178,8 @@ BREAKS = (
     # A name in a state makes a module run code.
     Break(
         "relkit/flash_checkpoint/on_disk/native_objects.py",
-        'getattr(sys.modules.get(module), "__dict__", {}).get(enum)',
-        "getattr(sys.modules.get(module), enum, None)",
+        'getattr(sys.modules.get(module), "__dict__", {}).get(name)',
+        "getattr(sys.modules.get(module), name, None)",
         _OBJECTS,
     ),
     # Lists that each contain one list twice take 2 to the power of their depth to read.
