@@ -24,7 +24,11 @@ from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.flash_checkpoint.hf_job import train
 
 __all__ = ["orphans_come_to_us", "start"]
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [
+    pytest.mark.timeout(200),
+    # Where DeepSpeed is installed, the Trainer imports it, and with it torch's compiler.
+    pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning"),
+]
 
 JOB = Path(__file__).with_name("hf_job.py")
 # The Trainer asks for what `tests.eager` leaves out of torch.
