@@ -30,7 +30,7 @@ from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep, Verdict
 from relkit.launch.flash_checkpoint.persist_round import PersistRound, PersistSettings
 from relkit.launch.flash_checkpoint.persister import Persister
-from relkit.launch.flash_checkpoint.signs_of_life import Listener, signs_of_life
+from relkit.launch.flash_checkpoint.signs_of_life import signs_of_life
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.flash_checkpoint.states import rich_state, same
@@ -222,22 +222,42 @@ def differs(mailbox: MemoryMailbox, note: bytes | None) -> bool:
 
 
 def test_a_node_that_writes_for_long_gives_signs_of_life() -> None:
-    mailbox, now_s = MemoryMailbox(0, 3, {}), [0.0]
-    listener = Listener(mailbox, {1: "alive/1", 2: "alive/2"}, 10.0, lambda: now_s[0])
+    mailbox, seen = MemoryMailbox(), set[bytes | None]()
     with signs_of_life(mailbox, "alive/1", every_s=0.001):
-        before = None
         for _ in range(5):
-            now_s[0] += 6.0
-            eventually(partial(differs, mailbox, before), "a sign of life")
-            before = mailbox.get("alive/1")
-            silent = listener.silent()
-    assert silent == [2]
+            seen.add(mailbox.get("alive/1"))
+            eventually(partial(differs, mailbox, mailbox.get("alive/1")), "a sign of life")
     after = mailbox.get("alive/1")
-    now_s[0] += 10.0
-    assert listener.silent() in ([2], [1, 2])
-    now_s[0] += 10.0
-    assert listener.silent() == [1, 2]
+    assert len(seen) == 5
+    assert "relkit-alive" not in {thread.name for thread in threading.enumerate()}
     assert mailbox.get("alive/1") == after
+
+
+def test_a_node_that_writes_for_longer_than_it_may_be_silent_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    notes: dict[str, bytes] = {}
+    settings = PersistSettings(2, 5.0, 60.0, silent_s=6.0)
+    ranks = [Ranks(tmp_path / "ck", {node: [5]}) for node in range(2)]
+    ranks[1].may_write.clear()
+    first, second = (
+        PersistRound(1, MemoryMailbox(node, 2, notes), 2, ranks[node], settings)
+        for node in range(2)
+    )
+    outcomes: list[PersistOutcome] = []
+    leads = threading.Thread(
+        target=lambda: outcomes.append(first.lead("rank 1 died", None, lambda: None))
+    )
+    follows = threading.Thread(target=second.follow, args=(lambda: None,))
+    leads.start()
+    follows.start()
+    key = second._key("alive/1")
+    # Twenty of them fit into the time for which it may be silent.
+    eventually(lambda: int(notes.get(key, b"0")) > 22, "signs of life for longer than that")
+    ranks[1].may_write.set()
+    leads.join()
+    follows.join()
+    assert outcomes[0].verdict is Verdict.PERSIST, outcomes[0].line
 
 
 def test_a_node_that_cannot_write_publishes_nothing(job: Job) -> None:

@@ -35,12 +35,20 @@ from relkit.foreign_json import parse_json
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, SlotSource
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import PersistPlan, SavedStep, Verdict, plan
-from relkit.launch.flash_checkpoint.signs_of_life import SILENT_S, Listener, signs_of_life
+from relkit.launch.flash_checkpoint.signs_of_life import signs_of_life
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
+from relkit.launch.job.silence import Silence
 from relkit.ranks import RankSet
 
 # A node is asked and answers within this time; it looks for the question once a second.
 ANSWER_S = 10.0
+# After so long without a sign of life a node that writes is given up: hosts that write are busy,
+# and stores slow.
+SILENT_S = 40.0
+# As many signs fit into that time.
+_SIGNS = 20
+# A look at the signs of thousands of nodes takes seconds; node 0 was away if it took longer.
+_AWAY_S = 20.0
 _MB = 1e6
 _POLL_S = 0.05
 # How often node 0 looks whether a node that it waits for has left the round.
@@ -146,7 +154,8 @@ class PersistRound:
                 name = self._first_of((f"plan/{attempt}", "result"), wait_s)
                 if name != f"plan/{attempt}":
                     break
-                with signs_of_life(self._mailbox, self._key(f"alive/{self._mailbox.node}")):
+                alive = self._key(f"alive/{self._mailbox.node}")
+                with signs_of_life(self._mailbox, alive, self._settings.silent_s / _SIGNS):
                     written = self._write_own(int(self._get(name)["step"]))
                 self._put(f"files/{attempt}/{self._mailbox.node}", persist_slots.to_plain(written))
                 wait_s = self._settings.timeout_s + self._settings.answer_s
@@ -252,15 +261,15 @@ class PersistRound:
         """
         nodes = range(1, self._mailbox.nodes)
         keys = {node: self._key(f"{name}/{node}") for node in nodes}
-        alive = {node: self._key(f"alive/{node}") for node in nodes}
-        listener = Listener(self._mailbox, alive, self._settings.silent_s)
+        silence = Silence(self._settings.silent_s, _AWAY_S)
         end_s = time.monotonic() + timeout_s
         left_s = timeout_s
         while not wait_for_notes(self._mailbox, list(keys.values()), min(left_s, _LEFT_S)):
             left_s = max(0.0, end_s - time.monotonic())
             silent = [node for node, key in keys.items() if self._mailbox.get(key) is None]
             gone = [n for n in silent if self._mailbox.get(self._key(f"left/{n}")) is not None]
-            lost = sorted(set(listener.silent()) & set(silent))
+            alive = {str(n): self._mailbox.get(self._key(f"alive/{n}")) for n in silent}
+            lost = [int(node) for node in silence.silent(list(alive), alive, time.monotonic())]
             if gone or lost or not left_s:
                 how = "has not answered"
                 if lost:

@@ -31,6 +31,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
+from relkit.launch.job.silence import Silence
 from relkit.launch.netcheck.node_info import holds_store
 from relkit.launch.spares.first_exchange import FirstExchange
 from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step, surplus
@@ -42,7 +43,6 @@ from relkit.launch.spares.settings import (
     dead_after_s,
     words_of,
 )
-from relkit.launch.spares.silence import Silence
 from relkit.launch.spares.torch_state import (
     ATTRIBUTE,
     keys_of,
@@ -189,31 +189,26 @@ class Meeting:
         if step is JoinStep.STEP_IN:
             return self._step_in(context)
         if step is JoinStep.COMPLETE:
-            return self._complete(context, after)
-        if after.round < 0:
+            action = _Action.MARK_RENDEZVOUS_COMPLETE
+        elif after.round < 0:
             action = self._join_first(by_torch, context, deadline)
-            return (
-                self._complete(context, after)
-                if action is _Action.MARK_RENDEZVOUS_COMPLETE
-                else action
-            )
-        if state.complete and context.node in state.participants:
-            self._announce()
-        elif why := self._why_late(rendezvous):
-            return self._give_up(context, why)
-        action = by_torch(context, math.inf)
-        return (
-            self._complete(context, after) if action is _Action.MARK_RENDEZVOUS_COMPLETE else action
-        )
+        else:
+            if state.complete and context.node in state.participants:
+                self._announce()
+            elif why := self._why_late(rendezvous):
+                return self._give_up(context, why)
+            action = by_torch(context, math.inf)
+        if action is _Action.MARK_RENDEZVOUS_COMPLETE:
+            self._leave_surplus_out(context, after)
+        return action
 
-    def _complete(self, context: Any, membership: Membership) -> _Action:  # noqa: ANN401
+    def _leave_surplus_out(self, context: Any, membership: Membership) -> None:  # noqa: ANN401
         """The meeting takes place; nodes beyond a multiple of --node-unit wait as spares do."""
         left_over = surplus(self._seen(context), membership)
         if left_over:
             met = leave_out(context.state, left_over, membership, self._settings.node_unit)
             # At once, so that those who are left over see that they are no members.
             setattr(context.state, ATTRIBUTE, met.encode())
-        return _Action.MARK_RENDEZVOUS_COMPLETE
 
     def _join_first(
         self,

@@ -42,8 +42,8 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/flash_checkpoint/signs_of_life.py",
-        "if note != self._newest[node][0]:",
-        "if False:",
+        "            number += 1\n",
+        "",
         ("tests/flash_checkpoint/test_persister.py",),
     ),
     Break(

@@ -10,7 +10,7 @@ _MEETING = (f"{_TESTS}/test_meeting.py",)
 _MEMBERSHIP = (f"{_TESTS}/test_membership.py",)
 _OPTIONS = (f"{_TESTS}/test_options.py",)
 _RANKS = ("tests/unit/launch/test_topology_ranks.py",)
-_SILENCE = (f"{_TESTS}/test_silence.py",)
+_SILENCE = ("tests/unit/launch/test_silence.py",)
 _STEP = (f"{_TESTS}/test_join_step.py",)
 
 BREAKS = (
@@ -57,8 +57,10 @@ BREAKS = (
         f"{_ROOM}/membership.py", "if restarts <= self.restarts else", "if False else", _MEMBERSHIP
     ),
     # A launcher that stood still takes all others for dead.
-    Break(f"{_ROOM}/silence.py", "now_s - self._looked_s > _GAP_S", "False", _SILENCE),
-    Break(f"{_ROOM}/silence.py", "if known and known[0] == beat", "if known", _SILENCE),
+    Break(
+        "relkit/launch/job/silence.py", "now_s - self._looked_s > self._gap_s", "False", _SILENCE
+    ),
+    Break("relkit/launch/job/silence.py", "if known and known[0] == beat", "if known", _SILENCE),
     # A spare ends as if it had failed.
     Break(
         f"{_ROOM}/meeting.py",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from relkit.launch.job.silence import Silence
 from relkit.launch.spares.settings import HEARTBEAT_S, HEARTBEATS_OF_TORCH, dead_after_s
-from relkit.launch.spares.silence import Silence
 
 
 def test_only_a_change_is_a_sign_of_life() -> None:

@@ -1,4 +1,4 @@
-"""Which nodes have sent no heartbeat for too long (pure).
+"""Which nodes have given no sign of life for too long (pure).
 
 torch compares the time that a heartbeat carries with the clock of whoever reads it, so its limit
 has to be larger than clocks differ. Here only changes are looked at, by one clock.
@@ -17,10 +17,11 @@ class Silence:
 
     Args:
         limit_s: without a new heartbeat for this long a node is dead, s.
+        gap_s: without a look for this long it is this node that was away, s.
     """
 
-    def __init__(self, limit_s: float) -> None:
-        self.limit_s = limit_s
+    def __init__(self, limit_s: float, gap_s: float = _GAP_S) -> None:
+        self.limit_s, self._gap_s = limit_s, gap_s
         # Node -> its newest heartbeat, and when that was new, s.
         self._seen: dict[str, tuple[object, float]] = {}
         self._looked_s: float | None = None
@@ -34,8 +35,7 @@ class Silence:
             nodes: to be looked at; heartbeats: the newest of each, anything that changes with it.
             now_s: monotonic time, s.
         """
-        if self._looked_s is not None and now_s - self._looked_s > _GAP_S:
-            # It is this node that was away.
+        if self._looked_s is not None and now_s - self._looked_s > self._gap_s:
             missed_s = now_s - self._looked_s
             self._seen = {key: (beat, at_s + missed_s) for key, (beat, at_s) in self._seen.items()}
         self._looked_s = now_s
