@@ -65,6 +65,8 @@ def ask(address: tuple[str, int], deadline_s: float, *, limit_bytes: int = LIMIT
         NobodyListens: nobody does.
         NoAnswer: it is another user's, is not RAS, is too old for JSON, or did not answer in time.
     """
+    if deadline_s <= 0:
+        raise NoAnswer("no time is left to ask")
     end_s = time.monotonic() + deadline_s
     users = _users_at(address[1]) - {os.geteuid()}
     if users:
@@ -75,13 +77,13 @@ def ask(address: tuple[str, int], deadline_s: float, *, limit_bytes: int = LIMIT
             lines = _Lines(connection, end_s)
             if not lines.say("CLIENT PROTOCOL 2").startswith("SERVER PROTOCOL "):
                 raise NoAnswer(f"what listens at port {address[1]} is not NCCL")
-            # Of those seconds NCCL uses up to one more itself.
-            for line in (f"TIMEOUT {max(1, int(deadline_s) - 1)}", "SET FORMAT json"):
+            # NCCL waits in whole seconds for processes that do not answer: as short as it can.
+            for line in ("TIMEOUT 1", "SET FORMAT json"):
                 if lines.say(line) != "OK":
                     raise NoAnswer("its NCCL is older than 2.28, and gives no JSON")
             return lines.rest("STATUS", limit_bytes)
     except TimeoutError as error:
-        raise NoAnswer(f"no answer in {deadline_s:g} s") from error
+        raise NoAnswer(f"no answer in {deadline_s:.3g} s") from error
     except OSError as error:
         raise NoAnswer(error.strerror or str(error)) from error
 

@@ -12,6 +12,7 @@ from relkit.hang.model import RankView
 from relkit.hang.suspicion.watch import Turn
 from relkit.launch.hang import incident
 from relkit.launch.hang.observe import Observer
+from relkit.launch.hang.state_source import Occasion
 from relkit.launch.job.exchange import LedMailbox
 from relkit.launch.job.settings import ExitStatus, LocalRank, OnHang
 from relkit.post_mortem.collector import NO_DEATHS, DeathCollector
@@ -55,11 +56,11 @@ class WatchedAttempt:
         """
         return self.observer.views(self.ranks(), self.exit_statuses(), recent=recent)
 
-    def closer_views(self, views: Sequence[RankView]) -> tuple[RankView, ...]:
-        """The same local ranks, with what sources beside the hook say now."""
+    def closer_views(self, views: Sequence[RankView], occasion: Occasion) -> tuple[RankView, ...]:
+        """The same local ranks, with what sources beside the hook say now, for a verdict."""
         if not self.observer.has_source:
             return tuple(views)
-        self.observer.look_closely()
+        self.observer.look_closely(occasion)
         return self.local_views(recent=True)
 
     def with_ends(self, views: Sequence[RankView]) -> tuple[RankView, ...]:

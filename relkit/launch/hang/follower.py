@@ -29,6 +29,7 @@ from relkit.launch.hang.remote_views import (
     decode_request,
     details_key,
 )
+from relkit.launch.hang.state_source import Occasion
 from relkit.launch.hang.summary import encode_summary
 from relkit.launch.job.settings import Log, OnHang
 from relkit.stacks.model import RankDump
@@ -139,7 +140,9 @@ class WatchFollower:
     def _answer(self, leader: int, number: int, request: bytes, local: Sequence[RankView]) -> None:
         fields = codec.unpack(request)
         deadline_s = min(float(fields.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)
-        local = self._attempt.closer_views(local)
+        # The leader gives a hang more time than a failure, which a restart waits for.
+        is_hang = deadline_s > incident.FAILURE_CAPTURE_S
+        local = self._attempt.closer_views(local, Occasion.HANG if is_hang else Occasion.FAILURE)
         dumps = self._attempt.capture(
             local,
             deadline_s,

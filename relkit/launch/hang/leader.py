@@ -24,6 +24,7 @@ from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.incident import IncidentResult
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.remote_views import RemoteViews, no_answer, plain_ranks
+from relkit.launch.hang.state_source import Occasion
 from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
 from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
@@ -186,7 +187,8 @@ class WatchLeader:
         attempt, started = self._attempt, time.time()
         if attempt.mailbox.nodes == 1:
             local = attempt.local_views(recent=True)
-        local = attempt.closer_views(local)
+        occasion = Occasion.FAILURE if on_hang is None else Occasion.HANG
+        local = attempt.closer_views(local, occasion)
         world_size = attempt.world_size_of((*local, *remote))
         deadline_s = incident.FAILURE_CAPTURE_S if on_hang is None else incident.HANG_CAPTURE_S
         self._log(f"{trigger}; capturing all ranks")

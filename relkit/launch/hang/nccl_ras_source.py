@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from relkit import procfs
 from relkit.hang.model import NCCL_RAS
-from relkit.launch.hang.state_source import TellsOf, Told
+from relkit.launch.hang.state_source import Occasion, TellsOf, Told
 from relkit.launch.job.settings import LocalRank
 from relkit.nccl_ras.model import MissingRank, RasAnswer
 from relkit.nccl_ras.parse import parse_answer
@@ -19,8 +19,10 @@ from relkit.nccl_ras.states import has_stood, places_of, state_of, words_of
 
 # An answer comes from all processes of the job: larger jobs are not asked by each of their nodes.
 MAX_RANKS = 4096
-# A hung job waits anyway. Several jobs of one user may share the port, and any of them answers.
-_DEADLINE_S, _TRIES, _APART_S = 3.0, 3, 0.5
+# A hung job waits anyway, but the leader waits for each node's part only so long.
+_DEADLINE_S, _APART_S = 5.0, 0.5
+# Several jobs of one user may share the port, and any of them answers.
+_TRIES = 3
 _MOST_MISSING = 8
 _NO_ANSWER = "its RAS does not answer that of the other ranks"
 _DEAD_BUT_RUNS = (
@@ -34,7 +36,7 @@ class NcclRas:
     Args:
         world_size: ranks of the job.
         query: gives the JSON; deadline in s.
-        unix_ns: Unix time, ns; pause: waits, s.
+        clock: monotonic seconds; unix_ns: Unix time, ns; pause: waits, s.
     """
 
     def __init__(
@@ -42,29 +44,31 @@ class NcclRas:
         world_size: int,
         *,
         query: Callable[[float], bytes] = lambda s: ask(ras_address(os.environ), s),
+        clock: Callable[[], float] = time.monotonic,
         unix_ns: Callable[[], int] = time.time_ns,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._world_size, self._query = world_size, query
-        self._unix_ns, self._pause = unix_ns, pause
+        self._clock, self._unix_ns, self._pause = clock, unix_ns, pause
 
     @property
     def name(self) -> str:
         """See StateSource."""
         return NCCL_RAS
 
-    def look(self, ranks: Sequence[LocalRank], *, closely: bool = False) -> TellsOf:
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
         """See StateSource."""
-        if not closely or not ranks or self._world_size > MAX_RANKS:
+        if occasion is not Occasion.HANG or not ranks or self._world_size > MAX_RANKS:
             return TellsOf()
         pids = {rank.rank: (rank.pid, *procfs.descendants(rank.pid)) for rank in ranks}
         ours = {pid for each in pids.values() for pid in each}
+        end_s = self._clock() + _DEADLINE_S
         try:
-            answer = self._answer_about(ours)
+            answer = self._answer_about(ours, end_s)
             if answer is None:
                 return TellsOf()
             self._pause(_APART_S)
-            after = self._answer_about(ours)
+            after = self._answer_about(ours, end_s)
         except NobodyListens:
             return TellsOf()
         except (NoAnswer, ValueError) as error:
@@ -95,10 +99,14 @@ class NcclRas:
                     told[rank] = Told(None, _NO_ANSWER, disputes=disputes)
         return told
 
-    def _answer_about(self, pids: set[int]) -> RasAnswer | None:
-        """An answer that knows one of these processes."""
+    def _answer_about(self, pids: set[int], end_s: float) -> RasAnswer | None:
+        """An answer that knows one of these processes.
+
+        Args:
+            end_s: by when, on the clock.
+        """
         for _ in range(_TRIES):
-            answer = parse_answer(self._query(_DEADLINE_S))
+            answer = parse_answer(self._query(max(0.0, end_s - self._clock())))
             if any(pid in pids and _is_of_this_host(host) for host, pid in _processes(answer)):
                 return answer
         return None

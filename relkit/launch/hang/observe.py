@@ -17,7 +17,7 @@ from relkit.hang.words import of_ranks
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
-from relkit.launch.hang.state_source import StateSource, Told
+from relkit.launch.hang.state_source import Occasion, StateSource, Told
 from relkit.launch.job.settings import ExitStatus, LocalRank, Log
 from relkit.ranks import RankSet
 
@@ -64,7 +64,7 @@ class Observer:
         self._sources, self._log = tuple(sources), log
         # By source and rank.
         self._told: dict[str, Mapping[int, Told]] = {}
-        self._is_close, self._said_unseen = False, False
+        self._occasion, self._said_unseen = Occasion.WATCH, False
         # Monotonic time, CPU time used, time waited for a CPU.
         self._cpu: dict[int, deque[tuple[float, float, float]]] = {}
         self._files: dict[int, Path] = {}
@@ -156,28 +156,28 @@ class Observer:
         """Another source than the hook is asked as well."""
         return bool(self._sources)
 
-    def look_closely(self) -> None:
-        """Have the next views() ask the other sources for everything: a hang is being judged."""
-        self._is_close = self.has_source
+    def look_closely(self, occasion: Occasion) -> None:
+        """Have the next views() ask the other sources for everything, for a verdict."""
+        self._occasion = occasion
 
     def _with_sources(
         self, views: Sequence[RankView], ranks: Sequence[LocalRank]
     ) -> tuple[RankView, ...]:
         """The same views, with what the other sources say."""
-        closely, self._is_close = self._is_close, False
+        occasion, self._occasion = self._occasion, Occasion.WATCH
         answering = {v.rank for v in views if v.alive and v.process_state[:1] not in _STOPPED}
         stopped = {v.rank for v in views if v.alive} - answering
         asked = [rank for rank in ranks if rank.rank in answering]
         joined = tuple(views)
         for source in self._sources:
-            tells = source.look(asked, closely=closely)
+            tells = source.look(asked, occasion)
             # A rank that is stopped says nothing: what it said before still holds.
             before = self._told.get(source.name, {})
             kept = {rank: told for rank, told in before.items() if rank in stopped}
             self._told[source.name] = {**kept, **tells.ranks}
             for line in tells.lines:
                 self._log(line)
-            joined = tuple(self._joined(view, source.name, closely) for view in joined)
+            joined = tuple(self._joined(view, source.name, occasion) for view in joined)
             unseen = RankSet.of(
                 v.rank for v in joined if HOOK in v.sources.said and v.sources.state == source.name
             )
@@ -189,7 +189,7 @@ class Observer:
                 )
         return joined
 
-    def _joined(self, view: RankView, name: str, closely: bool) -> RankView:
+    def _joined(self, view: RankView, name: str, occasion: Occasion) -> RankView:
         told = self._told.get(name, {}).get(view.rank)
         if told is None:
             return view
@@ -198,7 +198,7 @@ class Observer:
         if sources.state not in ("", HOOK):
             return replace(view, sources=Sources(sources.state, said, disputes))
         if hook is not None and sees_communication(hook):
-            if told.state is not None and closely and told.knows_ends:
+            if told.state is not None and occasion is not Occasion.WATCH and told.knows_ends:
                 disputes = (*disputes, *contradictions(hook, told.state, name))
             return replace(view, sources=Sources(HOOK, said, disputes))
         if told.state is None:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from relkit.hook.model import HookState
 from relkit.launch.job.settings import LocalRank
+
+
+class Occasion(Enum):
+    """What a source is asked for."""
+
+    WATCH = "watch"
+    # A restart waits for the verdict.
+    FAILURE = "failure"
+    # Nobody waits but the report.
+    HANG = "hang"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +58,10 @@ class StateSource(Protocol):
     def name(self) -> str:
         """As reports call it."""
 
-    def look(self, ranks: Sequence[LocalRank], *, closely: bool = False) -> TellsOf:
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
         """What it says of these ranks; in most looks, what it has said before.
 
         Args:
             ranks: this node's ranks that are alive and not stopped.
-            closely: ask now, and for everything: a hang is being judged.
+            occasion: for a verdict it is asked now, and for everything.
         """

@@ -20,7 +20,7 @@ from relkit.flight_recorder.worker_server import Answers, ask
 from relkit.hang.model import FLIGHT_RECORDER
 from relkit.hang.words import of_ranks, operation
 from relkit.hook.model import HookState
-from relkit.launch.hang.state_source import TellsOf, Told
+from relkit.launch.hang.state_source import Occasion, TellsOf, Told
 from relkit.launch.job.settings import LocalRank
 from relkit.ranks import RankSet
 
@@ -92,8 +92,9 @@ class WorkerServers:
         """See StateSource."""
         return FLIGHT_RECORDER
 
-    def look(self, ranks: Sequence[LocalRank], *, closely: bool = False) -> TellsOf:
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
         """See StateSource."""
+        closely = occasion is not Occasion.WATCH
         lines: list[str] = []
         began_s = self._clock()
         is_due = closely or began_s >= self._next_s

@@ -12,7 +12,7 @@ import pytest
 from relkit.hang.model import HOOK, NCCL_RAS
 from relkit.launch.hang.nccl_ras_source import MAX_RANKS, NcclRas
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.state_source import TellsOf
+from relkit.launch.hang.state_source import Occasion, TellsOf
 from relkit.launch.job.settings import LocalRank
 from relkit.nccl_ras.query import NoAnswer, NobodyListens
 from tests.unit.nccl_ras.simulated_ras import ras_answer, ras_missing, ras_rank
@@ -31,8 +31,10 @@ def pids() -> Iterator[tuple[int, int]]:
 def tells(query: Callable[[float], bytes], *pids: int, world_size: int = 4) -> TellsOf:
     source = NcclRas(world_size, query=query, unix_ns=lambda: 10**18, pause=lambda _: None)
     ranks = [LocalRank(rank, pid) for rank, pid in enumerate(pids)]
-    assert source.look(ranks) == TellsOf()
-    return source.look(ranks, closely=True)
+    # A restart waits for the verdict on a failure.
+    for occasion in (Occasion.WATCH, Occasion.FAILURE):
+        assert source.look(ranks, occasion) == TellsOf()
+    return source.look(ranks, Occasion.HANG)
 
 
 def body(pids: tuple[int, int], *, ahead: int = 1, host: str = "127.0.0.1") -> bytes:
@@ -94,6 +96,22 @@ def test_nobody_or_rubbish_is_no_harm(pids: tuple[int, int]) -> None:
     assert line.startswith("NCCL's RAS cannot be read (")
 
 
+def test_all_questions_share_one_deadline(pids: tuple[int, int]) -> None:
+    now_s, asked = [100.0], list[float]()
+
+    def slow(deadline_s: float) -> bytes:
+        asked.append(deadline_s)
+        now_s[0] += 1.5
+        return OTHER if len(asked) in (1, 3) else body(pids)
+
+    source = NcclRas(
+        4, query=slow, clock=lambda: now_s[0], unix_ns=lambda: 10**18, pause=lambda _: None
+    )
+    ranks = [LocalRank(rank, pid) for rank, pid in enumerate(pids)]
+    assert set(source.look(ranks, Occasion.HANG).ranks) == {0, 1}
+    assert asked == [5.0, 3.5, 2.0, 0.5]
+
+
 def test_a_job_that_is_too_large_is_not_asked_by_each_node(pids: tuple[int, int]) -> None:
     def never(_: float) -> bytes:
         pytest.fail("asked")
@@ -106,7 +124,7 @@ def test_a_process_that_others_have_given_up_and_that_runs_is_a_dispute() -> Non
     gone = ras_answer(("0xabc", [ras_rank(1, 5, AllReduce=1)], [ras_missing(0, pid, dead=True)]))
     source = NcclRas(2, query=lambda _: gone, pause=lambda _: None)
     observer = Observer(None, sources=[source])
-    observer.look_closely()
+    observer.look_closely(Occasion.HANG)
     (view,) = observer.views([LocalRank(0, pid)])
     assert view.sources.said == {NCCL_RAS: "its RAS does not answer that of the other ranks"}
     assert view.sources.disputes == (
@@ -122,7 +140,7 @@ def test_it_is_used_where_nothing_else_knows_the_operations(
     observer = Observer(tmp_path, sources=[source])
     ranks = [LocalRank(rank, pid) for rank, pid in enumerate(pids)]
     assert [view.hook for view in observer.views(ranks)] == [None, None]
-    observer.look_closely()
+    observer.look_closely(Occasion.HANG)
     views = observer.views(ranks)
     assert [view.sources.state for view in views] == [NCCL_RAS, NCCL_RAS]
     assert views[0].sources.said[HOOK] == "it has seen no collective"

@@ -18,7 +18,7 @@ from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.job_id import safe_job_id
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
-from relkit.launch.hang.state_source import TellsOf, Told
+from relkit.launch.hang.state_source import Occasion, TellsOf, Told
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from tests.waiting import eventually
 
@@ -380,10 +380,10 @@ class Witness:
 
     def __init__(self) -> None:
         self.tells = TellsOf()
-        self.asked: list[tuple[list[int], bool]] = []
+        self.asked: list[tuple[list[int], Occasion]] = []
 
-    def look(self, ranks: Sequence[LocalRank], *, closely: bool = False) -> TellsOf:
-        self.asked.append(([rank.rank for rank in ranks], closely))
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
+        self.asked.append(([rank.rank for rank in ranks], occasion))
         return self.tells
 
 
@@ -418,12 +418,13 @@ def test_a_close_look_is_asked_for_once_and_compares(
     witness.tells = TellsOf({0: Told(other, "in it")})
     observer = Observer(Path("job"), sources=[witness])
     assert observer.views([LocalRank(0, pid)])[0].sources.disputes == ()
-    observer.look_closely()
+    observer.look_closely(Occasion.FAILURE)
     (view,) = observer.views([LocalRank(0, pid)])
     assert "the hook counts" in view.sources.disputes[0]
     assert view.hook == state(pid, 0)
     observer.views([LocalRank(0, pid)])
-    assert [closely for _, closely in witness.asked] == [False, True, False]
+    asked = [occasion for _, occasion in witness.asked]
+    assert asked == [Occasion.WATCH, Occasion.FAILURE, Occasion.WATCH]
 
 
 def test_a_rank_that_is_stopped_or_gone_is_not_asked(child: Callable[[str], Child]) -> None:

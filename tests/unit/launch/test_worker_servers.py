@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relkit import procfs
-from relkit.launch.hang.state_source import TellsOf
+from relkit.launch.hang.state_source import Occasion, TellsOf
 from relkit.launch.hang.worker_servers import WorkerServers
 from relkit.launch.job.settings import LocalRank
 from tests.patience import PATIENCE
@@ -59,7 +59,7 @@ class Job:
     def look(self, *, closely: bool = False, after_s: float = 4.0) -> TellsOf:
         self.now_s += after_s
         local = [LocalRank(rank.number, rank.pid) for rank in self.ranks]
-        return self.servers.look(local, closely=closely)
+        return self.servers.look(local, Occasion.HANG if closely else Occasion.WATCH)
 
     def has(self, *enqueued: int, in_flight: int = -1) -> None:
         for rank, count in zip(self.ranks, enqueued, strict=True):

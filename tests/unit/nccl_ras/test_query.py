@@ -55,6 +55,12 @@ def test_one_that_says_nothing_costs_the_deadline() -> None:
         ask(("127.0.0.1", listener.port), 1.0)
 
 
+def test_without_time_nobody_is_asked() -> None:
+    with listening(lambda: b"{}") as listener, pytest.raises(NoAnswer, match="no time is left"):
+        ask(("127.0.0.1", listener.port), 0.0)
+    assert listener.commands == []
+
+
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -38,8 +38,21 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/hang/nccl_ras_source.py",
-        "if not closely or not ranks or self._world_size > MAX_RANKS:",
-        "if not closely:",
+        "if occasion is not Occasion.HANG or not ranks or self._world_size > MAX_RANKS:",
+        "if occasion is not Occasion.HANG:",
+        _RAS,
+    ),
+    # A restart waits for a question that goes through the whole job.
+    Break(
+        "relkit/launch/hang/nccl_ras_source.py",
+        "if occasion is not Occasion.HANG or",
+        "if occasion is Occasion.WATCH or",
+        _RAS,
+    ),
+    Break(
+        "relkit/launch/hang/nccl_ras_source.py",
+        "max(0.0, end_s - self._clock())",
+        "_DEADLINE_S",
         _RAS,
     ),
     Break(
