@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from relkit.flash_checkpoint.on_disk.saved_on_disk import SavedOnDisk
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.rank_memory import RankMemory
 
-_MAX_REASONS = 5
+_MAX_REASONS, _MAX_REASON = 5, 300
 # Given the state of this rank in memory: why it cannot be used; "" if it can. All ranks call it.
 Check = Callable[[Any], str]
 
@@ -90,6 +90,23 @@ def _on_disk(root: Path) -> dict[str, Any]:
     return {
         "disk": step, "is_persisted": isinstance(saved, Persisted), "unreadable": ""
     }  # fmt: skip
+
+
+def other_division(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Why a model that was divided in one way cannot be loaded in another; "" if they are alike.
+
+    Args:
+        saved, now: by the names that the framework gives them.
+    """
+    return next(
+        (
+            f"the model was divided in another way: {name} was {saved.get(name)!r}, and is"
+            f" {value!r}"[:_MAX_REASON]
+            for name, value in now.items()
+            if saved.get(name) != value
+        ),
+        "",
+    )
 
 
 def _from_disk(

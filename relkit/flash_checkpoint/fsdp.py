@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,6 @@ class FsdpShardCheckpointer(FolderCheckpointer):
             ranks = sharded_on_disk.resharding(folder, self._ranks.world_size)
             self._announce(f"step {choice.step} from {folder}{ranks}{choice.why_not_memory}")
             return DiskReader(folder)
-        step = choice.step
         own = contents(choice.state) if is_sharded(choice.state) else None
         parts = self._ranks.all_gather(own)
         if None in parts:
@@ -82,8 +82,13 @@ class FsdpShardCheckpointer(FolderCheckpointer):
                 f"step {choice.step} in memory was not saved by an FsdpShardCheckpointer",
                 next_step="Load it with the checkpointer that has saved it.",
             )
-        self._announce(f"step {choice.step} {choice.origin}")
-        return MemoryReader(choice.state, parts, lambda why: self._from_disk(step, why))
+        # Which of them it is, the division of the model that is loaded decides.
+        return MemoryReader(
+            choice.state,
+            parts,
+            from_disk=partial(self._from_disk, choice.step),
+            begun=partial(self._announce, f"step {choice.step} {choice.origin}"),
+        )
 
     def _from_disk(self, step: int, why: str) -> StorageReader | None:
         """What is read where a step in memory cannot be; every rank calls it."""

@@ -120,8 +120,8 @@ def unequal(
             counter = "sends" if receives else "receives"
             halves = f"{size(sizes[rank])} {way} rank {other}", size(sizes[other])
             sentence = f"{verb} {halves[0]}, which {counter} {halves[1]}"
-            verb_now = "is in" if views[each.rank].alive else "was ended in"
-            reasons = (f"rank {each.rank} {verb_now} {each.what}",)
+            state = "is" if views[each.rank].alive else "was ended"
+            reasons = (f"rank {each.rank} {state} in {each.what}",)
             weight = 1.0 if len(odd) == 1 else 0.7
             if rank not in culprits and rank in builders:
                 culprits[rank] = builders[rank].culprit(

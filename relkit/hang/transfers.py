@@ -58,9 +58,7 @@ class Transfer:
 
 def transfers_of(views: Mapping[int, RankView], groups: Sequence[Group]) -> tuple[Transfer, ...]:
     """The numbered sends and receives that ranks are in, by rank; not what is only queued."""
-    of_index = {
-        (rank, member.index): group for group in groups for rank, member in group.members.items()
-    }
+    of_index = _by_index(groups)
     transfers = []
     for rank, view in sorted(views.items()):
         for op in view.hook.in_flight if view.hook else ():
@@ -85,9 +83,7 @@ def posted_by(
         ranks: whose; those of which the size is not kept are left out.
         views: of all ranks; groups: all process groups.
     """
-    of_index = {
-        (rank, member.index): group for group in groups for rank, member in group.members.items()
-    }
+    of_index = _by_index(groups)
     posted = []
     for rank in ranks:
         hook = views[rank].hook
@@ -102,6 +98,13 @@ def posted_by(
                     op = _op(count, number, size_bytes)
                     posted.append(_transfer(views, group, rank, peer, op))
     return tuple(posted)
+
+
+def _by_index(groups: Sequence[Group]) -> Mapping[tuple[int, int], Group]:
+    """By rank and the number that the group has there."""
+    return {
+        (rank, member.index): group for group in groups for rank, member in group.members.items()
+    }
 
 
 def _op(count: TransferCount, number: int, size_bytes: int) -> Op:

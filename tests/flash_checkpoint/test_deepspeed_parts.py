@@ -130,7 +130,7 @@ def test_the_newest_step_is_loaded_with_its_random_numbers_wherever_it_is(
     told = capsys.readouterr().err
     assert f"step 1 from {ck}/global_step1; memory is not used: " in told
     assert told.endswith(
-        "; the model was divided in another way: data parallel ranks 1, and now 2\n"
+        "; the model was divided in another way: data parallel size was 1, and is 2\n"
     )
     assert (ck / "latest").read_text() == "global_step1"
     assert (ck / "zero_to_fp32.py").read_text() == "script"

@@ -243,7 +243,9 @@ def test_objects_of_deepspeed_are_kept_by_their_fields_and_no_others(
 ) -> None:
     module = "deepspeed.runtime.fp16.loss_scaler"
     for name in ("deepspeed", "deepspeed.runtime", "deepspeed.runtime.fp16", module):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        # Also what the stand-ins put there is gone afterwards, or as it was.
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(LossScaler, "__module__", module)
     plain = to_plain({"loss_scaler": LossScaler(8.0)}, set())
     with pytest.raises(BadInputFile, match=rf"^{module}, which a checkpoint needs, is not"):

@@ -12,10 +12,10 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import FileRecord, name_inside, read_manifest
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, UsageProblem
-from relkit.flash_checkpoint.choice import Choice
+from relkit.flash_checkpoint.choice import Choice, other_division
 from relkit.flash_checkpoint.deepspeed import engine_state
 from relkit.flash_checkpoint.deepspeed.own_latest import OwnLatest, name_latest, own_latest
-from relkit.flash_checkpoint.folder_checkpointer import FolderCheckpointer
+from relkit.flash_checkpoint.files_checkpointer import FilesCheckpointer
 from relkit.flash_checkpoint.on_disk import disk, iteration_files, sharded_on_disk
 from relkit.flash_checkpoint.on_disk.disk import OnDisk
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_objects, to_plain
@@ -27,7 +27,7 @@ _NEXT_STEP = "Load another one: load_checkpoint(folder, tag)."
 Loaded = tuple[str | None, dict[str, Any]]
 
 
-class DeepSpeedCheckpointer(FolderCheckpointer):
+class DeepSpeedCheckpointer(FilesCheckpointer):
     """Calls the functions of DeepSpeed's engine, and keeps what they write.
 
     In memory each rank keeps all that it loads, and its random generators. On disk there is
@@ -194,16 +194,7 @@ class DeepSpeedCheckpointer(FolderCheckpointer):
             saved = state[iteration_files.MEMORY_ONLY]["division"]
         except (KeyError, TypeError):
             return "it was not saved by a DeepSpeedCheckpointer"
-        division = engine_state.division_of(self._engine)
-        return next(
-            (
-                f"the model was divided in another way: {name} {saved.get(name)!r}, and now"
-                f" {now!r}"[:300]
-                for name, now in division.items()
-                if saved.get(name) != now
-            ),
-            "",
-        )
+        return other_division(saved, engine_state.division_of(self._engine))
 
     def _own_latest(self) -> OwnLatest:
         """What DeepSpeed itself has saved last, as rank 0 sees it."""
@@ -213,12 +204,6 @@ class DeepSpeedCheckpointer(FolderCheckpointer):
 
     def _name_on_disk(self, step: int) -> str:
         return f"global_step{step}"
-
-    def _part_of_rank(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        return state_dict
-
-    def _write_files(self, state: dict[str, Any], folder: Path) -> Sequence[FileRecord]:
-        return iteration_files.write_files(state, folder, self._ranks.rank, own_member)
 
     def _publish(
         self,

@@ -120,8 +120,8 @@ def division_of(engine: Any) -> dict[str, Any]:  # noqa: ANN401
     """How the engine divides a model between ranks."""
     return {
         "ZeRO stage": int(engine.zero_optimization_stage()),
-        "data parallel ranks": int(engine.seq_dp_world_size),
-        "model parallel ranks": int(engine.mp_world_size),
+        "data parallel size": int(engine.seq_dp_world_size),
+        "model parallel size": int(engine.mp_world_size),
         "files": sorted(file_names(engine, "tag")),
     }
 

@@ -13,7 +13,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import BadInputFile, UsageProblem
 from relkit.flash_checkpoint.choice import Choice
-from relkit.flash_checkpoint.folder_checkpointer import FolderCheckpointer
+from relkit.flash_checkpoint.files_checkpointer import FilesCheckpointer
 from relkit.flash_checkpoint.megatron import division, exchange, intercept, sharded_state
 from relkit.flash_checkpoint.megatron.checkpoint_folder import (
     lay_out_checkpoint,
@@ -39,7 +39,7 @@ _IN_MEMORY: Mapping[str, Any] = {"async_save": False, "save_retain_interval": No
 _DISTRIBUTED_FORMATS = ("torch_dist", "zarr")
 
 
-class MegatronCheckpointer(FolderCheckpointer):
+class MegatronCheckpointer(FilesCheckpointer):
     """Calls Megatron's own functions, and keeps what they write.
 
     In memory each rank keeps what Megatron has it write: of ranks with the same parameters, one
@@ -233,12 +233,6 @@ class MegatronCheckpointer(FolderCheckpointer):
 
     def _name_on_disk(self, step: int) -> str:
         return iteration_folder.iteration_name(step)
-
-    def _part_of_rank(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        return state_dict
-
-    def _write_files(self, state: dict[str, Any], folder: Path) -> Sequence[FileRecord]:
-        return iteration_files.write_files(state, folder, self._ranks.rank, own_member)
 
     def _publish(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from relkit.flash_checkpoint.choice import other_division
 from relkit.flash_checkpoint.megatron import sharded_state
 from relkit.flash_checkpoint.on_disk import iteration_files
 
@@ -42,15 +43,4 @@ def why_not(state: Any, degrees: Mapping[str, Any]) -> str:  # noqa: ANN401
     kept = state if isinstance(state, dict) else {}
     inner = kept.get(iteration_files.MEMORY_ONLY) or kept.get(sharded_state.MARK)
     saved = inner.get(_KEY) if isinstance(inner, dict) else None
-    if not isinstance(saved, dict):
-        return ""
-    return next(
-        (
-            f"the model was divided in another way: {name} was {saved.get(name)!r}, and is {now!r}"[
-                :300
-            ]
-            for name, now in degrees.items()
-            if saved.get(name) != now
-        ),
-        "",
-    )
+    return other_division(saved, degrees) if isinstance(saved, dict) else ""

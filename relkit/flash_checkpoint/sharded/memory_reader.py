@@ -32,6 +32,7 @@ class MemoryReader(StorageReader):
         part: of this rank, verified; contents: of all ranks' parts.
         from_disk: called on all ranks with the reason: the reader of what is on disk; None where
             there is nothing.
+        begun: called on all ranks where memory is read after all, before that.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class MemoryReader(StorageReader):
         part: Mapping[str, Any],
         contents: Sequence[Mapping[str, Any]],
         from_disk: Callable[[str], StorageReader | None] = lambda _why: None,
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
         self._values, self._shards = part[DATA], shards(part)
         self._metadata = merged(contents)
-        self._from_disk = from_disk
+        self._from_disk, self._begun = from_disk, begun
         self._disk: StorageReader | None = None
         self._has_read = False
 
@@ -89,7 +91,9 @@ class MemoryReader(StorageReader):
             return self._disk.read_data(plan, planner)
         if plan.storage_data:
             return self._read_from_disk(str(plan.storage_data), planner)
-        self._has_read = True
+        if not self._has_read:
+            self._has_read = True
+            self._begun()
         for item in plan.items:
             index = item.storage_index
             if not self._has(item):
@@ -110,11 +114,13 @@ class MemoryReader(StorageReader):
 
     def _read_from_disk(self, missing: str, planner: LoadPlanner) -> Future[None]:
         """Load the same state from disk, by a plan of its own: it has other shards."""
-        is_default = isinstance(planner, DefaultLoadPlanner)
-        # Two steps in one state would be worse than none.
-        if self._has_read or not is_default or isinstance(planner, _EmptyStateDictLoadPlanner):
+        if (
+            # Two steps in one state would be worse than none.
+            self._has_read
+            or not isinstance(planner, DefaultLoadPlanner)
+            or isinstance(planner, _EmptyStateDictLoadPlanner)
+        ):
             raise _elsewhere(missing)
-        assert isinstance(planner, DefaultLoadPlanner)
         disk = self._from_disk(f"{missing} is divided in another way than it was saved")
         if disk is None:
             raise _elsewhere(missing)
