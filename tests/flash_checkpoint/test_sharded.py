@@ -12,6 +12,7 @@ import torch.distributed.checkpoint
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
+from torch.distributed.checkpoint.planner import LoadPlan
 
 from relkit.checkpoint.iteration_folder import problems
 from relkit.errors import BadInputFile, RelkitError, UnwritablePath
@@ -110,6 +111,14 @@ def test_a_rank_reads_its_own_part_from_memory_and_no_other() -> None:
         with pytest.raises(CheckpointException, match="divided in another way") as caught:
             load(reader, {name: like})
         assert "net.w is asked for" in str(caught.value) or name == "rng-0"
+
+
+def test_what_one_rank_misses_none_reads_from_memory() -> None:
+    reader = MemoryReader(part_of(1), [contents(part_of(rank)) for rank in range(2)])
+    plans = [LoadPlan([]), LoadPlan([], storage_data="net.w"), LoadPlan([])]
+    assert [plan.storage_data for plan in reader.prepare_global_plan(plans)] == ["net.w"] * 3
+    nothing = reader.prepare_global_plan([LoadPlan([]), LoadPlan([])])
+    assert [plan.storage_data for plan in nothing] == [None] * 2
 
 
 def test_what_memory_does_not_have_is_read_from_disk_as_a_whole(folder: Path) -> None:

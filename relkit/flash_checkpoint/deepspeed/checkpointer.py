@@ -197,7 +197,7 @@ class DeepSpeedCheckpointer(FilesCheckpointer):
         return other_division(saved, engine_state.division_of(self._engine))
 
     def _own_latest(self) -> OwnLatest:
-        """What DeepSpeed itself has saved last, as rank 0 sees it."""
+        """What DeepSpeed would load, as rank 0 sees it."""
         seen = own_latest(self._root) if self._ranks.rank == 0 else OwnLatest(-1, "")
         step, tag = self._ranks.all_gather([seen.step, seen.tag])[0]
         return OwnLatest(step, tag)

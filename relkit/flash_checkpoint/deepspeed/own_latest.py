@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from relkit.checkpoint.manifest import MANIFEST
 from relkit.flash_checkpoint.deepspeed.engine_state import SCRIPT
 from relkit.input_file import read_input_text
 from relkit.output import write_atomic
@@ -18,7 +17,7 @@ _PREFIX = "global_step"
 
 @dataclass(frozen=True, slots=True)
 class OwnLatest:
-    """What DeepSpeed itself has saved last.
+    """What DeepSpeed would load.
 
     Args:
         step: as its tag says; 0 for a tag that says none; -1: there is no such checkpoint.
@@ -30,12 +29,12 @@ class OwnLatest:
 
 
 def own_latest(root: Path) -> OwnLatest:
-    """What `latest` names in a folder, unless relkit has written it."""
+    """What `latest` names in a folder, whoever has written it."""
     try:
         tag = read_input_text(root / LATEST, _MAX_TAG_BYTES).strip()
     except (OSError, UnicodeDecodeError):
         return OwnLatest(-1, "")
-    if not tag or Path(tag).name != tag or (root / tag / MANIFEST).exists():
+    if not tag or Path(tag).name != tag:
         return OwnLatest(-1, "")
     step = whole_number(tag.removeprefix(_PREFIX)) if tag.startswith(_PREFIX) else None
     return OwnLatest(0 if step is None else step, tag)

@@ -22,10 +22,11 @@ OTHER = ras_answer(("0xother", [ras_rank(0, 1, AllReduce=1)], []))
 
 @pytest.fixture
 def pids() -> Iterator[tuple[int, int]]:
-    with subprocess.Popen(["sleep", "600"]) as one, subprocess.Popen(["sleep", "600"]) as two:
-        yield one.pid, two.pid
-        one.kill()
-        two.kill()
+    # They end with their input.
+    both = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(2)]
+    yield both[0].pid, both[1].pid
+    for each in both:
+        each.communicate()
 
 
 def tells(query: Callable[[float], bytes], *pids: int, world_size: int = 4) -> TellsOf:

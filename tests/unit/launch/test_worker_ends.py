@@ -58,17 +58,21 @@ def test_nobody_waits_after_any_other_end(codes: dict[int, int]) -> None:
 
 
 def test_who_has_ended_since_the_launcher_looked() -> None:
-    with subprocess.Popen(["sleep", "600"]) as lives, subprocess.Popen(["false"]) as fails:
-        os.waitid(os.P_PID, fails.pid, os.WEXITED | os.WNOWAIT)
-        reaped = subprocess.Popen(["true"])
+    lives, fails, reaped = (
+        subprocess.Popen(argv, stdin=subprocess.PIPE) for argv in (["cat"], ["false"], ["true"])
+    )
+    try:
         reaped.wait()
-        ranks = [LocalRank(0, lives.pid), LocalRank(1, fails.pid), LocalRank(2, reaped.pid)]
+        os.waitid(os.P_PID, fails.pid, os.WEXITED | os.WNOWAIT)
+        ranks = [LocalRank(rank, each.pid) for rank, each in enumerate((lives, fails, reaped))]
         polled = {3: ExitStatus(-9)}
         now = ends_now(polled, [*ranks, LocalRank(3, fails.pid)], lambda _r, c: ExitStatus(c, 5.0))
         # One that somebody else has reaped may have ended in any way.
         assert now == {3: ExitStatus(-9), 1: ExitStatus(1, 5.0)}
         assert fails.wait() == 1
-        lives.kill()
+    finally:
+        for each in (lives, fails, reaped):
+            each.communicate()
 
 
 def test_the_files_of_workers_by_rank() -> None:
