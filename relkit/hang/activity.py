@@ -91,6 +91,7 @@ class Activity:
         runs: the kernel has it on a CPU.
         others: other threads of the process that hold user code, in words.
         gil: which thread holds the interpreter lock in native code, in words; "" for none.
+        exits: the script is over, and its interpreter is being ended.
     """
 
     thread_state: ThreadState
@@ -100,6 +101,7 @@ class Activity:
     runs: bool = False
     others: tuple[str, ...] = ()
     gil: str = ""
+    exits: bool = False
 
     @property
     def phrase(self) -> str:

@@ -97,6 +97,13 @@ ENTRIES = {
         "That rank has done fewer steps than the others: look at the length of its data shard "
         "and at its conditions for leaving the loop.",
     ),
+    Category.SLOW_EXIT: Entry(
+        "RK-HANG-027",
+        "Nothing is lost: the script has come to its end. Its other threads, which are in its "
+        ".stacktrace file, say what it waits for: a thread that is no daemon, an upload, a "
+        "process group that was not destroyed. While it uses a CPU it is given time; where it "
+        "does nothing for another timeout, --on-hang is carried out.",
+    ),
     Category.INCONCLUSIVE: Entry(
         "RK-HANG-010",
         "Read the merged stacks: the ranks that differ from the rest come first. For a clearer "

@@ -89,6 +89,8 @@ def attribute(job: JobView, analysis: JobAnalysis | None = None) -> HangVerdict:
         return HangVerdict((), (), "nothing is known of any rank: no launcher has reported")
     if (number := ended_from_outside(known)) is not None:
         return HangVerdict((), (), f"somebody ended the job: {outside_words(known, number)}")
+    if (over := _slow_to_exit(analysis)) is not None:
+        return HangVerdict(over, ())
     culprits = _proven(analysis)
     inconclusive = ""
     if not any(c.category in _ENOUGH for c in culprits):
@@ -119,6 +121,26 @@ def analyse(job: JobView) -> JobAnalysis:
     return JobAnalysis(
         views, activities, groups, waits, differ, job.hang_timeout_s, job.sees_all, job.is_sample
     )
+
+
+def _slow_to_exit(analysis: JobAnalysis) -> tuple[Culprit, ...] | None:
+    """The ranks that are still there, where all have come to their end and none failed.
+
+    Nobody waits for them, and they do not hang: they join threads, write files, free memory.
+    """
+    living = []
+    for rank, view in analysis.views.items():
+        if view.absent_reason and not analysis.sees_all:
+            continue
+        if view.alive:
+            in_flight = view.hook is not None and bool(view.hook.in_flight)
+            exits = analysis.activities[rank].exits and not in_flight
+            if is_stopped(view) or not exits:
+                return None
+            living.append(analysis.builder(rank).culprit(Category.SLOW_EXIT))
+        elif not left(view):
+            return None
+    return tuple(living) or None
 
 
 def _proven(analysis: JobAnalysis) -> list[Culprit]:

@@ -34,6 +34,7 @@ _SCORES = {
     Category.BLOCKED: 0.85,
     Category.DEVICE: 0.85,
     Category.LEFT: 0.9,
+    Category.SLOW_EXIT: 0.9,
 }
 
 
@@ -145,6 +146,9 @@ class FindingBuilder:
                 return f"raised {shortened(printable(raised), 160)}, and then aborted"
             error = f": {shortened(printable(view.error), 160)}" if view.error else ""
             return f"{exit_words(view.exit_code)}{error}"
+        if category is Category.SLOW_EXIT:
+            doing = "" if activity.thread_state is ThreadState.EXIT else f", {activity.phrase}"
+            return f"exiting{doing}{idle}"
         if category is Category.LEFT:
             last = self._newest_call()
             return "finished normally (exit code 0)" + (f" after {last}" if last else "")
@@ -184,6 +188,8 @@ class FindingBuilder:
             reasons.append("/proc shows state D: it waits for a device or a file system")
         elif category is Category.GIL_HELD:
             reasons += [self.activity.gil, *self._not_in_flight()]
+        elif category is Category.SLOW_EXIT:
+            reasons.append("its script is over: the interpreter is being ended")
         elif category in (Category.SPINNING, Category.BLOCKED):
             reasons += self._not_in_flight()
         return tuple(reasons)
@@ -195,7 +201,9 @@ class FindingBuilder:
         share = cpu_share(view)
         if category is Category.SPINNING and share is not None:
             details.append(f"it used {share:.0%} of a core between two samples")
-        if category in (Category.BLOCKED, Category.GIL_HELD):
+        if category is Category.SLOW_EXIT and share is not None:
+            details.append(f"it used {share:.1%} of a core between two samples")
+        if category in (Category.BLOCKED, Category.GIL_HELD, Category.SLOW_EXIT):
             details += [f"another of its threads: {other}" for other in activity.others]
             if activity.leaf:
                 details.append(f"its innermost frame is {activity.leaf}")

@@ -167,6 +167,7 @@ class Category(str, Enum):
     BLOCKED = "blocked-on-host"
     DEVICE = "stuck-on-device"
     LEFT = "finished-early"
+    SLOW_EXIT = "slow-exit"
     INCONCLUSIVE = "inconclusive"
 
     def __str__(self) -> str:
@@ -224,3 +225,8 @@ class HangVerdict:
     victims: tuple[Victims, ...]
     inconclusive: str = ""
     network: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """The job has done its work, and its last ranks are slow to end."""
+        return any(culprit.category is Category.SLOW_EXIT for culprit in self.culprits)

@@ -124,7 +124,7 @@ def _finding(
     view = views.get(first.rank)
     return Finding(
         id=ENTRIES[first.category].id,
-        status=Status.FAIL,
+        status=Status.WARN if verdict.is_over else Status.FAIL,
         title="; ".join([_title(group), *_victim_parts(verdict)]),
         ranks=RankSet.of(c.rank for c in group).fold(),
         nodes=fold_hosts(c.host for c in group),

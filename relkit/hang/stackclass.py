@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.frames import is_user_code, place, user_depth
 from relkit.hang.gil import GilHolder, gil_holder
-from relkit.hang.stackrules import by_kernel, by_native, by_python
+from relkit.hang.stackrules import by_kernel, by_native, by_python, ends_interpreter
 from relkit.hook.model import Op, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
@@ -62,6 +62,7 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
         kernel=kernel if kernel != "0" else "",
         runs=state == "R",
         others=_others(dump, main_id),
+        exits=ends_interpreter(frames, native.frames if native else ()),
     )
 
 

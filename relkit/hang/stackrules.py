@@ -93,10 +93,19 @@ def by_python(frames: Iterable[Frame]) -> ThreadState | None:
     return None
 
 
+def ends_interpreter(python: Iterable[Frame], native: Iterable[Frame]) -> bool:
+    """Whether a main thread with these frames has left its script behind."""
+    in_python = any(
+        frame.func == "_shutdown" and split_source(frame.source)[0].endswith("/threading.py")
+        for frame in python
+    )
+    return in_python or any(_FINALIZE.search(frame.func) for frame in native)
+
+
 def by_native(frames: Sequence[Frame]) -> ThreadState | None:
     """What native functions show: the innermost that matches a row."""
     # On its way out an interpreter collects garbage, joins threads and more.
-    if any(_FINALIZE.search(frame.func) for frame in frames):
+    if ends_interpreter((), frames):
         return ThreadState.EXIT
     for frame in frames:
         for pattern, thread_state in _NATIVE:

@@ -61,11 +61,12 @@ ALLOWED: Mapping[str, str] = {
     "relkit.flash_checkpoint.slots": "ground",
     "relkit.fleet": "ground",
     "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
-    "relkit.hang": "ground relkit.hang.columns relkit.hook relkit.post_mortem relkit.stacks",
+    "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
     "relkit.hang.collect": "ground relkit.fleet relkit.hang.picture relkit.stacks",
     "relkit.hang.columns": "relkit.hook",
+    "relkit.hang.detection": "ground relkit.hang relkit.hang.columns relkit.hook",
     "relkit.hang.links": "ground relkit.hang",
-    "relkit.hang.suspicion": "ground relkit.hang relkit.hang.columns",
+    "relkit.hang.suspicion": "ground relkit.hang relkit.hang.columns relkit.hang.detection",
     "relkit.hang.live_sources": "ground relkit.hang relkit.hook",
     "relkit.hang.picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",
@@ -85,10 +86,10 @@ ALLOWED: Mapping[str, str] = {
         "relkit.launch.replicas"
     ),
     "relkit.launch.hang": (
-        "ground relkit.flight_recorder relkit.hang relkit.hang.columns relkit.hang.links "
-        "relkit.hang.live_sources relkit.hang.suspicion relkit.hook relkit.launch.hang.links "
-        "relkit.launch.job relkit.nccl_ras relkit.post_mortem relkit.stacks relkit.stacks.dump "
-        "relkit.stacks.engines"
+        "ground relkit.flight_recorder relkit.hang relkit.hang.columns relkit.hang.detection "
+        "relkit.hang.links relkit.hang.live_sources relkit.hang.suspicion relkit.hook "
+        "relkit.launch.hang.links relkit.launch.job relkit.nccl_ras relkit.post_mortem "
+        "relkit.stacks relkit.stacks.dump relkit.stacks.engines"
     ),
     "relkit.launch.hang.links": (
         "ground relkit.hang.links relkit.launch.job relkit.net relkit.netcheck "

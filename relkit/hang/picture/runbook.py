@@ -117,6 +117,12 @@ RUNBOOK = {
         "let all ranks do the same number of steps.",
         ("FACTS", "git log -5 --stat"),
     ),
+    Category.SLOW_EXIT: Advice(
+        "Its work is done, so there is nothing to restart. See in the stacks which of its threads "
+        "the interpreter waits for: end that thread, make it a daemon, or call "
+        "destroy_process_group() before the script ends. If it uploads or frees memory, let it.",
+        ("STACKS", "ssh HOST 'grep -E \"State|Threads\" /proc/PID/status; cat /proc/PID/io'"),
+    ),
     Category.INCONCLUSIVE: Advice(
         "Nobody is late by what was recorded. Where all ranks are in the same collective, check "
         "the network between these hosts first. Where ranks wait for one another, look at those "

@@ -9,7 +9,8 @@ import numpy as np
 
 from relkit.hang.columns.operations import Kind, kind_of_operation
 from relkit.hang.columns.ranks import FlightColumns, places_in, sorted_order
-from relkit.hang.detect import Flight, Flights, Look
+from relkit.hang.detection.detector import Look
+from relkit.hang.detection.flights import Flight, Flights
 from relkit.hang.suspicion.history import CAPACITY, FLOOR_S, History
 
 # A job calls few kinds of operations; whatever comes after so many shares one history.

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from relkit.hang.columns.ranks import RankColumns
-from relkit.hang.detect import JobHealth, Look, columns_of
+from relkit.hang.detection.detector import JobHealth, Look
+from relkit.hang.detection.view_columns import columns_of
 from relkit.hang.model import JobView, RankView, Suspicion
 from relkit.hang.suspicion.accuse import suspicions_of
 from relkit.hang.suspicion.limits import Limits, Overdue

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from relkit.hang.columns.ranks import RankColumns
-from relkit.hang.detect import Flights, HangDetector, JobHealth, columns_of
+from relkit.hang.detection.detector import HangDetector, JobHealth
+from relkit.hang.detection.flights import Flights
+from relkit.hang.detection.view_columns import columns_of
 from relkit.hang.links.joined import in_words
 from relkit.hang.links.model import LinkCheck
 from relkit.hang.links.suspects import suspects_of
@@ -229,6 +231,8 @@ class WatchLeader:
             if on_hang is not None and self._checks.is_asked_for
             else None,
         )
+        if result.verdict.is_over and on_hang is not None:
+            on_hang = self._give_time_to_exit(on_hang)
         if is_shared:
             self._send_result(number, result, on_hang)
         try:
@@ -238,6 +242,19 @@ class WatchLeader:
                 self._wait_until_read(number, silent_nodes)
             # Whatever becomes of the report: a job that is to be restarted is restarted.
             self._state.action = on_hang or self._state.action
+
+    def _give_time_to_exit(self, on_hang: OnHang) -> OnHang | None:
+        """What to do about a job whose work is done: nothing, the first time."""
+        if self._detector.is_over:
+            return on_hang
+        self._detector.give_time_to_exit()
+        self._state.hung = False
+        if on_hang is not OnHang.REPORT:
+            self._log(
+                f"the job's work is done: --on-hang {on_hang} waits until it has used no CPU for "
+                f"another {self._settings.hang_timeout_s:g} s"
+            )
+        return None
 
     def _measure_links(
         self,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from relkit.errors import BadDump
 from relkit.hang.columns.operations import key_of, kind_number
-from relkit.hang.detect import is_unheard, only_set_up
+from relkit.hang.detection.view_columns import is_unheard, only_set_up
 from relkit.hang.model import RankView
 from relkit.launch.hang.observe import MAX_WORLD_SIZE
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relkit.hang.columns.ranks import RankColumns
-from relkit.hang.detect import HangDetector, JobHealth, columns_of
+from relkit.hang.detection.detector import HangDetector, JobHealth
+from relkit.hang.detection.view_columns import columns_of
 from relkit.hang.live_sources.contradictions import with_one_numbering
 from relkit.hang.model import JobView, RankView, Suspicion
 from relkit.hang.suspicion.watch import SuspicionWatch, Turn, What

@@ -10,7 +10,7 @@ import pytest
 
 from relkit.errors import CaptureFailed
 from relkit.hang.attribute import attribute
-from relkit.hang.detect import Detection, HangDetector, JobHealth
+from relkit.hang.detection.detector import Detection, HangDetector, JobHealth
 from relkit.hang.model import Category, JobView, RankView
 from relkit.hook.capture import capture_native
 from relkit.hook.model import OpKind

@@ -86,6 +86,15 @@ STACKS: dict[str, tuple[Frames, str, str]] = {
         "poll_schedule_timeout.constprop.0",
     ),
     "sleep": (((TRAIN),), "S", "hrtimer_nanosleep"),
+    "exit": (
+        (
+            ("Thread.join", f"{STDLIB}/threading.py:1119"),
+            ("_python_exit", f"{STDLIB}/concurrent/futures/thread.py:31"),
+            ("_shutdown", f"{STDLIB}/threading.py:1553"),
+        ),
+        "S",
+        "futex_do_wait",
+    ),
     "spin": (
         (("train", "/home/user/examples/train.py:120"),),
         "R",

@@ -106,6 +106,18 @@ def test_native_frames_settle_what_python_cannot_see_into(function: str) -> None
     assert found.thread_state is NATIVE[function]
 
 
+def test_a_thread_that_has_left_its_script_exits_whatever_it_waits_for() -> None:
+    pool = ("_python_exit", "/usr/lib/python3.11/concurrent/futures/thread.py:31")
+    joins = frames(pool, ("_shutdown", "/usr/lib/python3.11/threading.py:1553"))
+    found = classify(ranked(joins, kernel="futex"))
+    assert found.exits
+    assert found.thread_state is ThreadState.CONDITION
+    callback = native("nanosleep", "atexit_callfuncs", "Py_FinalizeEx", "main")
+    assert classify(ranked(frames(USER), callback, kernel="futex")).exits
+    own = frames(("_shutdown", "/home/user/server.py:20"), USER)
+    assert not classify(ranked(own, native("nanosleep", "main"), kernel="futex")).exits
+
+
 def test_the_recorder_settles_a_wait_that_no_frame_explains() -> None:
     opaque = ranked(frames(USER), kernel="futex_do_wait")
     assert classify(opaque).thread_state is ThreadState.LOCK
@@ -269,7 +281,8 @@ def test_any_names_are_survived(pairs: list[tuple[str, str]], kernel: str, state
 
 def test_every_stack_of_the_builders_has_user_code() -> None:
     for name in STACKS:
-        assert classify(dump(0, 1, name)).place, name
+        activity = classify(dump(0, 1, name))
+        assert bool(activity.place) != activity.exits, name
 
 
 def test_an_unnamed_state_falls_back_to_the_process() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from relkit.errors import BadDump
 from relkit.hang.columns.ranks import RankColumns
-from relkit.hang.detect import HangDetector, columns_of
+from relkit.hang.detection.detector import HangDetector
+from relkit.hang.detection.view_columns import columns_of
 from relkit.hang.model import CpuUse, RankView, Sources
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.launch.hang.observe import MAX_WORLD_SIZE

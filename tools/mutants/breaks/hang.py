@@ -7,7 +7,8 @@ from tools.mutants.model import Break
 _ATTRIBUTE = ("tests/unit/hang/test_attribute.py", "tests/unit/hang/test_lateness.py")
 _BACKGROUND = ("tests/unit/hang/test_background_transfers.py",)
 _DEATHS = ("tests/unit/hang/test_deaths.py",)
-_DETECT = ("tests/unit/hang/test_detect.py",)
+_SLOW_EXIT = ("tests/unit/hang/test_slow_exit.py",)
+_DETECT = ("tests/unit/hang/detection/test_detector.py",)
 _DEVICE = ("tests/unit/hang/test_device_stalled.py",)
 _REPORT = ("tests/unit/hang/test_report.py", "tests/unit/hang/test_lateness.py")
 _SEQUENCE = ("tests/unit/hang/test_sequence.py",)
@@ -355,15 +356,15 @@ BREAKS = (
         _DEATHS,
     ),
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/detection/detector.py",
         "if gap_s > max(_MIN_JUMP_S, _JUMP_FACTOR * usual_s):",
         "if False:",
         _DETECT,
     ),
     Break(
-        "relkit/hang/detect.py",
-        "counts=not (paused or starts or silent)",
-        "counts=not (starts or silent)",
+        "relkit/hang/detection/detector.py",
+        "counts=not (paused or starts or silent or exits)",
+        "counts=not (starts or silent or exits)",
         _DETECT,
     ),
     Break(
@@ -390,7 +391,12 @@ BREAKS = (
         "        for earlier, call in list(history.items())[-2:]\n",
         _SEQUENCE,
     ),
-    Break("relkit/hang/detect.py", "if not self._left[left].all() and", "if False and", _DETECT),
+    Break(
+        "relkit/hang/detection/detector.py",
+        "if not self._left[left].all() and",
+        "if False and",
+        _DETECT,
+    ),
     Break(
         "relkit/hang/mismatched_transfers.py",
         "_CONTEXTS = (6, 32, 256)",
@@ -404,37 +410,37 @@ BREAKS = (
         _SCHEDULES,
     ),
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/detection/view_columns.py",
         "return not begun and state.started <= len(state.communicators)",
         "return False",
         _DETECT,
     ),
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/detection/detector.py",
         "if self._progress_s is None and not len(flights):",
         "if self._progress_s is None:",
         _DETECT,
     ),
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/detection/detector.py",
         "bound_s = np.where(self._seen[flights.rank], self._clock.step_s, np.inf)",
         "bound_s = np.full(len(flights), np.inf)",
         _DETECT,
     ),
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/detection/detector.py",
         "paused = live > 1 and bool(",
         "paused = bool(",
         _DETECT,
     ),
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/detection/detector.py",
         "fresh, self._hung = not self._hung, True",
         "fresh, self._hung = True, True",
         _DETECT,
     ),
     Break(
-        "relkit/hang/detect.py",
+        "relkit/hang/detection/detector.py",
         "self._processes[live] = processes",
         "pass",
         _DETECT,
@@ -560,5 +566,78 @@ BREAKS = (
         'f"pid {pid}" if pid else ""',
         'f"pid {pid}"',
         ("tests/unit/launch/test_incident.py",),
+    ),
+    # A job whose work is done is ended for it, or is never ended.
+    Break(
+        "relkit/hang/detection/detector.py",
+        "counts=not (paused or starts or silent or exits)",
+        "counts=not (paused or starts or silent)",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detection/detector.py",
+        "return works and self._exit_uncounted_s <= _MAX_PATIENCE_AT_EXIT * self.hang_timeout_s",
+        "return works",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detection/detector.py",
+        "_WORKS_AT_EXIT = 0.005",
+        "_WORKS_AT_EXIT = 0.0",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detection/detector.py",
+        "self.is_over = self.is_over and not has_moved",
+        "",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/detection/detector.py",
+        "if not self.is_over or len(ranks.flights):",
+        "if not self.is_over:",
+        _DETECT,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "exits = analysis.activities[rank].exits and not in_flight",
+        "exits = analysis.activities[rank].exits",
+        _SLOW_EXIT,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "if is_stopped(view) or not exits:",
+        "if not exits:",
+        _SLOW_EXIT,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "        elif not left(view):\n",
+        "        elif False:\n",
+        _SLOW_EXIT,
+    ),
+    Break(
+        "relkit/hang/attribute.py",
+        "if view.absent_reason and not analysis.sees_all:\n            continue",
+        "if view.absent_reason:\n            continue",
+        _SLOW_EXIT,
+    ),
+    Break(
+        "relkit/hang/stackrules.py",
+        "return in_python or any(_FINALIZE",
+        "return any(_FINALIZE",
+        _STACKCLASS,
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "on_hang = self._give_time_to_exit(on_hang)",
+        "pass",
+        ("tests/cluster/test_slow_exit.py",),
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "        if self._detector.is_over:\n            return on_hang\n",
+        "",
+        ("tests/cluster/test_slow_exit.py",),
     ),
 )

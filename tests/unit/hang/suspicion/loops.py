@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from relkit.hang.detect import HangDetector
+from relkit.hang.detection.detector import HangDetector
 from relkit.hang.model import CpuUse, JobView, RankView
 from relkit.hang.suspicion.watch import SuspicionWatch, Turn, What
 from relkit.hook.model import Communicator, HookState, Op, OpKind

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit.hang.detect import Flight, Look
+from relkit.hang.detection.detector import Look
+from relkit.hang.detection.flights import Flight
 from relkit.hang.suspicion.history import CAPACITY, FLOOR_S, History
 from relkit.hang.suspicion.limits import MAX_KINDS, Limits, kind_of
 from relkit.hook.model import Communicator, HookState, Op, OpKind

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from relkit.hang.columns.ranks import FlightColumns
-from relkit.hang.detect import columns_of
+from relkit.hang.detection.view_columns import columns_of
 from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO, SOME, STAND_OUT, whom_to_ask
 from relkit.ranks import RankSet
 from tests.unit.hang.suspicion.loops import Loop

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from statistics import median
-from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from relkit.hang.columns.operations import key_of, kind_number, kind_of_operation
 from relkit.hang.columns.ranks import (
     Flags,
     FlightColumns,
@@ -21,15 +17,13 @@ from relkit.hang.columns.ranks import (
     Ints,
     Numbers,
     RankColumns,
-    digest,
     places_in,
-    process_numbers,
     sorted_order,
 )
+from relkit.hang.detection.flights import Flight, Flights
+from relkit.hang.detection.view_columns import columns_of
 from relkit.hang.model import RankView
-from relkit.hang.stackclass import SETUP
 from relkit.hang.words import of_ranks, operation
-from relkit.hook.model import HookState, Op
 from relkit.ranks import RankSet
 
 _MIN_JUMP_S = 5.0
@@ -46,6 +40,9 @@ _LACKS_CPU = 0.2
 # it would have taken with a CPU for each rank, or a tenth of the real time if that is more.
 _MAX_PATIENCE, _MAX_PATIENCE_OF_WAITING = 5.0, 1.0
 _MIN_SHARE = 0.1
+# Of one core: who uses more on its way out is at work there. And for how many timeouts it may be.
+_WORKS_AT_EXIT = 0.005
+_MAX_PATIENCE_AT_EXIT = 12.0
 
 
 class JobHealth(str, Enum):
@@ -75,98 +72,6 @@ class Detection:
     ranks: RankSet
     sentence: str
     fresh: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """An operation in flight.
-
-    Args:
-        age_s: for how long it counts, s: without gaps in which the caller did not run.
-        rank: who is in it; state: of its recorder; op: the operation.
-    """
-
-    age_s: float
-    rank: int
-    state: HookState
-    op: Op
-
-
-class Flights(Sequence[Flight]):
-    """All operations in flight, made one by one where they are asked for.
-
-    Args:
-        columns: they; views: by rank, those of which more is known than there.
-    """
-
-    def __init__(self, columns: FlightColumns, views: Mapping[int, RankView]) -> None:
-        self.columns, self._views = columns, views
-
-    @classmethod
-    def of(cls, flights: Sequence[Flight]) -> Flights:
-        """The same flights as arrays."""
-        if isinstance(flights, Flights):
-            return flights
-        rows = [
-            (
-                each.rank,
-                key_of(each.op),
-                digest(*kind_of_operation(each.op, each.state)),
-                each.age_s,
-            )
-            for each in flights
-        ]
-        return _MadeFlights(FlightColumns.of(rows), flights)
-
-    def told(self, places: Iterable[int]) -> list[Flight]:
-        """Of these, those of which more is known."""
-        flights = (self._told(place) for place in self._known(places))
-        return [flight for flight in flights if flight is not None]
-
-    def _known(self, places: Iterable[int]) -> Iterable[int]:
-        """Those of ranks of which more is known: in a large job few."""
-        told = [rank for rank, view in self._views.items() if view.hook is not None]
-        where: Ints = np.fromiter(places, np.int64)
-        return map(int, where[np.isin(self.columns.rank[where], told)])
-
-    def _told(self, place: int) -> Flight | None:
-        columns = self.columns
-        rank, key = int(columns.rank[place]), int(columns.key[place])
-        view = self._views.get(rank)
-        if view is not None and view.hook is not None:
-            for op in view.hook.in_flight:
-                if key_of(op) == key:
-                    return Flight(float(columns.age_s[place]), rank, view.hook, op)
-        return None
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    @overload
-    def __getitem__(self, place: int) -> Flight: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Flight]: ...
-
-    def __getitem__(self, place: int | slice) -> Flight | Sequence[Flight]:
-        if isinstance(place, slice):
-            return self.told(range(len(self))[place])
-        (flight,) = self.told([range(len(self))[place]])
-        return flight
-
-
-class _MadeFlights(Flights):
-    """Of flights that there are as objects."""
-
-    def __init__(self, columns: FlightColumns, flights: Sequence[Flight]) -> None:
-        super().__init__(columns, {})
-        self._flights = flights
-
-    def _known(self, places: Iterable[int]) -> Iterable[int]:
-        return map(int, places)
-
-    def _told(self, place: int) -> Flight | None:
-        return self._flights[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +127,8 @@ class HangDetector:
     never compared. Time in which the caller did not run (its machine slept, or had no CPU for
     it), or in which every rank of a job of several was stopped by a signal, does not count.
     Neither does, before a job is under way, time in which the ranks compute (imports after the
-    first operation) or get no CPU for it, or time in which no rank is heard of any more.
+    first operation) or get no CPU for it, or time in which no rank is heard of any more; nor, once
+    a job is over (give_time_to_exit), time in which its ranks work at their end.
 
     Args:
         hang_timeout_s: the user's limit, s, above 0.
@@ -254,6 +160,18 @@ class HangDetector:
         # Where nobody waited, and where some did.
         self._uncounted_s = {True: 0.0, False: 0.0}
         self._hung = False
+        # All that the job had to do is done; and how much time of its end was not counted.
+        self.is_over = False
+        self._exit_uncounted_s = 0.0
+
+    def give_time_to_exit(self) -> None:
+        """The job's work is done and its ranks are slow to end: that is no hang yet.
+
+        The timeout begins again, and time in which a rank works at its end does not count.
+        """
+        self.is_over, self._hung = True, False
+        if self._progress_s is not None:
+            self._progress_s = self._clock.time_s
 
     def update(self, now_s: float, ranks: Sequence[RankView]) -> Detection:
         """Take one look.
@@ -284,8 +202,12 @@ class HangDetector:
         starts = not has_moved and self._starts_slowly(ranks, outside, nobody_waits=nobody_waits)
         heard_of = ranks.alive & ~ranks.unheard
         silent = self._progress_s is not None and live > 0 and not heard_of.any()
-        skipped_s = self._clock.advance(now_s, counts=not (paused or starts or silent))
-        if starts:
+        self.is_over = self.is_over and not has_moved
+        exits = self._works_at_exit(ranks)
+        skipped_s = self._clock.advance(now_s, counts=not (paused or starts or silent or exits))
+        if exits:
+            self._exit_uncounted_s += skipped_s
+        elif starts:
             self._uncounted_s[nobody_waits] += skipped_s * _share_of_cpu(ranks, outside)
         self._note_progress(now_s, ranks, moved)
         self._note_ends(ranks)
@@ -340,6 +262,14 @@ class HangDetector:
             return False
         patience = _MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING
         return self._uncounted_s[nobody_waits] <= patience * self.hang_timeout_s
+
+    def _works_at_exit(self, ranks: RankColumns) -> bool:
+        """Whether a rank of a job that is over does something, and not for ever."""
+        if not self.is_over or len(ranks.flights):
+            return False
+        used_s, window_s = ranks.used_s[ranks.alive], ranks.window_s[ranks.alive]
+        works = bool(((window_s > 0) & (used_s > _WORKS_AT_EXIT * window_s)).any())
+        return works and self._exit_uncounted_s <= _MAX_PATIENCE_AT_EXIT * self.hang_timeout_s
 
     def _overdue(self, ranks: RankSet, sentence: str) -> Detection:
         fresh, self._hung = not self._hung, True
@@ -423,64 +353,6 @@ def _share_of_cpu(ranks: RankColumns, of: Flags) -> float:
     """What the one of these ranks that gets most has of the CPU time that it is ready to use."""
     used_s, waited_s = ranks.used_s[of], ranks.waited_s[of]
     return max(_MIN_SHARE, float((used_s / np.maximum(used_s + waited_s, 1e-9)).max()))
-
-
-def columns_of(ranks: Sequence[RankView]) -> RankColumns:
-    """Views as arrays."""
-    live = [view for view in ranks if view.alive and view.hook is not None]
-    flights = [
-        (view.rank, key_of(op), kind_number(op, view.hook),
-         max(0, view.hook.now_ns - op.start_ns) / 1e9)
-        for view in live if view.hook is not None for op in view.hook.in_flight
-    ]  # fmt: skip
-
-    def of(column: Callable[[RankView], float], dtype: type) -> npt.NDArray[Any]:
-        return np.array([column(view) for view in ranks], dtype)
-
-    def hook(fact: Callable[[HookState], float], dtype: type) -> npt.NDArray[Any]:
-        known = (None if view.hook is None else fact(view.hook) for view in ranks)
-        return np.array([0 if each is None else each for each in known], dtype)
-
-    return RankColumns(
-        rank=of(lambda view: view.rank, np.int64),
-        process=process_numbers(
-            of(lambda view: _host_digest(view.host), np.uint64),
-            of(lambda view: view.pid & 0xFFFFFFFF, np.uint64),
-        ),
-        alive=of(lambda view: view.alive, np.bool_),
-        state=of(lambda view: ord(view.process_state[:1] or "\0"), np.int64),
-        left=of(lambda view: not view.alive and view.exit_code == 0, np.bool_),
-        known=of(lambda view: view.alive and view.hook is not None, np.bool_),
-        unheard=of(is_unheard, np.bool_),
-        set_up=hook(only_set_up, np.bool_),
-        started=hook(lambda state: state.started, np.int64),
-        finished=hook(lambda state: state.finished, np.int64),
-        idle_s=hook(lambda state: max(0, state.now_ns - state.last_finish_ns) / 1e9, np.float64),
-        used_s=of(lambda view: view.cpu.used_s, np.float64),
-        window_s=of(lambda view: view.cpu.window_s, np.float64),
-        waited_s=of(lambda view: view.cpu.waited_s, np.float64),
-        flights=FlightColumns.of(flights),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _host_digest(host: str) -> int:
-    return digest(host)
-
-
-def is_unheard(view: RankView) -> bool:
-    """It lives, and a source that has spoken of it knows nothing of it any more."""
-    return view.alive and view.hook is None and bool(view.sources.said)
-
-
-def only_set_up(state: HookState) -> bool:
-    """All that it has begun so far is to make its groups: what follows may be long imports.
-
-    A group is made in one operation. Brief looks do not name those that have finished.
-    """
-    begun = any(c.seq >= 0 for c in state.communicators)
-    begun = begun or any(op.name not in SETUP for op in state.in_flight)
-    return not begun and state.started <= len(state.communicators)
 
 
 def _overdue_sentence(flights: Flights, overdue: Ints, stuck: RankSet, limit_s: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relkit.hang.detect import Detection, HangDetector, JobHealth
+from relkit.hang.detection.detector import Detection, HangDetector, JobHealth
 from relkit.hang.model import CpuUse, RankView, Sources
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.ranks import RankSet
@@ -131,6 +131,57 @@ def test_a_rank_that_ends_normally_moves_the_job() -> None:
     job.alive[0] = False
     assert not hung(watch(detector, job, 9))
     assert hung(watch(detector, job, 3))[0].ranks == RankSet.of([1, 2])
+
+
+def over(detector: HangDetector) -> Job:
+    """A job whose work is done, and that has been given time to exit."""
+    job = Job()
+    watch(detector, job, 5, running(job))
+    assert len([found for found in watch(detector, job, 12) if found.fresh]) == 1
+    detector.give_time_to_exit()
+    return job
+
+
+def test_a_job_that_does_nothing_at_its_end_is_given_one_more_timeout() -> None:
+    detector = HangDetector(TIMEOUT_S)
+    job = over(detector)
+    job.cpu = [(0.001, 0.0)] * WORLD
+    assert not hung(watch(detector, job, 10))
+    assert hung(watch(detector, job, 2))[0].fresh
+    assert detector.is_over
+
+
+def test_a_job_that_works_at_its_end_is_given_more_time_but_not_for_ever() -> None:
+    detector = HangDetector(TIMEOUT_S)
+    job = over(detector)
+    job.cpu[1] = (0.01, 0.0)
+    assert not hung(watch(detector, job, 125))
+    assert hung(watch(detector, job, 15))
+
+
+def test_a_job_that_goes_on_after_all_is_not_over() -> None:
+    detector = HangDetector(TIMEOUT_S)
+    job = over(detector)
+    watch(detector, job, 12, running(job))
+    assert not detector.is_over
+    job.cpu = [(0.9, 0.0)] * WORLD
+    assert hung(watch(detector, job, 12))
+
+
+def test_what_is_in_flight_at_the_end_hangs_as_ever() -> None:
+    detector = HangDetector(TIMEOUT_S)
+    job = over(detector)
+    job.cpu[1] = (0.5, 0.0)
+    job.begin([0])
+    assert hung(watch(detector, job, 12))
+
+
+def test_a_restarted_job_is_not_over() -> None:
+    detector = HangDetector(TIMEOUT_S)
+    job = over(detector)
+    job.generation += 1
+    watch(detector, job, 1)
+    assert not detector.is_over
 
 
 def unheard(view: RankView) -> RankView:

@@ -1,0 +1,1 @@
+"""Whether the job makes progress, from the recorders of all its ranks; pure."""

@@ -1,0 +1,36 @@
+"""Two ranks that do five steps; then a thread of rank 1 keeps its interpreter from ending.
+
+usage: slow_exit_job.py works|waits
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+STEPS, SLOW_RANK, CPU_S = 5, 1, 8.0
+
+
+def work() -> None:
+    """Use a CPU for some seconds."""
+    while time.thread_time() < CPU_S:
+        pass
+
+
+def main() -> None:
+    """Run the job."""
+    dist.init_process_group("gloo")
+    for _ in range(STEPS):
+        dist.all_reduce(torch.ones(8))
+    if dist.get_rank() == SLOW_RANK:
+        target = work if sys.argv[1] == "works" else threading.Event().wait
+        threading.Thread(target=target, name="uploader").start()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
