@@ -124,4 +124,29 @@ BREAKS = (
         "return 0 if at is None else at",
         _RANKS,
     ),
+    # A node is given up for what the loss of another caused.
+    Break(
+        f"{_ROOM}/dead_member.py",
+        "if membership.gone or silence.silent(others, beats, clock()):",
+        "if membership.gone:",
+        (f"{_TESTS}/test_dead_member.py",),
+    ),
+    Break(
+        f"{_ROOM}/dead_member.py",
+        "if membership.gone or silence.silent(others, beats, clock()):",
+        "if silence.silent(others, beats, clock()):",
+        (f"{_TESTS}/test_dead_member.py",),
+    ),
+    Break(
+        f"{_ROOM}/dead_member.py",
+        "others = (membership.expected & beats.keys()) - {me}",
+        "others = membership.expected - {me}",
+        (f"{_TESTS}/test_dead_member.py",),
+    ),
+    Break(
+        f"{_ROOM}/meeting.py",
+        "if has_lost_a_member(self._handler, self._silence.limit_s):",
+        "if False:",
+        (f"{_TESTS}/test_meeting.py",),
+    ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -456,3 +457,21 @@ def test_a_static_rendezvous_knows_no_spares() -> None:
     # An elastic job of that kind has not asked for any.
     Meeting(SpareSettings(is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
     assert len(log) == 1
+
+
+def test_a_node_is_not_given_up_for_what_the_loss_of_another_caused(
+    a_job: Callable[..., Job],
+) -> None:
+    job = a_job()
+    job.settings = replace(job.settings, node_restarts=1)
+    one, two = job.add("a", "b")
+    job.meet([one, two])
+    job.spare("c")
+    # All of this process seem to have the store.
+    two.meeting._is_host = False
+    one.handler._stop_heartbeats()
+    assert two.meeting.failed(1.0) == ""
+    assert two.log == [
+        "this node (b) stays, although its workers failed first 1 times in a row "
+        "(--node-restarts 1): another node was lost"
+    ]
