@@ -40,9 +40,10 @@ _LACKS_CPU = 0.2
 # it would have taken with a CPU for each rank, or a tenth of the real time if that is more.
 _MAX_PATIENCE, _MAX_PATIENCE_OF_WAITING = 5.0, 1.0
 _MIN_SHARE = 0.1
-# Of one core: who uses more on its way out is at work there. And for how many timeouts it may be.
+# Of one core: who uses more on its way out is at work there. And for how many timeouts of CPU time
+# it may be (or of a tenth of the real time): on a busy host little CPU time takes long.
 _WORKS_AT_EXIT = 0.005
-_MAX_PATIENCE_AT_EXIT = 12.0
+_MAX_PATIENCE_AT_EXIT = 6.0
 
 
 class JobHealth(str, Enum):
@@ -203,10 +204,11 @@ class HangDetector:
         heard_of = ranks.alive & ~ranks.unheard
         silent = self._progress_s is not None and live > 0 and not heard_of.any()
         self.is_over = self.is_over and not has_moved
-        exits = self._works_at_exit(ranks)
+        works = self._work_at_exit(ranks)
+        exits = works > _WORKS_AT_EXIT
         skipped_s = self._clock.advance(now_s, counts=not (paused or starts or silent or exits))
         if exits:
-            self._exit_uncounted_s += skipped_s
+            self._exit_uncounted_s += skipped_s * max(_MIN_SHARE, works)
         elif starts:
             self._uncounted_s[nobody_waits] += skipped_s * _share_of_cpu(ranks, outside)
         self._note_progress(now_s, ranks, moved)
@@ -263,13 +265,13 @@ class HangDetector:
         patience = _MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING
         return self._uncounted_s[nobody_waits] <= patience * self.hang_timeout_s
 
-    def _works_at_exit(self, ranks: RankColumns) -> bool:
-        """Whether a rank of a job that is over does something, and not for ever."""
-        if not self.is_over or len(ranks.flights):
-            return False
+    def _work_at_exit(self, ranks: RankColumns) -> float:
+        """Of one core, what the busiest rank of a job that is over uses; 0 if for too long."""
+        patience_s = _MAX_PATIENCE_AT_EXIT * self.hang_timeout_s
+        if not self.is_over or len(ranks.flights) or self._exit_uncounted_s > patience_s:
+            return 0.0
         used_s, window_s = ranks.used_s[ranks.alive], ranks.window_s[ranks.alive]
-        works = bool(((window_s > 0) & (used_s > _WORKS_AT_EXIT * window_s)).any())
-        return works and self._exit_uncounted_s <= _MAX_PATIENCE_AT_EXIT * self.hang_timeout_s
+        return float((used_s[window_s > 0] / window_s[window_s > 0]).max(initial=0.0))
 
     def _overdue(self, ranks: RankSet, sentence: str) -> Detection:
         fresh, self._hung = not self._hung, True

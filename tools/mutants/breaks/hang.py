@@ -576,8 +576,8 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detection/detector.py",
-        "return works and self._exit_uncounted_s <= _MAX_PATIENCE_AT_EXIT * self.hang_timeout_s",
-        "return works",
+        "or self._exit_uncounted_s > patience_s:",
+        "or False:",
         _DETECT,
     ),
     Break(
@@ -594,8 +594,8 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detection/detector.py",
-        "if not self.is_over or len(ranks.flights):",
-        "if not self.is_over:",
+        "if not self.is_over or len(ranks.flights) or",
+        "if not self.is_over or",
         _DETECT,
     ),
     Break(

@@ -155,8 +155,11 @@ def test_a_job_that_works_at_its_end_is_given_more_time_but_not_for_ever() -> No
     detector = HangDetector(TIMEOUT_S)
     job = over(detector)
     job.cpu[1] = (0.01, 0.0)
-    assert not hung(watch(detector, job, 125))
-    assert hung(watch(detector, job, 15))
+    assert not hung(watch(detector, job, 300))
+    # It gets to use more: six timeouts of CPU time are left to it, less what it has had.
+    job.cpu[1] = (1.0, 0.0)
+    assert not hung(watch(detector, job, 35))
+    assert hung(watch(detector, job, 10))
 
 
 def test_a_job_that_goes_on_after_all_is_not_over() -> None:
