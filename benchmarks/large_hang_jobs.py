@@ -163,31 +163,38 @@ def _simulated(shelf: int) -> int:
     return (2 * STAGES * TENSOR, TENSOR, STAGES, 2)[shelf]
 
 
-def messages(fault: str, pipelines: int) -> tuple[int, Iterator[bytes]]:
-    """The rank at fault, and what each node sends: its ranks' views, and their stacks."""
-    simulation = Simulation(fault)
-    simulation.run()
-    bad_pipeline = pipelines // 2
-    world = pipelines * STAGES * TENSOR
-    keep = codec.recent_ops(world)
+class LargeJob:
+    """All ranks of a job that hangs.
 
-    def captured(rank: int) -> tuple[RankView, RankDump]:
+    Args:
+        fault: of one of them; pipelines: how many there are.
+    """
+
+    def __init__(self, fault: str, pipelines: int) -> None:
+        self._simulation = Simulation(fault)
+        self._simulation.run()
+        self._pipelines, self._bad = pipelines, pipelines // 2
+        self.world = pipelines * STAGES * TENSOR
+        self.at_fault = (self._bad * STAGES + BAD_STAGE) * TENSOR + BAD_TENSOR
+
+    def captured(self, rank: int, keep: int) -> tuple[RankView, RankDump]:
+        """What its node knows of a rank, with so many finished operations."""
         pipeline, inner = divmod(rank, STAGES * TENSOR)
         stage, tensor = divmod(inner, TENSOR)
-        simulated = simulation.ranks[int(pipeline == bad_pipeline), stage, tensor]
-        hook = _state(rank, simulated, simulation.now_ns, pipelines, keep)
+        simulated = self._simulation.ranks[int(pipeline == self._bad), stage, tensor]
+        hook = _state(rank, simulated, self._simulation.now_ns, self._pipelines, keep)
         use = CpuUse(0.01, 1.0)
         seen = RankView(rank, f"n{rank // RANKS_A_NODE}", 4000 + rank, True, "S", hook, cpu=use)
-        return seen, _dump(rank, world, simulated.flying)
+        return seen, _dump(rank, self.world, simulated.flying)
 
-    def sent() -> Iterator[bytes]:
-        for first in range(0, world, RANKS_A_NODE):
-            views, dumps = zip(
-                *(captured(rank) for rank in range(first, first + RANKS_A_NODE)), strict=True
-            )
-            yield codec.encode_capture(views, dumps, codec.LIMIT_BYTES)[0]
-
-    return (bad_pipeline * STAGES + BAD_STAGE) * TENSOR + BAD_TENSOR, sent()
+    def messages(self, ranks: Sequence[int], keep: int) -> Iterator[bytes]:
+        """What each node sends of these ranks: views and stacks."""
+        of_node: dict[int, list[int]] = {}
+        for rank in ranks:
+            of_node.setdefault(rank // RANKS_A_NODE, []).append(rank)
+        for own in of_node.values():
+            views, dumps = zip(*(self.captured(rank, keep) for rank in own), strict=True)
+            yield codec.encode_capture(views, dumps, codec.LIMIT_BYTES, in_full=own)[0]
 
 
 def _state(rank: int, simulated: Rank, end_ns: int, pipelines: int, keep: int) -> HookState:

@@ -11,6 +11,8 @@ from relkit.ranks import RankSet
 ALL_UP_TO = 512
 # Of more, so many; and how many of these stand out, while the others wait.
 SOME, STAND_OUT = 64, 48
+# Once a verdict is near, so many more: those who may be in a group with these.
+MATES = ALL_UP_TO - SOME
 
 
 def whom_to_ask(ranks: RankColumns, flights: FlightColumns, near: int = 0) -> RankSet:
@@ -48,7 +50,8 @@ def _waiting(ours: Flags, flights: FlightColumns, count: int) -> list[int]:
     order = np.lexsort((rank, -age_s, kind))
     kinds, first = np.unique(kind[order], return_index=True)
     turn: Ints = np.arange(len(order)) - np.repeat(first, np.diff([*first, len(order)]))
-    by_turn = order[np.argsort(turn, kind="stable")]
+    # What began to wait first is nearest to the cause.
+    by_turn = order[np.lexsort((-age_s[order], turn))]
     asked: dict[int, None] = {}
     for each in rank[by_turn][: count * max(1, len(kinds))].tolist():
         if len(asked) == count:

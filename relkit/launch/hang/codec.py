@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -25,7 +25,8 @@ LIMIT_BYTES = 128 << 20
 # Python's objects take twenty times the room of the shortest JSON: their number is bounded, too.
 MAX_VALUES = 2_000_000
 # Finished operations that travel with a view: many in a small job, for verdicts compare them with
-# earlier steps; fewer in a large one, whose verdict holds those of all ranks.
+# earlier steps; fewer in a large one, where any number of ranks may have failed. Of the few ranks
+# that its leader asks for, as many as in a small one.
 MAX_RECENT_OPS = 256
 MIN_RECENT_OPS = 16
 ALL_RECENT_OPS = 1 << 19
@@ -59,12 +60,11 @@ def unpack(data: bytes, *, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any]:
     return plain
 
 
-def _view_to_plain(view: RankView) -> dict[str, Any]:
+def _view_to_plain(view: RankView, *, in_full: bool = False) -> dict[str, Any]:
     plain = {name: value for name, value in _shallow(view).items() if name not in ("hook", "dump")}
     if view.hook is not None:
-        plain["hook"] = replace(
-            view.hook, recent=view.hook.recent[-recent_ops(view.hook.world_size) :]
-        ).to_json()
+        keep = MAX_RECENT_OPS if in_full else recent_ops(view.hook.world_size)
+        plain["hook"] = replace(view.hook, recent=view.hook.recent[-keep:]).to_json()
     return plain
 
 
@@ -116,12 +116,16 @@ def _views_of(plain: Plain) -> tuple[tuple[RankView, ...], dict[str, Any]]:
 
 
 def encode_capture(
-    views: Sequence[RankView], dumps: Sequence[RankDump], limit_bytes: int
+    views: Sequence[RankView],
+    dumps: Sequence[RankDump],
+    limit_bytes: int,
+    in_full: Collection[int] = (),
 ) -> tuple[bytes, tuple[int, ...]]:
     """Views and dumps of one node in one message of bounded size.
 
     Args:
         limit_bytes: of the compressed message; the largest dumps are left out to keep it.
+        in_full: ranks of a large job whose operations all travel, as in a small one.
 
     Returns:
         the message, and the ranks whose dump was left out.
@@ -134,7 +138,8 @@ def encode_capture(
         left_out.append(largest)
         del blobs[largest]
     texts = {str(rank): base64.b64encode(blob).decode() for rank, blob in blobs.items()}
-    plain = {"views": [_view_to_plain(view) for view in views], "dumps": texts}
+    in_views = [_view_to_plain(view, in_full=view.rank in in_full) for view in views]
+    plain = {"views": in_views, "dumps": texts}
     return pack(plain), tuple(sorted(left_out))
 
 

@@ -155,18 +155,19 @@ class WatchFollower:
         self._write_dumps(dumps)
         views = self._attempt.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
         if self._attempt.mailbox.leader == leader:
-            incident.answer(
-                self._attempt.mailbox, number, views, dumps, self._wanted(fields, views)
-            )
+            asked = _asked_in(fields, views)
+            wanted = self._wanted(asked, views)
+            in_full = asked or ()
+            incident.answer(self._attempt.mailbox, number, views, dumps, wanted, in_full)
         self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
 
     def _wanted(
-        self, fields: Mapping[str, Any], views: Sequence[RankView]
+        self, asked: frozenset[int] | None, views: Sequence[RankView]
     ) -> Callable[[int], bool]:
-        """Of which ranks the leader wants to have all: in a large job of few, and of the failed."""
-        if "ranks" not in fields:
+        """Of which ranks the leader gets anything: in a large job of few, and of the failed."""
+        if asked is None:
             return lambda _rank: True
-        wanted = asked_ranks(fields, [view.rank for view in views])
+        wanted = asked
         if self._state.failure:
             wanted |= {view.rank for view in views if not view.alive}
         return wanted.__contains__
@@ -178,3 +179,10 @@ class WatchFollower:
         action = fields.get("action")
         if action in {choice.value for choice in OnHang}:
             self._state.action, self._state.hung = OnHang(action), True
+
+
+def _asked_in(fields: Mapping[str, Any], views: Sequence[RankView]) -> frozenset[int] | None:
+    """The ranks of this node of which the leader of a large job wants all; None: it is small."""
+    if "ranks" not in fields:
+        return None
+    return asked_ranks(fields, [view.rank for view in views])

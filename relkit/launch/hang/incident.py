@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relkit import procfs
@@ -133,16 +133,18 @@ def answer(
     views: Sequence[RankView],
     dumps: Sequence[RankDump],
     wanted: Callable[[int], bool] = lambda _rank: True,
+    in_full: Collection[int] = (),
 ) -> None:
     """Send this node's part of an incident to the node that judges.
 
     Args:
         number: of the incident; views, dumps: of all local ranks.
         wanted: whether a rank's are to be sent; in a large job, those of the others stay here.
+        in_full: see codec.encode_capture.
     """
     views = [view for view in views if wanted(view.rank)]
     dumps = [dump for dump in dumps if wanted(dump.rank)]
-    note, _left_out = codec.encode_capture(views, dumps, MESSAGE_BYTES // 2)
+    note, _left_out = codec.encode_capture(views, dumps, MESSAGE_BYTES // 2, in_full)
     mailbox.put(f"incident/{number}/node/{mailbox.node}", note)
 
 

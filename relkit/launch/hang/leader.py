@@ -18,8 +18,9 @@ from relkit.hang.links.joined import in_words
 from relkit.hang.links.model import LinkCheck
 from relkit.hang.links.suspects import suspects_of
 from relkit.hang.model import HangVerdict, RankView
+from relkit.hang.suspicion.group_mates import group_mates
 from relkit.hang.suspicion.watch import PACE_S
-from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO, whom_to_ask
+from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO, MATES, whom_to_ask
 from relkit.hang.waits import Wait
 from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
@@ -68,6 +69,9 @@ class WatchLeader:
         self._remote = RemoteViews(attempt.mailbox)
         self._incident = 0
         self._choose_again_s = 0.0
+        # In a large job: who is asked for by what summaries show, and who may be in a group with
+        # them.
+        self._chosen, self._mates = RankSet(), RankSet()
 
     def receive(self, now_s: float) -> bool:
         """Read the other nodes' summaries; see RemoteViews.receive."""
@@ -122,7 +126,7 @@ class WatchLeader:
             on_hang = self._settings.on_hang
             self._report(detection.sentence, local, others, on_hang=on_hang, alone=alone)
         if not alone:
-            self._ask(now_s, detection.health, ranks, len(near))
+            self._ask(now_s, detection.health, ranks, local)
 
     def _to_judge(self, now_s: float, *, alone: bool) -> tuple[RankView, ...]:
         """The ranks of the other nodes by which the job is judged: in a large job not all.
@@ -139,9 +143,11 @@ class WatchLeader:
         """The other nodes have more ranks than are all asked for."""
         return self._remote.count > ALL_UP_TO
 
-    def _ask(self, now_s: float, health: JobHealth, ranks: RankColumns, near: int) -> None:
+    def _ask(
+        self, now_s: float, health: JobHealth, ranks: RankColumns, local: Sequence[RankView]
+    ) -> None:
         """Ask the other nodes for more than their summaries where that may be needed soon."""
-        look = self._detector.look
+        look, near = self._detector.look, len(local)
         ages_s = Flights.of(look.flights).columns.age_s
         stalled_s = max(look.idle_s, float(ages_s.max(initial=0.0)))
         soon = stalled_s > _SOON * self._settings.hang_timeout_s
@@ -149,12 +155,20 @@ class WatchLeader:
             # Whoever was asked for is asked for a while: what a rank does is seen in two looks.
             if now_s >= self._choose_again_s:
                 self._choose_again_s = now_s + PACE_S
-                flights = Flights.of(look.flights).columns
-                self._remote.ask(whom_to_ask(ranks, flights, near))
+                self._chosen = whom_to_ask(ranks, Flights.of(look.flights).columns, near)
+            if self._is_large and (soon or health is JobHealth.HUNG):
+                self._follow_waits(local)
+            self._remote.ask(self._chosen | self._mates)
             return
-        self._choose_again_s = now_s
+        self._choose_again_s, self._mates = now_s, RankSet()
         gone = ranks.rank[near:][~ranks.alive[near:] & ~ranks.left[near:]]
         self._remote.ask(RankSet.of(gone[:ALL_UP_TO].tolist()))
+
+    def _follow_waits(self, local: Sequence[RankView]) -> None:
+        """A verdict on a large job is near: ask for those, too, for whom ranks wait, in turn."""
+        views = (*local, *self._remote.told().values())
+        world_size, asked = self._attempt.world_size_of(views), self._chosen | self._mates
+        self._mates |= group_mates(views, world_size, asked, MATES - len(self._mates))
 
     def _remote_failure(self) -> str:
         note = self._attempt.mailbox.first("failure/")

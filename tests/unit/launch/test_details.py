@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from relkit.errors import BadDump
+from relkit.hang.model import RankView
 from relkit.hang.suspicion.whom_to_ask import whom_to_ask
+from relkit.hook.model import Op, OpKind
 from relkit.launch.hang import codec, leader
 from relkit.launch.hang.remote_views import (
     REQUEST_KEY,
@@ -54,26 +57,43 @@ def test_all_is_asked_for_before_there_is_a_verdict_and_not_for_longer(
     assert notes[details_key(1)] == before
 
 
+@pytest.mark.parametrize(("mates", "brought"), [(0, [0, 1, 3]), (1, [0, 1, 2, 3])])
 def test_of_a_large_job_the_stacks_of_some_ranks_are_brought_to_the_leader(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, mates: int, brought: list[int]
 ) -> None:
     for name in ("ALL_UP_TO", "SOME", "STAND_OUT"):
         monkeypatch.setattr(sys.modules[whom_to_ask.__module__], name, 1)
     monkeypatch.setattr(leader, "ALL_UP_TO", 1)
+    monkeypatch.setattr(leader, "MATES", mates)
     job = Job()
     notes: dict[str, bytes] = {}
     first, second = (job.watch(MemoryMailbox(n, 2, notes), [2 * n, 2 * n + 1]) for n in range(2))
     gather_with(second, job, monkeypatch)
     job.run(18, first, second)
     (view_of_job, verdict, report, dumps) = job.published[0]
-    # Rank 3 has not come; rank 2 waits for it as its own node's launcher knows.
-    assert [dump.rank for dump in dumps] == [0, 1, 3]
-    assert [view.rank for view in view_of_job.ranks] == [0, 1, 3]
+    # Rank 3 has not come; rank 2 waits for it, in a group with the ranks of the leader's node.
+    assert [dump.rank for dump in dumps] == brought
+    assert [view.rank for view in view_of_job.ranks] == brought
     assert [culprit.rank for culprit in verdict.culprits] == [3]
     assert view_of_job.is_sample
     assert report.facts["world_size"] == 4
     # Its stacks are on the disk of its node.
     assert (2, 3) in job.written
+
+
+def test_who_is_asked_for_in_a_large_job_tells_as_many_operations_as_in_a_small_one() -> None:
+    op = Op("allreduce", OpKind.COLLECTIVE, 1, 0, 4, 9, 1, 2)
+    recent = (op,) * codec.MAX_RECENT_OPS
+    views = []
+    for rank in (2, 3):
+        hook = view(rank, 10.0).hook
+        assert hook is not None
+        hook = replace(hook, world_size=1 << 17, recent=recent)
+        views.append(RankView(rank, "n1", 1, alive=True, hook=hook))
+    note, _ = codec.encode_capture(views, (), 1 << 20, in_full={3})
+    told, _ = codec.decode_capture(note)
+    kept = [len(each.hook.recent) for each in told if each.hook is not None]
+    assert kept == [codec.MIN_RECENT_OPS, codec.MAX_RECENT_OPS]
 
 
 def two_ends() -> tuple[RemoteViews, dict[str, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tools.mutants.model import Break
 
+_MATES = ("tests/unit/hang/suspicion/test_group_mates.py",)
 _DETECT = ("tests/unit/hang/detection/test_detector.py",)
 _LIMITS = ("tests/unit/hang/suspicion/test_limits.py",)
 _WHOM = ("tests/unit/hang/suspicion/test_whom_to_ask.py",)
@@ -229,5 +230,54 @@ BREAKS = (
         "rank = ranks.rank[near:]",
         "rank = ranks.rank",
         _WHOM,
+    ),
+    # In a large job, the rank at fault is not among those that are asked for.
+    Break(
+        "relkit/hang/suspicion/group_mates.py",
+        "sorted(_waited_in(views))",
+        "_waited_in(views)",
+        _MATES,
+    ),
+    Break(
+        "relkit/hang/suspicion/group_mates.py",
+        "spacing.get((group.index, group.size), 1)",
+        "1",
+        _MATES,
+    ),
+    Break(
+        "relkit/hang/suspicion/group_mates.py",
+        "if first < 0 or last >= world_size:",
+        "if False:",
+        _MATES,
+    ),
+    Break(
+        "relkit/hang/suspicion/group_mates.py",
+        "if 1 < group.size <= _MAX_SIZE and 0",
+        "if 0",
+        _MATES,
+    ),
+    Break(
+        "relkit/hang/suspicion/group_mates.py",
+        "if len(mates) + len(members) <= count:",
+        "if True:",
+        _MATES,
+    ),
+    Break(
+        "relkit/hang/suspicion/whom_to_ask.py",
+        "by_turn = order[np.lexsort((-age_s[order], turn))]",
+        'by_turn = order[np.argsort(turn, kind="stable")]',
+        ("tests/unit/hang/suspicion/test_whom_to_ask.py",),
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "self._remote.ask(self._chosen | self._mates)",
+        "self._remote.ask(self._chosen)",
+        ("tests/unit/launch/test_details.py",),
+    ),
+    Break(
+        "relkit/launch/hang/codec.py",
+        "keep = MAX_RECENT_OPS if in_full else",
+        "keep =",
+        ("tests/unit/launch/test_details.py",),
     ),
 )

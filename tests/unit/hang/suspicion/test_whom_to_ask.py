@@ -62,3 +62,12 @@ def test_a_rank_that_waits_in_two_operations_is_asked_for_once() -> None:
         twice, nothing.astype(np.uint64), (twice % 7).astype(np.uint64), nothing
     )
     assert len(whom_to_ask(ranks, flights)) == SOME
+
+
+def test_of_more_kinds_than_are_asked_for_those_that_began_to_wait_first() -> None:
+    ranks = columns_of(Loop(world=ALL_UP_TO + 1).views())
+    all_of_them = np.arange(ALL_UP_TO + 1)
+    kinds = (all_of_them * 7919 % 1009).astype(np.uint64)
+    age_s = np.where(all_of_them % 5 == 0, 60.0, 1.0)
+    flights = FlightColumns(all_of_them, all_of_them.astype(np.uint64), kinds, age_s)
+    assert all(rank % 5 == 0 for rank in whom_to_ask(ranks, flights))
