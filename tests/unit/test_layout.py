@@ -66,7 +66,9 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hang.columns": "relkit.hook",
     "relkit.hang.detection": "ground relkit.hang relkit.hang.columns relkit.hook",
     "relkit.hang.links": "ground relkit.hang",
-    "relkit.hang.suspicion": "ground relkit.hang relkit.hang.columns relkit.hang.detection",
+    "relkit.hang.suspicion": (
+        "ground relkit.hang relkit.hang.columns relkit.hang.detection relkit.hook"
+    ),
     "relkit.hang.live_sources": "ground relkit.hang relkit.hook",
     "relkit.hang.picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",

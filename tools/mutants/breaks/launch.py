@@ -237,7 +237,12 @@ BREAKS = (
         "pass",
         _DETAILS,
     ),
-    Break("relkit/launch/hang/codec.py", "recent[-recent_ops(", "recent[recent_ops(", _REMOTE),
+    Break(
+        "relkit/launch/hang/codec.py",
+        "recent=view.hook.recent[-keep:]",
+        "recent=view.hook.recent[:keep]",
+        _REMOTE,
+    ),
     Break(
         "relkit/launch/hang/codec.py",
         'if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:',
