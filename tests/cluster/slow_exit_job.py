@@ -1,4 +1,4 @@
-"""Two ranks that do five steps; then a thread of rank 1 keeps its interpreter from ending.
+"""Two ranks that step for twelve seconds; then a thread keeps rank 1's interpreter from ending.
 
 usage: slow_exit_job.py works|waits
 """
@@ -12,7 +12,8 @@ import time
 import torch
 import torch.distributed as dist
 
-STEPS, SLOW_RANK, CPU_S = 5, 1, 8.0
+# A job is under way once it has finished something in ten different seconds.
+STEPS, STEP_S, SLOW_RANK, CPU_S = 48, 0.25, 1, 10.0
 
 
 def work() -> None:
@@ -26,6 +27,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     for _ in range(STEPS):
         dist.all_reduce(torch.ones(8))
+        time.sleep(STEP_S)
     if dist.get_rank() == SLOW_RANK:
         target = work if sys.argv[1] == "works" else threading.Event().wait
         threading.Thread(target=target, name="uploader").start()

@@ -24,6 +24,8 @@ from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from tests.flash_checkpoint.test_persister import node, persist
 
 __all__ = ["node"]
+# Saving in the formats of DCP imports much of torch.
+pytestmark = pytest.mark.timeout(150)
 STATE = {"w": torch.arange(300.0), "step": 3}
 
 

@@ -132,7 +132,7 @@ def every_layout(place: Place) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What every rank of every layout has written."""
     made = tmp_path_factory.mktemp("layouts")
-    run_ranks(every_layout, RANKS, made, deadline_s=400)
+    run_ranks(every_layout, RANKS, made, deadline_s=1000)
     return made
 
 
@@ -155,7 +155,7 @@ def losses_of(ranks: list[dict[str, Any]], step: int) -> float:
 
 
 # The first test to run waits for all layouts.
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(1020)
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=NAMES)

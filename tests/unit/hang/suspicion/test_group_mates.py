@@ -34,7 +34,7 @@ def view(rank: int, waits_in: int | None, age_s: float = 10.0, *, alive: bool = 
     return RankView(rank, "n", 10 + rank, alive, hook=hook)
 
 
-def mates(*views: RankView, asked: RankSet = NOBODY, count: int = 100) -> list[int]:
+def mates(*views: RankView, asked: RankSet = NOBODY, count: int = 1000) -> list[int]:
     return list(group_mates(views, WORLD, asked, count))
 
 
