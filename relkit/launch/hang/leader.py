@@ -156,7 +156,9 @@ class WatchLeader:
             if now_s >= self._choose_again_s:
                 self._choose_again_s = now_s + PACE_S
                 self._chosen = whom_to_ask(ranks, Flights.of(look.flights).columns, near)
-            if self._is_large and (soon or health is JobHealth.HUNG):
+            if health is JobHealth.HUNG:
+                self._mates = RankSet()  # it has been judged
+            elif self._is_large and soon:
                 self._follow_waits(local)
             self._remote.ask(self._chosen | self._mates)
             return

@@ -79,6 +79,9 @@ def test_of_a_large_job_the_stacks_of_some_ranks_are_brought_to_the_leader(
     assert report.facts["world_size"] == 4
     # Its stacks are on the disk of its node.
     assert (2, 3) in job.written
+    # Once it has been judged, less is asked for again.
+    job.run(25, first, second)
+    assert decode_request(notes[REQUEST_KEY], range(4)) == {3}
 
 
 def test_who_is_asked_for_in_a_large_job_tells_as_many_operations_as_in_a_small_one() -> None:

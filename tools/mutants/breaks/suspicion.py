@@ -280,4 +280,10 @@ BREAKS = (
         "keep =",
         ("tests/unit/launch/test_details.py",),
     ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "self._mates = RankSet()  # it has been judged",
+        "pass",
+        ("tests/unit/launch/test_details.py",),
+    ),
 )
