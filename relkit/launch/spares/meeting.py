@@ -33,7 +33,6 @@ from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
 from relkit.launch.job.silence import Silence
 from relkit.launch.netcheck.node_info import holds_store
-from relkit.launch.spares.dead_member import has_lost_a_member
 from relkit.launch.spares.first_exchange import FirstExchange
 from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step, surplus
 from relkit.launch.spares.membership import Membership, decode
@@ -260,10 +259,12 @@ class Meeting:
         if self._is_host:
             self._log(f"this node ({self._node}) stays, although {why}: the store is here")
             return ""
-        if has_lost_a_member(self._handler, self._silence.limit_s):
-            self._log(f"this node ({self._node}) stays, although {why}: another node was lost")
-            return ""
         return why
+
+    @property
+    def dead_after_s(self) -> float:
+        """Without a sign of life for so long a node is dead, s."""
+        return self._silence.limit_s
 
     @property
     def _least(self) -> int:

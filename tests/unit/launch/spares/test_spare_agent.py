@@ -62,7 +62,7 @@ def agent() -> Bare:
     made.meeting = SimpleNamespace(
         is_on=True, waits_as_spare=False, may_replace=True, grows=False, leaving_why="",
         membership=Membership(restarts=2), attach=lambda _handler, _restarts: None,
-        failed=lambda _trained_s: "", stop=lambda _why: True,
+        failed=lambda _trained_s: "", dead_after_s=4.0, stop=lambda _why: True,
     )  # fmt: skip
     made.services = SimpleNamespace(
         network=None, stragglers=SimpleNamespace(min_nodes=4), slots=None, sockets=None,
@@ -161,6 +161,15 @@ def test_a_node_that_is_given_up_leaves(agent: Bare, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(MonitoredAgent, "_leaving", leaving)
     assert agent._monitor_workers(agent._worker_group) is failed
     agent.meeting.failed = lambda _trained_s: "its workers failed first"
+    lost = [True, False]
+    monkeypatch.setattr(
+        "relkit.launch.spare_agent.has_lost_a_member", lambda _handler, _limit_s: lost.pop(0)
+    )
+    said: list[str] = []
+    agent.services.log = said.append
+    # Another node was lost: that may be why.
+    assert agent._monitor_workers(agent._worker_group) is failed
+    assert said[0].endswith("stays, although its workers failed first: another node was lost")
     with pytest.raises(LeavesJob) as error:
         agent._monitor_workers(agent._worker_group)
     assert isinstance(error.value.why, NodeGivenUp)
