@@ -119,6 +119,31 @@ class _Clock:
         return gap_s - self.step_s
 
 
+@dataclass(slots=True)
+class _Seconds:
+    """The caller's seconds in which something was finished: how many, and the newest."""
+
+    count: int = 0
+    newest: int = -1
+
+    def note(self, now_s: float) -> None:
+        """Something was finished."""
+        if int(now_s) > self.newest:
+            self.newest, self.count = int(now_s), self.count + 1
+
+
+@dataclass(slots=True)
+class _Exit:
+    """The end of a job: all that it had to do is done.
+
+    Args:
+        is_over: so it seems; uncounted_s: how much of the time since then was not counted.
+    """
+
+    is_over: bool = False
+    uncounted_s: float = 0.0
+
+
 class HangDetector:
     """Call update() at regular intervals with all ranks; it says when the job is hung.
 
@@ -156,23 +181,25 @@ class HangDetector:
         self._begun_s: Floats = np.zeros(0, np.float64)
         self._progress_s: float | None = None
         self._gap_s: float | None = None
-        # The caller's seconds in which something was finished: how many, and the newest.
-        self._seconds, self._second = 0, -1
+        self._seconds = _Seconds()
         # Where nobody waited, and where some did.
         self._uncounted_s = {True: 0.0, False: 0.0}
         self._hung = False
-        # All that the job had to do is done; and how much time of its end was not counted.
-        self.is_over = False
-        self._exit_uncounted_s = 0.0
+        self._exit = _Exit()
 
     def give_time_to_exit(self) -> None:
         """The job's work is done and its ranks are slow to end: that is no hang yet.
 
         The timeout begins again, and time in which a rank works at its end does not count.
         """
-        self.is_over, self._hung = True, False
+        self._exit.is_over, self._hung = True, False
         if self._progress_s is not None:
             self._progress_s = self._clock.time_s
+
+    @property
+    def is_over(self) -> bool:
+        """The job has been given time to exit, and nothing was finished since."""
+        return self._exit.is_over
 
     def update(self, now_s: float, ranks: Sequence[RankView]) -> Detection:
         """Take one look.
@@ -203,12 +230,12 @@ class HangDetector:
         starts = not has_moved and self._starts_slowly(ranks, outside, nobody_waits=nobody_waits)
         heard_of = ranks.alive & ~ranks.unheard
         silent = self._progress_s is not None and live > 0 and not heard_of.any()
-        self.is_over = self.is_over and not has_moved
+        self._exit.is_over = self.is_over and not has_moved
         works = self._work_at_exit(ranks)
         exits = works > _WORKS_AT_EXIT
         skipped_s = self._clock.advance(now_s, counts=not (paused or starts or silent or exits))
         if exits:
-            self._exit_uncounted_s += skipped_s * max(_MIN_SHARE, works)
+            self._exit.uncounted_s += skipped_s * max(_MIN_SHARE, works)
         elif starts:
             self._uncounted_s[nobody_waits] += skipped_s * _share_of_cpu(ranks, outside)
         self._note_progress(now_s, ranks, moved)
@@ -242,7 +269,7 @@ class HangDetector:
 
     @property
     def _under_way(self) -> bool:
-        return self._seconds >= UNDER_WAY_S
+        return self._seconds.count >= UNDER_WAY_S
 
     def _starts_slowly(self, ranks: RankColumns, outside: Flags, *, nobody_waits: bool) -> bool:
         """Whether what is between the job and its first steps is computing, or the lack of CPUs.
@@ -268,7 +295,7 @@ class HangDetector:
     def _work_at_exit(self, ranks: RankColumns) -> float:
         """Of one core, what the busiest rank of a job that is over uses; 0 if for too long."""
         patience_s = _MAX_PATIENCE_AT_EXIT * self.hang_timeout_s
-        if not self.is_over or len(ranks.flights) or self._exit_uncounted_s > patience_s:
+        if not self.is_over or len(ranks.flights) or self._exit.uncounted_s > patience_s:
             return 0.0
         used_s, window_s = ranks.used_s[ranks.alive], ranks.window_s[ranks.alive]
         return float((used_s[window_s > 0] / window_s[window_s > 0]).max(initial=0.0))
@@ -319,8 +346,7 @@ class HangDetector:
         if self._progress_s is not None:
             self._gap_s = max(0.0, at_s - self._progress_s)
         self._progress_s = at_s
-        if int(now_s) > self._second:
-            self._second, self._seconds = int(now_s), self._seconds + 1
+        self._seconds.note(now_s)
 
     def _note_ends(self, ranks: RankColumns) -> None:
         """A rank that ends normally moves the job, too: others may be on their way out."""

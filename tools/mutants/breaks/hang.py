@@ -576,7 +576,7 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detection/detector.py",
-        "or self._exit_uncounted_s > patience_s:",
+        "or self._exit.uncounted_s > patience_s:",
         "or False:",
         _DETECT,
     ),
@@ -588,7 +588,7 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/detection/detector.py",
-        "self.is_over = self.is_over and not has_moved",
+        "self._exit.is_over = self.is_over and not has_moved",
         "",
         _DETECT,
     ),

@@ -60,9 +60,7 @@ BREAKS = (
         _DETECT,
     ),
     # A burst of operations before the first step is taken for a job under way.
-    Break(
-        "relkit/hang/detection/detector.py", "if int(now_s) > self._second:", "if True:", _DETECT
-    ),
+    Break("relkit/hang/detection/detector.py", "if int(now_s) > self.newest:", "if True:", _DETECT),
     # Something is suspected below the floor, or is not what this job knows.
     Break("relkit/hang/suspicion/history.py", "return max(FLOOR_S, ", "return max(0.0, ", _LIMITS),
     Break(
