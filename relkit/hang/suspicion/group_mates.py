@@ -1,9 +1,9 @@
-"""Of a large job, ranks that may be in the groups in which ranks wait that are known in full; pure.
+"""Which other ranks of a large job to ask: likely members of the groups that ranks wait in; pure.
 
-Whom a rank waits for is in a group with it. A recorder knows its place there and the group's size,
-not the other members. In real jobs members lie evenly spaced (blocks and strides of a mesh of
-ranks), so two members of a group, or of one like it, show where the others should be. What comes
-of it is only a list of ranks to ask: one that is not in the group is no loss.
+A rank waits for members of its own group. Its recorder knows its place in the group and the group's
+size, but not the other members. In real jobs members are evenly spaced (blocks and strides of a mesh
+of ranks), so two members of a group, or of one like it, show where the others should be. The result
+is only a list of ranks to ask: one that is not in the group costs a question.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _Alike = tuple[int, int]
 
 
 def group_mates(views: Sequence[RankView], world_size: int, asked: RankSet, count: int) -> RankSet:
-    """Ranks to ask for beside those that are asked for; first whom others wait for longest.
+    """More ranks to ask about; first those that others have waited for longest.
 
     Args:
         views: of ranks that are known in full; world_size: ranks of the job.
-        asked: are asked for already; count: how many more may be.
+        asked: ranks that are asked about already; count: how many more may be.
     """
     known = {*asked, *(view.rank for view in views)}
     spacing = _spacing_of(views)
     mates: dict[int, None] = {}
-    for _, rank, group in sorted(_waited_in(views)):
+    for _, rank, group in sorted(_waited_in(views), key=lambda wait: wait[:2]):
         stride = spacing.get((group.index, group.size), 1)
         first = rank - group.rank * stride
         last = first + (group.size - 1) * stride
@@ -44,7 +44,7 @@ def group_mates(views: Sequence[RankView], world_size: int, asked: RankSet, coun
 
 
 def _waited_in(views: Iterable[RankView]) -> list[tuple[float, int, Communicator]]:
-    """(minus its age, rank, group) of each operation in flight."""
+    """(minus its age in s, rank, group) of each operation in flight."""
     waited = []
     for view in views:
         state = view.hook
@@ -60,7 +60,7 @@ def _waited_in(views: Iterable[RankView]) -> list[tuple[float, int, Communicator
 
 
 def _spacing_of(views: Iterable[RankView]) -> dict[_Alike, int]:
-    """From one member to the next, in groups of each kind: what most pairs of members show."""
+    """The distance from one member to the next, by kind of group: what most pairs show."""
     seen: dict[tuple[str, int, int], tuple[int, int]] = {}
     votes: dict[_Alike, Counter[int]] = {}
     for view in sorted(views, key=lambda view: view.rank):

@@ -232,7 +232,7 @@ BREAKS = (
     # In a large job, the rank at fault is not among those that are asked for.
     Break(
         "relkit/hang/suspicion/group_mates.py",
-        "sorted(_waited_in(views))",
+        "sorted(_waited_in(views), key=lambda wait: wait[:2])",
         "_waited_in(views)",
         _MATES,
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relkit.hang.model import RankView
 from relkit.hang.suspicion.group_mates import group_mates
 from relkit.hook.model import Communicator, HookState, Op, OpKind
@@ -56,6 +58,15 @@ def test_who_is_known_or_asked_for_is_not_listed_again() -> None:
 def test_whom_others_have_waited_for_longest_comes_first() -> None:
     young, old = view(20, TENSOR, age_s=5.0), view(41, TENSOR, age_s=50.0)
     assert mates(young, old, count=4) == [40, 42, 43]
+
+
+def test_two_operations_that_began_together_are_both_followed() -> None:
+    first, second = view(9, TENSOR), view(9, PIPELINE)
+    assert first.hook is not None
+    assert second.hook is not None
+    flying = (*first.hook.in_flight, *second.hook.in_flight)
+    both = replace(first, hook=replace(first.hook, in_flight=flying))
+    assert mates(view(1, None), view(5, None), both) == [8, 10, 11, 13]
 
 
 def test_the_whole_job_and_ranks_that_are_gone_lead_to_nobody() -> None:
