@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
@@ -17,7 +18,7 @@ from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.live_observer import seen_environment
-from relkit.launch.spares.dead_member import has_lost_a_member
+from relkit.launch.spares.dead_member import has_lost_a_member, look_at
 from relkit.launch.spares.first_exchange import MeetingBroken
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NodeGivenUp, SpareSettings
@@ -129,17 +130,16 @@ class SpareAgent(StandbyAgent):
                 )
         super()._failed(sentence)
         if self._given_up and self._has_lost_another():
-            what = f"{self._given_up}: another node was lost"
-            self.services.log(f"this node ({node_name()}) stays, although {what}")
+            why = f"{self._given_up}: another node was lost"
+            self.services.log(f"this node ({node_name()}) stays, although {why}")
             self._given_up = ""
 
     def _has_lost_another(self) -> bool:
-        """Whether the loss of another node may be why workers failed here; takes seconds."""
-        handler, limit_s = self._worker_group.spec.rdzv_handler, self.meeting.dead_after_s
+        """Whether the loss of another node may be why workers failed here."""
+        handler = self._worker_group.spec.rdzv_handler
+        look = partial(self._rendezvous_calls.call, look_at, handler, timeout_s=_NOTE_S)
         with suppress(RendezvousError, NoAnswer):
-            return self._rendezvous_calls.call(
-                has_lost_a_member, handler, limit_s, timeout_s=limit_s + _NOTE_S
-            )
+            return has_lost_a_member(look, self.meeting.silence_limit_s)
         return False
 
     def _leaving(self, worker_group: WorkerGroup, why: RelkitError) -> LeavesJob:

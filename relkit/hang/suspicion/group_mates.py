@@ -1,9 +1,9 @@
 """Which other ranks of a large job to ask: likely members of the groups that ranks wait in; pure.
 
-A rank waits for members of its own group. Its recorder knows its place in the group and the group's
-size, but not the other members. In real jobs members are evenly spaced (blocks and strides of a mesh
-of ranks), so two members of a group, or of one like it, show where the others should be. The result
-is only a list of ranks to ask: one that is not in the group costs a question.
+A rank waits for members of its own group. Its recorder knows its place in the group and how large
+the group is, but not the other members. In real jobs members are evenly spaced (blocks and strides
+of a mesh of ranks), so two members of a group, or of one like it, show where the others should be.
+The result is only a list of ranks to ask: one that is not in the group costs a question.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ from relkit.launch.spares.settings import (
 )
 from relkit.launch.spares.torch_state import (
     ATTRIBUTE,
+    heartbeats_of,
     keys_of,
     leave_out,
     off_the_lists,
@@ -262,8 +263,8 @@ class Meeting:
         return why
 
     @property
-    def dead_after_s(self) -> float:
-        """Without a sign of life for so long a node is dead, s."""
+    def silence_limit_s(self) -> float:
+        """A node that has given no sign of life for so long is dead, s."""
         return self._silence.limit_s
 
     @property
@@ -316,7 +317,7 @@ class Meeting:
             self._handler._state_holder.sync()
             state = self._handler._state_holder.state
             others = {repr(n): n for n in state.participants if n != self._handler._this_node}
-            heartbeats = {repr(node): at for node, at in state.last_heartbeats.items()}
+            heartbeats = heartbeats_of(state)
         dead = silence.silent(others, heartbeats, self._clock())
         if dead:
             names = decode(getattr(state, ATTRIBUTE, "")).names
@@ -354,7 +355,7 @@ class Meeting:
             repr(n): n for n in (*state.participants, *state.wait_list, *state.redundancy_list)
         }
         watched = (membership.expected | nodes.keys()) - {repr(context.node)}
-        heartbeats = {repr(node): at for node, at in state.last_heartbeats.items()}
+        heartbeats = heartbeats_of(state)
         for key in self._silence.silent(watched, heartbeats, self._clock()):
             why = f"no sign of life for {self._silence.limit_s:g} s"
             membership = membership.without(key, why)

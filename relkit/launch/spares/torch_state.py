@@ -24,6 +24,11 @@ def present_in(state: Any) -> frozenset[str]:  # noqa: ANN401
     return keys_of([*state.participants, *state.wait_list, *state.redundancy_list])
 
 
+def heartbeats_of(state: Any) -> dict[str, object]:  # noqa: ANN401
+    """The newest of each node that has one; it carries a time of that node's clock."""
+    return {repr(node): at for node, at in state.last_heartbeats.items()}
+
+
 def off_the_lists(context: Any) -> _Action | None:  # noqa: ANN401
     """What takes this node off the list that it is on."""
     if context.node in context.state.participants:

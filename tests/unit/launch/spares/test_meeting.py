@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from torch._C._distributed_c10d import TCPStore
@@ -19,7 +20,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.rendezvous import leave_rendezvous
-from relkit.launch.spares.dead_member import has_lost_a_member
+from relkit.launch.spares.dead_member import has_lost_a_member, look_at
 from relkit.launch.spares.first_exchange import MeetingBroken
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NoReplacement, SpareSettings
@@ -471,4 +472,6 @@ def test_a_node_that_is_to_be_given_up_sees_the_loss_of_another(a_job: Callable[
     one.handler._stop_heartbeats()
     why = two.meeting.failed(1.0)
     assert why == "its workers failed first 1 times in a row (--node-restarts 1)"
-    assert has_lost_a_member(two.handler, two.meeting.dead_after_s)
+    look = partial(look_at, two.handler)
+    assert look()[1].keys() == {repr(one.handler._this_node)}
+    assert has_lost_a_member(look, two.meeting.silence_limit_s)

@@ -62,7 +62,7 @@ def agent() -> Bare:
     made.meeting = SimpleNamespace(
         is_on=True, waits_as_spare=False, may_replace=True, grows=False, leaving_why="",
         membership=Membership(restarts=2), attach=lambda _handler, _restarts: None,
-        failed=lambda _trained_s: "", dead_after_s=4.0, stop=lambda _why: True,
+        failed=lambda _trained_s: "", silence_limit_s=4.0, stop=lambda _why: True,
     )  # fmt: skip
     made.services = SimpleNamespace(
         network=None, stragglers=SimpleNamespace(min_nodes=4), slots=None, sockets=None,
@@ -163,7 +163,7 @@ def test_a_node_that_is_given_up_leaves(agent: Bare, monkeypatch: pytest.MonkeyP
     agent.meeting.failed = lambda _trained_s: "its workers failed first"
     lost = [True, False]
     monkeypatch.setattr(
-        "relkit.launch.spare_agent.has_lost_a_member", lambda _handler, _limit_s: lost.pop(0)
+        "relkit.launch.spare_agent.has_lost_a_member", lambda _look, _limit_s: lost.pop(0)
     )
     said: list[str] = []
     agent.services.log = said.append
