@@ -91,7 +91,7 @@ class Activity:
         runs: the kernel has it on a CPU.
         others: other threads of the process that hold user code, in words.
         gil: which thread holds the interpreter lock in native code, in words; "" for none.
-        exits: the script is over, and its interpreter is being ended.
+        exits: its script has ended, and the interpreter is shutting down.
     """
 
     thread_state: ThreadState

@@ -99,10 +99,10 @@ ENTRIES = {
     ),
     Category.SLOW_EXIT: Entry(
         "RK-HANG-027",
-        "Nothing is lost: the script has come to its end. Its other threads, which are in its "
-        ".stacktrace file, say what it waits for: a thread that is no daemon, an upload, a "
-        "process group that was not destroyed. While it uses a CPU it is given time; where it "
-        "does nothing for another timeout, --on-hang is carried out.",
+        "No rank waits for it. Its other threads, which are in its .stacktrace file, show what it "
+        "waits for itself: a thread that is not a daemon, an upload, a process group that was not "
+        "destroyed. It is given time while it uses a CPU; --on-hang is carried out once it has "
+        "used none for another timeout.",
     ),
     Category.INCONCLUSIVE: Entry(
         "RK-HANG-010",

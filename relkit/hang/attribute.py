@@ -124,9 +124,9 @@ def analyse(job: JobView) -> JobAnalysis:
 
 
 def _slow_to_exit(analysis: JobAnalysis) -> tuple[Culprit, ...] | None:
-    """The ranks that are still there, where all have come to their end and none failed.
+    """The ranks that still exit, where all scripts have ended and no rank has failed.
 
-    Nobody waits for them, and they do not hang: they join threads, write files, free memory.
+    Nobody waits for them: they join threads, write files, free memory.
     """
     living = []
     for rank, view in analysis.views.items():

@@ -189,7 +189,7 @@ class FindingBuilder:
         elif category is Category.GIL_HELD:
             reasons += [self.activity.gil, *self._not_in_flight()]
         elif category is Category.SLOW_EXIT:
-            reasons.append("its script is over: the interpreter is being ended")
+            reasons.append("its script has ended: the interpreter is shutting down")
         elif category in (Category.SPINNING, Category.BLOCKED):
             reasons += self._not_in_flight()
         return tuple(reasons)

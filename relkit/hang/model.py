@@ -228,5 +228,5 @@ class HangVerdict:
 
     @property
     def is_over(self) -> bool:
-        """The job has done its work, and its last ranks are slow to end."""
+        """All scripts have ended, and the last ranks are slow to exit."""
         return any(culprit.category is Category.SLOW_EXIT for culprit in self.culprits)

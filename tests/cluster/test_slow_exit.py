@@ -1,4 +1,4 @@
-"""A job that has done its work and is slow to exit does not hang, unless it does nothing at all."""
+"""A job whose scripts have ended and that is slow to exit: does it hang, or is it at work?"""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ def run(start: Start, timeline: Path, how: str, on_hang: str) -> Done:
     return job.wait(120)
 
 
-def test_a_rank_that_works_at_its_end_is_left_alone(start: Start, tmp_path: Path) -> None:
+def test_a_rank_that_is_at_work_as_it_exits_is_left_alone(start: Start, tmp_path: Path) -> None:
     done = run(start, tmp_path, "works", "restart")
     assert done.code == 0, done.err
-    assert "the job's work is done: --on-hang restart waits until it has used no CPU" in done.err
+    assert (
+        "all scripts have ended: --on-hang restart is carried out only once no rank has" in done.err
+    )
     assert done.err.count("; capturing all ranks") == 1
     assert "restarting the workers" not in done.err
     (finding,) = report_of(tmp_path)["findings"]
@@ -34,9 +36,11 @@ def test_a_rank_that_works_at_its_end_is_left_alone(start: Start, tmp_path: Path
     assert any("uploader" in reason for reason in finding["reasons"]), finding
 
 
-def test_a_rank_that_does_nothing_at_its_end_is_ended(start: Start, tmp_path: Path) -> None:
+def test_a_rank_that_does_nothing_as_it_exits_is_ended(start: Start, tmp_path: Path) -> None:
     done = run(start, tmp_path, "waits", "abort")
     assert done.code == 1, done.err
-    assert "the job's work is done: --on-hang abort waits until it has used no CPU" in done.err
+    assert (
+        "all scripts have ended: --on-hang abort is carried out only once no rank has" in done.err
+    )
     assert done.err.count("; capturing all ranks") == 2
     assert "the job hung and was ended (--on-hang abort)" in done.err

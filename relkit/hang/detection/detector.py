@@ -40,8 +40,8 @@ _LACKS_CPU = 0.2
 # it would have taken with a CPU for each rank, or a tenth of the real time if that is more.
 _MAX_PATIENCE, _MAX_PATIENCE_OF_WAITING = 5.0, 1.0
 _MIN_SHARE = 0.1
-# Of one core: who uses more on its way out is at work there. And for how many timeouts of CPU time
-# it may be (or of a tenth of the real time): on a busy host little CPU time takes long.
+# A rank that uses more of a core than this as it exits is at work. It may use so many timeouts of
+# CPU time; at least a tenth of the real time counts: on a busy host little CPU time takes long.
 _WORKS_AT_EXIT = 0.005
 _MAX_PATIENCE_AT_EXIT = 6.0
 
@@ -134,10 +134,10 @@ class _Seconds:
 
 @dataclass(slots=True)
 class _Exit:
-    """The end of a job: all that it had to do is done.
+    """The end of a job, whose scripts have all ended.
 
     Args:
-        is_over: so it seems; uncounted_s: how much of the time since then was not counted.
+        is_over: the job was given time to exit; uncounted_s: how much of that was not counted.
     """
 
     is_over: bool = False
@@ -154,7 +154,7 @@ class HangDetector:
     it), or in which every rank of a job of several was stopped by a signal, does not count.
     Neither does, before a job is under way, time in which the ranks compute (imports after the
     first operation) or get no CPU for it, or time in which no rank is heard of any more; nor, once
-    a job is over (give_time_to_exit), time in which its ranks work at their end.
+    all scripts have ended (give_time_to_exit), time in which a rank is at work as it exits.
 
     Args:
         hang_timeout_s: the user's limit, s, above 0.
@@ -188,9 +188,9 @@ class HangDetector:
         self._exit = _Exit()
 
     def give_time_to_exit(self) -> None:
-        """The job's work is done and its ranks are slow to end: that is no hang yet.
+        """All scripts have ended and their ranks are slow to exit: that is no hang yet.
 
-        The timeout begins again, and time in which a rank works at its end does not count.
+        The timeout begins again, and time in which a rank is at work as it exits does not count.
         """
         self._exit.is_over, self._hung = True, False
         if self._progress_s is not None:
@@ -293,7 +293,7 @@ class HangDetector:
         return self._uncounted_s[nobody_waits] <= patience * self.hang_timeout_s
 
     def _work_at_exit(self, ranks: RankColumns) -> float:
-        """Of one core, what the busiest rank of a job that is over uses; 0 if for too long."""
+        """What the busiest rank of a job that exits uses of a core; 0 once it has had its time."""
         patience_s = _MAX_PATIENCE_AT_EXIT * self.hang_timeout_s
         if not self.is_over or len(ranks.flights) or self._exit.uncounted_s > patience_s:
             return 0.0

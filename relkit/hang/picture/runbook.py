@@ -118,8 +118,8 @@ RUNBOOK = {
         ("FACTS", "git log -5 --stat"),
     ),
     Category.SLOW_EXIT: Advice(
-        "Its work is done, so there is nothing to restart. See in the stacks which of its threads "
-        "the interpreter waits for: end that thread, make it a daemon, or call "
+        "Its script has ended, so a restart would only repeat work. The stacks show which of its "
+        "threads the interpreter waits for: end that thread, make it a daemon, or call "
         "destroy_process_group() before the script ends. If it uploads or frees memory, let it.",
         ("STACKS", "ssh HOST 'grep -E \"State|Threads\" /proc/PID/status; cat /proc/PID/io'"),
     ),

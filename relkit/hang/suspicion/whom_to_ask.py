@@ -11,7 +11,7 @@ from relkit.ranks import RankSet
 ALL_UP_TO = 512
 # Of more, so many; and how many of these stand out, while the others wait.
 SOME, STAND_OUT = 64, 48
-# Once a verdict is near, so many more: those who may be in a group with these.
+# Once a verdict is near, so many more: likely members of their groups.
 MATES = ALL_UP_TO - SOME
 
 

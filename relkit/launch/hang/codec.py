@@ -25,8 +25,8 @@ LIMIT_BYTES = 128 << 20
 # Python's objects take twenty times the room of the shortest JSON: their number is bounded, too.
 MAX_VALUES = 2_000_000
 # Finished operations that travel with a view: many in a small job, for verdicts compare them with
-# earlier steps; fewer in a large one, where any number of ranks may have failed. Of the few ranks
-# that its leader asks for, as many as in a small one.
+# earlier steps; fewer in a large one, where any number of ranks may have failed. The few ranks
+# whose capture its leader asks for send as many as in a small one.
 MAX_RECENT_OPS = 256
 MIN_RECENT_OPS = 16
 ALL_RECENT_OPS = 1 << 19

@@ -69,8 +69,7 @@ class WatchLeader:
         self._remote = RemoteViews(attempt.mailbox)
         self._incident = 0
         self._choose_again_s = 0.0
-        # In a large job: who is asked for by what summaries show, and who may be in a group with
-        # them.
+        # In a large job: ranks chosen by their summaries, and likely members of their groups.
         self._chosen, self._mates = RankSet(), RankSet()
 
     def receive(self, now_s: float) -> bool:
@@ -167,7 +166,7 @@ class WatchLeader:
         self._remote.ask(RankSet.of(gone[:ALL_UP_TO].tolist()))
 
     def _follow_waits(self, local: Sequence[RankView]) -> None:
-        """A verdict on a large job is near: ask for those, too, for whom ranks wait, in turn."""
+        """A verdict on a large job is near: ask about those, too, that ranks may wait for."""
         views = (*local, *self._remote.told().values())
         world_size, asked = self._attempt.world_size_of(views), self._chosen | self._mates
         self._mates |= group_mates(views, world_size, asked, MATES - len(self._mates))
@@ -260,15 +259,15 @@ class WatchLeader:
             self._state.action = on_hang or self._state.action
 
     def _give_time_to_exit(self, on_hang: OnHang) -> OnHang | None:
-        """What to do about a job whose work is done: nothing, the first time."""
+        """What to do about a job whose scripts have all ended: nothing, the first time."""
         if self._detector.is_over:
             return on_hang
         self._detector.give_time_to_exit()
         self._state.hung = False
         if on_hang is not OnHang.REPORT:
             self._log(
-                f"the job's work is done: --on-hang {on_hang} waits until it has used no CPU for "
-                f"another {self._settings.hang_timeout_s:g} s"
+                f"all scripts have ended: --on-hang {on_hang} is carried out only once no rank has "
+                f"used a CPU for another {self._settings.hang_timeout_s:g} s"
             )
         return None
 

@@ -1,4 +1,4 @@
-"""Breaks of the hang diagnosis: detection, waits, groups, deaths, stacks, the report."""
+"""Breaks of the hang diagnosis: waits, groups, deaths, stacks, the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ _ATTRIBUTE = ("tests/unit/hang/test_attribute.py", "tests/unit/hang/test_latenes
 _BACKGROUND = ("tests/unit/hang/test_background_transfers.py",)
 _DEATHS = ("tests/unit/hang/test_deaths.py",)
 _SLOW_EXIT = ("tests/unit/hang/test_slow_exit.py",)
-_DETECT = ("tests/unit/hang/detection/test_detector.py",)
 _DEVICE = ("tests/unit/hang/test_device_stalled.py",)
 _REPORT = ("tests/unit/hang/test_report.py", "tests/unit/hang/test_lateness.py")
 _SEQUENCE = ("tests/unit/hang/test_sequence.py",)
@@ -356,18 +355,6 @@ BREAKS = (
         _DEATHS,
     ),
     Break(
-        "relkit/hang/detection/detector.py",
-        "if gap_s > max(_MIN_JUMP_S, _JUMP_FACTOR * usual_s):",
-        "if False:",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "counts=not (paused or starts or silent or exits)",
-        "counts=not (starts or silent or exits)",
-        _DETECT,
-    ),
-    Break(
         "relkit/hang/cycles.py",
         "    own.sort(key=lambda each: each[1].index)\n",
         "",
@@ -392,12 +379,6 @@ BREAKS = (
         _SEQUENCE,
     ),
     Break(
-        "relkit/hang/detection/detector.py",
-        "if not self._left[left].all() and",
-        "if False and",
-        _DETECT,
-    ),
-    Break(
         "relkit/hang/mismatched_transfers.py",
         "_CONTEXTS = (6, 32, 256)",
         "_CONTEXTS = (6,)",
@@ -408,42 +389,6 @@ BREAKS = (
         "return ops[_followers(text, at, at)[-1]]",
         "return ops[_followers(text, at, 2)[-1]]",
         _SCHEDULES,
-    ),
-    Break(
-        "relkit/hang/detection/view_columns.py",
-        "return not begun and state.started <= len(state.communicators)",
-        "return False",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "if self._progress_s is None and not len(flights):",
-        "if self._progress_s is None:",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "bound_s = np.where(self._seen[flights.rank], self._clock.step_s, np.inf)",
-        "bound_s = np.full(len(flights), np.inf)",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "paused = live > 1 and bool(",
-        "paused = bool(",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "fresh, self._hung = not self._hung, True",
-        "fresh, self._hung = True, True",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "self._processes[live] = processes",
-        "pass",
-        _DETECT,
     ),
     # A busy loop on a crowded host is taken for a wait.
     Break(
@@ -566,78 +511,5 @@ BREAKS = (
         'f"pid {pid}" if pid else ""',
         'f"pid {pid}"',
         ("tests/unit/launch/test_incident.py",),
-    ),
-    # A job whose work is done is ended for it, or is never ended.
-    Break(
-        "relkit/hang/detection/detector.py",
-        "counts=not (paused or starts or silent or exits)",
-        "counts=not (paused or starts or silent)",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "or self._exit.uncounted_s > patience_s:",
-        "or False:",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "_WORKS_AT_EXIT = 0.005",
-        "_WORKS_AT_EXIT = 0.0",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "self._exit.is_over = self.is_over and not has_moved",
-        "",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "if not self.is_over or len(ranks.flights) or",
-        "if not self.is_over or",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/attribute.py",
-        "exits = analysis.activities[rank].exits and not in_flight",
-        "exits = analysis.activities[rank].exits",
-        _SLOW_EXIT,
-    ),
-    Break(
-        "relkit/hang/attribute.py",
-        "if is_stopped(view) or not exits:",
-        "if not exits:",
-        _SLOW_EXIT,
-    ),
-    Break(
-        "relkit/hang/attribute.py",
-        "        elif not left(view):\n",
-        "        elif False:\n",
-        _SLOW_EXIT,
-    ),
-    Break(
-        "relkit/hang/attribute.py",
-        "if view.absent_reason and not analysis.sees_all:\n            continue",
-        "if view.absent_reason:\n            continue",
-        _SLOW_EXIT,
-    ),
-    Break(
-        "relkit/hang/stackrules.py",
-        "return in_python or any(_FINALIZE",
-        "return any(_FINALIZE",
-        _STACKCLASS,
-    ),
-    Break(
-        "relkit/launch/hang/leader.py",
-        "on_hang = self._give_time_to_exit(on_hang)",
-        "pass",
-        ("tests/cluster/test_slow_exit.py",),
-    ),
-    Break(
-        "relkit/launch/hang/leader.py",
-        "        if self._detector.is_over:\n            return on_hang\n",
-        "",
-        ("tests/cluster/test_slow_exit.py",),
     ),
 )

@@ -8,7 +8,6 @@ _SERVER = ("tests/unit/flight_recorder/test_worker_server.py",)
 _STATE = ("tests/unit/flight_recorder/test_live_state.py",)
 _COLLECTOR = ("tests/unit/launch/test_worker_servers.py",)
 _SOURCES = ("tests/unit/hang/test_live_sources.py",)
-_DETECT = ("tests/unit/hang/detection/test_detector.py",)
 _OBSERVE = ("tests/unit/launch/test_observe.py",)
 _BOOTSTRAP = ("tests/unit/test_bootstrap.py",)
 _FOLDER = ("tests/unit/launch/test_socket_folder.py",)
@@ -215,13 +214,6 @@ BREAKS = (
         "        is_ending = rank in self._ended and not closely\n",
         "        is_ending = False\n",
         _COLLECTOR,
-    ),
-    # Silence of the source is a hang of the job.
-    Break(
-        "relkit/hang/detection/detector.py",
-        "counts=not (paused or starts or silent or exits)",
-        "counts=not (paused or starts or exits)",
-        _DETECT,
     ),
     # A new worker cannot listen where one of the same number was killed.
     Break(

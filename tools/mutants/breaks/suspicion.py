@@ -5,7 +5,6 @@ from __future__ import annotations
 from tools.mutants.model import Break
 
 _MATES = ("tests/unit/hang/suspicion/test_group_mates.py",)
-_DETECT = ("tests/unit/hang/detection/test_detector.py",)
 _LIMITS = ("tests/unit/hang/suspicion/test_limits.py",)
 _WHOM = ("tests/unit/hang/suspicion/test_whom_to_ask.py",)
 _WATCH = ("tests/unit/hang/suspicion/test_watch.py",)
@@ -14,53 +13,6 @@ _STORED = ("tests/unit/hang/picture/test_folder.py",)
 _ACCOUNT = ("tests/unit/accounting/test_account.py",)
 
 BREAKS = (
-    # Imports after the first operation are a hang on a busy host.
-    Break(
-        "relkit/hang/detection/detector.py",
-        "starts = not has_moved and self._starts_slowly(ranks, outside, nobody_waits=nobody_waits)",
-        "starts = False",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "        if self._under_way:\n",
-        "        if False:\n",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "return self._uncounted_s[nobody_waits] <= patience * self.hang_timeout_s",
-        "return True",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "skipped_s * _share_of_cpu(ranks, outside)",
-        "skipped_s",
-        _DETECT,
-    ),
-    Break("relkit/hang/detection/detector.py", "_MIN_SHARE = 0.1", "_MIN_SHARE = 0.0", _DETECT),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "_MAX_PATIENCE if nobody_waits else _MAX_PATIENCE_OF_WAITING",
-        "_MAX_PATIENCE",
-        _DETECT,
-    ),
-    # An endless loop in the first step is never a hang.
-    Break(
-        "relkit/hang/detection/detector.py",
-        "if not nobody_waits and not (waited_s >= _LACKS_CPU * window_s).all():",
-        "if False:",
-        _DETECT,
-    ),
-    Break(
-        "relkit/hang/detection/detector.py",
-        "if not len(wants) or not wants.all():",
-        "if not len(wants):",
-        _DETECT,
-    ),
-    # A burst of operations before the first step is taken for a job under way.
-    Break("relkit/hang/detection/detector.py", "if int(now_s) > self.newest:", "if True:", _DETECT),
     # Something is suspected below the floor, or is not what this job knows.
     Break("relkit/hang/suspicion/history.py", "return max(FLOOR_S, ", "return max(0.0, ", _LIMITS),
     Break(
