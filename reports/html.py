@@ -116,21 +116,29 @@ def render(report: Report, svgs: Mapping[str, str]) -> str:
     )
 
 
+# What a rank, or several, did to the job, by category, where they do not simply hold it up.
+_DEEDS = {
+    "dead": ("took the job down", "took the job down"),
+    "slow-exit": ("is slow to exit", "are slow to exit"),
+}
+
+
 def headline(report: Report, culprits: Sequence[int]) -> str:
     """The verdict in a few words."""
     if report.command == "hang" or culprits:
         details = report.facts.get("culprit_details")
         first = details[0] if isinstance(details, list) and details else None
-        died = isinstance(first, Mapping) and first.get("category") == "dead"
+        category = str(first.get("category")) if isinstance(first, Mapping) else ""
         if not culprits:
             is_network = bool(report.findings) and report.findings[0].id == _BAD_LINK
             suspect = ", but the network between its nodes does" if is_network else ""
             return f"The job hangs; no rank stands out{suspect}"
+        one, several = _DEEDS.get(category, ("holds up the job", "hold up the job"))
         if len(culprits) == 1:
-            return f"Rank {culprits[0]} {'took the job down' if died else 'holds up the job'}"
+            return f"Rank {culprits[0]} {one}"
         names = ", ".join(str(rank) for rank in culprits[:6])
         more = f" and {len(culprits) - 6:,} more" if len(culprits) > 6 else ""
-        return f"Ranks {names}{more} {'took the job down' if died else 'hold up the job'}"
+        return f"Ranks {names}{more} {several}"
     return {
         Status.FAIL: "A problem was found",
         Status.UNKNOWN: "relkit could not tell",

@@ -94,6 +94,20 @@ def test_several_culprits_and_none() -> None:
     assert "The job hangs; no rank stands out" in page(culprits=[])
 
 
+@pytest.mark.parametrize(
+    ("category", "one", "several"),
+    [
+        ("dead", "Rank 2 took the job down", "Ranks 2, 5 took the job down"),
+        ("slow-exit", "Rank 2 is slow to exit", "Ranks 2, 5 are slow to exit"),
+        ("blocked-on-host", "Rank 2 holds up the job", "Ranks 2, 5 hold up the job"),
+    ],
+)
+def test_the_headline_says_what_they_did(category: str, one: str, several: str) -> None:
+    details = [{"rank": 2, "category": category}]
+    assert one in page(culprits=[2], culprit_details=details)
+    assert several in page(culprits=[2, 5], culprit_details=details)
+
+
 def test_a_bad_link_leads_where_no_rank_is_at_fault() -> None:
     cut = Finding("RK-HANG-024", Status.FAIL, "the link h2-h3 does not answer")
     nobody = Finding("RK-HANG-010", Status.UNKNOWN, "no rank is late")
