@@ -133,12 +133,12 @@ def headline(report: Report, culprits: Sequence[int]) -> str:
             is_network = bool(report.findings) and report.findings[0].id == _BAD_LINK
             suspect = ", but the network between its nodes does" if is_network else ""
             return f"The job hangs; no rank stands out{suspect}"
-        one, several = _DEEDS.get(category, ("holds up the job", "hold up the job"))
+        deed, deeds = _DEEDS.get(category, ("holds up the job", "hold up the job"))
         if len(culprits) == 1:
-            return f"Rank {culprits[0]} {one}"
+            return f"Rank {culprits[0]} {deed}"
         names = ", ".join(str(rank) for rank in culprits[:6])
         more = f" and {len(culprits) - 6:,} more" if len(culprits) > 6 else ""
-        return f"Ranks {names}{more} {several}"
+        return f"Ranks {names}{more} {deeds}"
     return {
         Status.FAIL: "A problem was found",
         Status.UNKNOWN: "relkit could not tell",

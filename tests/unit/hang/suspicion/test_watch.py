@@ -310,7 +310,8 @@ def test_nothing_below_the_floor_is_ever_suspected(pauses: list[float], culprit:
     assert len(loop.said(What.BEGAN)) == len(loop.said(What.WENT_ON))
 
 
-@settings(deadline=None, max_examples=20)
+@pytest.mark.timeout(180)  # a second an example on a machine with a load of 20
+@settings(deadline=None, max_examples=60)
 @given(st.floats(FLOOR_S + 1, 200.0), st.integers(0, 3), st.integers(1, 60))
 def test_what_came_and_went_is_not_suspected_again_at_that_length(
     pause_s: float, culprit: int, steps: int
