@@ -20,6 +20,7 @@ class SaveRound:
         states: what each rank that has answered can give.
         plan: who saves what; None until it is made.
         committer: the rank that was asked to commit; -1 until then.
+        made: steps of all ranks together, when it was last asked whether they come to a pause.
     """
 
     def __init__(self, epoch: int = 0) -> None:
@@ -27,6 +28,7 @@ class SaveRound:
         self.states: dict[int, Survivor] = {}
         self.plan: SavePlan | None = None
         self.committer = -1
+        self.made = 0
         self._saved: dict[int, Files] = {}
 
     def missing(self, living: Collection[int]) -> list[int]:

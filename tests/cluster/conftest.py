@@ -159,9 +159,9 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def until(condition: Callable[[], bool], *jobs: Started) -> None:
+def until(condition: Callable[[], bool], *jobs: Started, timeout_s: float = 20.0) -> None:
     """Poll until the condition holds; what the jobs have printed explains a failure."""
-    eventually(condition, lambda: "\n".join(job.text for job in jobs), poll_s=0.05)
+    eventually(condition, lambda: "\n".join(job.text for job in jobs), timeout_s, poll_s=0.05)
 
 
 def report_of(timeline: Path) -> dict[str, Any]:

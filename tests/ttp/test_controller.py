@@ -262,6 +262,30 @@ def test_a_request_to_stop_pauses_at_a_later_step_without_a_fault() -> None:
     assert not any(isinstance(sent.message, FaultNotice) for sent in job.sent)
 
 
+@pytest.mark.parametrize(("seconds", "is_fault"), [(50, False), (70, True)])
+def test_ranks_whose_steps_have_become_slow_are_given_time_to_pause(
+    seconds: int, is_fault: bool
+) -> None:
+    controller = Controller(2)
+    for rank in range(2):
+        controller.received(Hello(rank, 2, 100 + rank, "h", 5, dp(2)), 0.0)
+    controller.stop("SIGTERM", 1.0)
+    for second in range(2, 2 + seconds):
+        for rank in range(2):
+            controller.received(Heartbeat(rank, 5 + second // 4, "forward", 4.0), float(second))
+        controller.tick(float(second))
+    assert controller.phase is (Phase.COLLECTING if is_fault else Phase.PAUSING)
+    assert controller.reason == "SIGTERM"
+
+
+def test_ranks_that_come_to_no_pause_and_make_no_steps_are_stopped_by_a_fault() -> None:
+    job = Job(dp(4), 4, slow={1: 30.0})
+    assert ended(job, (3.0, "stop")).code == EXIT_SAVED
+    (first,) = [sent.message for sent in job.sent if isinstance(sent.message, FaultNotice)]
+    assert first.reason == "SIGTERM"
+    assert job.now_s < 20.0
+
+
 def test_a_death_while_pausing_is_a_fault() -> None:
     job = Job(dp(4), 4, deaths={2: 3.05}, delays=(0.2,))
     assert ended(job, (3.0, "stop")).dead == (2,)

@@ -223,8 +223,13 @@ def test_preemption(
     assert done.code == 75, done.err
     assert finding(tmp_path)["ranks"] == ""
     steps = {rank: max(s for r, s in losses(done) if r == rank) for rank in range(3)}
-    # Everybody has finished the step that is saved, and none has begun another.
-    assert set(steps.values()) == {int((tmp_path / "ck" / TRACKER).read_text())}
+    saved = int((tmp_path / "ck" / TRACKER).read_text())
+    if "ranks are stopped where they are" in done.err:
+        # On a machine that is too busy for a pause: one in the barrier makes its step in the save.
+        assert {saved} <= set(steps.values()) <= {saved - 1, saved}
+    else:
+        # Everybody has finished the step that is saved, and none has begun another.
+        assert set(steps.values()) == {saved}
     expected = losses(undisturbed[1])
     assert all(expected.get(key, loss) == loss for key, loss in losses(done).items())
 

@@ -55,15 +55,15 @@ class Flights(Sequence[Flight]):
         ]
         return _MadeFlights(FlightColumns.of(rows), flights)
 
-    def told(self, places: Iterable[int]) -> list[Flight]:
+    def told(self, places: Sequence[int] | Ints) -> list[Flight]:
         """Of these, those of which more is known."""
         flights = (self._told(place) for place in self._known(places))
         return [flight for flight in flights if flight is not None]
 
-    def _known(self, places: Iterable[int]) -> Iterable[int]:
+    def _known(self, places: Sequence[int] | Ints) -> Iterable[int]:
         """Those of ranks of which more is known: in a large job few."""
         told = [rank for rank, view in self._views.items() if view.hook is not None]
-        where: Ints = np.fromiter(places, np.int64)
+        where: Ints = np.asarray(places, np.int64)
         return map(int, where[np.isin(self.columns.rank[where], told)])
 
     def _told(self, place: int) -> Flight | None:
@@ -99,7 +99,7 @@ class _MadeFlights(Flights):
         super().__init__(columns, {})
         self._flights = flights
 
-    def _known(self, places: Iterable[int]) -> Iterable[int]:
+    def _known(self, places: Sequence[int] | Ints) -> Iterable[int]:
         return map(int, places)
 
     def _told(self, place: int) -> Flight | None:

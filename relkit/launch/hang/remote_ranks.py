@@ -12,7 +12,7 @@ from relkit.hang.columns.ranks import FlightColumns, RankColumns, digest, proces
 from relkit.hang.model import CpuUse, RankView
 from relkit.launch.hang.summary import (
     ALIVE,
-    FLIGHTS,
+    FLIGHT,
     HAS_EXIT_CODE,
     HAS_HOOK,
     MAX_HOST_BYTES,
@@ -24,7 +24,7 @@ from relkit.launch.hang.summary import (
     flight_counts,
 )
 
-_PLAIN = np.dtype(f"V{ROW.itemsize}")
+_PLAIN_FLIGHT = np.dtype(f"V{FLIGHT.itemsize}")
 
 
 class RemoteRanks:
@@ -59,27 +59,47 @@ class RemoteRanks:
             now_s: monotonic time, s.
         """
         fresh = [self._fresh(each) for each in arrived]
-        fresh = [each for each in fresh if len(each.heads)]
-        if not fresh:
-            return
         self._make_room(fresh)
         first = np.cumsum(self._counts) - self._counts
-        for blocks in fresh:
+        for blocks in map(self._newest, fresh):
             heads, nodes = blocks.heads, blocks.heads["node"]
             self.received_s[nodes], self.at_s[nodes] = now_s, heads["at_s"]
-            for place in np.flatnonzero(self._hosts[nodes] != heads["host"]).tolist():
-                node, host = int(nodes[place]), bytes(heads["host"][place])
-                self._hosts[node] = host
-                self._digests[node] = digest(_text(host))
-            places = first[nodes][:, None] + np.arange(blocks.rows.shape[1])
-            # As plain bytes: numpy copies records field by field.
-            self._rows.view(_PLAIN)[places] = blocks.rows.view(_PLAIN)
+            self._note_hosts(nodes, heads["host"])
+            self._put(first[nodes], blocks.rows)
+
+    def _note_hosts(self, nodes: npt.NDArray[Any], hosts: npt.NDArray[np.bytes_]) -> None:
+        # All at once: they change with a node, and numpy compares them one by one.
+        if self._hosts[nodes].tobytes() == hosts.tobytes():
+            return
+        for node, host in zip(nodes.tolist(), hosts.tolist(), strict=True):
+            self._hosts[node] = host
+            self._digests[node] = digest(_text(host))
+
+    def _put(self, first: npt.NDArray[np.int64], rows: Rows) -> None:
+        """Keep a line of rows for each node, from its first place on."""
+        ranks = rows.shape[1]
+        if not ranks:
+            return
+        # As plain bytes: numpy copies records field by field. And where all nodes have as many
+        # ranks as these, those of a node in one piece.
+        counts = self._counts[self._counts > 0]
+        at_once = ranks if (counts == ranks).all() else 1
+        piece = np.dtype(f"V{at_once * ROW.itemsize}")
+        places = first[:, None] // at_once + np.arange(ranks // at_once)
+        self._rows.view(piece)[places] = rows.view(piece)
 
     def _fresh(self, blocks: Blocks) -> Blocks:
         is_new = self.at_s[blocks.heads["node"]] != blocks.heads["at_s"]
         if is_new.all():
             return blocks
         return Blocks(blocks.heads[is_new], blocks.rows[is_new])
+
+    def _newest(self, blocks: Blocks) -> Blocks:
+        """Without nodes that came once more, later, with another number of ranks."""
+        is_newest = self._counts[blocks.heads["node"]] == blocks.rows.shape[1]
+        if is_newest.all():
+            return blocks
+        return Blocks(blocks.heads[is_newest], blocks.rows[is_newest])
 
     def _make_room(self, fresh: Sequence[Blocks]) -> None:
         counts = self._counts.copy()
@@ -103,7 +123,10 @@ class RemoteRanks:
         alive = (flags & ALIVE) > 0
         known = alive & ((flags & HAS_HOOK) > 0)
         counts = np.where(known, flight_counts(rows), 0)
-        told = rows["flights"][np.arange(FLIGHTS) < counts[:, None]]
+        most = int(counts.max(initial=0))
+        is_told = np.arange(most) < counts[:, None]
+        # As plain bytes: numpy copies records field by field.
+        told = rows["flights"][:, :most].view(_PLAIN_FLIGHT)[is_told].view(FLIGHT)
         has_code = (flags & HAS_EXIT_CODE) > 0
         flights = near.flights
         return RankColumns(
@@ -134,8 +157,7 @@ class RemoteRanks:
     def nodes_of(self, ranks: npt.NDArray[np.int64]) -> list[int]:
         """On which nodes these ranks are."""
         nodes = np.repeat(np.arange(len(self._counts)), self._counts)
-        there: list[int] = np.unique(nodes[np.isin(self._rows["rank"], ranks)]).tolist()
-        return there
+        return sorted(set(nodes[np.isin(self._rows["rank"], ranks)].tolist()))
 
     def nodes_with_gone(self) -> list[int]:
         """On which nodes a rank is no longer alive."""

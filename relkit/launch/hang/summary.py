@@ -27,6 +27,7 @@ FLIGHTS = 3
 _MAX_COUNT = 1 << 62
 # More than any process has used or waited, s.
 _MAX_SECONDS = 1e9
+_MAX_SECONDS_BITS = np.float32(_MAX_SECONDS).view(np.uint32)
 
 Rows = npt.NDArray[np.void]
 
@@ -40,6 +41,7 @@ HEAD = np.dtype(
         ("host", f"S{MAX_HOST_BYTES}"),
     ]
 )
+FLIGHT = np.dtype([("key", "<u4"), ("kind", "<u4"), ("age_s", "<f4")])
 ROW = np.dtype(
     [
         ("rank", "<u4"),
@@ -53,7 +55,7 @@ ROW = np.dtype(
         ("used_s", "<f4"),
         ("window_s", "<f4"),
         ("waited_s", "<f4"),
-        ("flights", [("key", "<u4"), ("kind", "<u4"), ("age_s", "<f4")], (FLIGHTS,)),
+        ("flights", FLIGHT, (FLIGHTS,)),
     ]
 )
 ALIVE, HAS_HOOK, SET_UP, HAS_EXIT_CODE, UNHEARD = 1, 2, 4, 8, 128
@@ -170,7 +172,13 @@ def _check(blocks: Blocks, nodes: int) -> None:
     counts = np.maximum(rows["started"], rows["finished"])
     if (counts >= _MAX_COUNT).any():
         raise BadDump(f"a summary of {counts.max()} operations")
-    seconds = [rows[name] for name in _SECONDS] + [rows["flights"]["age_s"]]
-    # Whatever is no number is not within the limits either.
-    if not all(((each >= 0) & (each <= _MAX_SECONDS)).all() for each in seconds):
+    ages_s = rows["flights"]["age_s"]
+    if not (_are_times(ages_s) and all(_are_times(rows[name]) for name in _SECONDS)):
         raise BadDump("a summary with a time that cannot be")
+
+
+def _are_times(values_s: npt.NDArray[np.float32]) -> bool:
+    """Whether all are numbers from 0 to the longest time there is."""
+    # The bits of positive floats are in the order of the floats; those of negative ones, of
+    # infinity and of what is no number are greater. So one pass in place of four will do.
+    return bool(values_s.view(np.uint32).max(initial=0) <= _MAX_SECONDS_BITS)

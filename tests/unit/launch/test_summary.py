@@ -128,6 +128,31 @@ def test_a_restarted_rank_is_another_process() -> None:
         assert before.process[0] != remote(encode_summary(0, 1.0, [after])).columns(NOBODY).process
 
 
+def test_a_node_may_be_another_host_than_before() -> None:
+    ranks = remote(*(encode_summary(node, 1.0, [view(node)]) for node in range(3)))
+    moved = replace(view(1), host="other")
+    ranks.take(1.0, decode_summaries(encode_summary(1, 2.0, [moved]), NODES))
+    views = (view(0), moved, view(2))
+    assert_alike(ranks.columns(NOBODY), columns_of(views))
+    assert [each.host for node in range(3) for each in ranks.views(node)] == [
+        "host",
+        "other",
+        "host",
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(1, 3), (3, 1), (0, 2), (2, 2)])
+def test_a_node_that_comes_twice_in_a_message_is_as_it_came_last(sizes: tuple[int, int]) -> None:
+    summaries = [
+        encode_summary(2, 1.0 + turn, [view(10 * turn + n) for n in range(size)])
+        for turn, size in enumerate(sizes)
+    ]
+    others = [encode_summary(node, 1.0, [view(node)]) for node in (0, 4)]
+    ranks = remote(others[0], *summaries, others[1])
+    assert [each.rank for each in ranks.views(2)] == [10 + n for n in range(sizes[1])]
+    assert ranks.columns(NOBODY).rank.tolist() == [0, *(10 + n for n in range(sizes[1])), 4]
+
+
 @given(st.lists(st.sampled_from(["step", "stall", "wait", "end"]), max_size=12))
 def test_a_look_through_summaries_sees_what_one_at_the_ranks_sees(turns: list[str]) -> None:
     """The detector's verdicts are the same, whichever way its ranks come to it."""

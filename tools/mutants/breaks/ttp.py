@@ -138,6 +138,25 @@ BREAKS = (
         "        self._until_s = now_s\n",
         _CONTROLLER,
     ),
+    # A preemption: ranks whose steps have become slow are stopped in the middle of one; or never.
+    Break(
+        "relkit/ttp/controller.py",
+        "return self._round.made > before and is_early",
+        "return False",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/ttp/controller.py",
+        "return self._round.made > before and is_early",
+        "return is_early",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/ttp/controller.py",
+        "return self._round.made > before and is_early",
+        "return self._round.made > before",
+        _CONTROLLER,
+    ),
     # A last holder is given up after seconds.
     Break(
         "relkit/ttp/controller.py",
