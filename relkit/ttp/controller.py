@@ -280,7 +280,8 @@ class Controller:
         """These ranks have missed their heartbeats: they are dead, or may yet wake up."""
         silent = f"silent for {self._limits.silent_s:g} s"
         reason = f"rank {ranks[0]} was {silent}"
-        if self.phase in (Phase.COMMITTING, Phase.CLEARING):
+        others = set(self.living) - self.members.suspects - set(ranks)
+        if self.phase is Phase.CLEARING or (self.phase is Phase.COMMITTING and others):
             # Nothing that only they hold is needed any more, and nobody else may write now.
             self._kill(ranks, silent)
             self._lose(ranks, reason, now_s)
@@ -347,7 +348,14 @@ class Controller:
             self.members.lose(missing)
             self._make_plan(now_s)
         if self.phase is not Phase.OVER:
-            self._over(EXIT_SAVE_FAILED, f"not done {overall}", now_s)
+            silent = [rank for rank in sorted(self.members.suspects) if self._waits_for(rank)]
+            names = ", ".join(f"rank {rank} is gone" for rank in silent)
+            who = f": {names}" if names else ""
+            self._over(EXIT_SAVE_FAILED, f"not done {overall}{who}", now_s)
+
+    def _waits_for(self, rank: int) -> bool:
+        commits = self.phase is Phase.COMMITTING and rank == self._round.committer
+        return commits or self._round.still_needs(rank)
 
     def _take_over(self, now_s: float) -> None:
         enough = self.members.is_majority and self.members.holds_everything
@@ -398,7 +406,7 @@ class Controller:
             self._make_plan(now_s)
 
     def _make_plan(self, now_s: float) -> None:
-        plan = self._round.make_plan(self.members.maps)
+        plan = self._round.make_plan(self.members.maps, self.members.suspects)
         if isinstance(plan, Refusal):
             self._end(EXIT_REFUSED, plan.sentence, now_s)
             return
@@ -407,7 +415,7 @@ class Controller:
 
     def _commit(self, now_s: float) -> None:
         assert self._round.plan is not None
-        committer = self._round.choose_committer(self.living)
+        committer = self._round.choose_committer(self.living, self.members.suspects)
         if committer is None:
             self._end(EXIT_SAVE_FAILED, "all ranks are gone before the commit", now_s)
             return

@@ -40,9 +40,19 @@ class SaveRound:
         given = [state for rank, state in self.states.items() if rank not in missing]
         return isinstance(make_plan(given, maps), SavePlan)
 
-    def make_plan(self, maps: Sequence[ReplicaMap]) -> SavePlan | Refusal:
-        """Plan with the states that have come; see plan.make_plan."""
+    def make_plan(
+        self, maps: Sequence[ReplicaMap], silent: Collection[int] = ()
+    ) -> SavePlan | Refusal:
+        """Plan with the states that have come; see plan.make_plan.
+
+        Args:
+            silent: ranks that have said nothing since: they have no part where none is needed.
+        """
         plan = make_plan(list(self.states.values()), maps)
+        others = [state for rank, state in self.states.items() if rank not in silent]
+        without = make_plan(others, maps)
+        if isinstance(without, SavePlan) and not _is_newer(plan, without):
+            plan = without
         if isinstance(plan, SavePlan):
             self.plan, self._saved = plan, {}
         return plan
@@ -68,12 +78,21 @@ class SaveRound:
         """All files that were written."""
         return {name: facts for part in self._saved.values() for name, facts in part.items()}
 
-    def choose_committer(self, living: Sequence[int]) -> int | None:
-        """A living rank to commit, a writer if one lives; None where nobody does."""
+    def choose_committer(self, living: Sequence[int], silent: Collection[int]) -> int | None:
+        """A living rank to commit, a writer if one lives; None where nobody does.
+
+        Args:
+            silent: of the living; one of these only where there is no other.
+        """
         assert self.plan is not None
+        living = [rank for rank in living if rank not in silent] or living
         writers = [group.writer for group in self.plan.groups if group.writer in living]
         able = writers or list(living)
         if not able:
             return None
         self.committer = able[0]
         return self.committer
+
+
+def _is_newer(plan: SavePlan | Refusal, other: SavePlan) -> bool:
+    return isinstance(plan, SavePlan) and plan.step > other.step

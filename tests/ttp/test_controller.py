@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from relkit.ttp.actions import Action, Kill, Limits, Over, Phase, Send
+from relkit.ttp.actions import Limits, Over, Phase, Send
 from relkit.ttp.controller import Controller
 from relkit.ttp.messages import (
     Commit,
-    Committed,
-    Discard,
     Done,
     Exit,
     FaultNotice,
@@ -24,154 +16,13 @@ from relkit.ttp.messages import (
     Message,
     Pause,
     Raised,
-    Save,
-    Saved,
     SaveFailed,
     State,
 )
 from relkit.ttp.plan import Survivor
-from relkit.ttp.replicas import ReplicaMap, replica_map
-from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED, SaveOutcome
-
-
-@dataclass
-class Job:
-    """Ranks that answer as real ones would, after the delays they are given.
-
-    Args:
-        deaths: rank -> when it dies; silent: rank -> from when on it says nothing.
-        wakes: rank -> when one that is silent goes on; it answers then what it was sent meanwhile.
-        delays: how long each answer takes, used in turn; slow: rank -> how long its states take.
-    """
-
-    maps: tuple[ReplicaMap, ...]
-    size: int
-    deaths: dict[int, float] = field(default_factory=dict)
-    silent: dict[int, float] = field(default_factory=dict)
-    wakes: dict[int, float] = field(default_factory=dict)
-    slow: dict[int, float] = field(default_factory=dict)
-    delays: Sequence[float] = (0.01,)
-    steps: dict[int, int] = field(default_factory=dict)
-    ready: frozenset[int] = frozenset()
-    save_fails: dict[int, SaveFailed] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
-
-    def __post_init__(self) -> None:
-        self.controller = Controller(self.size, self.limits)
-        self.now_s = 0.0
-        self.killed: set[int] = set()
-        self.outcome: SaveOutcome | None = None
-        self.sent: list[Send] = []
-        self.discarded = 0
-        self.codes: dict[int, int] = {}
-        self._queue: list[tuple[float, int, int, Message | str]] = []
-        self._count = 0
-
-    def run(
-        self, *events: tuple[float, Message | str], until_s: float = 400.0
-    ) -> SaveOutcome | None:
-        """Register everybody, let things happen, and see how it ends."""
-        for rank in range(self.size):
-            maps = tuple(m for m in self.maps if rank in m.ranks)
-            self._at(0.0, rank, Hello(rank, self.size, 100 + rank, "h", self._step(rank), maps))
-        for rank, when in self.deaths.items():
-            self._at(when, rank, "dies")
-        for when, event in events:
-            self._at(when, getattr(event, "rank", -1), event)
-        beat = 0.0
-        while self.outcome is None and self.now_s < until_s:
-            due = self.now_s + self.controller.wait_s(self.now_s)
-            if self._queue and self._queue[0][0] <= due:
-                self.now_s, _, rank, event = heapq.heappop(self._queue)
-                self._happens(rank, event)
-            else:
-                self.now_s = due
-            if self.now_s >= beat:
-                beat = self.now_s + self.limits.heartbeat_s
-                for rank in range(self.size):
-                    if self._speaks(rank):
-                        self._do(self.controller.received(self._beat(rank), self.now_s))
-            self._do(self.controller.tick(self.now_s))
-        return self.outcome
-
-    def _beat(self, rank: int) -> Heartbeat:
-        return Heartbeat(rank, self._step(rank), "reduce", 0.1)
-
-    def _step(self, rank: int) -> int:
-        return self.steps.get(rank, 5)
-
-    def _speaks(self, rank: int) -> bool:
-        dead = self.now_s >= self.deaths.get(rank, 1e9) or rank in self.killed
-        from_s, until_s = self.silent.get(rank, 1e9), self.wakes.get(rank, 1e9)
-        return not dead and not from_s <= self.now_s < until_s
-
-    def _at(self, when_s: float, rank: int, event: Message | str) -> None:
-        self._count += 1
-        heapq.heappush(self._queue, (when_s, self._count, rank, event))
-
-    def _happens(self, rank: int, event: Message | str) -> None:
-        if event == "dies":
-            reason = f"rank {rank} was killed by SIGKILL"
-            self._do(self.controller.lost(rank, reason, self.now_s))
-        elif event == "stop":
-            self._do(self.controller.stop("SIGTERM", self.now_s))
-        elif event == "hang":
-            self._do(self.controller.hung("the job hangs", self.now_s))
-        elif not isinstance(event, str) and self._speaks(rank):
-            self._do(self.controller.received(event, self.now_s))
-        elif not isinstance(event, str) and rank in self.wakes and self.now_s < self.wakes[rank]:
-            self._at(self.wakes[rank], rank, event)
-
-    def _do(self, actions: Sequence[Action]) -> None:
-        for action in actions:
-            if isinstance(action, Send):
-                self.sent.append(action)
-                for rank in action.ranks:
-                    self._receives(rank, action.message)
-            elif isinstance(action, Kill):
-                self.killed.add(action.rank)
-            elif isinstance(action, Over):
-                assert self.outcome is None
-                self.outcome = action.outcome
-
-    def _receives(self, rank: int, message: Message) -> None:
-        answer: Message | None = None
-        if isinstance(message, FaultNotice | Pause):
-            survivor = Survivor(rank, self._step(rank), ready=rank in self.ready)
-            answer = State(rank, message.epoch, survivor)
-        elif isinstance(message, Save):
-            if rank in message.plan.roll_forward:
-                self.steps[rank] = message.plan.step
-            writes = any(group.writer == rank for group in message.plan.groups)
-            files = {f"{rank}.pt": ("00", 1)} if writes else {}
-            answer = Saved(rank, message.epoch, files)
-            if rank in self.save_fails:
-                failed = self.save_fails[rank]
-                answer = SaveFailed(
-                    rank, message.epoch, failed.sentence, failed.refused, failed.peer
-                )
-        elif isinstance(message, Commit):
-            answer = Committed(rank, message.epoch, "iter_0000005")
-        elif isinstance(message, Discard):
-            self.discarded += 1
-        elif isinstance(message, Exit):
-            self.codes[rank] = message.code
-        if answer is not None:
-            delay_s = self.delays[self._count % len(self.delays)]
-            if isinstance(answer, State):
-                delay_s = self.slow.get(rank, delay_s)
-            self._at(self.now_s + delay_s, rank, answer)
-
-
-def dp(size: int) -> tuple[ReplicaMap, ...]:
-    return (replica_map("tp0 pp0", range(size)),)
-
-
-def ended(job: Job, *events: tuple[float, Message | str]) -> SaveOutcome:
-    outcome = job.run(*events)
-    assert outcome is not None
-    assert job.controller.phase is Phase.OVER
-    return outcome
+from relkit.ttp.replicas import replica_map
+from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED
+from tests.ttp.simulated_ranks import TP2_DP2, Job, dp, ended
 
 
 def test_a_healthy_job_is_left_alone() -> None:
@@ -390,96 +241,3 @@ def test_a_backup_waits_for_a_holder_of_everything() -> None:
 
 
 # Ranks 0 and 2 hold all of one tensor-parallel half, 1 and 3 all of the other.
-TP2_DP2 = (replica_map("tp0 pp0", (0, 2)), replica_map("tp1 pp0", (1, 3)))
-
-
-@pytest.mark.parametrize("silent", [False, True], ids=["beats", "silent"])
-def test_the_last_holder_is_waited_for(silent: bool) -> None:
-    """It was given up after 5.3 s, and with it every step since the last periodic checkpoint."""
-    job = Job(TP2_DP2, 4, deaths={0: 3.0}, slow={2: 40.0})
-    if silent:
-        job = Job(TP2_DP2, 4, deaths={0: 3.0}, silent={2: 3.01}, wakes={2: 43.0})
-    outcome = ended(job)
-    assert (outcome.code, outcome.dead) == (EXIT_SAVED, (0,))
-    assert 39 < outcome.duration_s < 42
-    assert job.killed == set()
-
-
-def test_the_last_holder_is_waited_for_until_the_end_of_all_time() -> None:
-    job = Job(TP2_DP2, 4, deaths={0: 3.0}, slow={2: 1000.0}, limits=Limits(overall_s=60.0))
-    outcome = ended(job)
-    assert outcome.code == EXIT_REFUSED
-    assert outcome.sentence == (
-        "shard 0 of group tp0 pp0 has no holder at step 5: rank 0 is gone, rank 2 is gone"
-    )
-    assert 60 < outcome.duration_s < 62
-    assert job.killed == {2}
-    assert job.discarded == 1
-
-
-def test_a_rank_that_is_not_needed_is_given_up_after_seconds() -> None:
-    outcome = ended(Job(dp(4), 4, deaths={0: 3.0}, slow={1: 40.0}))
-    assert (outcome.code, outcome.dead) == (EXIT_SAVED, (0, 1))
-    assert outcome.duration_s < 6
-
-
-def test_a_silent_rank_that_the_others_can_do_without_is_not_waited_for() -> None:
-    # Silence alone has begun the fault: no further wait for its state.
-    outcome = ended(Job(dp(4), 4, silent={1: 2.0}, limits=Limits(state_s=50.0)))
-    assert (outcome.code, outcome.dead) == (EXIT_SAVED, (1,))
-    assert outcome.duration_s < 1
-
-
-def test_the_only_holder_falls_silent_while_it_saves() -> None:
-    maps = (replica_map("tp0", (0,), copies=1), replica_map("tp1", (1,), copies=1))
-    job = Job(maps, 2, silent={1: 3.15}, wakes={1: 30.0}, delays=(0.1,))
-    outcome = ended(job, (3.0, "hang"))
-    assert (outcome.code, outcome.dead) == (EXIT_SAVED, ())
-    assert outcome.epochs > 1
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(2, 4), st.booleans(), st.data())
-def test_no_step_is_lost_to_a_rank_that_is_only_slow(
-    size: int, two: bool, data: st.DataObject
-) -> None:
-    """One death, and any number of ranks that say nothing for up to a minute."""
-    groups = 2 if two else 1
-    maps = tuple(replica_map(f"g{g}", range(g * size, (g + 1) * size)) for g in range(groups))
-    world = size * groups
-    victim = data.draw(st.integers(0, world - 1))
-    silent = data.draw(st.dictionaries(st.integers(0, world - 1), st.floats(2.0, 4.0)))
-    wakes = {rank: data.draw(st.floats(4.0, 60.0)) for rank in silent}
-    job = Job(maps, world, deaths={victim: 3.0}, silent=silent, wakes=wakes)
-    assert ended(job).code == EXIT_SAVED
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.integers(2, 6), st.booleans(), st.data())
-def test_any_storm_ends_in_time_and_rightly(size: int, two: bool, data: st.DataObject) -> None:
-    """Random deaths and silences at random times, with random delays of every answer."""
-    groups = 2 if two else 1
-    maps = tuple(replica_map(f"g{g}", range(g * size, (g + 1) * size)) for g in range(groups))
-    world = size * groups
-    moments = st.floats(2.0, 2.6)
-    victims = st.dictionaries(st.integers(0, world - 1), moments, max_size=world)
-    deaths, silent = data.draw(victims), data.draw(victims)
-    delays = data.draw(st.lists(st.floats(0.0, 0.2), min_size=1, max_size=7))
-    job = Job(maps, world, deaths=deaths, silent=silent, delays=delays)
-    outcome = job.run()
-    if not deaths and not silent:
-        assert outcome is None
-        return
-    assert outcome is not None
-    gone = {rank for rank, when in deaths.items() if when <= job.now_s} | set(silent) | job.killed
-    survivable = all(set(held_by) - gone for m in maps for held_by in m.holders)
-    if survivable:
-        assert outcome.code == EXIT_SAVED, outcome
-    if outcome.code == EXIT_SAVED:
-        # Every shard came from a holder that was alive when it gave it.
-        assert outcome.step == 5
-        assert outcome.folder
-    else:
-        assert outcome.code == EXIT_REFUSED or "gone" in outcome.sentence, outcome
-    # Only a last holder that never says anything is worth the whole time.
-    assert outcome.duration_s < (30 if survivable else job.limits.overall_s + 2)

@@ -7,7 +7,7 @@ from tools.mutants.model import Break
 _MATRIX = ("tests/ttp/test_trainer_faults.py::test_a_sample_of_the_matrix",)
 _PLAN = ("tests/ttp/test_plan.py",)
 _REPLICAS = ("tests/ttp/test_replicas.py",)
-_CONTROLLER = ("tests/ttp/test_controller.py",)
+_CONTROLLER = ("tests/ttp/test_controller.py", "tests/ttp/test_silent_ranks.py")
 _STATE = ("tests/ttp/test_rank_state.py",)
 _COMMIT = ("tests/ttp/test_commit.py",)
 _TRACKER = (
@@ -136,6 +136,31 @@ BREAKS = (
         "relkit/ttp/controller.py",
         "        self._until_s = now_s + self._limits.settle_s\n",
         "        self._until_s = now_s\n",
+        _CONTROLLER,
+    ),
+    # Who has fallen silent is relied on, or is ended though it is the last one.
+    Break(
+        "relkit/ttp/save_round.py",
+        "if isinstance(without, SavePlan) and not _is_newer(plan, without):",
+        "if False:",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/ttp/save_round.py",
+        "return isinstance(plan, SavePlan) and plan.step > other.step",
+        "return False",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/ttp/save_round.py",
+        "[rank for rank in living if rank not in silent] or living",
+        "list(living)",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/ttp/controller.py",
+        "(self.phase is Phase.COMMITTING and others)",
+        "self.phase is Phase.COMMITTING",
         _CONTROLLER,
     ),
     # A preemption: ranks whose steps have become slow are stopped in the middle of one; or never.
