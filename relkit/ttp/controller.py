@@ -149,7 +149,7 @@ class Controller:
             margin = 2 + int(0.5 / max(step_s, 0.005))
             at_step = max(self.steps.values()) + margin
             self._until_s = now_s + self._limits.state_s + (margin + 1) * step_s
-            self._round.made = sum(self.steps.values())
+            self._round.steps_made = sum(self.steps.values())
             self._send(self.living, Pause(self.epoch, at_step, reason))
         elif self.phase is Phase.GATHERING and not self._backup:
             self._begin(reason, now_s)
@@ -308,7 +308,7 @@ class Controller:
 
     def _settle(self, reason: str, now_s: float) -> None:
         if self.phase is Phase.PAUSING:
-            self._actions.append(Log(f"{reason}: ranks are stopped where they are"))
+            self._actions.append(Log(f"{reason}: all ranks are stopped where they are"))
         self._begin(reason, now_s)
         self.phase = Phase.SETTLING
         self._until_s = now_s + self._limits.settle_s
@@ -317,10 +317,8 @@ class Controller:
         self._until_s = None
         if self.phase is Phase.GATHERING:
             self._take_over(now_s)
-        elif self.phase is Phase.PAUSING and self._still_make_steps(now_s):
-            self._until_s = now_s + self._limits.state_s + self.members.step_s
         elif self.phase is Phase.PAUSING:
-            self._settle("not all ranks came to the end of a step in time", now_s)
+            self._pause_is_late(now_s)
         elif self.phase is Phase.SETTLING:
             self._collect(now_s)
         elif self.phase in (Phase.COLLECTING, Phase.CLEARING):
@@ -334,11 +332,15 @@ class Controller:
                     Log(f"rank {names} holds what no other rank has: waiting up to {left_s:.0f} s")
                 )
 
-    def _still_make_steps(self, now_s: float) -> bool:
-        """Whether ranks that are to pause do: each step takes longer now than was reckoned with."""
-        before, self._round.made = self._round.made, sum(self.steps.values())
+    def _pause_is_late(self, now_s: float) -> None:
+        """Ranks that still make steps are given time: these take longer than when it was set."""
+        steps_made = sum(self.steps.values())
         is_early = now_s - self._fault_s < self._limits.overall_s / 2
-        return self._round.made > before and is_early
+        if steps_made > self._round.steps_made and is_early:
+            self._round.steps_made = steps_made
+            self._until_s = now_s + self._limits.state_s + self.members.step_s
+        else:
+            self._settle("not all ranks paused in time", now_s)
 
     def _time_is_up(self, now_s: float) -> None:
         overall = f"{self._limits.overall_s:g} s after the fault"

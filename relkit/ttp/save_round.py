@@ -20,7 +20,7 @@ class SaveRound:
         states: what each rank that has answered can give.
         plan: who saves what; None until it is made.
         committer: the rank that was asked to commit; -1 until then.
-        made: steps of all ranks together, when it was last asked whether they come to a pause.
+        steps_made: by all ranks together, when their time to pause was last set.
     """
 
     def __init__(self, epoch: int = 0) -> None:
@@ -28,7 +28,7 @@ class SaveRound:
         self.states: dict[int, Survivor] = {}
         self.plan: SavePlan | None = None
         self.committer = -1
-        self.made = 0
+        self.steps_made = 0
         self._saved: dict[int, Files] = {}
 
     def missing(self, living: Collection[int]) -> list[int]:
@@ -37,22 +37,23 @@ class SaveRound:
 
     def can_do_without(self, missing: Collection[int], maps: Sequence[ReplicaMap]) -> bool:
         """Whether those that have answered can save everything by themselves."""
-        given = [state for rank, state in self.states.items() if rank not in missing]
-        return isinstance(make_plan(given, maps), SavePlan)
+        return isinstance(self._plan_without(missing, maps), SavePlan)
 
-    def make_plan(
-        self, maps: Sequence[ReplicaMap], silent: Collection[int] = ()
+    def _plan_without(
+        self, ranks: Collection[int], maps: Sequence[ReplicaMap]
     ) -> SavePlan | Refusal:
+        return make_plan([s for rank, s in self.states.items() if rank not in ranks], maps)
+
+    def make_plan(self, maps: Sequence[ReplicaMap], silent: Collection[int]) -> SavePlan | Refusal:
         """Plan with the states that have come; see plan.make_plan.
 
         Args:
-            silent: ranks that have said nothing since: they have no part where none is needed.
+            silent: ranks that have said nothing since: they have a part only where the others
+                cannot save as new a step.
         """
-        plan = make_plan(list(self.states.values()), maps)
-        others = [state for rank, state in self.states.items() if rank not in silent]
-        without = make_plan(others, maps)
-        if isinstance(without, SavePlan) and not _is_newer(plan, without):
-            plan = without
+        plan, others = self._plan_without((), maps), self._plan_without(silent, maps)
+        if isinstance(others, SavePlan) and not _is_newer(plan, others):
+            plan = others
         if isinstance(plan, SavePlan):
             self.plan, self._saved = plan, {}
         return plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relkit.ttp.actions import Limits, Over, Phase, Send
+from relkit.ttp.actions import Action, Limits, Log, Over, Phase, Send
 from relkit.ttp.controller import Controller
 from relkit.ttp.messages import (
     Commit,
@@ -121,10 +121,14 @@ def test_ranks_whose_steps_have_become_slow_are_given_time_to_pause(
     for rank in range(2):
         controller.received(Hello(rank, 2, 100 + rank, "h", 5, dp(2)), 0.0)
     controller.stop("SIGTERM", 1.0)
+    actions: list[Action] = []
     for second in range(2, 2 + seconds):
         for rank in range(2):
             controller.received(Heartbeat(rank, 5 + second // 4, "forward", 4.0), float(second))
-        controller.tick(float(second))
+        actions += controller.tick(float(second))
+    said = [action.sentence for action in actions if isinstance(action, Log)]
+    words = "not all ranks paused in time: all ranks are stopped where they are"
+    assert said == ([words] if is_fault else [])
     assert controller.phase is (Phase.COLLECTING if is_fault else Phase.PAUSING)
     assert controller.reason == "SIGTERM"
 

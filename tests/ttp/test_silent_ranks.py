@@ -67,20 +67,20 @@ def test_the_only_holder_falls_silent_while_it_saves() -> None:
     assert outcome.epochs > 1
 
 
-def two_groups(size: int) -> tuple[ReplicaMap, ...]:
-    return replica_map("g0", range(size)), replica_map("g1", range(size, 2 * size))
+def groups(count: int, size: int) -> tuple[ReplicaMap, ...]:
+    return tuple(replica_map(f"g{g}", range(g * size, (g + 1) * size)) for g in range(count))
 
 
 def test_who_fell_silent_after_its_answer_has_no_part_where_others_can_do_without() -> None:
-    """Rank 6 had answered; it was relied on, and all of the time for a save went by."""
-    job = Job(two_groups(6), 12, deaths={0: 2.5, 1: 2.25}, silent={2: 2.25, 6: 2.5}, delays=(0.0,))
+    """Rank 6 had answered; the plan relied on it until all of the time for a save was over."""
+    job = Job(groups(2, 6), 12, deaths={0: 2.5, 1: 2.25}, silent={2: 2.25, 6: 2.5}, delays=(0.0,))
     outcome = ended(job)
     assert outcome.code == EXIT_SAVED
     assert outcome.duration_s < 10
 
 
 def test_who_fell_silent_after_its_answer_and_is_needed_is_named() -> None:
-    job = Job(two_groups(4), 8, deaths={2: 2.25, 4: 2.5}, silent={0: 2.5, 1: 2.25}, delays=(0.0,))
+    job = Job(groups(2, 4), 8, deaths={2: 2.25, 4: 2.5}, silent={0: 2.5, 1: 2.25}, delays=(0.0,))
     outcome = ended(job)
     assert outcome.code == EXIT_SAVE_FAILED
     assert outcome.sentence == "not done 120 s after the fault: rank 0 is gone"
@@ -139,9 +139,8 @@ def test_no_step_is_lost_to_a_rank_that_is_only_slow(
     size: int, two: bool, data: st.DataObject
 ) -> None:
     """One death, and any number of ranks that say nothing for up to a minute."""
-    groups = 2 if two else 1
-    maps = tuple(replica_map(f"g{g}", range(g * size, (g + 1) * size)) for g in range(groups))
-    world = size * groups
+    maps = groups(2 if two else 1, size)
+    world = size * len(maps)
     victim = data.draw(st.integers(0, world - 1))
     silent = data.draw(st.dictionaries(st.integers(0, world - 1), st.floats(2.0, 4.0)))
     wakes = {rank: data.draw(st.floats(4.0, 60.0)) for rank in silent}
@@ -153,9 +152,8 @@ def test_no_step_is_lost_to_a_rank_that_is_only_slow(
 @given(st.integers(2, 6), st.booleans(), st.data())
 def test_any_storm_ends_in_time_and_rightly(size: int, two: bool, data: st.DataObject) -> None:
     """Random deaths and silences at random times, with random delays of every answer."""
-    groups = 2 if two else 1
-    maps = tuple(replica_map(f"g{g}", range(g * size, (g + 1) * size)) for g in range(groups))
-    world = size * groups
+    maps = groups(2 if two else 1, size)
+    world = size * len(maps)
     moments = st.floats(2.0, 2.6)
     victims = st.dictionaries(st.integers(0, world - 1), moments, max_size=world)
     deaths, silent = data.draw(victims), data.draw(victims)

@@ -58,17 +58,22 @@ class RemoteRanks:
         Args:
             now_s: monotonic time, s.
         """
-        fresh = [self._fresh(each) for each in arrived]
+        fresh = [
+            blocks.only(self.at_s[blocks.heads["node"]] != blocks.heads["at_s"])
+            for blocks in arrived
+        ]
         self._make_room(fresh)
         first = np.cumsum(self._counts) - self._counts
-        for blocks in map(self._newest, fresh):
+        for each in fresh:
+            # Not those that have come once more, later, with another number of ranks.
+            blocks = each.only(self._counts[each.heads["node"]] == each.rows.shape[1])
             heads, nodes = blocks.heads, blocks.heads["node"]
             self.received_s[nodes], self.at_s[nodes] = now_s, heads["at_s"]
             self._note_hosts(nodes, heads["host"])
             self._put(first[nodes], blocks.rows)
 
     def _note_hosts(self, nodes: npt.NDArray[Any], hosts: npt.NDArray[np.bytes_]) -> None:
-        # All at once: they change with a node, and numpy compares them one by one.
+        # All at once: another host in a node's place is rare, and numpy compares texts slowly.
         if self._hosts[nodes].tobytes() == hosts.tobytes():
             return
         for node, host in zip(nodes.tolist(), hosts.tolist(), strict=True):
@@ -87,19 +92,6 @@ class RemoteRanks:
         piece = np.dtype(f"V{at_once * ROW.itemsize}")
         places = first[:, None] // at_once + np.arange(ranks // at_once)
         self._rows.view(piece)[places] = rows.view(piece)
-
-    def _fresh(self, blocks: Blocks) -> Blocks:
-        is_new = self.at_s[blocks.heads["node"]] != blocks.heads["at_s"]
-        if is_new.all():
-            return blocks
-        return Blocks(blocks.heads[is_new], blocks.rows[is_new])
-
-    def _newest(self, blocks: Blocks) -> Blocks:
-        """Without nodes that came once more, later, with another number of ranks."""
-        is_newest = self._counts[blocks.heads["node"]] == blocks.rows.shape[1]
-        if is_newest.all():
-            return blocks
-        return Blocks(blocks.heads[is_newest], blocks.rows[is_newest])
 
     def _make_room(self, fresh: Sequence[Blocks]) -> None:
         counts = self._counts.copy()

@@ -27,7 +27,8 @@ FLIGHTS = 3
 _MAX_COUNT = 1 << 62
 # More than any process has used or waited, s.
 _MAX_SECONDS = 1e9
-_MAX_SECONDS_BITS = np.float32(_MAX_SECONDS).view(np.uint32)
+_BITS = np.dtype("<u4")
+_MAX_SECONDS_BITS = np.array(_MAX_SECONDS, "<f4").view(_BITS)
 
 Rows = npt.NDArray[np.void]
 
@@ -74,6 +75,10 @@ class Blocks:
 
     heads: Rows
     rows: Rows
+
+    def only(self, which: npt.NDArray[np.bool_]) -> Blocks:
+        """Those of some of the nodes; nearly always that is all."""
+        return self if which.all() else Blocks(self.heads[which], self.rows[which])
 
 
 def encode_summary(node: int, at_s: float, views: Sequence[RankView]) -> bytes:
@@ -180,5 +185,5 @@ def _check(blocks: Blocks, nodes: int) -> None:
 def _are_times(values_s: npt.NDArray[np.float32]) -> bool:
     """Whether all are numbers from 0 to the longest time there is."""
     # The bits of positive floats are in the order of the floats; those of negative ones, of
-    # infinity and of what is no number are greater. So one pass in place of four will do.
-    return bool(values_s.view(np.uint32).max(initial=0) <= _MAX_SECONDS_BITS)
+    # infinity and of what is no number are greater. So one pass is enough.
+    return bool(values_s.view(_BITS).max(initial=0) <= _MAX_SECONDS_BITS)

@@ -141,7 +141,7 @@ BREAKS = (
     # Who has fallen silent is relied on, or is ended though it is the last one.
     Break(
         "relkit/ttp/save_round.py",
-        "if isinstance(without, SavePlan) and not _is_newer(plan, without):",
+        "if isinstance(others, SavePlan) and not _is_newer(plan, others):",
         "if False:",
         _CONTROLLER,
     ),
@@ -166,20 +166,26 @@ BREAKS = (
     # A preemption: ranks whose steps have become slow are stopped in the middle of one; or never.
     Break(
         "relkit/ttp/controller.py",
-        "return self._round.made > before and is_early",
-        "return False",
+        "if steps_made > self._round.steps_made and is_early:",
+        "if False:",
         _CONTROLLER,
     ),
     Break(
         "relkit/ttp/controller.py",
-        "return self._round.made > before and is_early",
-        "return is_early",
+        "if steps_made > self._round.steps_made and is_early:",
+        "if is_early:",
         _CONTROLLER,
     ),
     Break(
         "relkit/ttp/controller.py",
-        "return self._round.made > before and is_early",
-        "return self._round.made > before",
+        "if steps_made > self._round.steps_made and is_early:",
+        "if steps_made > self._round.steps_made:",
+        _CONTROLLER,
+    ),
+    Break(
+        "relkit/ttp/controller.py",
+        'self._actions.append(Log(f"{reason}: all ranks are stopped where they are"))',
+        "pass",
         _CONTROLLER,
     ),
     # A last holder is given up after seconds.
