@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from relkit.stacks.model import Frame, Role
@@ -32,6 +33,8 @@ _BY_FRAME: tuple[tuple[tuple[str, ...], Role], ...] = (
 )  # fmt: skip
 
 
+# No data loaders, although the word is in their names.
+_TRANSFERS = re.compile("(up|down)loader")
 # Pools whose libraries are often stripped: their file is on the outermost frames all the same.
 _COMPUTE_FILES = ("libgomp", "libiomp", "libomp", "libopenblas", "libtbb", "libmkl")
 _OUTERMOST = 5
@@ -52,7 +55,7 @@ def role_of(name: str, frames: Iterable[Frame], is_main: bool = False) -> Role:
 
 def role_of_name(name: str) -> Role | None:
     """The role that a thread's name tells, None where it tells nothing."""
-    lowered = name.lower()
+    lowered = _TRANSFERS.sub("", name.lower())
     for marks, role in _BY_NAME:
         if any(mark in lowered for mark in marks):
             return role

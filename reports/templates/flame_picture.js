@@ -3,7 +3,8 @@
 const SVG = "http://www.w3.org/2000/svg", HTML = "http://www.w3.org/1999/xhtml";
 const MARGIN = 16, ROW = 21, FOLD_ROW = 15, FOOT = 24;
 // Below these widths (pixels) the tools go below the title, and parts of the heading are left out.
-const NARROW = 1180, SUMMARY_FROM = 1350, SCALE_FROM = 980, WIDTH_MIN = 480;
+// TOOLS is what they take beside it, with what the search has found.
+const NARROW = 1180, TOOLS = 800, SUMMARY_FROM = 1350, SCALE_FROM = 980, WIDTH_MIN = 480;
 
 function make(space, name, attributes) {
   const node = document.createElementNS(space, name);
@@ -51,4 +52,7 @@ function readPicture(svg) {
   };
 }
 
-function isNarrow(picture) { return picture.width < NARROW; }
+function isNarrow(picture) {
+  const title = picture.head.querySelector(".rk-h1").getBBox();
+  return picture.width < Math.max(NARROW, title.x + title.width + TOOLS);
+}

@@ -13,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from relkit.reports import flame_svg
+from relkit.reports.merged_files import TITLES
 from relkit.reports.palette import Family, fill
 from relkit.stacks.tree import StackTree
 from tests.browser.conftest import media
@@ -35,6 +36,14 @@ for (const g of document.querySelectorAll('.rk-box')) {
   if (left > right + 0.5) out.push('overlap: ' + g.textContent);
 }
 return out;
+"""
+COVERED = """
+const title = document.querySelector('.rk-h1').getBoundingClientRect();
+return Array.from(document.querySelector('.rk-bar').children).filter(function (tool) {
+  const box = tool.getBoundingClientRect();
+  return box.left < title.right + 4 && title.left < box.right
+    && box.top < title.bottom && title.top < box.bottom;
+}).map(tool => tool.className);
 """
 SEEN = """
 return Array.from(document.querySelectorAll('.rk-box'))
@@ -192,6 +201,20 @@ def test_no_label_leaves_its_box(page: Show, name: str, width: int) -> None:
                 .map(g => Number(/ ([-.0-9]+)\\)/.exec(g.getAttribute('transform'))[1]))""",
             )
             assert min(tops) >= 0
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("width", [700, 1179, 1200, 1340, 1400])
+def test_the_tools_leave_the_title_free(page: Show, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver = page("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        driver = page(flame_svg.render(hang("mixed"), title=TITLES["mixed"], subtitle="job 41"))
+        type_into(driver, "search", "(")
+        assert "(plain text)" in said(driver)
+        assert js(driver, COVERED) == []
     finally:
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -114,6 +114,7 @@ BREAKS = (
     Break("relkit/stacks/folded.py", "{low}-{high}:{step}", "{low}-{high}", _FOLDED),
     Break("relkit/stacks/rank_set_union.py", "run.end() - 1", "run.end()", _MERGE),
     Break("relkit/stacks/roles.py", "if is_main:", "if False:", _ROLES),
+    Break("relkit/stacks/roles.py", '_TRANSFERS.sub("", name.lower())', "name.lower()", _ROLES),
     Break(
         "relkit/stacks/roles.py",
         "return role_of_name(name) or role_of_frames(frames)",
