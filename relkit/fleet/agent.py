@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -13,13 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from relkit import __version__
+from relkit import __version__, procfs
 from relkit.errors import RelkitError
 from relkit.fleet import wire
 from relkit.interruptible_wait import wait_readable
 
 IDLE_LIMIT_S = 600.0
 """An agent that receives nothing for this long ends: its controller is gone without a goodbye."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_AGAIN_S = 0.005
 
 # What a handler may raise on bad input or a failing machine; it becomes an error reply.
 _EXPECTED = (
@@ -198,20 +202,22 @@ def machine_id() -> str:
         return ""
 
 
-def end_children() -> None:
-    """Kill what handlers have started and not ended; for the very end of an agent."""
-    descendants, unseen = set[int](), {os.getpid()}
-    while unseen:
-        unseen = {child for pid in unseen for child in _children(pid)} - descendants
-        descendants |= unseen
-    for pid in descendants:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+def end_children(limit_s: float = 2.0) -> None:
+    """Kill what handlers have started and not ended; for the very end of an agent.
 
+    Parents come first: a shell that outlives its command goes on with the next one. What a killed
+    process had just started becomes a child of this one (prctl(2), PR_SET_CHILD_SUBREAPER) and is
+    found by the next look.
 
-def _children(pid: int) -> set[int]:
-    children = set[int]()
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            children.update(map(int, listed.read_text().split()))
-    return children
+    Args:
+        limit_s: how long to go on while something still runs (the kernel may hold it), s.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    end = time.monotonic() + limit_s
+    while living := [pid for pid in procfs.descendants(os.getpid()) if procfs.process(pid).runs(0)]:
+        for pid in living:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= end:
+            return
+        time.sleep(_LOOK_AGAIN_S)

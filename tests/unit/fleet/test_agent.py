@@ -205,18 +205,46 @@ def test_under_slurm_the_agent_takes_its_node_s_name() -> None:
     assert json.loads(done.stdout)["node"] == "c3"
 
 
+def _run_to_its_end(program: str) -> list[str]:
+    """What it printed; the end of the pipe that its shells hold shows that nothing is left."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=30, check=True
+    )
+    return done.stdout.decode().splitlines()
+
+
 def test_what_handlers_started_ends_with_the_agent() -> None:
+    # A shell whose command ends before it does would go on: here, and end with code 0.
     program = (
         "import subprocess\n"
         "from relkit.fleet.agent import end_children\n"
-        "child = subprocess.Popen(['sh', '-c', 'sleep 60 & echo $!; wait'], stdout=-1)\n"
-        "print(child.stdout.readline().decode().strip(), flush=True)\n"
+        "script = 'sleep 60 & echo; wait'\n"
+        "shells = [subprocess.Popen(['sh', '-c', script], stdout=-1) for _ in range(10)]\n"
+        "assert all(shell.stdout.readline() for shell in shells)\n"
         "end_children()\n"
-        "print(child.wait(10))\n"
-        "print(child.stdout.read())\n"
+        "print(*(shell.wait(10) for shell in shells))\n"
+        "print(*(shell.stdout.read() for shell in shells))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, timeout=30, check=False
+    assert _run_to_its_end(program) == [" ".join(["-9"] * 10), " ".join(["b''"] * 10)]
+
+
+def test_what_starts_while_the_agent_looks_ends_too() -> None:
+    program = (
+        "import subprocess\n"
+        "from relkit import procfs\n"
+        "from relkit.fleet.agent import end_children\n"
+        "script = 'read go; sleep 60 & echo; wait'\n"
+        "shell = subprocess.Popen(['sh', '-c', script], stdin=-1, stdout=-1)\n"
+        "look = procfs.descendants\n"
+        "def look_and_go_on(pid):\n"
+        "    found = look(pid)\n"
+        "    procfs.descendants = look\n"
+        "    shell.stdin.write(b'go\\n')\n"
+        "    shell.stdin.flush()\n"
+        "    assert shell.stdout.readline()\n"
+        "    return found\n"
+        "procfs.descendants = look_and_go_on\n"
+        "end_children()\n"
+        "print(shell.wait(10), shell.stdout.read())\n"
     )
-    # The pipe's end shows that the grandchild, which held it open, is gone too.
-    assert done.stdout.split(b"\n")[1:3] == [b"-9", b"b''"]
+    assert _run_to_its_end(program) == ["-9 b''"]

@@ -191,6 +191,19 @@ BREAKS = (
     ),
     Break("relkit/fleet/agent.py", "{**common, **mine}", "{**mine, **common}", _AGENT),
     Break("relkit/fleet/agent.py", "        stopping.set()\n", "        pass\n", _AGENT),
+    Break(
+        "relkit/fleet/agent.py",
+        "        for pid in living:\n",
+        "        for pid in reversed(living):\n",
+        _AGENT,
+    ),
+    Break("relkit/fleet/agent.py", "SUBREAPER, 1, 0", "SUBREAPER, 0, 0", _AGENT),
+    Break(
+        "relkit/fleet/agent.py",
+        "        if time.monotonic() >= end:\n            return\n        time.sleep(_LOOK",
+        "        if time.monotonic() <= end:\n            return\n        time.sleep(_LOOK",
+        _AGENT,
+    ),
     Break("relkit/fleet/ssh.py", '"--", node.target', "node.target", _ARGV),
     Break(
         "relkit/fleet/ssh.py",
