@@ -10,7 +10,7 @@ import click
 from relkit.commands._aliases import RenamedChoice
 from relkit.commands._decorated import Decorated
 from relkit.commands._seconds import seconds_option
-from relkit.launch.job.settings import OnHang
+from relkit.launch.job.on_hang import OnHang
 
 # Anything shorter is certainly a typing error.
 MIN_TIMEOUT_S = 0.5

@@ -9,7 +9,6 @@ from relkit.commands._finite import FiniteRange
 from relkit.errors import UsageProblem
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Mode
-from relkit.straggler.transport.locate import job_folders
 
 
 @click.command()
@@ -37,6 +36,8 @@ def tune(job: str, mode: str | None, min_slowdown: float | None) -> int:
       relkit straggler tune my-run --mode off
       relkit straggler tune my-run --mode warn --min-slowdown 0.1
     """
+    from relkit.straggler.transport.locate import job_folders
+
     if mode is None and min_slowdown is None:
         raise UsageProblem("nothing to change", next_step="Add --mode or --min-slowdown.")
     folder = next(iter(job_folders(job)), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -31,16 +30,15 @@ from relkit.commands._launch_spares import OWN as SPARE_OPTIONS
 from relkit.commands._launch_spares import spare_options, spare_settings, spares_of
 from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
-from relkit.launch.job.settings import MonitorSettings, OnHang
-from relkit.launch.job.socket_folder import WANTED, may_serve
+from relkit.launch.job.on_hang import OnHang
 from relkit.launch.options import (
     OwnOption,
     check,
     check_script,
     program,
     split,
-    torchrun_parser,
 )
+from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
 from relkit.operator_secret import take_secret
 from relkit.slow_faults import SLOW_FAULTS
 from relkit.straggler.transport.control import Control, Mode
@@ -96,26 +94,19 @@ class LaunchCommand(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """All options of the torchrun that is installed."""
         try:
-            actions = torchrun_parser()._actions
+            options = torchrun_options()
         except MissingExtra as error:
             with formatter.section("torchrun options"):
                 formatter.write_text(f"{error} {error.next_step}")
             return
-        rows = [
-            (_spelled(action.option_strings, action.metavar or action.dest, action.nargs), help_)
-            for action in actions
-            if action.dest != "help"
-            and action.option_strings
-            and (help_ := (action.help or "").replace("%%", "%"))
-        ]
+        rows = [(_spelled(option), option.help) for option in options if option.help]
         with formatter.section("torchrun options (all apply, with torchrun's meaning)"):
             formatter.write_dl(rows)
 
 
-def _spelled(flags: Sequence[str], name: object, nargs: object) -> str:
+def _spelled(option: TorchrunOption) -> str:
     # torchrun spells each option twice; the second, with underscores, would only double the page.
-    shown = [flag for flag in flags if "_" not in flag]
-    return ", ".join(shown) + ("" if nargs == 0 else f" {str(name).upper()}")
+    return " ".join([", ".join(f for f in option.flags if "_" not in f), option.value]).rstrip()
 
 
 @click.command(cls=LaunchCommand)
@@ -277,6 +268,7 @@ def launch(
     from relkit.commands._persist import persist_host
     from relkit.launch.flash_checkpoint.persist_round import PersistSettings
     from relkit.launch.job.folder import JobFolder
+    from relkit.launch.job.settings import MonitorSettings
     from relkit.launch.job.socket_folder import SocketFolder
     from relkit.launch.job_run import run_job
     from relkit.launch.straggler.straggler_thread import Stragglers
@@ -317,6 +309,8 @@ def launch(
 
 
 def _check_restart(options: Namespace, no_hook: bool) -> None:
+    from relkit.launch.job.socket_folder import WANTED, may_serve
+
     if options.max_restarts < 1:
         raise UsageProblem(
             "--on-hang restart has no restart to use: --max-restarts is 0",

@@ -10,7 +10,7 @@ import click
 
 from relkit.commands import _launch_options as shared
 from relkit.job_id import safe_job_id
-from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.job.on_hang import OnHang
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -49,6 +49,7 @@ def run(
     from relkit.launch import run_command
     from relkit.launch.job.folder import JobFolder
     from relkit.launch.job.node_name import node_name
+    from relkit.launch.job.settings import MonitorSettings
     from relkit.launch.peers.job_identity import job_identity, this_machine
     from relkit.stacks.folder import node_folder
 

@@ -11,13 +11,10 @@ from typing import Any
 
 import click
 
-from relkit import procfs
 from relkit.command_group import CommandGroup
 from relkit.commands._seconds import seconds_option
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
-from relkit.launch.recovery.persist_folder import REQUEST, launchers_of
 from relkit.output import shown, table
-from relkit.ttp.save_outcome import EXIT_SAVED
 
 _POLL_S = 0.05
 
@@ -93,6 +90,8 @@ def save(job: str, timeout: float) -> int:
     Example:
       relkit ttp save my-run
     """
+    from relkit.ttp.save_outcome import EXIT_SAVED
+
     folder, state = _launchers(job)[0]
     if not state.get("engaged"):
         raise NoSuchProcess(
@@ -107,6 +106,8 @@ def save(job: str, timeout: float) -> int:
 
 
 def _launchers(job: str) -> list[tuple[Path, dict[str, Any]]]:
+    from relkit.launch.recovery.persist_folder import launchers_of
+
     launchers = list(launchers_of(job))
     if not launchers:
         raise NoSuchProcess(
@@ -119,6 +120,9 @@ def _launchers(job: str) -> list[tuple[Path, dict[str, Any]]]:
 
 def _ask(folder: Path, pid: int, ticks: int, timeout_s: float) -> dict[str, Any]:
     """Leave a request, and read the answer out of it."""
+    from relkit import procfs
+    from relkit.launch.recovery.persist_folder import REQUEST
+
     path = folder / f"{REQUEST}{secrets.token_hex(4)}"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     until_s = time.monotonic() + timeout_s

@@ -33,7 +33,8 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.remote_views import REQUEST_KEY, asked_ranks, decode_request, details_key
 from relkit.launch.hang.summary import HEAD, ROW, encode_summary
 from relkit.launch.job.exchange import MESSAGE_BYTES
-from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import MonitorSettings
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
 RANKS = 8

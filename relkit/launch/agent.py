@@ -44,11 +44,12 @@ from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_ot
 from relkit.launch.job.exit_status import exit_status, how_rank_ended, peek_exit
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
+from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
-from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank, OnHang
+from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank
 from relkit.launch.job.worker_ends import (
     ends_now,
     first_failure,

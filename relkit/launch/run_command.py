@@ -19,7 +19,8 @@ from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MemoryMailbox
-from relkit.launch.job.settings import ExitStatus, Log, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import ExitStatus, Log
 from relkit.post_mortem.collector import HostDeaths
 from relkit.private_file import open_private
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from relkit.ttp.messages import Message
-from relkit.ttp.save_outcome import SaveOutcome
+if TYPE_CHECKING:
+    # Of `relkit launch --help`, which shows the deadlines, messages would be half of the imports.
+    from relkit.ttp.messages import Message
+    from relkit.ttp.save_outcome import SaveOutcome
 
 
 class Phase(Enum):

@@ -19,7 +19,8 @@ from relkit.bounded_child import run_child
 from relkit.held_signals import signals_held
 from relkit.launch import run_command
 from relkit.launch.hang.monitor import Monitor
-from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import MonitorSettings
 from relkit.launch.netcheck import bad_node
 from relkit.linkcheck.tool import run_tool
 

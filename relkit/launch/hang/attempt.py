@@ -14,7 +14,8 @@ from relkit.launch.hang import incident
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.state_source import Occasion
 from relkit.launch.job.exchange import LedMailbox
-from relkit.launch.job.settings import ExitStatus, LocalRank, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import NO_DEATHS, DeathCollector
 from relkit.post_mortem.model import DeathEvidence
 from relkit.stacks.model import RankDump

@@ -31,7 +31,8 @@ from relkit.launch.hang.remote_views import (
 )
 from relkit.launch.hang.state_source import Occasion
 from relkit.launch.hang.summary import encode_summary
-from relkit.launch.job.settings import Log, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import Log
 from relkit.stacks.model import RankDump
 
 # How long a node that reported a failure waits for the leader to handle it: longer than it takes

@@ -30,7 +30,8 @@ from relkit.launch.hang.remote_views import RemoteViews, no_answer, plain_ranks
 from relkit.launch.hang.state_source import Occasion
 from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
-from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import Log, MonitorSettings, Publish
 from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 

@@ -12,7 +12,8 @@ from relkit.interruptible_wait import is_set_within
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
-from relkit.launch.job.settings import Log, MonitorSettings, OnHang, Publish
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import Log, MonitorSettings, Publish
 from relkit.stacks.model import RankDump
 
 # Longest time that a failing job waits for its post-mortem: until it is clear who leads, for the

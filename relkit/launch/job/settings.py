@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from relkit.errors import EXIT_PROBLEM, RelkitError
 from relkit.findings import Report
 from relkit.hang.model import HangVerdict, JobView
+from relkit.launch.job.on_hang import OnHang
 from relkit.stacks.model import RankDump
 
 # Called with the result of an incident: shows it, and writes it to disk.
@@ -16,22 +16,6 @@ Publish = Callable[[JobView, HangVerdict, Report, Sequence[RankDump]], None]
 
 # Writes one line to the terminal, apart from the job's own output.
 Log = Callable[[str], None]
-
-
-class OnHang(str, Enum):
-    """What to do with a job that hangs, once it has been reported.
-
-    SAVE has a job under try-to-persist save its last committed step and end (or restart, where
-    restarts are left); for any other job it is the same as REPORT.
-    """
-
-    REPORT = "report"
-    SAVE = "save"
-    RESTART = "restart"
-    ABORT = "abort"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 class JobAborted(RelkitError):

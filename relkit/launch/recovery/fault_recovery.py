@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 
 from relkit.launch.job.exit_status import peek_exit
-from relkit.launch.job.settings import ExitStatus, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import ExitStatus
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED
 

@@ -9,7 +9,8 @@ import pytest
 from relkit.hang.model import RankView
 from relkit.hang.words import where
 from relkit.launch.hang.incident import IncidentResult, judge
-from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import MonitorSettings
 from relkit.output import as_text
 from tests.unit.hang.hang_builders import trained, view, waiting_for_buckets
 

@@ -14,7 +14,8 @@ from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import MAX_RESTARTS, Monitor
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MemoryMailbox
-from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import MonitorSettings
 
 WAIT_S = 30.0
 

@@ -18,7 +18,8 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.remote_views import SHARE_EVERY_S, SILENT_NODE_S, RemoteViews
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import MemoryMailbox
-from relkit.launch.job.settings import MonitorSettings, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import MonitorSettings
 from relkit.ranks import RankSet
 
 HEALTHY = (RankView(2, "b", 12, True), RankView(3, "b", 13, True))

@@ -14,7 +14,7 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.unwatched_ranks import MIN_UNSEEN_S
 from relkit.launch.hang.watch import ALONE_AFTER_S, Watch
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
-from relkit.launch.job.settings import OnHang
+from relkit.launch.job.on_hang import OnHang
 from relkit.stacks.model import RankDump
 from tests.unit.launch.watched_job import Job, fake_capture, gather_with, no_waiting, view
 

@@ -16,7 +16,8 @@ from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import LedMailbox
-from relkit.launch.job.settings import LocalRank, MonitorSettings, OnHang
+from relkit.launch.job.on_hang import OnHang
+from relkit.launch.job.settings import LocalRank, MonitorSettings
 from relkit.stacks.model import RankDump
 
 SECOND = 10**9

@@ -8,6 +8,7 @@ _AGENT = ("tests/unit/launch/test_agent.py",)
 _CALLS = ("tests/unit/launch/test_bounded_calls.py",)
 _DEFENDED = ("tests/unit/launch/test_defended_rendezvous.py",)
 _FOLDER = ("tests/unit/launch/test_job_folder.py",)
+_HELP = ("tests/unit/launch/test_torchrun_help.py",)
 _NOTES = ("tests/unit/launch/test_store_notes.py",)
 _PEERS = ("tests/unit/launch/peers",)
 _PROCESSES = ("tests/unit/launch/test_processes.py",)
@@ -316,4 +317,29 @@ BREAKS = (
         _FOLDER,
     ),
     Break("relkit/launch/job/folder.py", "how | fcntl.LOCK_NB", "fcntl.LOCK_SH", _FOLDER),
+    # The help of launch, read from torchrun's source.
+    Break("relkit/launch/torchrun_help.py", " if _are_plain(words)", "", _HELP),
+    Break(
+        "relkit/launch/torchrun_help.py",
+        "name not in _ACTIONS or not _READ.issuperset(shown)",
+        "name not in _ACTIONS",
+        _HELP,
+    ),
+    Break(
+        "relkit/launch/torchrun_help.py",
+        "if name not in _ACTIONS or not",
+        "if not",
+        _HELP,
+    ),
+    Break(
+        "relkit/launch/torchrun_help.py", "len(bodies) != 1 or not options", "not options", _HELP
+    ),
+    Break("relkit/launch/torchrun_help.py", "len(bodies) != 1 or not options", "not bodies", _HELP),
+    Break("relkit/launch/torchrun_help.py", '"check_env": False', '"check_env": True', _HELP),
+    Break(
+        "relkit/launch/torchrun_help.py",
+        "        return options_in(_source())",
+        "        return options_of(torchrun_parser())",
+        ("tests/unit/test_help_imports.py",),
+    ),
 )
