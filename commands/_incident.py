@@ -18,8 +18,6 @@ from relkit.launch.hang import timeline
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.settings import MonitorSettings
 from relkit.output import as_text, shown, use_colour, write_atomic
-from relkit.reports import timeline_folder
-from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import RankDump
 
 
@@ -53,10 +51,18 @@ class Publisher:
     folder: Path
     of_all_nodes: Path | None = None
 
+    def prepare(self) -> None:
+        """Import what publish() needs, which the start of a job need not wait for."""
+        import relkit.reports.timeline_folder
+        import relkit.stacks.merge  # noqa: F401
+
     def publish(
         self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
     ) -> None:
         """The verdict on stderr at once; then the dumps, stacks, SVGs and reports."""
+        from relkit.reports import timeline_folder
+        from relkit.stacks.merge import merge_dumps
+
         # One write: the job's own lines must not land inside the verdict.
         sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
         sys.stderr.flush()
@@ -94,7 +100,13 @@ def monitor_into(
 ) -> Monitor:
     """A monitor that shows and writes what it finds as Publisher does, into a timeline folder."""
     publisher = Publisher(folder, of_all_nodes)
-    return Monitor(settings, publish=publisher.publish, write_dumps=publisher.write_dumps, log=log)
+    return Monitor(
+        settings,
+        publish=publisher.publish,
+        write_dumps=publisher.write_dumps,
+        log=log,
+        prepare=publisher.prepare,
+    )
 
 
 def choose_timeline(asked: Path | None) -> Path:

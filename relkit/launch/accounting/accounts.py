@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch.distributed.elastic.multiprocessing import SignalException
 
@@ -14,12 +15,13 @@ from relkit.accounting.account import account_of
 from relkit.accounting.journal import Journal
 from relkit.accounting.records import Record, What
 from relkit.accounting.words import back_line
-from relkit.hang.suspicion.watch import Turn
-from relkit.hang.suspicion.watch import What as Became
 from relkit.launch.accounting.attempt_notes import AttemptNotes
 from relkit.launch.accounting.progress import Progress
 from relkit.launch.job.exit_status import how_it_ended, rank_that_ended
 from relkit.launch.job.settings import ExitStatus, LocalRank, Log
+
+if TYPE_CHECKING:
+    from relkit.hang.suspicion.watch import Turn
 
 # As relkit.launch.agent has it.
 Prepare = Callable[[str, int], tuple[Path | None, dict[str, str]]]
@@ -183,6 +185,9 @@ class Accounts:
 
     def suspicion(self, turn: Turn) -> None:
         """Something became of a suspicion of a hang."""
+        # Whoever has a Turn has imported this; the start of the workers need not wait for it.
+        from relkit.hang.suspicion.watch import What as Became
+
         suspicion, ranks = turn.suspicion, turn.suspicion.ranks
         self._add(
             What.SUSPICION,

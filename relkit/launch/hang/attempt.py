@@ -6,11 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from relkit.hang.deaths import died
 from relkit.hang.model import RankView
-from relkit.hang.suspicion.watch import Turn
-from relkit.launch.hang import incident
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.state_source import Occasion
 from relkit.launch.job.exchange import LedMailbox
@@ -19,6 +18,9 @@ from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import NO_DEATHS, DeathCollector
 from relkit.post_mortem.model import DeathEvidence
 from relkit.stacks.model import RankDump
+
+if TYPE_CHECKING:
+    from relkit.hang.suspicion.watch import Turn
 
 # The launcher takes them several times a second.
 MAX_TURNS = 256
@@ -121,6 +123,10 @@ class WatchedAttempt:
             deadline_s: the longest that it may take, s.
             world_size, job_id: go into every dump.
         """
+        # Here, as with Turn above: an attempt is made before the workers start, and these import
+        # most of the diagnosis.
+        from relkit.launch.hang import incident
+
         return incident.capture_local(
             views,
             self.observer,

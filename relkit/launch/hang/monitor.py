@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
-from relkit.hang.suspicion.watch import Turn
 from relkit.interruptible_wait import is_set_within
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
-from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
 from relkit.stacks.model import RankDump
+
+if TYPE_CHECKING:
+    from relkit.hang.suspicion.watch import Turn
+    from relkit.launch.hang.watch import Watch
 
 # Longest time that a failing job waits for its post-mortem: until it is clear who leads, for the
 # capture, and for the other nodes.
@@ -43,6 +46,8 @@ class Monitor:
     Args:
         settings: timeout and action.
         publish, write_dumps, log: see Watch.
+        prepare: is called in the thread before it watches, so that nothing is read from a disk
+            that may be gone by the time of an incident.
     """
 
     def __init__(
@@ -52,7 +57,9 @@ class Monitor:
         publish: Publish,
         write_dumps: Callable[[Sequence[RankDump]], None],
         log: Log,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
+        self._prepare = prepare
         self._settings, self._publish, self._write_dumps, self._log = (
             settings,
             publish,
@@ -80,7 +87,10 @@ class Monitor:
         return self._log
 
     def begin(self, attempt: WatchedAttempt) -> None:
-        """Watch a new attempt of the job."""
+        """Watch a new attempt of the job, whose workers run already."""
+        # Not before the workers were started: it is a tenth of all that the launcher imports.
+        from relkit.launch.hang.watch import Watch
+
         watch = Watch(
             attempt,
             self._settings,
@@ -170,6 +180,7 @@ class Monitor:
                 self._wake.wait(tick_interval_s(self._settings.hang_timeout_s))
 
     def _tick_until_closed(self) -> None:
+        self._prepare()
         interval_s = tick_interval_s(self._settings.hang_timeout_s)
         complained = ""
         while not self._closing:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
 from relkit.interruptible_wait import is_set_within
@@ -15,10 +16,12 @@ from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S
-from relkit.launch.straggler.straggler_node import StragglerNode
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control import Control
+
+if TYPE_CHECKING:
+    from relkit.launch.straggler.straggler_node import StragglerNode
 
 # How long workers that are to be stopped wait for what was seen to be written down.
 PAUSE_S = 2.0
@@ -136,6 +139,9 @@ class Stragglers:
             finally:
                 wanted.set()
             return
+        # In the thread, so that the workers do not start later for it.
+        from relkit.launch.straggler.straggler_node import StragglerNode
+
         self._end()
         job_dir = wanted.job_dir
         assert job_dir is not None

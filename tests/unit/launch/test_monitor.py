@@ -122,3 +122,27 @@ def test_the_end_waits_for_a_report_although_the_store_does_not_answer() -> None
     threading.Timer(0.3, goes_on.set).start()
     monitor.close()
     assert written
+
+
+def test_it_prepares_in_its_thread_before_it_watches(lines: queue.Queue[str]) -> None:
+    events: queue.Queue[str] = queue.Queue()
+    tries = iter(("no such module", ""))
+
+    def prepare() -> None:
+        events.put(f"prepared in {threading.current_thread().name}")
+        if why := next(tries):
+            raise ImportError(why)
+
+    monitor = Monitor(
+        MonitorSettings(10.0, OnHang.REPORT),
+        publish=lambda *_: None,
+        write_dumps=lambda _: None,
+        log=lines.put,
+        prepare=prepare,
+    )
+    monitor.begin(attempt(FailingObserver(lambda look: events.put(f"look {look}"))))
+    seen = [events.get(timeout=WAIT_S) for _ in range(4)]
+    monitor.close()
+    assert seen == ["prepared in relkit-monitor"] * 2 + ["look 1", "look 2"]
+    line = lines.get(timeout=WAIT_S)
+    assert line == "monitoring stopped: ImportError: no such module; it starts again"

@@ -340,6 +340,6 @@ BREAKS = (
         "relkit/launch/torchrun_help.py",
         "        return options_in(_source())",
         "        return options_of(torchrun_parser())",
-        ("tests/unit/test_help_imports.py",),
+        ("tests/unit/test_slow_imports.py",),
     ),
 )

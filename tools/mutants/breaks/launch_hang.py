@@ -10,8 +10,10 @@ _DETAILS = ("tests/unit/launch/test_details.py",)
 _REMOTE = ("tests/unit/launch/test_remote_views.py",)
 _TIMELINE = ("tests/unit/launch/test_timeline.py",)
 _WATCH = ("tests/unit/launch/test_watch.py",)
+_MONITOR = ("tests/unit/launch/test_monitor.py",)
 
 BREAKS = (
+    Break("relkit/launch/hang/monitor.py", "        self._prepare()\n", "", _MONITOR),
     Break(
         "relkit/launch/hang/leader.py",
         "if failure and not state.failure_handled:",
