@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from argparse import Namespace
@@ -38,6 +39,7 @@ from relkit.launch.options import (
     program,
     split,
 )
+from relkit.launch.quick_imports import quick_imports
 from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
 from relkit.operator_secret import take_secret
 from relkit.slow_faults import SLOW_FAULTS
@@ -262,16 +264,19 @@ def launch(
     os.environ.update(faults.to_environment(asked))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
-    from relkit.commands._flash_checkpoint import slot_host
-    from relkit.commands._incident import choose_timeline, log, monitor_into
-    from relkit.commands._launch_accounts import accounts_into
-    from relkit.commands._persist import persist_host
-    from relkit.launch.flash_checkpoint.persist_round import PersistSettings
-    from relkit.launch.job.folder import JobFolder
-    from relkit.launch.job.settings import MonitorSettings
-    from relkit.launch.job.socket_folder import SocketFolder
-    from relkit.launch.job_run import run_job
-    from relkit.launch.straggler.straggler_thread import Stragglers
+    with quick_imports():
+        from relkit.commands._flash_checkpoint import slot_host
+        from relkit.commands._incident import choose_timeline, log, monitor_into
+        from relkit.commands._launch_accounts import accounts_into
+        from relkit.commands._persist import persist_host
+        from relkit.launch.flash_checkpoint.persist_round import PersistSettings
+        from relkit.launch.job.folder import JobFolder
+        from relkit.launch.job.settings import MonitorSettings
+        from relkit.launch.job.socket_folder import SocketFolder
+        from relkit.launch.job_run import run_job
+        from relkit.launch.straggler.straggler_thread import Stragglers
+    # What is imported by now stays: collections, which hold up every thread, need not look at it.
+    gc.freeze()
 
     if where:
         log(where)

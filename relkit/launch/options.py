@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from relkit.errors import MissingExtra, UsageProblem
+from relkit.launch.quick_imports import quick_imports
 from relkit.nearest import no_such
 
 _PREFIX = "relkit_"
@@ -86,7 +87,8 @@ def torchrun_parser() -> argparse.ArgumentParser:
         MissingExtra: torch is not installed.
     """
     try:
-        from torch.distributed.run import get_args_parser
+        with quick_imports():
+            from torch.distributed.run import get_args_parser
     except ImportError as error:
         raise MissingExtra(f"relkit launch needs PyTorch: {error}") from error
     return get_args_parser()
