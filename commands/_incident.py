@@ -52,7 +52,7 @@ class Publisher:
     of_all_nodes: Path | None = None
 
     def prepare(self) -> None:
-        """Import what publish() needs, which the start of a job need not wait for."""
+        """Import what publish() needs: not at the top, as the workers would start later for it."""
         import relkit.reports.timeline_folder
         import relkit.stacks.merge  # noqa: F401
 

@@ -32,13 +32,7 @@ from relkit.commands._launch_spares import spare_options, spare_settings, spares
 from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.job.on_hang import OnHang
-from relkit.launch.options import (
-    OwnOption,
-    check,
-    check_script,
-    program,
-    split,
-)
+from relkit.launch.options import OwnOption, check, check_script, program, split
 from relkit.launch.quick_imports import quick_imports
 from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
 from relkit.operator_secret import take_secret
@@ -275,7 +269,7 @@ def launch(
         from relkit.launch.job.socket_folder import SocketFolder
         from relkit.launch.job_run import run_job
         from relkit.launch.straggler.straggler_thread import Stragglers
-    # What is imported by now stays: collections, which hold up every thread, need not look at it.
+    # What is imported stays. Later collections, which stop every thread, need not look at it.
     gc.freeze()
 
     if where:

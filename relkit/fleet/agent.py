@@ -23,7 +23,6 @@ IDLE_LIMIT_S = 600.0
 """An agent that receives nothing for this long ends: its controller is gone without a goodbye."""
 
 _PR_SET_CHILD_SUBREAPER = 36
-_LOOK_AGAIN_S = 0.005
 
 # What a handler may raise on bad input or a failing machine; it becomes an error reply.
 _EXPECTED = (
@@ -210,7 +209,7 @@ def end_children(limit_s: float = 2.0) -> None:
     found by the next look.
 
     Args:
-        limit_s: how long to go on while something still runs (the kernel may hold it), s.
+        limit_s: how long to wait for what does not end at once, as the kernel may hold it, s.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     end = time.monotonic() + limit_s
@@ -218,6 +217,17 @@ def end_children(limit_s: float = 2.0) -> None:
         for pid in living:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        if time.monotonic() >= end:
+        if not all(_ends_before(end, pid) for pid in living):
             return
-        time.sleep(_LOOK_AGAIN_S)
+
+
+def _ends_before(end: float, pid: int) -> bool:
+    """Whether the process is gone by then, as time.monotonic() has it."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return True
+    try:
+        return wait_readable(handle, end - time.monotonic())
+    finally:
+        os.close(handle)

@@ -1,4 +1,4 @@
-"""Imports without garbage collection, which takes a quarter of their time and finds nothing."""
+"""Imports without garbage collection, which would find next to nothing to free."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import inside of it what makes many objects that stay, as PyTorch does.
+    """Switch garbage collection off for imports that make many objects, as PyTorch's does.
 
-    Python looks through all that there is whenever enough has come to it, and while importing
-    nearly all of that stays. Threads may be inside at the same time: the first to enter switches
-    collection on again when it leaves.
+    Python collects whenever enough objects have been made, and nearly all that an import makes
+    stays.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -17,11 +17,10 @@ from typing import cast
 from relkit.launch.options import torchrun_parser
 
 _PARSER = "get_args_parser"
-# Of add_argument; the value's number (nargs) would have to be shown, too.
+# Arguments of add_argument. Others, as nargs, would change what is shown.
 _READ = frozenset(("action", "choices", "default", "dest", "help", "metavar", "required", "type"))
-# Each action with whether it takes a value. The first two are torchrun's own.
-_ACTIONS = {"env": True, "check_env": False, "": True, "store": True, "append": True}
-_ACTIONS |= {"store_true": False, "store_false": False}
+# Each action, with whether the option takes a value. The first two are torchrun's own.
+_ACTIONS = {"env": True, "check_env": False, "": True, "store": True, "store_true": False}
 
 
 @dataclass(frozen=True, slots=True)

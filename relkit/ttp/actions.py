@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # Of `relkit launch --help`, which shows the deadlines, messages would be half of the imports.
+    # `relkit launch --help`, which shows the deadlines, does not wait for these.
     from relkit.ttp.messages import Message
     from relkit.ttp.save_outcome import SaveOutcome
 

@@ -80,7 +80,6 @@ def main() -> None:
         for deed in deeds:
             if deed[:3] == [attempt, str(rank), str(step)]:
                 do(*deed[3:], save=names["checkpointer"]._memory_save)
-    names["checkpointer"].wait_latest_checkpoint()
     model, optimizer = made()
     for step in range(1, steps + 1):
         train(kind, step, model, optimizer, "undisturbed")

@@ -14,9 +14,8 @@ from relkit.cli import cli
 slow, seen = {"torch", "numpy", "zmq", "asyncio", "jinja2"}, {}
 
 def visit(command, context):
-    before = set(sys.modules)
     command.get_help(context)
-    seen[context.command_path] = sorted(slow & (set(sys.modules) - before))
+    seen[context.command_path] = sorted(slow & set(sys.modules))
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)

@@ -185,14 +185,11 @@ class Accounts:
 
     def suspicion(self, turn: Turn) -> None:
         """Something became of a suspicion of a hang."""
-        # Whoever has a Turn has imported this; the start of the workers need not wait for it.
-        from relkit.hang.suspicion.watch import What as Became
-
-        suspicion, ranks = turn.suspicion, turn.suspicion.ranks
+        suspicion, ranks, became = turn.suspicion, turn.suspicion.ranks, turn.what.value
         self._add(
             What.SUSPICION,
-            name=turn.what.value,
-            text=suspicion.sentence if turn.what is Became.BEGAN else "",
+            name=became,
+            text=suspicion.sentence if became == "began" else "",
             number=next(iter(ranks)) if len(ranks) == 1 else -1,
             seconds=max(0.0, suspicion.stalled_s),
         )

@@ -123,8 +123,7 @@ class WatchedAttempt:
             deadline_s: the longest that it may take, s.
             world_size, job_id: go into every dump.
         """
-        # Here, as with Turn above: an attempt is made before the workers start, and these import
-        # most of the diagnosis.
+        # Not at the top: the workers would start later for it, as it imports the diagnosis.
         from relkit.launch.hang import incident
 
         return incident.capture_local(

@@ -88,7 +88,7 @@ class Monitor:
 
     def begin(self, attempt: WatchedAttempt) -> None:
         """Watch a new attempt of the job, whose workers run already."""
-        # Not before the workers were started: it is a tenth of all that the launcher imports.
+        # Not at the top: the workers would start later for it, as it imports the diagnosis.
         from relkit.launch.hang.watch import Watch
 
         watch = Watch(

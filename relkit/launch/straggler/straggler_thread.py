@@ -139,7 +139,7 @@ class Stragglers:
             finally:
                 wanted.set()
             return
-        # In the thread, so that the workers do not start later for it.
+        # Not at the top: the workers would start later for it.
         from relkit.launch.straggler.straggler_node import StragglerNode
 
         self._end()

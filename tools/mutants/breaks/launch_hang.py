@@ -248,7 +248,7 @@ BREAKS = (
         "relkit/launch/hang/monitor.py",
         "if not self._restarts_left:",
         "if False:",
-        ("tests/unit/launch/test_monitor.py",),
+        _MONITOR,
     ),
     Break(
         "relkit/launch/hang/attempt.py",
@@ -301,6 +301,6 @@ BREAKS = (
         "relkit/launch/hang/monitor.py",
         "CLOSE_S, lambda: self._state.reporting)",
         "CLOSE_S, lambda: False)",
-        ("tests/unit/launch/test_monitor.py",),
+        _MONITOR,
     ),
 )

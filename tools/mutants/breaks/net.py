@@ -200,8 +200,8 @@ BREAKS = (
     Break("relkit/fleet/agent.py", "SUBREAPER, 1, 0", "SUBREAPER, 0, 0", _AGENT),
     Break(
         "relkit/fleet/agent.py",
-        "        if time.monotonic() >= end:\n            return\n        time.sleep(_LOOK",
-        "        if time.monotonic() <= end:\n            return\n        time.sleep(_LOOK",
+        "        if not all(_ends_before(end, pid) for pid in living):\n",
+        "        if all(_ends_before(end, pid) for pid in living):\n",
         _AGENT,
     ),
     Break("relkit/fleet/ssh.py", '"--", node.target', "node.target", _ARGV),
