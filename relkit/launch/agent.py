@@ -236,6 +236,8 @@ class MonitoredAgent(LocalElasticAgent):
         if self.services.slots is not None:
             extra = {**extra, **self.services.slots.begin(self._slots(worker_group, job_id))}
         stragglers = self.services.stragglers
+        if stragglers is not None:
+            stragglers.forget_earlier_job(job_dir, int(worker_group.group_rank or 0))
         is_timed = stragglers is not None and job_dir is not None
         sockets, world_size = self.services.sockets, worker_group.workers[0].world_size
         extra |= seen_environment(sockets, is_timed=is_timed, launcher_pid=os.getpid())

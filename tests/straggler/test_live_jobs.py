@@ -89,12 +89,16 @@ def test_a_healthy_job_hears_nothing(start: Start, tmp_path: Path) -> None:
 
 def test_it_is_switched_off_and_on_while_the_job_runs(start: Start, tmp_path: Path) -> None:
     name = f"tune-{os.getpid()}"
+    # Of an earlier job by the same name, whose launcher was killed: nobody asks this one for it.
+    job_dir(name).mkdir(mode=0o700, parents=True)
+    control.write(job_dir(name), {"mode": "exclude"})
     job = start(
         "launch", "--nproc-per-node", "2", "--rdzv-id", name, "--rdzv-backend", "c10d",
         "--rdzv-endpoint", "127.0.0.1:0", "--straggler", "off", "--timeline-path", tmp_path,
         "--inject", "slow-compute:rank=1:step=0:share=0.5:kind=timer", STAND_IN, "--steps=100000",
     )  # fmt: skip
     job.wait_for("watching rank")
+    assert control.read(job_dir(name), control.Control(control.Mode.OFF)).mode is control.Mode.OFF
     assert not (job_dir(name) / "straggler.npz").exists()
     assert relkit("tune", name, "--mode", "warn", "--min-slowdown", "0.2").returncode == 0
     job.wait_for("straggler: rank 1")

@@ -65,6 +65,20 @@ class Stragglers:
         self._complained = ""
         self._thread = threading.Thread(target=self._run, name="relkit-stragglers", daemon=True)
 
+    def forget_earlier_job(self, job_dir: Path | None, node: int) -> None:
+        """Forget what an earlier job by the same name was asked for: before the workers start.
+
+        Not in begin(): whoever reads that the job is watched may ask for other settings at once.
+
+        Args:
+            job_dir: the job's folder; None where there is none.
+            node: number of this node, of which 0 owns the settings.
+        """
+        if self._first and job_dir is not None and node == 0:
+            with contextlib.suppress(OSError):
+                (job_dir / control.FILE).unlink(missing_ok=True)
+        self._first = False
+
     def begin(self, attempt: JobAttempt) -> None:
         """Watch a new attempt."""
         if attempt.job_dir is None or self._closing:
@@ -145,11 +159,6 @@ class Stragglers:
         self._end()
         job_dir = wanted.job_dir
         assert job_dir is not None
-        if self._first and wanted.mailbox.node == 0:
-            # Of an earlier job by the same name.
-            with contextlib.suppress(OSError):
-                (job_dir / control.FILE).unlink(missing_ok=True)
-        self._first = False
         self._node = StragglerNode(
             wanted, job_dir, self._settings, self._timeline, self._log,
             min_nodes=self.min_nodes, past=self._past,

@@ -335,6 +335,37 @@ def test_a_store_that_hangs_does_not_hold_the_launcher_up(tmp_path: Path) -> Non
     watcher.close()
 
 
+def test_settings_of_an_earlier_job_are_forgotten_those_of_this_one_hold(tmp_path: Path) -> None:
+    job_dir = tmp_path / "job"
+    job_dir.mkdir(mode=0o700)
+    said: list[str] = []
+    taken = threading.Event()
+
+    def log(line: str) -> None:
+        said.append(line)
+        taken.set()
+
+    watcher = Stragglers(Control(Mode.OFF), tmp_path / "t", log)
+    control.write(job_dir, {"mode": "exclude"})
+    watcher.forget_earlier_job(job_dir, 0)
+    assert control.read(job_dir, Control(Mode.OFF)).mode is Mode.OFF
+    # Asked for when the job is said to be watched, and the thread has not come to it yet.
+    control.write(job_dir, {"mode": "warn"})
+    watcher.begin(JobAttempt("j", 2, job_dir, MemoryMailbox(), []))
+    assert taken.wait(10)
+    # A later attempt is of the same job.
+    watcher.forget_earlier_job(job_dir, 0)
+    assert control.read(job_dir, Control(Mode.OFF)).mode is Mode.WARN
+    watcher.close()
+    assert said == ["straggler detection: warn, minimum slowdown 4%"]
+
+
+def test_another_node_does_not_forget_for_the_first(tmp_path: Path) -> None:
+    control.write(tmp_path, {"mode": "warn"})
+    Stragglers(Control(), tmp_path / "t", print).forget_earlier_job(tmp_path, 1)
+    assert control.read(tmp_path, Control(Mode.OFF)).mode is Mode.WARN
+
+
 def test_without_a_hook_nobody_looks(tmp_path: Path) -> None:
     watcher = Stragglers(Control(), tmp_path, lambda _line: None)
     watcher.begin(JobAttempt("j", 1, None, MemoryMailbox(), []))
