@@ -12,6 +12,7 @@ Prints one object of JSON.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,13 @@ from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.leader import WatchLeader
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.remote_views import REQUEST_KEY, asked_ranks, decode_request, details_key
+from relkit.launch.hang.remote_views import (
+    REQUEST_KEY,
+    asked_ranks,
+    decode_request,
+    details_key,
+    share_every_s,
+)
 from relkit.launch.hang.summary import HEAD, ROW, encode_summary
 from relkit.launch.job.exchange import MESSAGE_BYTES
 from relkit.launch.job.on_hang import OnHang
@@ -254,14 +261,20 @@ class FedAttempt(WatchedAttempt):
         return tuple(dump(view, world_size) for view in views)
 
 
-def verdict(leader: WatchLeader, notes: FedNotes, nodes: int, second: int) -> dict[str, float]:
-    """What the verdict on the hang costs: from the request for captures to the result."""
+def verdict(
+    leader: WatchLeader, notes: FedNotes, nodes: int, second: int, stalled_s: int
+) -> dict[str, float]:
+    """What the verdict on the hang costs: from the request for captures to the result.
+
+    Args:
+        second: of the next summaries; stalled_s: for how long the job has stalled by then, s.
+    """
     # What has been in flight for all the stall is now a hang.
     leader._detector.hang_timeout_s = STALL_S - 2.0
-    for data in frames(nodes, second, STALL_S + 1):
+    for data in frames(nodes, second, stalled_s):
         notes.take(data)
-    notes.answer = lambda request: captures(request, nodes, second, STALL_S + 1)
-    local = views(0, nodes, second, STALL_S + 1)
+    notes.answer = lambda request: captures(request, nodes, second, stalled_s)
+    local = views(0, nodes, second, stalled_s)
     begun_s, cpu_s = time.monotonic(), time.thread_time()
     leader.receive(float(second))
     leader.decide(float(second), local, alone=False)
@@ -291,14 +304,21 @@ def measure(nodes: int, seconds: int) -> dict[str, float]:
     meters = {"warm": _Meter(), "": _Meter(), "stalled_": _Meter()}
     asked_at = told_at = gathering_cpu_s = 0.0
     told = 0
+    next_s, answered = 0.0, None
     for second in range(WARM_UP + seconds + STALL_S):
         stalled_s = max(0, second - WARM_UP - seconds + 1)
         part = "warm" if second < WARM_UP else "stalled_" if stalled_s else ""
         meter = meters[part]
+        request = notes.sent.get(REQUEST_KEY)
+        is_due = second >= next_s
+        if is_due:
+            next_s = second + share_every_s(nodes)
         # Made one by one and not kept: the launchers' memory is not the leader's.
-        for data in frames(nodes, second, stalled_s):
+        for data in frames(nodes, second, stalled_s) if is_due else ():
             meter.take(notes, data)
-        for data in answers(notes, nodes, second, stalled_s):
+        # As they are sent: with a summary, and at once where other ranks are asked about.
+        has_changed, answered = request != answered, request
+        for data in answers(notes, nodes, second, stalled_s) if is_due or has_changed else ():
             meter.take(notes, data)
         before_s = meter.cpu_s
         meter.look(leader, second, views(0, nodes, second, stalled_s))
@@ -308,7 +328,8 @@ def measure(nodes: int, seconds: int) -> dict[str, float]:
             gathering_cpu_s += meter.cpu_s - before_s
             told = leader.told
             told_at = second if told >= leader.asked else 0.0
-    hang = verdict(leader, notes, nodes, second + 1)
+    later_s = max(1, math.ceil(next_s) - second)
+    hang = verdict(leader, notes, nodes, second + later_s, STALL_S + later_s)
     culprits = [culprit.rank for culprit in judged[0][0].culprits] if judged else []
     return {
         "nodes": nodes,

@@ -307,5 +307,5 @@ class Links:
         with self._lock:
             leader, data = self._box.leader, b"".join(self._box.shared())
         if data:
-            # What cannot be sent is lost: all of it is shared anew within a second.
+            # What cannot be sent is lost: all of it is soon shared anew.
             sockets.send_up(parent, encode(Shared(self.node, leader, data)))

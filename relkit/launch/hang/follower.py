@@ -1,7 +1,7 @@
 """Every node's own part in the watch: look at its ranks, share what it sees, capture on request.
 
 The leader asks for a capture through the mailbox. Each leader counts its own incidents:
-    (shared)               node n -> leader: summary of its ranks, once a second
+    (shared)               node n -> leader: summary of its ranks, every share_every_s()
     details                leader -> all: of which ranks it wants to know all
     details/<n>            node n -> leader: views of those of them that are here
     failure/<n>            node n -> leader: one of its workers failed
@@ -24,10 +24,10 @@ from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.links.checks import CHECK_S, LinkChecks
 from relkit.launch.hang.remote_views import (
     REQUEST_KEY,
-    SHARE_EVERY_S,
     asked_ranks,
     decode_request,
     details_key,
+    share_every_s,
 )
 from relkit.launch.hang.state_source import Occasion
 from relkit.launch.hang.summary import encode_summary
@@ -86,7 +86,7 @@ class WatchFollower:
         has_time = now_s < self._next_share_s and self._leader == mailbox.leader
         if has_time and asked == self._asked:
             return False
-        self._next_share_s, self._asked = now_s + SHARE_EVERY_S, asked
+        self._next_share_s, self._asked = now_s + share_every_s(mailbox.nodes), asked
         # The time makes every summary differ from the last one: one that does not is a silent node.
         mailbox.share(encode_summary(mailbox.node, now_s, local))
         if asked:

@@ -26,7 +26,7 @@ from relkit.launch.hang import codec, incident
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.hang.incident import IncidentResult
 from relkit.launch.hang.links.checks import LinkChecks
-from relkit.launch.hang.remote_views import RemoteViews, no_answer, plain_ranks
+from relkit.launch.hang.remote_views import SHARE_EVERY_S, RemoteViews, no_answer, plain_ranks
 from relkit.launch.hang.state_source import Occasion
 from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
@@ -67,7 +67,7 @@ class WatchLeader:
         self._checks, self._publish, self._log = checks, publish, log
         self._detector = HangDetector(settings.hang_timeout_s)
         self._suspicions = Suspicions(attempt, state, settings.hang_timeout_s, log)
-        self._remote = RemoteViews(attempt.mailbox)
+        self._remote, self._has_news = RemoteViews(attempt.mailbox), False
         self._incident = 0
         self._choose_again_s = 0.0
         # In a large job: ranks chosen by their summaries, and likely members of their groups.
@@ -75,7 +75,9 @@ class WatchLeader:
 
     def receive(self, now_s: float) -> bool:
         """Read the other nodes' summaries; see RemoteViews.receive."""
-        return self._remote.receive(now_s)
+        self._has_news = False
+        self._has_news = self._remote.receive(now_s)
+        return self._has_news
 
     @property
     def asked(self) -> int:
@@ -111,6 +113,8 @@ class WatchLeader:
             state.captured.set()
             state.judged.set()
             return
+        if not (alone or self._has_news) and self._remote.share_every_s > SHARE_EVERY_S:
+            return  # in a job of that size a look costs as much as the news that it is for
         near = columns_of(local)
         ranks = near if alone else self._remote.columns(near)
         told = {} if alone else self._remote.told()

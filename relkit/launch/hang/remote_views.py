@@ -1,7 +1,8 @@
 """What the leader knows of the ranks on the other nodes, and how old that knowledge is.
 
-Every node sends a summary a second (see summary). More than it tells is asked for, by rank, and
-comes as views in the same rhythm until nothing is asked for any more:
+Every node sends a summary a second, in a large job less often (see summary and share_every_s). More
+than it tells is asked for, by rank, and comes as views in the same rhythm until nothing is asked
+for any more:
     details         leader -> all: of which ranks it wants to know all
     details/<n>     node n -> leader: views of those of them that it has
 """
@@ -23,13 +24,26 @@ from relkit.launch.hang.summary import decode_summaries
 from relkit.launch.job.exchange import SHARED, LedMailbox
 from relkit.ranks import RankSet
 
-# Time between two summaries of a node.
-SHARE_EVERY_S = 1.0
+# Time between two summaries of a node. With more nodes than this it is longer in proportion, so
+# that what the leader does in a second stops growing; but in the time for which a rank is asked
+# about (PACE_S of the suspicions) it is to be seen twice.
+SHARE_EVERY_S, _MAX_SHARE_EVERY_S = 1.0, 2.5
+_NODES_EVERY_SECOND = 4096
 # A node whose summary has not changed for this long is treated as not answering.
 SILENT_NODE_S = 10.0
-# Views that are older than their node's newest summary by more than this tell of another time.
-_OUTDATED_S = 2 * SHARE_EVERY_S
+# Views that are older than their node's newest summary by more than so many summaries tell of
+# another time.
+_OUTDATED = 2
 REQUEST_KEY = "details"
+
+
+def share_every_s(nodes: int) -> float:
+    """Time between two summaries of a node, s.
+
+    Args:
+        nodes: of the job.
+    """
+    return min(_MAX_SHARE_EVERY_S, SHARE_EVERY_S * max(1.0, nodes / _NODES_EVERY_SECOND))
 
 
 def summary_key(node: int) -> str:
@@ -100,7 +114,7 @@ class RemoteViews:
     def __init__(self, mailbox: LedMailbox) -> None:
         self._mailbox = mailbox
         self._ranks = RemoteRanks(mailbox.nodes)
-        self._next_s = 0.0
+        self._next_s, self.share_every_s = 0.0, share_every_s(mailbox.nodes)
         # Whose views are asked for; this node's own may be among them.
         self.asked = RankSet()
         # By node: those that have ranks that were asked for.
@@ -123,7 +137,7 @@ class RemoteViews:
         if now_s < self._next_s:
             self._receive_details()
             return False
-        self._next_s = now_s + SHARE_EVERY_S
+        self._next_s = now_s + self.share_every_s
         arrived = []
         for note in self._mailbox.take_shared():
             try:
@@ -172,7 +186,7 @@ class RemoteViews:
         return views
 
     def _is_newest(self, node: int, details: _Details) -> bool:
-        return bool(self._ranks.at_s[node] - details.at_s <= _OUTDATED_S)
+        return bool(self._ranks.at_s[node] - details.at_s <= _OUTDATED * self.share_every_s)
 
     def all(self, now_s: float) -> tuple[RankView, ...]:
         """All ranks on other nodes; those of a silent node are marked as absent."""

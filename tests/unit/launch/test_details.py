@@ -99,9 +99,9 @@ def test_who_is_asked_for_in_a_large_job_tells_as_many_operations_as_in_a_small_
     assert kept == [codec.MIN_RECENT_OPS, codec.MAX_RECENT_OPS]
 
 
-def two_ends() -> tuple[RemoteViews, dict[str, bytes]]:
+def two_ends(nodes: int = 2) -> tuple[RemoteViews, dict[str, bytes]]:
     notes: dict[str, bytes] = {}
-    return RemoteViews(MemoryMailbox(0, 2, notes)), notes
+    return RemoteViews(MemoryMailbox(0, nodes, notes)), notes
 
 
 def test_views_that_are_older_than_the_summary_are_not_used() -> None:
@@ -118,6 +118,18 @@ def test_views_that_are_older_than_the_summary_are_not_used() -> None:
     remote.receive(20.0)
     assert remote.told() == {}
     assert [each.hook for each in remote.all(20.0)] == [None, None]
+
+
+def test_views_are_used_for_longer_where_summaries_come_less_often() -> None:
+    remote, notes = two_ends(nodes=8192)
+    notes["node/1"] = encode_summary(1, 10.0, [view(3, 10.0)])
+    remote.receive(10.0)
+    remote.ask(RankSet.of([3]))
+    notes[details_key(1)] = codec.encode_views([view(3, 10.0)], {"at": 10.0})
+    for now_s, is_used in ((12.0, True), (14.0, True), (16.0, False)):
+        notes["node/1"] = encode_summary(1, now_s, [view(3, now_s)])
+        remote.receive(now_s)
+        assert bool(remote.told()) is is_used
 
 
 def test_views_that_cannot_be_read_are_left_out() -> None:

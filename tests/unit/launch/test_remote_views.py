@@ -15,7 +15,12 @@ from relkit.launch.hang.follower import WatchFollower
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.monitor import Monitor, tick_interval_s
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.remote_views import SHARE_EVERY_S, SILENT_NODE_S, RemoteViews
+from relkit.launch.hang.remote_views import (
+    SHARE_EVERY_S,
+    SILENT_NODE_S,
+    RemoteViews,
+    share_every_s,
+)
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
@@ -25,16 +30,16 @@ from relkit.ranks import RankSet
 HEALTHY = (RankView(2, "b", 12, True), RankView(3, "b", 13, True))
 
 
-def two_ends() -> tuple[RemoteViews, WatchFollower, dict[str, bytes]]:
+def two_ends(nodes: int = 2) -> tuple[RemoteViews, WatchFollower, dict[str, bytes]]:
     """Node 0's view of node 1, what node 1 does for it, and the notes between them."""
     notes: dict[str, bytes] = {}
-    mailbox = MemoryMailbox(1, 2, notes)
+    mailbox = MemoryMailbox(1, nodes, notes)
     attempt = WatchedAttempt("job", 4, Observer(None), mailbox, lambda: (), dict)
     checks = LinkChecks(mailbox, print, is_asked_for=False)
     follower = WatchFollower(
         attempt, WatchState(), checks=checks, write_dumps=lambda _: None, log=print
     )
-    return RemoteViews(MemoryMailbox(0, 2, notes)), follower, notes
+    return RemoteViews(MemoryMailbox(0, nodes, notes)), follower, notes
 
 
 def test_a_node_whose_ranks_do_not_change_is_not_silent() -> None:
@@ -91,6 +96,20 @@ def test_both_ends_use_the_store_at_most_once_a_second() -> None:
     assert notes == first
     assert follower.share(SHARE_EVERY_S, HEALTHY)
     assert remote.receive(SHARE_EVERY_S)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "every_s"), [(1, 1.0), (4096, 1.0), (6144, 1.5), (16384, 2.5), (1 << 20, 2.5)]
+)
+def test_with_very_many_nodes_each_sends_less_often(nodes: int, every_s: float) -> None:
+    assert share_every_s(nodes) == every_s
+
+
+def test_both_ends_of_a_very_large_job_know_how_often_summaries_come() -> None:
+    remote, follower, _ = two_ends(nodes=8192)
+    sent = [follower.share(float(now_s), HEALTHY) for now_s in range(5)]
+    assert sent == [remote.receive(float(now_s)) for now_s in range(5)]
+    assert sent == [True, False, True, False, True]
 
 
 def test_ranks_of_a_node_that_sent_no_capture_are_absent() -> None:

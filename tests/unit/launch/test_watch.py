@@ -41,6 +41,18 @@ def test_one_node_detects_once_and_acts() -> None:
     assert only.state.hung
 
 
+@pytest.mark.parametrize(("nodes", "looks"), [(2, [0, 1, 2, 3, 4]), (8192, [0, 0, 2, 2, 4])])
+def test_in_a_very_large_job_the_leader_looks_when_summaries_are_due(
+    nodes: int, looks: list[int]
+) -> None:
+    job, looked_s = Job(), []
+    leads = job.watch(MemoryMailbox(0, nodes), [0, 1])
+    for now_s in range(5):
+        leads.tick(float(now_s))
+        looked_s.append(leads._leader._detector.look.time_s)
+    assert looked_s == looks
+
+
 def test_a_second_hang_after_progress_is_reported_again() -> None:
     job = Job(resumes_at_s=20.0)
     only = job.watch(MemoryMailbox(), [0, 1, 2, 3], OnHang.REPORT)
@@ -207,6 +219,17 @@ class FailingMailbox(MemoryMailbox):
     def _check(self) -> None:
         if self.fails:
             raise ExchangeBroken("the rendezvous store failed: gone")
+
+
+def test_in_a_very_large_job_a_node_that_is_alone_looks_at_each_tick() -> None:
+    job, looked_s = Job(), []
+    mailbox = FailingMailbox(0, 8192)
+    mailbox.fails = True
+    first = job.watch(mailbox, [0, 1])
+    for now_s in range(9):
+        first.tick(float(now_s))
+        looked_s.append(first._leader._detector.look.time_s)
+    assert looked_s == [0, 0, 0, 0, 0, 0, 0, 1, 2]
 
 
 def test_without_the_store_a_node_judges_its_own_ranks() -> None:

@@ -177,9 +177,46 @@ BREAKS = (
     # What was told of a rank long ago passes for what it does now.
     Break(
         "relkit/launch/hang/remote_views.py",
-        "return bool(self._ranks.at_s[node] - details.at_s <= _OUTDATED_S)",
+        "return bool(self._ranks.at_s[node] - details.at_s <= _OUTDATED * self.share_every_s)",
         "return True",
         _DETAILS,
+    ),
+    Break(
+        "relkit/launch/hang/remote_views.py",
+        "<= _OUTDATED * self.share_every_s)",
+        "<= _OUTDATED * SHARE_EVERY_S)",
+        _DETAILS,
+    ),
+    # With very many nodes, the leader is asked for more than it can do.
+    Break(
+        "relkit/launch/hang/remote_views.py",
+        "SHARE_EVERY_S * max(1.0, nodes / _NODES_EVERY_SECOND)",
+        "SHARE_EVERY_S",
+        _REMOTE,
+    ),
+    Break(
+        "relkit/launch/hang/follower.py",
+        "now_s + share_every_s(mailbox.nodes), asked",
+        "now_s + share_every_s(1), asked",
+        _REMOTE,
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "if not (alone or self._has_news) and self._remote.share_every_s > SHARE_EVERY_S:",
+        "if False:",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "if not (alone or self._has_news) and self._remote.share_every_s > SHARE_EVERY_S:",
+        "if not (alone or self._has_news):",
+        _WATCH,
+    ),
+    Break(
+        "relkit/launch/hang/leader.py",
+        "if not (alone or self._has_news) and self._remote.share_every_s > SHARE_EVERY_S:",
+        "if not self._has_news and self._remote.share_every_s > SHARE_EVERY_S:",
+        _WATCH,
     ),
     # Nothing is asked for until it is too late for the sentence; and what was is asked for ever.
     Break("relkit/launch/hang/leader.py", "_SOON = 0.5", "_SOON = 2.0", _DETAILS),
