@@ -46,7 +46,8 @@ from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
 RANKS = 8
 HANG_TIMEOUT_S = 1800.0
-# Seconds that are not counted: the first summaries make all that is kept.
+# Summaries that are not counted: the first make all that is kept, and from ten on a job is under
+# way.
 WARM_UP = 12
 STALL_S = 15
 _SECOND = 10**9
@@ -305,9 +306,10 @@ def measure(nodes: int, seconds: int) -> dict[str, float]:
     asked_at = told_at = gathering_cpu_s = 0.0
     told = 0
     next_s, answered = 0.0, None
-    for second in range(WARM_UP + seconds + STALL_S):
-        stalled_s = max(0, second - WARM_UP - seconds + 1)
-        part = "warm" if second < WARM_UP else "stalled_" if stalled_s else ""
+    warm_s = WARM_UP * math.ceil(share_every_s(nodes))
+    for second in range(warm_s + seconds + STALL_S):
+        stalled_s = max(0, second - warm_s - seconds + 1)
+        part = "warm" if second < warm_s else "stalled_" if stalled_s else ""
         meter = meters[part]
         request = notes.sent.get(REQUEST_KEY)
         is_due = second >= next_s
