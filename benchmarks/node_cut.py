@@ -1,8 +1,8 @@
 """Hosts on one machine, one of which is cut off the network while a job runs on it.
 
 Each host is a network namespace with one wire to a bridge, which is in a namespace of its own. The
-job is benchmarks/jobs/restart_job.py on two hosts, and a third waits as a spare; used by
-benchmarks/restart.py. Needs root.
+job is benchmarks/jobs/restart_job.py on two hosts, and a third waits as a spare (under torchrun, as
+an agent that the job has no place for); used by benchmarks/restart.py. Needs root.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ JOB = Path(__file__).with_name("jobs") / "restart_job.py"
 NAMES = ("h1", "h2", "h3")
 CUT, SPARE = "h2", "h3"
 _TOOL_S, _LIMIT_S, _POLL_S, _TRAINS_S = 10.0, 240.0, 0.02, 5.0
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
+# How long torchrun is given to go on after the cut.
+TORCHRUN_S = 300.0
+# The last one is for torchrun's sake, see restart.py.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
+_RELKIT = ("relkit", "launch", "--spares", "1")
+_TORCHRUN = ("torch.distributed.run",)
 _SWITCH = f"rkcut{os.getpid()}-sw"
 # What the first host's launcher accounts for once it sees that the spare waits to step in.
 _PHASES = ("stop", "rendezvous", "start", "load", "first step")
@@ -54,15 +63,9 @@ def measure(ranks: int) -> CutRun:
     with tempfile.TemporaryDirectory(prefix="relkit-cut-") as name, _hosts():
         folder = Path(name)
         with contextlib.ExitStack() as until:
-            first = until.enter_context(_launcher("h1", folder, ranks))
-            until.enter_context(_launcher(CUT, folder, ranks))
-            _wait(lambda: len(_commits(folder, 0)) > 0, first, folder)
-            spare = until.enter_context(_launcher(SPARE, folder, ranks))
+            first, spare = _begin(until, folder, ranks, _RELKIT)
             _wait(lambda: "relkit: warm standby: " in _log(folder, SPARE), spare, folder)
-            begun_s = time.monotonic()
-            _wait(lambda: time.monotonic() - begun_s > _TRAINS_S, first, folder)
-            cut_s = time.monotonic()
-            _ip("-n", _SWITCH, "link", "set", f"to-{CUT}", "down")
+            cut_s = _cut(first, folder)
             _wait(lambda: len(_commits(folder, 1)) > 0, first, folder)
             for launcher in (first, spare):
                 _wait(lambda each=launcher: each.poll() == 0, launcher, folder)  # type: ignore[misc]
@@ -74,8 +77,49 @@ def measure(ranks: int) -> CutRun:
         return CutRun(at_s - cut_s, {"detect": seen_s, **phases_s}, max(0, newest + 1 - step))
 
 
-def show(runs: Sequence[CutRun]) -> None:
-    """Print the table."""
+def measure_torchrun(ranks: int) -> str:
+    """How long torchrun takes from the cut to the next committed step, or what it does instead.
+
+    Args:
+        ranks: on each host.
+    """
+    with tempfile.TemporaryDirectory(prefix="relkit-cut-") as name, _hosts():
+        folder = Path(name)
+        with contextlib.ExitStack() as until:
+            first, _ = _begin(until, folder, ranks, _TORCHRUN)
+            cut_s = _cut(first, folder)
+            while not _commits(folder, 1):
+                took_s = time.monotonic() - cut_s
+                if first.poll() is not None:
+                    why = _log(folder, "h1").rstrip().rpartition("\n")[2]
+                    return f"ended after {took_s:.0f} s ({why})"
+                if took_s > TORCHRUN_S:
+                    return f"not within {TORCHRUN_S:g} s"
+                time.sleep(_POLL_S)
+        return f"{_commits(folder, 1)[0][1] - cut_s:.2f} s"
+
+
+def _begin(
+    until: contextlib.ExitStack, folder: Path, ranks: int, command: Sequence[str]
+) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    """Start all three; the first host's launcher and the spare's, once steps are made."""
+    first = until.enter_context(_launcher("h1", folder, ranks, command))
+    until.enter_context(_launcher(CUT, folder, ranks, command))
+    _wait(lambda: len(_commits(folder, 0)) > 0, first, folder)
+    return first, until.enter_context(_launcher(SPARE, folder, ranks, command))
+
+
+def _cut(first: subprocess.Popen[bytes], folder: Path) -> float:
+    """Let the job train for a while, then cut its second host off; when that was, s."""
+    begun_s = time.monotonic()
+    _wait(lambda: time.monotonic() - begun_s > _TRAINS_S, first, folder)
+    cut_s = time.monotonic()
+    _ip("-n", _SWITCH, "link", "set", f"to-{CUT}", "down")
+    return cut_s
+
+
+def show(runs: Sequence[CutRun], under_torchrun: Sequence[str]) -> None:
+    """Print the table, and what torchrun took."""
     names = ("cut to next commit", *runs[0].phases_s, "steps lost")
     rows = [
         [f"{run.back_s:.2f} s", *(f"{s:.2f} s" for s in run.phases_s.values()), str(run.steps_lost)]
@@ -83,6 +127,7 @@ def show(runs: Sequence[CutRun]) -> None:
     ]
     print("a node is cut off, and a spare takes its place (relkit launch --spares 1), by round:")
     print(table(rows, names))
+    print(f"the same under torchrun, with a third agent that waits: {'; '.join(under_torchrun)}")
 
 
 @contextlib.contextmanager
@@ -108,14 +153,17 @@ def _hosts() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _launcher(name: str, folder: Path, ranks: int) -> Iterator[subprocess.Popen[bytes]]:
+def _launcher(
+    name: str, folder: Path, ranks: int, command: Sequence[str]
+) -> Iterator[subprocess.Popen[bytes]]:
     number = NAMES.index(name) + 1
+    ours = ("--timeline-path", str(folder / f"t-{name}")) if command is _RELKIT else ()
     argv = [
-        "ip", "netns", "exec", _space(name), sys.executable, "-m", "relkit", "launch",
-        "--nnodes", "2", "--spares", "1", "--max-restarts", "3", "--nproc-per-node", str(ranks),
+        "ip", "netns", "exec", _space(name), sys.executable, "-m", *command, *ours,
+        "--nnodes", "2", "--max-restarts", "3", "--nproc-per-node", str(ranks),
         "--rdzv-backend", "c10d", "--rdzv-id", f"cut-{os.getpid()}", "--rdzv-endpoint",
         f"{_address(1)}:29400", "--rdzv-conf", f"is_host={int(number == 1)}", "--local-addr",
-        _address(number), "--timeline-path", str(folder / f"t-{name}"), str(JOB), str(folder),
+        _address(number), str(JOB), str(folder),
     ]  # fmt: skip
     environ = {**os.environ, **_ENVIRONMENT, "RELKIT_NODE_NAME": name}
     with (folder / f"log-{name}").open("wb") as log:

@@ -9,7 +9,7 @@ its warm standbys wait. Both launchers poll their workers every 0.1 s, which is 
     python benchmarks/restart.py --peer "lm-resiliency=venv/bin/torchrun --rdzv-backend ..."
 
 A second table, which needs root: of two hosts (network namespaces) with half of the ranks each, one
-is cut off the network, and a spare takes its place:
+is cut off the network, and a spare takes its place; under torchrun, a third agent waits:
 
     python benchmarks/restart.py --rounds 0 --cuts 5
 
@@ -102,8 +102,17 @@ def main() -> int:
             runs[launcher.title].append(run)
             print(f"round {number + 1}: {launcher.title} {run.back_s:.2f} s", flush=True)
     if options.cuts:
-        node_cut.show([node_cut.measure(options.ranks // 2) for _ in range(options.cuts)])
+        show_cuts(options.ranks // 2, options.cuts)
     return show(runs) if options.rounds else 0
+
+
+def show_cuts(ranks: int, rounds: int) -> None:
+    """Cut a host off under relkit and under torchrun in turn, and print the table."""
+    ours, under_torchrun = [], []
+    for _ in range(rounds):
+        ours.append(node_cut.measure(ranks))
+        under_torchrun.append(node_cut.measure_torchrun(ranks))
+    node_cut.show(ours, under_torchrun)
 
 
 def measure(launcher: Launcher, ranks: int) -> Run:
