@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from relkit.cli import cli
+from tests.patience import PATIENCE
 
 FAST = ("--via", "local", "--duration", "0.05", "--slow", "0.95")
 
@@ -149,12 +150,12 @@ def controller(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     yield started
     if started.poll() is None:
         started.kill()
-        started.wait(10)
+        started.wait(60)
 
 
 def agents(controller: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """The four agents, once all of them carry test traffic."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 30 * PATIENCE
     while time.monotonic() < end:
         assert controller.poll() is None
         found = [child for child in psutil.Process(controller.pid).children() if busy(child)]
@@ -177,8 +178,8 @@ def test_ctrl_c_ends_the_agents_and_exits_130(
 ) -> None:
     children = agents(controller)
     controller.send_signal(signal.SIGINT)
-    assert controller.wait(20) == 130
-    _, alive = psutil.wait_procs(children, timeout=5)
+    assert controller.wait(20 * PATIENCE) == 130
+    _, alive = psutil.wait_procs(children, timeout=5 * PATIENCE)
     assert not alive
     assert b"Traceback" not in (tmp_path / "err").read_bytes()
 
@@ -186,8 +187,8 @@ def test_ctrl_c_ends_the_agents_and_exits_130(
 def test_a_killed_controller_leaves_no_agent(controller: subprocess.Popen[bytes]) -> None:
     children = agents(controller)
     controller.kill()
-    controller.wait(10)
-    _, alive = psutil.wait_procs(children, timeout=10)
+    controller.wait(60)
+    _, alive = psutil.wait_procs(children, timeout=10 * PATIENCE)
     assert not alive
 
 

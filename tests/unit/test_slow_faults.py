@@ -65,13 +65,13 @@ def test_a_fault_is_written_as_it_is_read(data: st.DataObject) -> None:
 
 
 def test_only_its_rank_is_slow_and_only_while_it_lasts() -> None:
-    fault = SlowFault("slow-input", 1, 3, until=5, ms=30.0)
+    fault = SlowFault("slow-input", 1, 3, until=5, ms=60_000.0)
     assert [step for step in range(8) if fault.active(step)] == [3, 4]
     environ = {**faults.to_environment([fault]), "RANK": "0"}
     injector = faults.from_environment(environ)
     began_s = time.monotonic()
     injector._slowness.before_batch(3)
-    assert time.monotonic() - began_s < 0.03
+    assert time.monotonic() - began_s < 30.0
 
 
 def test_extra_compute_is_a_share_of_the_work_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,8 +85,8 @@ def test_extra_compute_is_a_share_of_the_work_itself(capsys: pytest.CaptureFixtu
                 pass
         return time.thread_time() - before_s
 
-    assert 0.05 <= ran_s(0) < 0.06
-    assert 0.073 <= ran_s(1) < 0.09
+    assert 0.05 <= ran_s(0) < 0.07
+    assert 0.073 <= ran_s(1) < 0.098
     assert capsys.readouterr().out.count("injecting slow-compute") == 1
 
 
@@ -167,7 +167,7 @@ def test_a_throttled_process_is_in_a_group_of_its_own_until_the_fault_ends() -> 
         go_on(child, "over")
         assert "relkit-fault" not in Path(f"/proc/{child.pid}/cgroup").read_text()
         tell(child)
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
     assert not list(Path("/sys/fs/cgroup").glob(f"**/relkit-fault-{child.pid}"))
 
 
@@ -177,5 +177,5 @@ def test_a_neighbour_runs_on_the_same_cores_and_ends_with_the_rank() -> None:
         (neighbour,) = psutil.Process(child.pid).children()
         assert neighbour.cpu_affinity() == psutil.Process(child.pid).cpu_affinity()
         os.kill(child.pid, 9)
-    gone, alive = psutil.wait_procs([neighbour], timeout=10)
+    gone, alive = psutil.wait_procs([neighbour], timeout=60)
     assert (len(gone), alive) == (1, [])
