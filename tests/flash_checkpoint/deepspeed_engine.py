@@ -46,9 +46,11 @@ def made(stage: int) -> Any:  # noqa: ANN401
 def tensors(engine: Any) -> Iterator[torch.Tensor]:  # noqa: ANN401
     """The parameters, and the parts of the optimizer that this rank has.
 
-    Not buffers: those on disk are rank 0's.
+    Not buffers: those on disk are rank 0's. Of parameters that are divided (stage 3) this rank's
+    part: DeepSpeed gathers the small ones anew after each step, and on CPUs it goes on before all
+    of them are there (it waits for the last handle alone, but gloo has two threads).
     """
-    yield from (value for value in engine.module.parameters() if value.numel())
+    yield from (getattr(value, "ds_tensor", value) for value in engine.module.parameters())
     optimizer = engine.optimizer
     for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
         yield from getattr(optimizer, name, ())
