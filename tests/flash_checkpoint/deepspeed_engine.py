@@ -8,19 +8,41 @@ rank has then.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import deepspeed
 import torch
 import torch.distributed as dist
+from deepspeed.comm.torch import TorchBackend
 
 # DeepSpeed compiles it when the first job starts: minutes, and several jobs wait for each other.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def _waits(gather: Callable[..., Any]) -> Callable[..., Any]:
+    """DeepSpeed 0.19 starts a gather a parameter and waits for the last of them alone.
+
+    gloo has two threads: now and then a step is made with a parameter that is not whole yet.
+    """
+
+    @functools.wraps(gather)
+    def whole(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+        handle = gather(*args, **options)
+        if handle is not None:
+            handle.wait()
+        return handle
+
+    return whole
+
+
+for _name in ("all_gather", "all_gather_into_tensor"):
+    setattr(TorchBackend, _name, _waits(getattr(TorchBackend, _name)))
 
 
 def made(stage: int) -> Any:  # noqa: ANN401
@@ -46,11 +68,9 @@ def made(stage: int) -> Any:  # noqa: ANN401
 def tensors(engine: Any) -> Iterator[torch.Tensor]:  # noqa: ANN401
     """The parameters, and the parts of the optimizer that this rank has.
 
-    Not buffers: those on disk are rank 0's. Of parameters that are divided (stage 3) this rank's
-    part: DeepSpeed gathers the small ones anew after each step, and on CPUs it goes on before all
-    of them are there (it waits for the last handle alone, but gloo has two threads).
+    Not buffers: those on disk are rank 0's.
     """
-    yield from (getattr(value, "ds_tensor", value) for value in engine.module.parameters())
+    yield from (value for value in engine.module.parameters() if value.numel())
     optimizer = engine.optimizer
     for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
         yield from getattr(optimizer, name, ())
