@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster.conftest import Done, Start
 from tests.cluster.hosts import Hosts
+from tests.patience import PATIENCE
 
 RATE_MBIT = 200.0
 Check = Callable[..., tuple[dict[str, Any], Done]]
@@ -24,7 +25,7 @@ def check(start: Start, fleet: Hosts) -> Check:
     def run(*options: str | Path) -> tuple[dict[str, Any], Done]:
         done = start(
             "netcheck", "--nodes", fleet.hosts_file(), "--ssh-args", fleet.ssh_args,
-            "--duration", "0.3", "--timeout", "8", "--json", *options,
+            "--duration", "0.3", "--timeout", str(8 * PATIENCE), "--json", *options,
             PATH=f"{fleet.ssh_folder}:{os.environ['PATH']}",
         ).wait(90)  # fmt: skip
         left = {name: pids for name, pids in fleet.processes().items() if pids}
