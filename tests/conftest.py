@@ -55,7 +55,7 @@ def no_process_left() -> Iterator[None]:
     yield
     left = [c for c in me.children(recursive=True) if not _is_of(before, c)]
     # A child that has just been killed may need a moment to be reaped.
-    _, alive = psutil.wait_procs(left, timeout=5 * PATIENCE)
+    _, alive = psutil.wait_procs(left, timeout=5)
     names = []
     for child in alive:
         try:

@@ -45,11 +45,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
     family = [started, *started.children(recursive=True)]
     yield driver
     driver.quit()
-    _, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=10)
     for process in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             os.kill(process.pid, signal.SIGKILL)
-    psutil.wait_procs(alive, timeout=20)
+    psutil.wait_procs(alive, timeout=5)
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ class Slurm:
             process.terminate()
         for _, process in reversed(self._daemons):
             try:
-                process.wait(60)
+                process.wait(5)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(_LIMIT_S)

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.job, pytest.mark.root]
 
 
 def _ip(*words: str, check: bool = True) -> None:
-    subprocess.run(["ip", *words], check=check, timeout=60, capture_output=not check)
+    subprocess.run(["ip", *words], check=check, timeout=10, capture_output=not check)
 
 
 @pytest.fixture

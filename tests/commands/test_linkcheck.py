@@ -328,8 +328,8 @@ def test_a_signal_leaves_no_tool_behind(
         began = time.monotonic()
         child.send_signal(number)
         child.communicate(timeout=20)
-    # Half a second where nobody else uses the machine; the tool would go on for a minute.
-    assert time.monotonic() - began < 15
+    # A tenth of it, where nobody else uses the machine.
+    assert time.monotonic() - began < 5
     assert child.returncode == code
     assert is_gone(standin.helper_pid())
     assert not [

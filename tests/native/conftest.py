@@ -34,8 +34,8 @@ def small_folder(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir(mode=0o700)
     size = f"size={SMALL_FOLDER_BYTES}"
     mount = ["mount", "-t", "tmpfs", "-o", size, "relkit-test", str(folder)]
-    subprocess.run(mount, check=True, timeout=60)
+    subprocess.run(mount, check=True, timeout=10)
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True, timeout=60)
+        subprocess.run(["umount", str(folder)], check=True, timeout=10)

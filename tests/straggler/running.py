@@ -76,5 +76,5 @@ def run_job(command: Sequence[str], ranks: int, *, wrapped: bool = False) -> Col
         for process in processes:
             if process.poll() is None:
                 process.kill()
-            process.wait(60)
+            process.wait(10)
         remove_job_dir(folder)

@@ -47,7 +47,7 @@ def on_cores(tmp_path: Path) -> Iterator[str]:
     yield f"{script} {{node}}"
     for neighbour in neighbours:
         neighbour.kill()
-        neighbour.wait(60)
+        neighbour.wait(10)
 
 
 @pytest.mark.timeout(120)

@@ -44,14 +44,14 @@ def test_each_abortable_backend_is_aborted_and_nobody_waits(
     module = SimpleNamespace(_world=SimpleNamespace(pg_map=groups))
     monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", module)
     assert sorted(abort_communicators()) == ["hccl", "nccl"]
-    assert nccl.aborted.wait(60)
-    assert hccl.aborted.wait(60)
+    assert nccl.aborted.wait(10)
+    assert hccl.aborted.wait(10)
     assert not gloo.aborted.is_set()
     for backend in (nccl, hccl):
         backend.let_go.set()
     for thread in threading.enumerate():
         if thread.name == "relkit-abort":
-            thread.join(60)
+            thread.join(10)
     assert "aborted already" in capsys.readouterr().err
 
 

@@ -272,9 +272,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "ck"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=8k,mode=0700", "relkit-test", str(folder)]
-    subprocess.run(mount, check=True, timeout=60)
+    subprocess.run(mount, check=True, timeout=10)
     yield folder
-    subprocess.run(["umount", str(folder)], check=True, timeout=60)
+    subprocess.run(["umount", str(folder)], check=True, timeout=10)
 
 
 @pytest.mark.root

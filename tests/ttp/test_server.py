@@ -127,7 +127,7 @@ def test_a_rank_is_lost_and_the_other_saves(served: tuple[Server, list[str]]) ->
     next_of(links[1], Commit)
     links[1].send(Committed(1, fault.epoch, "iter_0000005"))
     assert next_of(links[1], Exit) == Exit(EXIT_SAVED, "step 5 was saved")
-    assert server.over.wait(60)
+    assert server.over.wait(5)
     assert server.outcome is not None
     assert server.outcome.reason == "rank 0 lost its link to the controller"
 
@@ -204,7 +204,7 @@ def test_another_launcher_may_ask_for_the_end(served: tuple[Server, list[str]]) 
     rank(server, 0)
     asking = link_to(server)
     asking.send(Stop("the launcher of node 1 got SIGTERM"))
-    assert server.over.wait(60)
+    assert server.over.wait(5)
     assert server.outcome is not None
     assert server.outcome.code == EXIT_REFUSED
     assert "SIGTERM; not every rank had begun" in server.outcome.sentence

@@ -27,7 +27,7 @@ PROBE = {
 
 
 def _run(*words: str, check: bool = True) -> None:
-    subprocess.run(words, check=check, timeout=60, capture_output=True)
+    subprocess.run(words, check=check, timeout=10, capture_output=True)
 
 
 @dataclass
@@ -220,7 +220,7 @@ def test_an_agent_that_dies_in_mid_round_is_a_failed_edge(pair: Pair) -> None:
     ports = ("ip", "netns", "exec", pair.far.namespace, "cat", "/proc/net/tcp")
     end = time.monotonic() + 20
     while (
-        subprocess.run(ports, capture_output=True, timeout=60, check=True).stdout.count(b" 01 ") < 3
+        subprocess.run(ports, capture_output=True, timeout=10, check=True).stdout.count(b" 01 ") < 3
     ):
         assert time.monotonic() < end
         time.sleep(0.05)

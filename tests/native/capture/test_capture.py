@@ -83,8 +83,8 @@ def test_uninterruptible_sleep_neither_hangs_the_capture_nor_stops_the_process(
 ) -> None:
     with uninterruptible(tmp_path) as (process, wake):
         began = time.monotonic()
-        (dump,) = capture_ranks([target(process.pid)], deadline_s=20)
-        assert time.monotonic() - began < 20
+        (dump,) = capture_ranks([target(process.pid)], deadline_s=5)
+        assert time.monotonic() - began < 5
         assert dump.process_state.startswith("D")
         assert _functions(dump, "MainThread") == ["<module>"]
         assert any("uninterruptible sleep" in note for note in dump.notes)
@@ -128,7 +128,7 @@ def test_a_process_that_dies_in_mid_capture_yields_a_dump() -> None:
             "a collector at work",
         )
         process.kill()
-        worker.join(60)
+        worker.join(10)
     assert len(dumps) == 1
     assert any("ended" in note for note in dumps[0].notes)
 

@@ -30,7 +30,7 @@ def test_a_child_past_its_deadline_is_killed_with_its_own_children() -> None:
     code = "import subprocess; subprocess.run(['sleep', '60'])"
     result = run_child(_python(code), 1.0)
     assert result.timed_out
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 10
 
 
 def test_much_output_neither_blocks_nor_is_lost() -> None:

@@ -78,7 +78,7 @@ def test_relkit_is_killed_while_its_collector_traces(name: str) -> None:
             relkit.kill()
             relkit.wait()
         # The guard and its collector finish by themselves, without their parent.
-        _, alive = psutil.wait_procs(helpers, timeout=60)
+        _, alive = psutil.wait_procs(helpers, timeout=15)
         assert not alive
         until(lambda: not is_stopped(process.pid), "the target goes on")
         assert still_beats(process)

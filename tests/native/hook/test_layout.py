@@ -73,7 +73,7 @@ def test_python_and_c_agree(tmp_path: Path) -> None:
     includes = '#include <stddef.h>\n#include <stdio.h>\n#include "relkit/state_layout.h"\n'
     source.write_text(f"{includes}int main(void) {{\n    {body}\n    return 0;\n}}\n")
     program = compile_c(tmp_path / "dump", [source])
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=10, check=True)
     in_c = {
         line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in done.stdout.splitlines()
     }

@@ -51,7 +51,7 @@ def test_a_process_killed_in_mid_write_leaves_a_readable_file(tmp_path: Path) ->
                 live = read_state(path)
                 _check(live)
             victim.send_signal(signal.SIGKILL)
-            victim.wait(60)
+            victim.wait(10)
         state = read_state(path)
         _check(state)
         assert state.finished >= live.finished

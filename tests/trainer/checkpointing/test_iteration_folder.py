@@ -105,9 +105,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "relkit-test", str(place)]
-    subprocess.run(mount, check=True, timeout=60)
+    subprocess.run(mount, check=True, timeout=10)
     yield place
-    subprocess.run(["umount", str(place)], check=True, timeout=60)
+    subprocess.run(["umount", str(place)], check=True, timeout=10)
 
 
 @pytest.mark.root

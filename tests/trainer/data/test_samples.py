@@ -232,7 +232,7 @@ def test_without_a_writable_place_the_index_stays_in_memory_unless_one_was_named
 
 def test_ranks_that_start_together_build_one_index(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    together = threading.Barrier(4, timeout=60)
+    together = threading.Barrier(4, timeout=10)
     built: list[int] = []
 
     def build_and_count() -> SampleIndex:

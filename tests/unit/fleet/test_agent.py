@@ -58,7 +58,7 @@ class Talk:
 
     def await_end(self) -> None:
         """Until it has ended, for whatever reason."""
-        self._thread.join(60)
+        self._thread.join(10)
         assert not self._thread.is_alive()
 
 
@@ -169,14 +169,14 @@ def test_handlers_learn_of_the_end() -> None:
 
     def wait(request: Request) -> Iterator[Mapping[str, Any]]:
         yield {"waiting": True}
-        if request.stopping.wait(60):
+        if request.stopping.wait(10):
             told.set()
 
     talk = Talk({"wait": wait})
     talk.write({"op": "wait", "id": 1})
     assert talk.accept()["waiting"]
     assert talk.hang_up() == 0
-    assert told.wait(60)
+    assert told.wait(5)
 
 
 def test_the_command_speaks_on_stdout_and_ends_with_stdin() -> None:
@@ -222,7 +222,7 @@ def test_what_handlers_started_ends_with_the_agent() -> None:
         "shells = [subprocess.Popen(['sh', '-c', script], stdout=-1) for _ in range(10)]\n"
         "assert all(shell.stdout.readline() for shell in shells)\n"
         "end_children()\n"
-        "print(*(shell.wait(30) for shell in shells))\n"
+        "print(*(shell.wait(10) for shell in shells))\n"
         "print(*(shell.stdout.read() for shell in shells))\n"
     )
     assert _run_to_its_end(program) == [" ".join(["-9"] * 10), " ".join(["b''"] * 10)]
@@ -245,6 +245,6 @@ def test_what_starts_while_the_agent_looks_ends_too() -> None:
         "    return found\n"
         "procfs.descendants = look_and_go_on\n"
         "end_children()\n"
-        "print(shell.wait(30), shell.stdout.read())\n"
+        "print(shell.wait(10), shell.stdout.read())\n"
     )
     assert _run_to_its_end(program) == ["-9 b''"]

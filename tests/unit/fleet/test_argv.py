@@ -39,7 +39,7 @@ def test_the_remote_command_survives_a_shell(shell: str, tmp_path: Path) -> None
     tool.chmod(0o700)
     words = remote_words(shlex.quote(str(tool)), ["agent", "--name=n1"])
     done = subprocess.run(
-        [shell, "-c", "exec " + shlex.join(words)], capture_output=True, timeout=60, check=False
+        [shell, "-c", "exec " + shlex.join(words)], capture_output=True, timeout=10, check=False
     )
     assert done.stdout == b"agent|--name=n1|"
 
@@ -53,7 +53,7 @@ def test_the_remote_command_prefers_the_running_relkit(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", *words[1:]],
         capture_output=True,
-        timeout=60,
+        timeout=10,
         check=False,
         env={"PATH": str(tmp_path)},
     )

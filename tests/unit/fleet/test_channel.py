@@ -87,11 +87,10 @@ def test_a_silent_agent_costs_its_own_limit_and_no_more(monkeypatch: pytest.Monk
 
 def test_the_deadline_holds_however_many_are_silent(bad_agents: Channel) -> None:
     began = time.monotonic()
-    # One after another, they would take 24 s.
-    answers = bad_agents.start(nodes(*(f"silent-{n}" for n in range(8))), 3.0)
-    assert time.monotonic() - began < 15
-    assert len(answers) == 8
-    assert all("did not answer within 3 s" in answer.detail for answer in answers.values())
+    answers = bad_agents.start(nodes(*(f"silent-{n}" for n in range(4))), 1.0)
+    assert time.monotonic() - began < 4
+    assert len(answers) == 4
+    assert all("did not answer within 1 s" in answer.detail for answer in answers.values())
 
 
 def test_nodes_whose_turn_never_came_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,10 @@ def test_calls_behind_one_that_hangs_fail_at_once(cut: threading.Event) -> None:
         calls.call(cut.wait, timeout_s=0.1)
     # Later ones are never made: their callers have gone on.
     began_s = time.monotonic()
-    for _ in range(1000):
+    for _ in range(100):
         with pytest.raises(NoAnswer):
             calls.call(made.append, 1, timeout_s=0.1)
-    assert time.monotonic() - began_s < 50
+    assert time.monotonic() - began_s < 5
     assert calls.stuck_s() > 0.1
     cut.set()
     eventually(lambda: calls.stuck_s() == 0.0, "the call does not return")

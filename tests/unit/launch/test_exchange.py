@@ -57,11 +57,10 @@ def test_a_note_that_was_read_can_be_forgotten(store: TCPStore) -> None:
 
 
 def test_a_missing_note_is_not_waited_for(store: TCPStore) -> None:
-    store.set_timeout(timedelta(seconds=60))
     mailbox = StoreMailbox(store, 0, 2, "0")
     began = time.monotonic()
     assert mailbox.get("never") is None
-    assert time.monotonic() - began < 30.0
+    assert time.monotonic() - began < 2.0
 
 
 def test_large_notes_go_in_parts(store: TCPStore) -> None:
@@ -117,7 +116,7 @@ def test_a_dead_store_is_said_and_soon() -> None:
     with store_elsewhere() as (host, mailbox):
         mailbox.put("a", b"1")
         host.kill()
-        host.wait(60)
+        host.wait(10)
     began = time.monotonic()
     with pytest.raises(ExchangeBroken, match="store"):
         _put_until_refused(mailbox)

@@ -128,7 +128,7 @@ def test_a_hook_that_fails_hangs_or_is_not_there() -> None:
     began = time.monotonic()
     hang = (sys.executable, "-c", "import signal; signal.pause()")
     bad_node.act(hang, "n1", logged.append, timeout_s=0.3)
-    assert time.monotonic() - began < 60.0
+    assert time.monotonic() - began < 5.0
     assert "ended with code 1" in logged[0]
     assert "cannot run '/no/such/hook'" in logged[1]
     assert "took longer than 0.3 s" in logged[2]

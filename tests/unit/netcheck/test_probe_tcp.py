@@ -31,7 +31,7 @@ def no_thread_left() -> Iterator[None]:
     yield
     left = [thread for thread in threading.enumerate() if thread not in before]
     for thread in left:
-        thread.join(60)
+        thread.join(5)
     assert not [thread.name for thread in left if thread.is_alive()]
 
 
@@ -166,7 +166,7 @@ def test_something_else_on_the_port() -> None:
         thread = threading.Thread(target=greet, args=(other,))
         thread.start()
         edges = TcpProbe().connect(plan_for(other.getsockname()[1])).edges
-        thread.join(60)
+        thread.join(5)
     assert edges[0].failure is Failure.PROBE_ERROR
     assert "other than relkit" in edges[0].detail
 

@@ -316,7 +316,7 @@ def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
     watcher = Stragglers(Control(), tmp_path / "t", said.append)
     mailbox = Broken(1, 2)
     watcher.begin(JobAttempt("j", 2, tmp_path, mailbox, []))
-    assert mailbox.asked.wait(60)
+    assert mailbox.asked.wait(10)
     watcher.pause()
     assert watcher.leaves() == watcher.other_leaves() == ""
     watcher.close()
@@ -327,7 +327,7 @@ def test_a_store_that_hangs_does_not_hold_the_launcher_up(tmp_path: Path) -> Non
     watcher = Stragglers(Control(), tmp_path / "t", lambda _line: None)
     mailbox = Stuck(1, 2)
     watcher.begin(JobAttempt("j", 2, tmp_path, mailbox, []))
-    assert mailbox.asked.wait(60)
+    assert mailbox.asked.wait(10)
     watcher.pause(timeout_s=0.05)
     # It came back while the store was still stuck.
     assert not mailbox.released.is_set()
@@ -352,7 +352,7 @@ def test_settings_of_an_earlier_job_are_forgotten_those_of_this_one_hold(tmp_pat
     # Asked for when the job is said to be watched, and the thread has not come to it yet.
     control.write(job_dir, {"mode": "warn"})
     watcher.begin(JobAttempt("j", 2, job_dir, MemoryMailbox(), []))
-    assert taken.wait(60)
+    assert taken.wait(10)
     # A later attempt is of the same job.
     watcher.forget_earlier_job(job_dir, 0)
     assert control.read(job_dir, Control(Mode.OFF)).mode is Mode.WARN
