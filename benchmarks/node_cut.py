@@ -60,15 +60,12 @@ def measure(ranks: int) -> CutRun:
     Args:
         ranks: on each host.
     """
-    with tempfile.TemporaryDirectory(prefix="relkit-cut-") as name, _hosts():
-        folder = Path(name)
-        with contextlib.ExitStack() as until:
-            first, spare = _begin(until, folder, ranks, _RELKIT)
-            _wait(lambda: "relkit: warm standby: " in _log(folder, SPARE), spare, folder)
-            cut_s = _cut(first, folder)
-            _wait(lambda: len(_commits(folder, 1)) > 0, first, folder)
-            for launcher in (first, spare):
-                _wait(lambda each=launcher: each.poll() == 0, launcher, folder)  # type: ignore[misc]
+    with _job(ranks, _RELKIT) as (folder, first, spare):
+        _wait(lambda: "relkit: warm standby: " in _log(folder, SPARE), spare, folder)
+        cut_s = _cut(first, folder)
+        _wait(lambda: len(_commits(folder, 1)) > 0, first, folder)
+        for launcher in (first, spare):
+            _wait(lambda each=launcher: each.poll() == 0, launcher, folder)  # type: ignore[misc]
         step, at_s = _commits(folder, 1)[0]
         newest = max(step for step, _ in _commits(folder, 0))
         row = json.loads((folder / "t-h1/recovery.json").read_text())["recoveries"][0]
@@ -83,30 +80,31 @@ def measure_torchrun(ranks: int) -> str:
     Args:
         ranks: on each host.
     """
-    with tempfile.TemporaryDirectory(prefix="relkit-cut-") as name, _hosts():
-        folder = Path(name)
-        with contextlib.ExitStack() as until:
-            first, _ = _begin(until, folder, ranks, _TORCHRUN)
-            cut_s = _cut(first, folder)
-            while not _commits(folder, 1):
-                took_s = time.monotonic() - cut_s
-                if first.poll() is not None:
-                    why = _log(folder, "h1").rstrip().rpartition("\n")[2]
-                    return f"ended after {took_s:.0f} s ({why})"
-                if took_s > TORCHRUN_S:
-                    return f"not within {TORCHRUN_S:g} s"
-                time.sleep(_POLL_S)
+    with _job(ranks, _TORCHRUN) as (folder, first, _):
+        cut_s = _cut(first, folder)
+        while not _commits(folder, 1):
+            took_s = time.monotonic() - cut_s
+            if first.poll() is not None:
+                why = _log(folder, "h1").rstrip().rpartition("\n")[2]
+                return f"ended after {took_s:.0f} s ({why})"
+            if took_s > TORCHRUN_S:
+                return f"not within {TORCHRUN_S:g} s"
+            time.sleep(_POLL_S)
         return f"{_commits(folder, 1)[0][1] - cut_s:.2f} s"
 
 
-def _begin(
-    until: contextlib.ExitStack, folder: Path, ranks: int, command: Sequence[str]
-) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-    """Start all three; the first host's launcher and the spare's, once steps are made."""
-    first = until.enter_context(_launcher("h1", folder, ranks, command))
-    until.enter_context(_launcher(CUT, folder, ranks, command))
-    _wait(lambda: len(_commits(folder, 0)) > 0, first, folder)
-    return first, until.enter_context(_launcher(SPARE, folder, ranks, command))
+@contextlib.contextmanager
+def _job(
+    ranks: int, command: Sequence[str]
+) -> Iterator[tuple[Path, subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
+    """A job on two hosts that makes steps, with a spare: folder, first launcher, the spare's."""
+    with tempfile.TemporaryDirectory(prefix="relkit-cut-") as name, _hosts():
+        folder = Path(name)
+        with contextlib.ExitStack() as until:
+            first = until.enter_context(_launcher("h1", folder, ranks, command))
+            until.enter_context(_launcher(CUT, folder, ranks, command))
+            _wait(lambda: len(_commits(folder, 0)) > 0, first, folder)
+            yield folder, first, until.enter_context(_launcher(SPARE, folder, ranks, command))
 
 
 def _cut(first: subprocess.Popen[bytes], folder: Path) -> float:

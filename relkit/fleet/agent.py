@@ -222,11 +222,19 @@ def end_children(limit_s: float = 2.0) -> None:
 
 
 def _ends_before(end: float, pid: int) -> bool:
-    """Whether the process is gone by then, as time.monotonic() has it."""
+    """Wait for the end of a process; False where that does not come in time.
+
+    Without pidfds, True while there is time: the caller looks again.
+
+    Args:
+        end: as time.monotonic() has it.
+    """
     try:
         handle = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return True
+    except (OSError, AttributeError):  # a kernel before 5.3, or a Python built on one
+        return time.monotonic() < end
     try:
         return wait_readable(handle, end - time.monotonic())
     finally:

@@ -228,6 +228,9 @@ class MonitoredAgent(LocalElasticAgent):
         spec = worker_group.spec
         job_id = self._job_id()
         job_dir, extra = self.services.prepare(job_id, spec.local_world_size)
+        stragglers = self.services.stragglers
+        if stragglers is not None:
+            stragglers.forget_earlier_job(job_dir, int(worker_group.group_rank or 0))
         self._exit_statuses, self._seen_alive_unix_s, self._hung = {}, {}, False
         self._hang_persisted = False
         persist = self.services.persist
@@ -235,9 +238,6 @@ class MonitoredAgent(LocalElasticAgent):
             extra = {**extra, **persist.begin(self._persist_attempt(worker_group, job_id))}
         if self.services.slots is not None:
             extra = {**extra, **self.services.slots.begin(self._slots(worker_group, job_id))}
-        stragglers = self.services.stragglers
-        if stragglers is not None:
-            stragglers.forget_earlier_job(job_dir, int(worker_group.group_rank or 0))
         is_timed = stragglers is not None and job_dir is not None
         sockets, world_size = self.services.sockets, worker_group.workers[0].world_size
         extra |= seen_environment(sockets, is_timed=is_timed, launcher_pid=os.getpid())

@@ -26,9 +26,11 @@ deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 def _waits(gather: Callable[..., Any]) -> Callable[..., Any]:
-    """DeepSpeed 0.19 starts a gather a parameter and waits for the last of them alone.
+    """A gather that is complete when it returns.
 
-    gloo has two threads: now and then a step is made with a parameter that is not whole yet.
+    DeepSpeed 0.19 starts one for each parameter of a layer and waits for the last of them only.
+    gloo runs two at a time, so now and then a step uses a parameter that is not complete yet, and
+    two runs differ.
     """
 
     @functools.wraps(gather)

@@ -75,7 +75,7 @@ class WatchLeader:
 
     def receive(self, now_s: float) -> bool:
         """Read the other nodes' summaries; see RemoteViews.receive."""
-        self._has_news = False
+        self._has_news = False  # as long as it raises
         self._has_news = self._remote.receive(now_s)
         return self._has_news
 
@@ -113,8 +113,9 @@ class WatchLeader:
             state.captured.set()
             state.judged.set()
             return
+        # A look over so many ranks takes long: only where there is something new to look at.
         if not (alone or self._has_news) and self._remote.share_every_s > SHARE_EVERY_S:
-            return  # in a job of that size a look costs as much as the news that it is for
+            return
         near = columns_of(local)
         ranks = near if alone else self._remote.columns(near)
         told = {} if alone else self._remote.told()

@@ -24,16 +24,16 @@ from relkit.launch.hang.summary import decode_summaries
 from relkit.launch.job.exchange import SHARED, LedMailbox
 from relkit.ranks import RankSet
 
-# Time between two summaries of a node. With more nodes than this it is longer in proportion, so
-# that what the leader does in a second stops growing; but in the time for which a rank is asked
-# about (PACE_S of the suspicions) it is to be seen twice.
+# Time between two summaries of a node; with more nodes than this longer in proportion, so that the
+# leader does not have more to do in a second. But not too long: a rank that is asked about is to be
+# seen twice in the time for which it is asked about (PACE_S of the suspicions).
 SHARE_EVERY_S, _MAX_SHARE_EVERY_S = 1.0, 2.5
 _NODES_EVERY_SECOND = 4096
 # A node whose summary has not changed for this long is treated as not answering.
 SILENT_NODE_S = 10.0
-# Views that are older than their node's newest summary by more than so many summaries tell of
-# another time.
-_OUTDATED = 2
+# Views that are older than their node's newest summary, by more than the time between so many
+# summaries, tell of another time.
+_OUTDATED_SUMMARIES = 2
 REQUEST_KEY = "details"
 
 
@@ -186,7 +186,8 @@ class RemoteViews:
         return views
 
     def _is_newest(self, node: int, details: _Details) -> bool:
-        return bool(self._ranks.at_s[node] - details.at_s <= _OUTDATED * self.share_every_s)
+        age_s = self._ranks.at_s[node] - details.at_s
+        return bool(age_s <= _OUTDATED_SUMMARIES * self.share_every_s)
 
     def all(self, now_s: float) -> tuple[RankView, ...]:
         """All ranks on other nodes; those of a silent node are marked as absent."""

@@ -66,9 +66,10 @@ class Stragglers:
         self._thread = threading.Thread(target=self._run, name="relkit-stragglers", daemon=True)
 
     def forget_earlier_job(self, job_dir: Path | None, node: int) -> None:
-        """Forget what an earlier job by the same name was asked for: before the workers start.
+        """Drop the settings that an earlier job by the same name was asked for.
 
-        Not in begin(): whoever reads that the job is watched may ask for other settings at once.
+        Call it before the workers start, not once the job is said to be watched: from then on,
+        users ask for settings of this job.
 
         Args:
             job_dir: the job's folder; None where there is none.

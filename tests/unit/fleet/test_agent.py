@@ -228,6 +228,26 @@ def test_what_handlers_started_ends_with_the_agent() -> None:
     assert _run_to_its_end(program) == [" ".join(["-9"] * 10), " ".join(["b''"] * 10)]
 
 
+@pytest.mark.parametrize(
+    "without",
+    [
+        "del os.pidfd_open",
+        "def refuse(pid): raise OSError(errno.ENOSYS, 'no such call')\nos.pidfd_open = refuse",
+    ],
+)
+def test_without_pidfds_it_looks_until_all_have_ended(without: str) -> None:
+    program = (
+        "import errno, os, subprocess\n"
+        f"{without}\n"
+        "from relkit.fleet.agent import end_children\n"
+        "shell = subprocess.Popen(['sh', '-c', 'sleep 60 & echo; wait'], stdout=-1)\n"
+        "assert shell.stdout.readline()\n"
+        "end_children()\n"
+        "print(shell.wait(10), shell.stdout.read())\n"
+    )
+    assert _run_to_its_end(program) == ["-9 b''"]
+
+
 def test_what_starts_while_the_agent_looks_ends_too() -> None:
     program = (
         "import subprocess\n"

@@ -177,14 +177,14 @@ BREAKS = (
     # What was told of a rank long ago passes for what it does now.
     Break(
         "relkit/launch/hang/remote_views.py",
-        "return bool(self._ranks.at_s[node] - details.at_s <= _OUTDATED * self.share_every_s)",
+        "return bool(age_s <= _OUTDATED_SUMMARIES * self.share_every_s)",
         "return True",
         _DETAILS,
     ),
     Break(
         "relkit/launch/hang/remote_views.py",
-        "<= _OUTDATED * self.share_every_s)",
-        "<= _OUTDATED * SHARE_EVERY_S)",
+        "<= _OUTDATED_SUMMARIES * self.share_every_s)",
+        "<= _OUTDATED_SUMMARIES * SHARE_EVERY_S)",
         _DETAILS,
     ),
     # With very many nodes, the leader is asked for more than it can do.

@@ -204,6 +204,12 @@ BREAKS = (
         "        if all(_ends_before(end, pid) for pid in living):\n",
         _AGENT,
     ),
+    Break(
+        "relkit/fleet/agent.py",
+        "    except (OSError, AttributeError):  # a kernel",
+        "    except OSError:  # a kernel",
+        _AGENT,
+    ),
     Break("relkit/fleet/ssh.py", '"--", node.target', "node.target", _ARGV),
     Break(
         "relkit/fleet/ssh.py",
