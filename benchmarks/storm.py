@@ -22,6 +22,7 @@ import argparse
 import json
 import math
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -243,6 +244,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--option", action="append", default=[], help="more of relkit launch")
     parser.add_argument("-o", "--output", type=Path, help="JSON")
     options = parser.parse_args(arguments)
+    # Ended from outside, it leaves nothing behind either.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     recoveries: list[Recovery] = []
     problem, compared = "", 0
     with tempfile.TemporaryDirectory(prefix="relkit-storm-") as name:

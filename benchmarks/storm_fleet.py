@@ -141,10 +141,15 @@ class Fleet:
         self.hosts = Hosts(folder, MEMBERS + SPARES, rate_mbit=RATE_MBIT, sshd=False)
         self.launchers: dict[str, Launcher] = {}
         self.ranks = [RankNotes(folder / f"rank-{rank}") for rank in range(MEMBERS)]
-        for name in self.hosts.names:
-            (folder / f"shm-{name}").mkdir()
-            _run("mount", "-t", "tmpfs", "-o", "size=256m", "relkit-storm", folder / f"shm-{name}")
-            self._boot(name)
+        try:
+            for name in self.hosts.names:
+                shm = folder / f"shm-{name}"
+                shm.mkdir()
+                _run("mount", "-t", "tmpfs", "-o", "size=256m", "relkit-storm", shm)
+                self._boot(name)
+        except BaseException:
+            self.close()
+            raise
 
     def _boot(self, name: str) -> None:
         """The host has just come up: nothing is in its memory."""
@@ -298,7 +303,8 @@ class Fleet:
             launcher.process.wait(_TOOL_S)
         self.hosts.close()
         for name in self.hosts.names:
-            _run("umount", "--lazy", self.folder / f"shm-{name}")
+            if (shm := self.folder / f"shm-{name}").is_mount():
+                _run("umount", "--lazy", shm)
 
 
 @contextlib.contextmanager

@@ -120,7 +120,8 @@ def test_a_node_that_is_cut_off_is_replaced(job: Make, hosts: Hosts) -> None:
     standbys = {pid for pid in procfs.children(spare.process.pid) if procfs.is_standby(pid)}
     hosts.cut("h2")
     run.trains_on("h1", "h3", world=2)
-    line = "node h3 takes the place of node h2 (no sign of life for 7 s)"
+    why = "no sign of life for 4 s, and its host does not answer"
+    line = f"node h3 takes the place of node h2 ({why})"
     assert line in run.launchers["h1"].text, run.text
     assert line in spare.text, run.text
     assert "this node (h3) steps in: the job has lost node h2" in spare.text
@@ -146,7 +147,9 @@ def test_a_launcher_that_is_killed_is_replaced_and_a_spare_ends_with_the_job(job
     assert f"the job has ended, and with it this spare ({unused})" in run.launchers[unused].text
     assert "steps in" not in run.launchers[unused].text
     assert "standby" not in run.launchers[unused].text
-    assert f"node {used} takes the place of node h2" in run.launchers["h1"].text
+    # Its host answers: nobody is sure of it as soon as of one that is cut off.
+    line = f"node {used} takes the place of node h2 (no sign of life for 7 s)"
+    assert line in run.launchers["h1"].text, run.text
     assert "Traceback" not in run.launchers[unused].text
 
 

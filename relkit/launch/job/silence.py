@@ -26,10 +26,10 @@ class Silence:
         self._seen: dict[str, tuple[object, float]] = {}
         self._looked_s: float | None = None
 
-    def silent(
+    def for_s(
         self, nodes: Collection[str], heartbeats: Mapping[str, object], now_s: float
-    ) -> list[str]:
-        """Those of these nodes that are dead, in order.
+    ) -> dict[str, float]:
+        """For how long each of these nodes has been silent, s.
 
         Args:
             nodes: to be looked at; heartbeats: the newest of each, anything that changes with it.
@@ -44,4 +44,11 @@ class Silence:
             beat = heartbeats.get(node)
             known = before.get(node)
             self._seen[node] = known if known and known[0] == beat else (beat, now_s)
-        return sorted(n for n, (_, at_s) in self._seen.items() if now_s - at_s >= self.limit_s)
+        return {node: now_s - at_s for node, (_, at_s) in self._seen.items()}
+
+    def silent(
+        self, nodes: Collection[str], heartbeats: Mapping[str, object], now_s: float
+    ) -> list[str]:
+        """Those of these nodes that are dead, in order; see `for_s`."""
+        silent_s = self.for_s(nodes, heartbeats, now_s)
+        return sorted(node for node, for_s in silent_s.items() if for_s >= self.limit_s)

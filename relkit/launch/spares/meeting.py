@@ -23,7 +23,6 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     _Action,
-    _remove_participant_epilogue,
     _RendezvousExitOp,
     _RendezvousJoinOp,
     _should_keep_alive,
@@ -32,15 +31,16 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
 from relkit.launch.job.silence import Silence
-from relkit.launch.netcheck.node_info import holds_store
+from relkit.launch.netcheck.node_info import holds_store, store_endpoint
+from relkit.launch.spares.dead_nodes import DeadNodes
 from relkit.launch.spares.first_exchange import FirstExchange
+from relkit.launch.spares.host_probes import HostProbes
 from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step, surplus
 from relkit.launch.spares.membership import Membership, decode
 from relkit.launch.spares.settings import (
     ROW_S,
     NoReplacement,
     SpareSettings,
-    dead_after_s,
     words_of,
 )
 from relkit.launch.spares.torch_state import (
@@ -51,6 +51,7 @@ from relkit.launch.spares.torch_state import (
     off_the_lists,
     present_in,
     seen,
+    take_out,
 )
 
 # Spares look once a second whether the job has ended, at a state that is at most a second old.
@@ -106,7 +107,7 @@ class Meeting:
         self._settings, self._log, self._node, self._clock = settings, log, node, clock
         self._handler: Any = None
         self._restarts: Callable[[], int] = lambda: 0
-        self._silence = Silence(dead_after_s(0.0))
+        self._dead = DeadNodes(0.0)
         self._meetings, self._is_idle = 0, threading.Event()
         self._is_idle.set()
         self._is_host = False
@@ -134,7 +135,8 @@ class Meeting:
             most, least = settings.max_nodes, settings.min_nodes
             self._log(f"the job has {least} to {most} nodes, a multiple of {unit} (--node-unit)")
         interval_s = settings.keep_alive_interval.total_seconds()
-        self._silence = Silence(dead_after_s(interval_s))
+        _, port = store_endpoint(self._handler._store)
+        self._dead = DeadNodes(interval_s, HostProbes(port) if port else None)
         self._handler._op_executor = _Operations(operations, self)
         self._handler.next_rendezvous = partial(self._meet, handler.next_rendezvous)
         get_store = self._handler._get_store
@@ -265,7 +267,7 @@ class Meeting:
     @property
     def silence_limit_s(self) -> float:
         """A node that has given no sign of life for so long is dead, s."""
-        return self._silence.limit_s
+        return self._dead.limit_s
 
     @property
     def _least(self) -> int:
@@ -307,7 +309,7 @@ class Meeting:
         """A store for what nodes tell each other once they have met; where it takes part."""
         if self._handler is None:
             return store
-        silence = Silence(self._silence.limit_s)
+        silence = Silence(self._dead.limit_s)
         timeout_s = self._handler._store.timeout.total_seconds()
         return FirstExchange(store, partial(self._why_broken, silence), timeout_s)
 
@@ -355,18 +357,12 @@ class Meeting:
             repr(n): n for n in (*state.participants, *state.wait_list, *state.redundancy_list)
         }
         watched = (membership.expected | nodes.keys()) - {repr(context.node)}
-        heartbeats = heartbeats_of(state)
-        for key in self._silence.silent(watched, heartbeats, self._clock()):
-            why = f"no sign of life for {self._silence.limit_s:g} s"
+        hosts = {key: nodes[key].addr for key in watched & nodes.keys()}
+        dead = self._dead.why_dead(watched, hosts, heartbeats_of(state), self._clock())
+        for key, why in dead.items():
             membership = membership.without(key, why)
-            node = nodes.get(key)
-            if node is None:
-                continue
-            state.last_heartbeats.pop(node, None)
-            state.wait_list.discard(node)
-            state.redundancy_list.discard(node)
-            if state.participants.pop(node, None) is not None:
-                _remove_participant_epilogue(state, context.settings)
+            if key in nodes:
+                take_out(context, nodes[key])
         return membership
 
     def _wait(self, context: Any) -> _Action:  # noqa: ANN401

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
 
-# Of torch's, with which it may still be told from clocks that differ.
-HEARTBEAT_S, HEARTBEATS_OF_TORCH = 2, 8
-# Each heartbeat is an exchange of the whole state: with more nodes, torch's own 5 s are kept.
-MAX_OFTEN = 64
+# Nodes -> the time between two heartbeats, s, and how many of them torch misses before it takes a
+# node for dead: late enough to be told from clocks that differ. Each heartbeat is an exchange of
+# the whole state: with more nodes, torch's own 5 s are kept.
+HEARTBEATS = ((16, 1, 16), (64, 2, 8))
 # Three heartbeats, and some time for the last of them to arrive: TCP sends again what was lost in
 # an outage of 3 s, 3 s after it was first sent.
-_MISSED, _MARGIN_S = 3, 1.0
+_MISSED, _MARGIN_S, _LEAST_S = 3, 1.0, 7.0
+# A host is asked once a heartbeat is late, as those who wait see it once a second. Lost is one that
+# does not answer either, not before an outage of 3 s would be over.
+_LATE_S, _LOST_S = 1.2, 3.0
 # Failures before an attempt that lasted longer than this, s, say nothing about the next one.
 ROW_S = 3600.0
 
@@ -66,7 +69,17 @@ def dead_after_s(heartbeat_s: float) -> float:
     Args:
         heartbeat_s: from one to the next, s.
     """
-    return _MISSED * heartbeat_s + _MARGIN_S
+    return max(_MISSED * heartbeat_s + _MARGIN_S, _LEAST_S)
+
+
+def ask_after_s(heartbeat_s: float) -> float:
+    """Without a new heartbeat for this long a node's host is asked whether it is there, s."""
+    return heartbeat_s + _LATE_S
+
+
+def lost_after_s(heartbeat_s: float) -> float:
+    """Without a new heartbeat for this long a node is dead whose host does not answer, s."""
+    return heartbeat_s + _LOST_S
 
 
 def words_of(missing: Mapping[str, str]) -> str:

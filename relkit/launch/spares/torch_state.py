@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _Action
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
+    _Action,
+    _remove_participant_epilogue,
+)
 
 from relkit.launch.spares.join_step import Rendezvous
 from relkit.launch.spares.membership import Membership
@@ -38,6 +41,16 @@ def off_the_lists(context: Any) -> _Action | None:  # noqa: ANN401
     if context.node in context.state.redundancy_list:
         return _Action.REMOVE_FROM_REDUNDANCY_LIST
     return None
+
+
+def take_out(context: Any, node: Any) -> None:  # noqa: ANN401
+    """Take a node that is dead out of the state, as torch does it after its own limit."""
+    state = context.state
+    state.last_heartbeats.pop(node, None)
+    state.wait_list.discard(node)
+    state.redundancy_list.discard(node)
+    if state.participants.pop(node, None) is not None:
+        _remove_participant_epilogue(state, context.settings)
 
 
 def seen(context: Any, unit: int) -> Rendezvous:  # noqa: ANN401

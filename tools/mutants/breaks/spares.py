@@ -10,6 +10,8 @@ _MEETING = (f"{_TESTS}/test_meeting.py",)
 _MEMBERSHIP = (f"{_TESTS}/test_membership.py",)
 _OPTIONS = (f"{_TESTS}/test_options.py",)
 _RANKS = ("tests/unit/launch/test_topology_ranks.py",)
+_DEAD_NODES = (f"{_TESTS}/test_dead_nodes.py",)
+_PROBES = (f"{_TESTS}/test_host_probes.py",)
 _SILENCE = ("tests/unit/launch/test_silence.py",)
 _STEP = (f"{_TESTS}/test_join_step.py",)
 
@@ -82,7 +84,10 @@ BREAKS = (
         _MEETING,
     ),
     Break(
-        f"{_ROOM}/meeting.py", "state.participants.pop(node, None) is not None", "False", _MEETING
+        f"{_ROOM}/torch_state.py",
+        "state.participants.pop(node, None) is not None",
+        "False",
+        _MEETING,
     ),
     # A launcher that is asked to end stays in the meeting that it waits for.
     Break(f"{_ROOM}/meeting.py", "if self.leaving_why:", "if False:", _MEETING),
@@ -124,6 +129,23 @@ BREAKS = (
         "return 0 if at is None else at",
         _RANKS,
     ),
+    # A launcher that waits for a processor is as dead as a host that is cut off.
+    Break(f"{_ROOM}/dead_nodes.py", "if hosts.get(node) in lost", "if node in hosts", _DEAD_NODES),
+    Break(
+        f"{_ROOM}/dead_nodes.py", "if s >= self._ask_s and n in hosts", "if n in hosts", _DEAD_NODES
+    ),
+    Break(
+        f"{_ROOM}/settings.py",
+        "return heartbeat_s + _LOST_S",
+        "return heartbeat_s + 2.0",
+        _DEAD_NODES,
+    ),
+    # A firewall makes hosts dead.
+    Break(f"{_ROOM}/host_probes.py", "for host in answered}", "for host in named}", _PROBES),
+    Break(f"{_ROOM}/host_probes.py", "self._lost &= frozenset(silent)", "pass", _PROBES),
+    Break(f"{_ROOM}/host_probes.py", "{0, errno.ECONNREFUSED,", "{0,", _PROBES),
+    Break(f"{_ROOM}/host_probes.py", "if error in _LOST}", "if error not in _ANSWERS}", _PROBES),
+    Break("commands/_launch_spares.py", "if nodes <= most)", "if nodes < 9)", _OPTIONS),
     # A node is given up for what the loss of another caused.
     Break(
         f"{_ROOM}/dead_member.py",

@@ -1,0 +1,53 @@
+"""Which nodes are dead, for those that wait until a node is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from relkit.launch.job.silence import Silence
+from relkit.launch.spares.host_probes import HostProbes
+from relkit.launch.spares.settings import ask_after_s, dead_after_s, lost_after_s
+
+
+class DeadNodes:
+    """Looks at heartbeats about once a second, and asks the hosts of nodes that have none.
+
+    Args:
+        heartbeat_s: from one heartbeat to the next, s.
+        probes: None where hosts cannot be asked; silence alone decides then.
+    """
+
+    def __init__(self, heartbeat_s: float, probes: HostProbes | None = None) -> None:
+        self.limit_s = dead_after_s(heartbeat_s)
+        self._ask_s, self._lost_s = ask_after_s(heartbeat_s), lost_after_s(heartbeat_s)
+        self._silence, self._probes = Silence(self.limit_s), probes
+
+    def why_dead(
+        self,
+        nodes: Collection[str],
+        hosts: Mapping[str, str],
+        heartbeats: Mapping[str, object],
+        now_s: float,
+    ) -> dict[str, str]:
+        """Why nodes are dead, in a few words: those that are.
+
+        Args:
+            nodes: to be looked at; hosts: of those whose host is known, its name or address.
+            heartbeats: the newest of each, anything that changes with it.
+            now_s: monotonic time, s.
+        """
+        silent_s = self._silence.for_s(nodes, heartbeats, now_s)
+        lost: frozenset[str] = frozenset()
+        if self._probes is not None:
+            asked = {hosts[n] for n, s in silent_s.items() if s >= self._ask_s and n in hosts}
+            lost = self._probes.lost(frozenset(hosts.values()), asked)
+        return {
+            node: f"no sign of life for {limit_s:g} s{more}"
+            for node, for_s in sorted(silent_s.items())
+            for limit_s, more in [
+                (self._lost_s, ", and its host does not answer")
+                if hosts.get(node) in lost
+                else (self.limit_s, "")
+            ]
+            if for_s >= limit_s
+        }
