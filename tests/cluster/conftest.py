@@ -25,6 +25,9 @@ from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
 ENDLESS = ("--steps", "100000")
+# Of a launcher and its rank until the first step: 8 s on a quiet machine, more on a busy one. Nodes
+# that start together on one machine share its cores.
+NODE_CPU_S = 12.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 

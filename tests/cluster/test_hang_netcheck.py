@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Start, Started, report_of, until
+from tests.cluster.conftest import NODE_CPU_S, Start, Started, report_of, until
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.patience import PATIENCE
 
@@ -38,7 +38,7 @@ def begin(start: Start, hosts: Hosts, folder: Path, *options: str) -> list[Start
         )
         for number, name in enumerate(NAMES)
     ]  # fmt: skip
-    until(lambda: len(list(folder.glob("pid-*"))) == 3, *jobs)
+    until(lambda: len(list(folder.glob("pid-*"))) == 3, *jobs, timeout_s=3 * NODE_CPU_S)
     jobs[0].wait_for("watching rank 0 of 3")
     return jobs
 

@@ -14,7 +14,7 @@ import pytest
 
 from relkit import procfs
 from relkit.errors import EXIT_CONVICTED
-from tests.cluster.conftest import Start, Started, until
+from tests.cluster.conftest import NODE_CPU_S, Start, Started, until
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.patience import PATIENCE
 
@@ -24,8 +24,6 @@ JOB = Path(__file__).with_name("spare_job.py")
 # The bucket that limits a rate has room for 128 KiB: a small part of what a probe of 1 MiB sends.
 # With a faster network it is a quarter, and a pair that a busy machine has kept waiting looks fast.
 RATE_MBIT, SLOW_MBIT = 100.0, 10.0
-# Of a launcher and its rank until the first step: 8 s on a quiet machine, more on a busy one.
-NODE_CPU_S = 12.0
 
 
 class SpareJob:
