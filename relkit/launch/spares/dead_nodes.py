@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 
 from relkit.launch.job.silence import Silence
 from relkit.launch.spares.host_probes import HostProbes
-from relkit.launch.spares.settings import ask_after_s, dead_after_s, lost_after_s
+from relkit.launch.spares.settings import UNANSWERED_S, ask_after_s, dead_after_s, lost_after_s
 
 
 class DeadNodes:
-    """Looks at heartbeats about once a second, and asks the hosts of nodes that have none.
+    """Looks at heartbeats once a second or more often, and asks the hosts of nodes that have none.
 
     Args:
         heartbeat_s: from one heartbeat to the next, s.
@@ -37,12 +37,13 @@ class DeadNodes:
             now_s: monotonic time, s.
         """
         silent_s = self._silence.for_s(nodes, heartbeats, now_s)
-        lost: frozenset[str] = frozenset()
+        unanswered_s: Mapping[str, float] = {}
         if self._probes is not None:
             asked = {hosts[n] for n, s in silent_s.items() if s >= self._ask_s and n in hosts}
-            lost = self._probes.lost(frozenset(hosts.values()), asked)
+            unanswered_s = self._probes.unanswered_s(frozenset(hosts.values()), asked)
+        lost = {host for host, for_s in unanswered_s.items() if for_s >= UNANSWERED_S}
         return {
-            node: f"no sign of life for {limit_s:g} s{more}"
+            node: f"no sign of life for {int(limit_s)} s{more}"
             for node, for_s in sorted(silent_s.items())
             for limit_s, more in [
                 (self._lost_s, ", and its host does not answer")

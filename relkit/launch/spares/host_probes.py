@@ -1,4 +1,4 @@
-"""Whether the hosts of silent launchers are still there: their kernels are asked.
+"""For how long the hosts of silent launchers have not answered: their kernels are asked.
 
 A launcher that waits for a processor, or is stopped, gives no sign of life either. Its host's
 kernel answers a TCP connection all the same, with a refusal where nobody listens; a host that is
@@ -13,12 +13,14 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 
-# A host is asked twice, and has so long to answer each time, s: within a cluster that is a
-# thousand times as long as it needs.
-_TIMES, _ANSWER_S = 2, 0.45
+# How long a host has to answer, s: within a cluster that is some hundred times what it needs. TCP
+# would ask again after a second only.
+_ANSWER_S = 0.25
+# Nobody is asked any more once nobody has wanted to know for this long, s.
+_AWAY_S = 3.0
 # Asked at once: no more files than this are open.
 _BATCH = 64
 # What the host itself says: it accepts, or nobody listens there.
@@ -38,51 +40,68 @@ class HostProbes:
     Args:
         port: to connect to; nobody has to listen there. The port of the rendezvous store is one
             that hosts of a job let each other reach.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._port, self._clock = port, clock
+        self._lock = threading.Lock()
         # Host -> where it has answered; None while it has not.
         self._known: dict[str, _Address | None] = {}
-        self._lost: frozenset[str] = frozenset()
+        self._new: set[str] = set()
+        self._silent: dict[str, _Address] = {}
+        # Host -> when the first and the last of the questions in a row that it did not answer were.
+        self._unanswered: dict[str, tuple[float, float]] = {}
+        self._looked_s = 0.0
         self._asking: threading.Thread | None = None
 
-    def lost(self, hosts: Collection[str], silent: Collection[str]) -> frozenset[str]:
-        """Those of the silent hosts that have answered before, and did not when last asked.
+    def unanswered_s(self, hosts: Collection[str], silent: Collection[str]) -> dict[str, float]:
+        """For how long the silent hosts that have answered before have not answered, s.
 
-        It returns at once; what it starts to ask is known at one of the next calls.
+        It returns at once; they are asked from now on, until they are silent no longer.
 
         Args:
             hosts: names or addresses of all that may fall silent.
             silent: those of which nothing is heard now.
         """
-        if self._asking is None or not self._asking.is_alive():
-            new = [host for host in hosts if host not in self._known]
-            asked = {host: at for host in silent if (at := self._known.get(host)) is not None}
-            self._known |= dict.fromkeys(new)
-            self._asking = None
-            if new or asked:
-                work = threading.Thread(target=self._ask, args=(new, asked), daemon=True)
-                work.name = "relkit host probes"
-                self._asking = work
-                work.start()
-        self._lost &= frozenset(silent)
-        return self._lost
+        with self._lock:
+            self._looked_s = self._clock()
+            self._new |= {host for host in hosts if host not in self._known}
+            self._known |= dict.fromkeys(self._new)
+            self._silent = {h: at for h in silent if (at := self._known.get(h)) is not None}
+            self._unanswered = {h: at for h, at in self._unanswered.items() if h in self._silent}
+            if self._asking is None and (self._new or self._silent):
+                name = "relkit host probes"
+                self._asking = threading.Thread(target=self._ask, name=name, daemon=True)
+                self._asking.start()
+            return {host: last_s - first_s for host, (first_s, last_s) in self._unanswered.items()}
 
-    def wait(self, timeout_s: float) -> None:
-        """Until nobody is being asked, or time is up."""
-        if self._asking is not None:
-            self._asking.join(timeout_s)
+    def _ask(self) -> None:
+        while True:
+            with self._lock:
+                begun_s, new, asked = self._clock(), self._new, dict(self._silent)
+                self._new = set()
+                if not (new or asked) or begun_s - self._looked_s > _AWAY_S:
+                    self._asking = None
+                    return
+            self._ask_known(asked, begun_s)
+            named = {host: at for host in new if (at := _address_of(host, self._port))}
+            answered, _ = ask(named)
+            with self._lock:
+                self._known |= {host: named[host] for host in answered}
 
-    def _ask(self, new: Collection[str], asked: Mapping[str, _Address]) -> None:
-        _, self._lost = ask(asked)
-        named = {host: at for host in new if (at := _address_of(host, self._port))}
-        answered, _ = ask(named)
-        self._known |= {host: named[host] for host in answered}
+    def _ask_known(self, asked: Mapping[str, _Address], begun_s: float) -> None:
+        _, lost = ask(asked)
+        with self._lock:
+            for host in asked.keys() & self._silent.keys():
+                first_s, _ = self._unanswered.get(host, (begun_s, begun_s))
+                self._unanswered[host] = (first_s, begun_s)
+                if host not in lost:
+                    del self._unanswered[host]
 
 
 def ask(hosts: Mapping[str, _Address]) -> tuple[frozenset[str], frozenset[str]]:
-    """Ask the kernels of hosts, and again those that do not answer.
+    """Ask the kernels of hosts, all of which have the same time to answer.
 
     Returns:
         who has answered, and who has not; one that cannot be asked is in neither.
@@ -90,12 +109,9 @@ def ask(hosts: Mapping[str, _Address]) -> tuple[frozenset[str], frozenset[str]]:
     answered, lost = set[str](), set[str]()
     names = list(hosts)
     for begin in range(0, len(names), _BATCH):
-        waiting = set(names[begin : begin + _BATCH])
-        for _ in range(_TIMES):
-            said = _once({host: hosts[host] for host in waiting})
-            answered |= {host for host, error in said.items() if error in _ANSWERS}
-            waiting = {host for host, error in said.items() if error in _LOST}
-        lost |= waiting
+        said = _once({host: hosts[host] for host in names[begin : begin + _BATCH]})
+        answered |= {host for host, error in said.items() if error in _ANSWERS}
+        lost |= {host for host, error in said.items() if error in _LOST}
     return frozenset(answered), frozenset(lost)
 
 
@@ -122,6 +138,8 @@ def _once(hosts: Mapping[str, _Address]) -> dict[str, int]:
                 poller.unregister(descriptor)
                 host, connection = waiting.pop(descriptor)
                 errors[host] = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    # So that who answers at once is not asked all the time.
+    time.sleep(max(0.0, end_s - time.monotonic()))
     return errors
 
 

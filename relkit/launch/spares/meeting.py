@@ -37,10 +37,12 @@ from relkit.launch.spares.first_exchange import FirstExchange
 from relkit.launch.spares.host_probes import HostProbes
 from relkit.launch.spares.join_step import JoinStep, Rendezvous, is_short, next_step, surplus
 from relkit.launch.spares.membership import Membership, decode
+from relkit.launch.spares.operations import Operation, Operations, Rule
 from relkit.launch.spares.settings import (
     ROW_S,
     NoReplacement,
     SpareSettings,
+    look_s,
     words_of,
 )
 from relkit.launch.spares.torch_state import (
@@ -62,9 +64,6 @@ _HOST_S = 10.0
 _NOTE_S, _STOP_S = 5.0, 5.0
 _SHOWN_NAMES = 8
 _LEFT = "its launcher has ended"
-
-# An operation of torch's: the state and a deadline -> what to do with the state.
-_Operation = Callable[[Any, float], _Action]
 
 
 @dataclass(slots=True)
@@ -137,7 +136,8 @@ class Meeting:
         interval_s = settings.keep_alive_interval.total_seconds()
         _, port = store_endpoint(self._handler._store)
         self._dead = DeadNodes(interval_s, HostProbes(port) if port else None)
-        self._handler._op_executor = _Operations(operations, self)
+        rules: dict[type[Any], Rule] = {_RendezvousJoinOp: self.join, _RendezvousExitOp: self.exit}
+        self._handler._op_executor = Operations(operations, rules, look_s(interval_s))
         self._handler.next_rendezvous = partial(self._meet, handler.next_rendezvous)
         get_store = self._handler._get_store
         self._handler._get_store = lambda: self.first_exchange(get_store())
@@ -169,7 +169,7 @@ class Meeting:
         new = keys_of(state.wait_list) - membership.members.keys()
         return bool(new) and not membership.gone and membership.round == state.round
 
-    def join(self, by_torch: _Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
+    def join(self, by_torch: Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
         """The next thing to do on the way into a meeting."""
         state, key = context.state, repr(context.node)
         before = self.membership = decode(getattr(state, ATTRIBUTE, ""))
@@ -215,7 +215,7 @@ class Meeting:
 
     def _join_first(
         self,
-        by_torch: _Operation,
+        by_torch: Operation,
         context: Any,  # noqa: ANN401
         deadline: float,
     ) -> _Action:
@@ -273,7 +273,7 @@ class Meeting:
     def _least(self) -> int:
         return int(self._handler.settings.min_nodes)
 
-    def exit(self, by_torch: _Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
+    def exit(self, by_torch: Operation, context: Any, deadline: float) -> _Action:  # noqa: ANN401
         """The next thing to do on the way out: to meet again, or for good."""
         state = context.state
         if context.node in state.participants:
@@ -432,7 +432,7 @@ class Meeting:
 
     def _closed(
         self,
-        by_torch: _Operation,
+        by_torch: Operation,
         context: Any,  # noqa: ANN401
         deadline: float,
     ) -> _Action:
@@ -476,18 +476,3 @@ class Meeting:
         is_new = what not in self._try.said
         self._try.said.add(what)
         return is_new
-
-
-class _Operations:
-    """torch's executor of operations, with the rules of a Meeting."""
-
-    def __init__(self, by_torch: Any, meeting: Meeting) -> None:  # noqa: ANN401
-        self._by_torch, self._meeting = by_torch, meeting
-
-    def run(self, operation: Any, deadline: float, *more: Any) -> None:  # noqa: ANN401
-        """As torch's."""
-        if isinstance(operation, _RendezvousJoinOp):
-            operation = partial(self._meeting.join, operation)
-        elif isinstance(operation, _RendezvousExitOp):
-            operation = partial(self._meeting.exit, operation)
-        self._by_torch.run(operation, deadline, *more)

@@ -14,9 +14,11 @@ HEARTBEATS = ((16, 1, 16), (64, 2, 8))
 # Three heartbeats, and some time for the last of them to arrive: TCP sends again what was lost in
 # an outage of 3 s, 3 s after it was first sent.
 _MISSED, _MARGIN_S, _LEAST_S = 3, 1.0, 7.0
-# A host is asked once a heartbeat is late, as those who wait see it once a second. Lost is one that
-# does not answer either, not before an outage of 3 s would be over.
-_LATE_S, _LOST_S = 1.2, 3.0
+# A host is asked once a heartbeat is late. It is lost if it has not answered for a while when an
+# outage that a job is to survive would be over, had that begun as the heartbeat was sent. All in s.
+_LATE_S, _OUTAGE_S, UNANSWERED_S = 0.3, 3.0, 2.0
+# A look at the state is an exchange with the store, too: as many between two heartbeats.
+_LOOKS, _TORCH_LOOK_S = 4, 1.0
 # Failures before an attempt that lasted longer than this, s, say nothing about the next one.
 ROW_S = 3600.0
 
@@ -74,12 +76,17 @@ def dead_after_s(heartbeat_s: float) -> float:
 
 def ask_after_s(heartbeat_s: float) -> float:
     """Without a new heartbeat for this long a node's host is asked whether it is there, s."""
-    return heartbeat_s + _LATE_S
+    return heartbeat_s + look_s(heartbeat_s) + _LATE_S
 
 
 def lost_after_s(heartbeat_s: float) -> float:
     """Without a new heartbeat for this long a node is dead whose host does not answer, s."""
-    return heartbeat_s + _LOST_S
+    return heartbeat_s + _OUTAGE_S + look_s(heartbeat_s)
+
+
+def look_s(heartbeat_s: float) -> float:
+    """From one look of those who wait to the next, s; torch has a second."""
+    return min(heartbeat_s / _LOOKS, _TORCH_LOOK_S)
 
 
 def words_of(missing: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ _MEMBERSHIP = (f"{_TESTS}/test_membership.py",)
 _OPTIONS = (f"{_TESTS}/test_options.py",)
 _RANKS = ("tests/unit/launch/test_topology_ranks.py",)
 _DEAD_NODES = (f"{_TESTS}/test_dead_nodes.py",)
+_OPERATIONS = (f"{_TESTS}/test_operations.py",)
 _PROBES = (f"{_TESTS}/test_host_probes.py",)
 _SILENCE = ("tests/unit/launch/test_silence.py",)
 _STEP = (f"{_TESTS}/test_join_step.py",)
@@ -131,20 +132,40 @@ BREAKS = (
     ),
     # A launcher that waits for a processor is as dead as a host that is cut off.
     Break(f"{_ROOM}/dead_nodes.py", "if hosts.get(node) in lost", "if node in hosts", _DEAD_NODES),
+    Break(f"{_ROOM}/dead_nodes.py", "if for_s >= UNANSWERED_S", "if True", _DEAD_NODES),
     Break(
-        f"{_ROOM}/dead_nodes.py", "if s >= self._ask_s and n in hosts", "if n in hosts", _DEAD_NODES
-    ),
-    Break(
-        f"{_ROOM}/settings.py",
-        "return heartbeat_s + _LOST_S",
-        "return heartbeat_s + 2.0",
+        f"{_ROOM}/dead_nodes.py",
+        "if s >= self._ask_s and n in hosts",
+        "if n in hosts",
         _DEAD_NODES,
     ),
-    # A firewall makes hosts dead.
+    Break(f"{_ROOM}/settings.py", "+ _OUTAGE_S +", "+ 2.0 +", _DEAD_NODES),
+    # A firewall makes hosts dead; so does a host's silence of yesterday.
     Break(f"{_ROOM}/host_probes.py", "for host in answered}", "for host in named}", _PROBES),
-    Break(f"{_ROOM}/host_probes.py", "self._lost &= frozenset(silent)", "pass", _PROBES),
+    Break(
+        f"{_ROOM}/host_probes.py",
+        "for h, at in self._unanswered.items() if h in self._silent}",
+        "for h, at in self._unanswered.items()}",
+        _PROBES,
+    ),
+    Break(f"{_ROOM}/host_probes.py", "if host not in lost:", "if False:", _PROBES),
+    Break(
+        f"{_ROOM}/host_probes.py", "(first_s, begun_s)", "(first_s, self._clock() + 1.0)", _PROBES
+    ),
     Break(f"{_ROOM}/host_probes.py", "{0, errno.ECONNREFUSED,", "{0,", _PROBES),
     Break(f"{_ROOM}/host_probes.py", "if error in _LOST}", "if error not in _ANSWERS}", _PROBES),
+    # A host that answers is asked without a pause.
+    Break(
+        f"{_ROOM}/host_probes.py",
+        "time.sleep(max(0.0, end_s - time.monotonic()))",
+        "pass",
+        _PROBES,
+    ),
+    # They are asked for as long as the launcher lives.
+    Break(f"{_ROOM}/host_probes.py", "begun_s - self._looked_s > _AWAY_S", "False", _PROBES),
+    # torch's executor writes what it has read before: what others have written is lost.
+    Break(f"{_ROOM}/operations.py", "self._by_torch._state = holder.state", "pass", _OPERATIONS),
+    Break(f"{_ROOM}/operations.py", "holder.sync()", "pass", _OPERATIONS),
     Break("commands/_launch_spares.py", "if nodes <= most)", "if nodes < 9)", _OPTIONS),
     # A node is given up for what the loss of another caused.
     Break(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import socket
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,11 @@ import pytest
 from relkit.launch.spares import host_probes
 from relkit.launch.spares.host_probes import HostProbes, ask
 from tests.patience import PATIENCE
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(30 * PATIENCE)
 
 HOST = "127.0.0.1"
-LIMIT_S = 20.0 * PATIENCE
 
 
 @contextmanager
@@ -44,12 +46,21 @@ def sets(answered: set[str], lost: set[str]) -> tuple[frozenset[str], frozenset[
     return frozenset(answered), frozenset(lost)
 
 
-def settled(probes: HostProbes, silent: tuple[str, ...] = (HOST,)) -> frozenset[str]:
-    """Who does not answer a question that is asked now."""
-    probes.wait(LIMIT_S)
-    probes.lost([HOST], silent)
-    probes.wait(LIMIT_S)
-    return probes.lost([HOST], silent)
+def silent_for(probes: HostProbes, least_s: float) -> None:
+    """Until the host has not answered for so long."""
+    eventually(lambda: probes.unanswered_s([HOST], [HOST]).get(HOST, 0.0) >= least_s, "silence")
+
+
+def known(bound: socket.socket) -> HostProbes:
+    """A host that answers, and is asked no more."""
+    probes = HostProbes(bound.getsockname()[1])
+    assert probes.unanswered_s([HOST], []) == {}
+    eventually(lambda: not asking(), "the end of the questions")
+    return probes
+
+
+def asking() -> list[str]:
+    return [each.name for each in threading.enumerate() if "host probes" in each.name]
 
 
 def test_a_host_answers_whether_somebody_listens_or_not() -> None:
@@ -84,30 +95,73 @@ def test_more_hosts_than_are_asked_at_once() -> None:
 
 def test_a_host_that_has_answered_falls_silent_and_comes_back() -> None:
     with a_port() as bound:
-        probes = HostProbes(bound.getsockname()[1])
-        assert probes.lost([HOST], []) == set()
-        assert settled(probes) == set()
+        probes = known(bound)
         with a_deaf(bound):
-            assert settled(probes) == {HOST}
+            silent_for(probes, 0.3)
             # It has sent a heartbeat: what was known of it is forgotten.
-            assert probes.lost([HOST], []) == set()
-            assert settled(probes) == {HOST}
+            assert probes.unanswered_s([HOST], []) == {}
+            assert probes.unanswered_s([HOST], [HOST]) == {}
+            silent_for(probes, 0.3)
         bound.close()
-        assert settled(probes) == set()
+        eventually(lambda: not probes.unanswered_s([HOST], [HOST]), "an answer")
+
+
+def test_the_time_is_that_between_two_questions() -> None:
+    """A host may be back the moment after it was asked."""
+    now_s = [100.0]
+    with a_port() as bound:
+        probes = known(bound)
+        probes._clock = lambda: now_s[0]
+        with a_deaf(bound):
+            eventually(lambda: HOST in probes.unanswered_s([HOST], [HOST]), "silence")
+            assert probes.unanswered_s([HOST], [HOST]) == {HOST: 0.0}
+            now_s[0] += 1.0
+            eventually(lambda: probes.unanswered_s([HOST], [HOST]) == {HOST: 1.0}, "the next one")
+            probes.unanswered_s([HOST], [])
+            eventually(lambda: not asking(), "the end of the questions")
+
+
+def test_a_host_that_answers_is_asked_four_times_a_second() -> None:
+    with a_port() as bound:
+        probes = known(bound)
+        bound.listen(64)
+        bound.setblocking(False)
+        begun_s, times = time.monotonic(), 0
+        while times < 4:
+            assert probes.unanswered_s([HOST], [HOST]) == {}
+            with suppress(BlockingIOError):
+                bound.accept()[0].close()
+                times += 1
+            time.sleep(0.01)
+        assert time.monotonic() - begun_s > 0.6
+        probes.unanswered_s([HOST], [])
+        eventually(lambda: not asking(), "the end of the questions")
+
+
+def test_nobody_is_asked_once_nobody_wants_to_know() -> None:
+    now_s = [100.0]
+    with a_port() as bound:
+        probes = known(bound)
+        probes._clock = lambda: now_s[0]
+        probes.unanswered_s([HOST], [HOST])
+        assert asking()
+        now_s[0] += 4.0
+        eventually(lambda: not asking(), "the end of the questions")
 
 
 def test_a_host_that_has_never_answered_says_nothing() -> None:
     with a_port() as bound, a_deaf(bound):
-        probes = HostProbes(bound.getsockname()[1])
-        assert settled(probes) == set()
-        assert settled(probes) == set()
+        probes = known(bound)
+        for _ in range(3):
+            assert probes.unanswered_s([HOST], [HOST]) == {}
+            assert not asking()
 
 
 def test_a_name_that_nobody_knows_says_nothing() -> None:
-    probes = HostProbes(9)
-    for _ in range(2):
-        assert probes.lost(["no-such-host.invalid"], ["no-such-host.invalid"]) == set()
-        probes.wait(LIMIT_S)
+    probes, name = HostProbes(9), "no-such-host.invalid"
+    assert probes.unanswered_s([name], [name]) == {}
+    eventually(lambda: not asking(), "the end of the questions")
+    assert probes.unanswered_s([name], [name]) == {}
 
 
 def test_nothing_is_left_open() -> None:
