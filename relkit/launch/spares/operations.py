@@ -30,9 +30,6 @@ class Operations:
         look_s: float,
     ) -> None:
         self._by_torch, self._rules, self._look_s = by_torch, rules, look_s
-        # For a second, torch answers with what it has read before; that also keeps an agent that
-        # asks all the time whether others wait from asking the store.
-        by_torch._state_holder._cache_duration = look_s
 
     def run(self, operation: Any, deadline: float, *more: Any) -> None:  # noqa: ANN401
         """As torch's."""
@@ -44,6 +41,8 @@ class Operations:
         while (action := operation(context, deadline)) is _Action.SYNC:
             time.sleep(self._look_s)
             holder = self._by_torch._state_holder
+            # torch would answer with what it has read within the last second.
+            holder._last_sync_time = -1.0
             holder.sync()
             # torch's executor goes on with the state that it has itself.
             self._by_torch._state = holder.state

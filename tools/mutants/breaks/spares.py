@@ -166,7 +166,8 @@ BREAKS = (
     # torch's executor writes what it has read before: what others have written is lost.
     Break(f"{_ROOM}/operations.py", "self._by_torch._state = holder.state", "pass", _OPERATIONS),
     Break(f"{_ROOM}/operations.py", "holder.sync()", "pass", _OPERATIONS),
-    Break("commands/_launch_spares.py", "if nodes <= most)", "if nodes < 9)", _OPTIONS),
+    Break(f"{_ROOM}/operations.py", "holder._last_sync_time = -1.0", "pass", _OPERATIONS),
+    Break("commands/_launch_spares.py", "if nodes <= most)", "if True)", _OPTIONS),
     # A node is given up for what the loss of another caused.
     Break(
         f"{_ROOM}/dead_member.py",
