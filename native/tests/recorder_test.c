@@ -185,11 +185,14 @@ static void test_threads_that_add_the_same_communicator(void)
 }
 
 static _Atomic bool writing;
+static _Atomic bool has_landed;
 
+/* To copy a ring takes longer than to fill it: the reader needs the writer interrupted once, or
+   the reader itself runs only when all was written. */
 static void *write_many(void *unused)
 {
     (void)unused;
-    for (uint64_t i = 1; i <= 200000; i++)
+    for (uint64_t i = 1; i <= 200000 || !atomic_load(&has_landed); i++)
         record(i, false);
     atomic_store(&writing, false);
     return NULL;
@@ -202,6 +205,7 @@ static void test_a_reader_sees_only_whole_operations(void)
     pthread_t writer;
     uint64_t flights = 0, landed = 0;
     atomic_store(&writing, true);
+    atomic_store(&has_landed, false);
     pthread_create(&writer, NULL, write_many, NULL);
     while (atomic_load(&writing)) {
         struct rk_slot *slot = &rk_slots(header)[0];
@@ -223,6 +227,7 @@ static void test_a_reader_sees_only_whole_operations(void)
             check_whole(&ring[i % RK_RING_LENGTH]);
             CHECK(ring[i % RK_RING_LENGTH].seq == (int64_t)i + 1);
             landed++;
+            atomic_store(&has_landed, true);
         }
     }
     pthread_join(writer, NULL);
