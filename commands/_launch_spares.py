@@ -13,7 +13,9 @@ from relkit.commands._kept_options import KeptOptions
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
 from relkit.launch.spares.settings import (
-    HEARTBEATS,
+    HEARTBEAT_S,
+    HEARTBEATS_OF_TORCH,
+    MAX_OFTEN,
     SpareSettings,
 )
 
@@ -92,8 +94,8 @@ def spare_settings(ctx: click.Context, options: Namespace) -> SpareSettings:
             next_step="Add --max-restarts 3 (the workers that lose a peer are started again).",
         )
     is_on = options.rdzv_backend != _STATIC and (settings.is_asked or is_elastic)
-    if is_on:
-        _set_heartbeats(options, int(high or low) + spares)
+    if is_on and int(high or low) + spares <= MAX_OFTEN:
+        _set_heartbeats(options)
     return replace(settings, is_on=is_on)
 
 
@@ -116,9 +118,11 @@ def whole_units(nnodes: str, unit: int) -> str:
     return f"{least}:{most}" if high else str(least)
 
 
-def _set_heartbeats(options: Namespace, nodes: int) -> None:
-    often = next((more for most, *more in HEARTBEATS if nodes <= most), None)
-    names = ("keep_alive_interval", "keep_alive_max_attempt")
-    if often and not any(name in options.rdzv_conf for name in names):
-        added = [f"{name}={value}" for name, value in zip(names, often, strict=True)]
+def _set_heartbeats(options: Namespace) -> None:
+    wanted = {
+        "keep_alive_interval": HEARTBEAT_S,
+        "keep_alive_max_attempt": HEARTBEATS_OF_TORCH,
+    }
+    if not any(name in options.rdzv_conf for name in wanted):
+        added = [f"{name}={value}" for name, value in wanted.items()]
         options.rdzv_conf = ",".join(filter(None, (options.rdzv_conf, *added)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import NODE_CPU_S, Start, Started, report_of, until
+from tests.cluster.conftest import Start, Started, report_of, until
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.patience import PATIENCE
 
@@ -46,7 +46,7 @@ def begin(
             GLOO_SOCKET_IFNAME="eth0", RELKIT_NODE_NAME=name,
         )  # fmt: skip
         jobs.append(job)
-    until(lambda: len(list(folder.glob("pid-*"))) == 6, *jobs, timeout_s=4 * NODE_CPU_S)
+    until(lambda: len(list(folder.glob("pid-*"))) == 6, *jobs)
     jobs[0].wait_for("watching rank 0-1 of 6")
     return dict(zip(NAMES, jobs, strict=True))
 

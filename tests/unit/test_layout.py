@@ -109,7 +109,7 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.launch.peers": "ground",
     "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.net relkit.ttp",
-    "relkit.launch.spares": "ground relkit.launch.job relkit.launch.netcheck",
+    "relkit.launch.spares": "ground relkit.launch.job relkit.launch.netcheck relkit.net",
     "relkit.launch.straggler": (
         "ground relkit.launch.job relkit.straggler relkit.straggler.collect "
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"

@@ -42,13 +42,10 @@ class DeadNodes:
             asked = {hosts[n] for n, s in silent_s.items() if s >= self._ask_s and n in hosts}
             unanswered_s = self._probes.unanswered_s(frozenset(hosts.values()), asked)
         lost = {host for host, for_s in unanswered_s.items() if for_s >= UNANSWERED_S}
-        return {
-            node: f"no sign of life for {int(limit_s)} s{more}"
-            for node, for_s in sorted(silent_s.items())
-            for limit_s, more in [
-                (self._lost_s, ", and its host does not answer")
-                if hosts.get(node) in lost
-                else (self.limit_s, "")
-            ]
-            if for_s >= limit_s
-        }
+        why: dict[str, str] = {}
+        for node, for_s in sorted(silent_s.items()):
+            if for_s >= self._lost_s and hosts.get(node) in lost:
+                why[node] = f"no sign of life for {self._lost_s:g} s, and its host does not answer"
+            elif for_s >= self.limit_s:
+                why[node] = f"no sign of life for {self.limit_s:g} s"
+        return why

@@ -14,7 +14,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+
+from relkit.net.interface import UnknownHost, resolve
 
 # How long a host has to answer, s: within a cluster that is some hundred times what it needs. TCP
 # would ask again after a second only.
@@ -27,11 +29,6 @@ _BATCH = 64
 _ANSWERS = frozenset({0, errno.ECONNREFUSED, errno.ECONNRESET})
 # What the network says of it. ENETUNREACH is not among them: this host has lost its own network.
 _LOST = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT})
-
-# As getaddrinfo returns it: family and address.
-_Address = tuple[
-    socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
-]
 
 
 class HostProbes:
@@ -46,10 +43,10 @@ class HostProbes:
     def __init__(self, port: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._port, self._clock = port, clock
         self._lock = threading.Lock()
-        # Host -> where it has answered; None while it has not.
-        self._known: dict[str, _Address | None] = {}
+        # Host -> the address at which it has answered; None while it has not.
+        self._known: dict[str, str | None] = {}
         self._new: set[str] = set()
-        self._silent: dict[str, _Address] = {}
+        self._silent: dict[str, str] = {}
         # Host -> when the first and the last of the questions in a row that it did not answer were.
         self._unanswered: dict[str, tuple[float, float]] = {}
         self._looked_s = 0.0
@@ -85,13 +82,13 @@ class HostProbes:
                     self._asking = None
                     return
             self._ask_known(asked, begun_s)
-            named = {host: at for host in new if (at := _address_of(host, self._port))}
-            answered, _ = ask(named)
+            named = _addresses(new)
+            answered, _ = ask(named, self._port)
             with self._lock:
                 self._known |= {host: named[host] for host in answered}
 
-    def _ask_known(self, asked: Mapping[str, _Address], begun_s: float) -> None:
-        _, lost = ask(asked)
+    def _ask_known(self, asked: Mapping[str, str], begun_s: float) -> None:
+        _, lost = ask(asked, self._port)
         with self._lock:
             for host in asked.keys() & self._silent.keys():
                 first_s, _ = self._unanswered.get(host, (begun_s, begun_s))
@@ -100,8 +97,11 @@ class HostProbes:
                     del self._unanswered[host]
 
 
-def ask(hosts: Mapping[str, _Address]) -> tuple[frozenset[str], frozenset[str]]:
+def ask(hosts: Mapping[str, str], port: int) -> tuple[frozenset[str], frozenset[str]]:
     """Ask the kernels of hosts, all of which have the same time to answer.
+
+    Args:
+        hosts: name -> numeric address; port: to connect to.
 
     Returns:
         who has answered, and who has not; one that cannot be asked is in neither.
@@ -109,23 +109,24 @@ def ask(hosts: Mapping[str, _Address]) -> tuple[frozenset[str], frozenset[str]]:
     answered, lost = set[str](), set[str]()
     names = list(hosts)
     for begin in range(0, len(names), _BATCH):
-        said = _once({host: hosts[host] for host in names[begin : begin + _BATCH]})
+        said = _once({host: hosts[host] for host in names[begin : begin + _BATCH]}, port)
         answered |= {host for host, error in said.items() if error in _ANSWERS}
         lost |= {host for host, error in said.items() if error in _LOST}
     return frozenset(answered), frozenset(lost)
 
 
-def _once(hosts: Mapping[str, _Address]) -> dict[str, int]:
+def _once(hosts: Mapping[str, str], port: int) -> dict[str, int]:
     """What comes of connecting to each of them: an error number, 0 for none."""
     end_s = time.monotonic() + _ANSWER_S
     errors = dict.fromkeys(hosts, errno.ETIMEDOUT)
     with ExitStack() as sockets:
         poller, waiting = select.poll(), dict[int, tuple[str, socket.socket]]()
-        for host, (family, address) in hosts.items():
+        for host, address in hosts.items():
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
             try:
                 connection = sockets.enter_context(socket.socket(family, socket.SOCK_STREAM))
                 connection.setblocking(False)
-                errors[host] = connection.connect_ex(address)
+                errors[host] = connection.connect_ex((address, port))
             except OSError as error:
                 errors[host] = error.errno or errno.EIO
                 continue
@@ -138,14 +139,15 @@ def _once(hosts: Mapping[str, _Address]) -> dict[str, int]:
                 poller.unregister(descriptor)
                 host, connection = waiting.pop(descriptor)
                 errors[host] = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    # So that who answers at once is not asked all the time.
+    # Those that answer at once are not asked all the time either.
     time.sleep(max(0.0, end_s - time.monotonic()))
     return errors
 
 
-def _address_of(host: str, port: int) -> _Address | None:
-    try:
-        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError:
-        return None
-    return family, place
+def _addresses(hosts: Collection[str]) -> dict[str, str]:
+    """Host -> numeric address, of those that have one."""
+    addresses = {}
+    for host in hosts:
+        with suppress(UnknownHost):
+            addresses[host] = resolve(host)
+    return addresses

@@ -3,7 +3,7 @@
 torch has a list for launchers beyond the number of nodes; who is on it sends heartbeats, and steps
 in as soon as a node is missing. What is added: which nodes are members (`membership`), that only as
 many spares step in as members are gone (`join_step`), and that whoever waits sees it within seconds
-when a node is dead (`silence`).
+when a node is dead (`dead_nodes`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
-from relkit.launch.job.silence import Silence
 from relkit.launch.netcheck.node_info import holds_store, store_endpoint
 from relkit.launch.spares.dead_nodes import DeadNodes
 from relkit.launch.spares.first_exchange import FirstExchange
@@ -56,7 +55,7 @@ from relkit.launch.spares.torch_state import (
     take_out,
 )
 
-# Spares look once a second whether the job has ended, at a state that is at most a second old.
+# Spares look once a second or more often whether the job has ended.
 _LAST_LOOK_S, _LOOK_S = 3.5, 0.2
 # How long the others leave a place to the host of the store, which is there before them.
 _HOST_S = 10.0
@@ -135,7 +134,7 @@ class Meeting:
             self._log(f"the job has {least} to {most} nodes, a multiple of {unit} (--node-unit)")
         interval_s = settings.keep_alive_interval.total_seconds()
         _, port = store_endpoint(self._handler._store)
-        self._dead = DeadNodes(interval_s, HostProbes(port) if port else None)
+        self._dead = DeadNodes(interval_s, HostProbes(port, self._clock) if port else None)
         rules: dict[type[Any], Rule] = {_RendezvousJoinOp: self.join, _RendezvousExitOp: self.exit}
         self._handler._op_executor = Operations(operations, rules, look_s(interval_s))
         self._handler.next_rendezvous = partial(self._meet, handler.next_rendezvous)
@@ -309,22 +308,20 @@ class Meeting:
         """A store for what nodes tell each other once they have met; where it takes part."""
         if self._handler is None:
             return store
-        silence = Silence(self._dead.limit_s)
+        dead = DeadNodes(self._handler.settings.keep_alive_interval.total_seconds())
         timeout_s = self._handler._store.timeout.total_seconds()
-        return FirstExchange(store, partial(self._why_broken, silence), timeout_s)
+        return FirstExchange(store, partial(self._why_broken, dead), timeout_s)
 
-    def _why_broken(self, silence: Silence) -> str:
+    def _why_broken(self, dead: DeadNodes) -> str:
         """Why the nodes that have just met cannot start their workers, "" where they can."""
         with self._handler._heartbeat_lock:
             self._handler._state_holder.sync()
             state = self._handler._state_holder.state
             others = {repr(n): n for n in state.participants if n != self._handler._this_node}
             heartbeats = heartbeats_of(state)
-        dead = silence.silent(others, heartbeats, self._clock())
-        if dead:
+        if why := dead.why_dead(others, {}, heartbeats, self._clock()):
             names = decode(getattr(state, ATTRIBUTE, "")).names
-            why = f"no sign of life for {silence.limit_s:g} s"
-            return words_of({names.get(key, key): why for key in dead})
+            return words_of({names.get(key, key): words for key, words in why.items()})
         if self._handler._this_node not in state.participants:
             return "the other nodes have met without this one"
         return "a node of this meeting is lost" if state.wait_list else ""

@@ -20,7 +20,7 @@ class Operations:
 
     Args:
         by_torch: the executor; rules: kind of torch's operations -> what is called in their place.
-        look_s: from one look at the state to the next; torch has a second.
+        look_s: from one look at the state to the next, s; torch has a second.
     """
 
     def __init__(

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 
 from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
 
-# Nodes -> the time between two heartbeats, s, and how many of them torch misses before it takes a
-# node for dead: late enough to be told from clocks that differ. Each heartbeat is an exchange of
-# the whole state, and begins anew where another node was quicker: one a second from each of six
-# launchers was too much for a busy host. With more nodes, torch's own 5 s are kept.
-HEARTBEATS = ((64, 2, 8),)
+# Of torch's, with which it may still be told from clocks that differ.
+HEARTBEAT_S, HEARTBEATS_OF_TORCH = 2, 8
+# Each heartbeat is an exchange of the whole state: with more nodes, torch's own 5 s are kept.
+MAX_OFTEN = 64
 # Three heartbeats, and some time for the last of them to arrive: TCP sends again what was lost in
 # an outage of 3 s, 3 s after it was first sent.
-_MISSED, _MARGIN_S, _LEAST_S = 3, 1.0, 7.0
-# A host is asked once a heartbeat is late. It is lost if it has not answered for a while when an
-# outage that a job is to survive would be over, had that begun as the heartbeat was sent. All in s.
+_MISSED, _MARGIN_S = 3, 1.0
+# Its host is asked once a heartbeat is this late. After an outage of 3 s that began as the last
+# heartbeat was due, a host that has not answered for this long is lost. All in s.
 _LATE_S, _OUTAGE_S, UNANSWERED_S = 0.3, 3.0, 2.0
-# A look at the state is an exchange with the store, too: as many between two heartbeats.
+# Between two heartbeats, those who wait look at the state so often; torch does once a second.
 _LOOKS, _TORCH_LOOK_S = 4, 1.0
 # Failures before an attempt that lasted longer than this, s, say nothing about the next one.
 ROW_S = 3600.0
@@ -72,21 +71,21 @@ def dead_after_s(heartbeat_s: float) -> float:
     Args:
         heartbeat_s: from one to the next, s.
     """
-    return max(_MISSED * heartbeat_s + _MARGIN_S, _LEAST_S)
+    return _MISSED * heartbeat_s + _MARGIN_S
 
 
 def ask_after_s(heartbeat_s: float) -> float:
-    """Without a new heartbeat for this long a node's host is asked whether it is there, s."""
+    """Without a new heartbeat for this long, a node's host is asked whether it is there, s."""
     return heartbeat_s + look_s(heartbeat_s) + _LATE_S
 
 
 def lost_after_s(heartbeat_s: float) -> float:
-    """Without a new heartbeat for this long a node is dead whose host does not answer, s."""
+    """Without a new heartbeat for this long, a node whose host does not answer is dead, s."""
     return heartbeat_s + _OUTAGE_S + look_s(heartbeat_s)
 
 
 def look_s(heartbeat_s: float) -> float:
-    """From one look of those who wait to the next, s; torch has a second."""
+    """From one look at the state to the next, of those who wait, s."""
     return min(heartbeat_s / _LOOKS, _TORCH_LOOK_S)
 
 

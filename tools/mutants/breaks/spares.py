@@ -131,7 +131,7 @@ BREAKS = (
         _RANKS,
     ),
     # A launcher that waits for a processor is as dead as a host that is cut off.
-    Break(f"{_ROOM}/dead_nodes.py", "if hosts.get(node) in lost", "if node in hosts", _DEAD_NODES),
+    Break(f"{_ROOM}/dead_nodes.py", "hosts.get(node) in lost", "node in hosts", _DEAD_NODES),
     Break(f"{_ROOM}/dead_nodes.py", "if for_s >= UNANSWERED_S", "if True", _DEAD_NODES),
     Break(
         f"{_ROOM}/dead_nodes.py",
@@ -167,7 +167,10 @@ BREAKS = (
     Break(f"{_ROOM}/operations.py", "self._by_torch._state = holder.state", "pass", _OPERATIONS),
     Break(f"{_ROOM}/operations.py", "holder.sync()", "pass", _OPERATIONS),
     Break(f"{_ROOM}/operations.py", "holder._last_sync_time = -1.0", "pass", _OPERATIONS),
-    Break("commands/_launch_spares.py", "if nodes <= most)", "if True)", _OPTIONS),
+    # One node that waits leaves those out whose name nobody knows, and all others with them.
+    Break(f"{_ROOM}/host_probes.py", "suppress(UnknownHost)", "suppress()", _PROBES),
+    # Each heartbeat of a thousand nodes is an exchange of the whole state, every two seconds.
+    Break("commands/_launch_spares.py", "int(high or low) + spares <= MAX_OFTEN", "True", _OPTIONS),
     # A node is given up for what the loss of another caused.
     Break(
         f"{_ROOM}/dead_member.py",
