@@ -30,7 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -347,7 +347,9 @@ def show(jobs: Jobs, problem: str, output: Path | None) -> int:
     )
     print(problem.splitlines()[0] if problem else "nothing torn, no wrong bit, none lost")
     if output is not None:
-        output.write_text(json.dumps({**asdict(tally), "problem": problem}), encoding="utf-8")
+        # asdict would count the pairs of a Counter.
+        counts = {each.name: getattr(tally, each.name) for each in fields(tally)}
+        output.write_text(json.dumps({**counts, "problem": problem}), encoding="utf-8")
     return 1 if problem else 0
 
 

@@ -118,7 +118,7 @@ def test_a_node_that_is_cut_off_is_replaced(job: Make, hosts: Hosts) -> None:
     standbys = {pid for pid in procfs.children(spare.process.pid) if procfs.is_standby(pid)}
     hosts.cut("h2")
     run.trains_on("h1", "h3", world=2)
-    why = "no sign of life for 5.5 s, and its host does not answer"
+    why = "no sign of life for 4 s, and its host does not answer"
     line = f"node h3 takes the place of node h2 ({why})"
     assert line in run.launchers["h1"].text, run.text
     assert line in spare.text, run.text

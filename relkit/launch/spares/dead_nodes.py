@@ -6,11 +6,20 @@ from collections.abc import Collection, Mapping
 
 from relkit.launch.job.silence import Silence
 from relkit.launch.spares.host_probes import HostProbes
-from relkit.launch.spares.settings import UNANSWERED_S, ask_after_s, dead_after_s, lost_after_s
+from relkit.launch.spares.settings import (
+    MAX_OFTEN,
+    UNANSWERED_S,
+    ask_after_s,
+    dead_after_s,
+    lost_after_s,
+)
 
 
 class DeadNodes:
-    """Looks at heartbeats once a second or more often, and asks the hosts of nodes that have none.
+    """Looks at heartbeats once a second or more often, and asks the hosts of nodes.
+
+    All hosts are asked all the time, so that the moment is known from which one does not answer; in
+    jobs of more than 64 nodes only those whose node's heartbeat is late.
 
     Args:
         heartbeat_s: from one heartbeat to the next, s.
@@ -39,7 +48,8 @@ class DeadNodes:
         silent_s = self._silence.for_s(nodes, heartbeats, now_s)
         unanswered_s: Mapping[str, float] = {}
         if self._probes is not None:
-            asked = {hosts[n] for n, s in silent_s.items() if s >= self._ask_s and n in hosts}
+            late_s = self._ask_s if len(hosts) > MAX_OFTEN else 0.0
+            asked = {hosts[n] for n, s in silent_s.items() if s >= late_s and n in hosts}
             unanswered_s = self._probes.unanswered_s(frozenset(hosts.values()), asked)
         lost = {host for host, for_s in unanswered_s.items() if for_s >= UNANSWERED_S}
         why: dict[str, str] = {}

@@ -39,6 +39,7 @@ from relkit.launch.spares.membership import Membership, decode
 from relkit.launch.spares.operations import Operation, Operations, Rule
 from relkit.launch.spares.settings import (
     ROW_S,
+    TORCH_LOOK_S,
     NoReplacement,
     SpareSettings,
     look_s,
@@ -137,6 +138,8 @@ class Meeting:
         self._dead = DeadNodes(interval_s, HostProbes(port, self._clock) if port else None)
         rules: dict[type[Any], Rule] = {_RendezvousJoinOp: self.join, _RendezvousExitOp: self.exit}
         self._handler._op_executor = Operations(operations, rules, look_s(interval_s))
+        # That of nodes that train: how old their view of who waits may be, s.
+        self._handler._state_holder._cache_duration = min(2 * look_s(interval_s), TORCH_LOOK_S)
         self._handler.next_rendezvous = partial(self._meet, handler.next_rendezvous)
         get_store = self._handler._get_store
         self._handler._get_store = lambda: self.first_exchange(get_store())
@@ -354,7 +357,10 @@ class Meeting:
             repr(n): n for n in (*state.participants, *state.wait_list, *state.redundancy_list)
         }
         watched = (membership.expected | nodes.keys()) - {repr(context.node)}
+        # The host of the store is not asked: it cannot be lost before the store is.
+        store = nodes[membership.host].addr if membership.host in nodes else ""
         hosts = {key: nodes[key].addr for key in watched & nodes.keys()}
+        hosts = {key: host for key, host in hosts.items() if host != store}
         dead = self._dead.why_dead(watched, hosts, heartbeats_of(state), self._clock())
         for key, why in dead.items():
             membership = membership.without(key, why)

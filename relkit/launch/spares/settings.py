@@ -14,11 +14,13 @@ MAX_OFTEN = 64
 # Three heartbeats, and some time for the last of them to arrive: TCP sends again what was lost in
 # an outage of 3 s, 3 s after it was first sent.
 _MISSED, _MARGIN_S = 3, 1.0
-# Its host is asked once a heartbeat is this late. After an outage of 3 s that began as the last
-# heartbeat was due, a host that has not answered for this long is lost. All in s.
-_LATE_S, _OUTAGE_S, UNANSWERED_S = 0.3, 3.0, 2.0
-# Between two heartbeats, those who wait look at the state so often; torch does once a second.
-_LOOKS, _TORCH_LOOK_S = 4, 1.0
+# So many are enough where the host has not answered for longer than such an outage lasts, s.
+_MISSED_WITH_HOST, UNANSWERED_S = 2, 3.0
+# In larger jobs a host is asked once a heartbeat is this late, s.
+_LATE_S = 0.3
+# Between two heartbeats, those who wait look at the state so often. torch does once a second; with
+# its heartbeats, in larger jobs, that is kept.
+_LOOKS, TORCH_LOOK_S = 8, 1.0
 # Failures before an attempt that lasted longer than this, s, say nothing about the next one.
 ROW_S = 3600.0
 
@@ -75,18 +77,18 @@ def dead_after_s(heartbeat_s: float) -> float:
 
 
 def ask_after_s(heartbeat_s: float) -> float:
-    """Without a new heartbeat for this long, a node's host is asked whether it is there, s."""
+    """In larger jobs, a node's host is asked after so long without a new heartbeat, s."""
     return heartbeat_s + look_s(heartbeat_s) + _LATE_S
 
 
 def lost_after_s(heartbeat_s: float) -> float:
     """Without a new heartbeat for this long, a node whose host does not answer is dead, s."""
-    return heartbeat_s + _OUTAGE_S + look_s(heartbeat_s)
+    return _MISSED_WITH_HOST * heartbeat_s
 
 
 def look_s(heartbeat_s: float) -> float:
     """From one look at the state to the next, of those who wait, s."""
-    return min(heartbeat_s / _LOOKS, _TORCH_LOOK_S)
+    return heartbeat_s / _LOOKS if heartbeat_s <= HEARTBEAT_S else TORCH_LOOK_S
 
 
 def words_of(missing: Mapping[str, str]) -> str:

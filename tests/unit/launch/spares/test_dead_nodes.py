@@ -10,6 +10,7 @@ from relkit.launch.spares.dead_nodes import DeadNodes
 from relkit.launch.spares.host_probes import HostProbes
 from relkit.launch.spares.settings import (
     HEARTBEAT_S,
+    MAX_OFTEN,
     UNANSWERED_S,
     ask_after_s,
     dead_after_s,
@@ -28,9 +29,9 @@ class Probes(HostProbes):
         super().__init__(0)
         self.said, self.asked = unanswered_s, list[tuple[frozenset[str], frozenset[str]]]()
 
-    def unanswered_s(self, hosts: Collection[str], silent: Collection[str]) -> dict[str, float]:
-        self.asked.append((frozenset(hosts), frozenset(silent)))
-        return {host: for_s for host, for_s in self.said.items() if host in silent}
+    def unanswered_s(self, hosts: Collection[str], asked: Collection[str]) -> dict[str, float]:
+        self.asked.append((frozenset(hosts), frozenset(asked)))
+        return {host: for_s for host, for_s in self.said.items() if host in asked}
 
 
 HOSTS = {"a": "ha", "b": "hb"}
@@ -50,9 +51,9 @@ def test_silence_alone_takes_three_heartbeats() -> None:
 def test_a_host_that_does_not_answer_is_dead_sooner_than_one_that_does() -> None:
     probes = Probes(hb=UNANSWERED_S)
     seen = looks(DeadNodes(HEARTBEAT_S, probes), 7)
-    assert not any(seen[s] for s in range(6))
-    why = "no sign of life for 5.5 s, and its host does not answer"
-    assert seen[6] == {"b": why}
+    assert not any(seen[s] for s in range(4))
+    why = "no sign of life for 4 s, and its host does not answer"
+    assert seen[4] == seen[6] == {"b": why}
     # The host of the one is there, that of the other is not known.
     assert seen[7] == {"a": "no sign of life for 7 s", "b": why, "c": "no sign of life for 7 s"}
 
@@ -63,11 +64,22 @@ def test_a_host_that_answered_a_moment_ago_is_not_lost() -> None:
     assert seen[7] == dict.fromkeys("abc", "no sign of life for 7 s")
 
 
-def test_hosts_are_known_early_and_asked_when_a_heartbeat_is_late() -> None:
+def test_hosts_are_asked_all_the_time() -> None:
+    """That from which moment on one does not answer is known before a heartbeat is late."""
     probes = Probes()
     looks(DeadNodes(HEARTBEAT_S, probes), 3)
     everyone = frozenset({"ha", "hb"})
-    assert probes.asked == [*[(everyone, frozenset())] * 3, (everyone, everyone)]
+    assert probes.asked == [(everyone, everyone)] * 4
+
+
+def test_many_hosts_are_asked_when_a_heartbeat_is_late() -> None:
+    probes = Probes()
+    hosts = {f"n{number}": f"h{number}" for number in range(MAX_OFTEN + 1)}
+    dead = DeadNodes(5, probes)
+    for now_s in range(8):
+        dead.why_dead(hosts, hosts, {**dict.fromkeys(hosts, 1), "n1": now_s // 5}, float(now_s))
+    everyone = frozenset(hosts.values())
+    assert probes.asked == [(everyone, frozenset())] * 7 + [(everyone, everyone - {"h1"})]
 
 
 def test_a_deaf_host_of_a_node_that_gives_signs_of_life_kills_nobody() -> None:
@@ -78,20 +90,27 @@ def test_a_deaf_host_of_a_node_that_gives_signs_of_life_kills_nobody() -> None:
 
 
 class Outage(HostProbes):
-    """A network that is away for a while; its host is asked four times a second."""
+    """A network that is away for a while.
 
-    def __init__(self, heartbeat_s: float, begin_s: float, end_s: float) -> None:
+    Args:
+        heartbeat_s: from one to the next; begin_s, end_s: of the outage.
+        late_s: from when on it is away, until that is known of a question whose time is up.
+    """
+
+    def __init__(
+        self, heartbeat_s: float, begin_s: float, end_s: float, late_s: float = 0.0
+    ) -> None:
         super().__init__(0)
         self.heartbeat_s, self.begin_s, self.end_s, self.now_s = heartbeat_s, begin_s, end_s, 0.0
+        self.late_s = late_s
         self.first_s: float | None = None
 
-    def unanswered_s(self, hosts: Collection[str], silent: Collection[str]) -> dict[str, float]:
-        if not silent or not self.begin_s <= self.now_s < self.end_s:
+    def unanswered_s(self, hosts: Collection[str], asked: Collection[str]) -> dict[str, float]:
+        if not asked or not self.begin_s <= self.now_s < self.end_s:
             self.first_s = None
             return {}
         self.first_s = self.now_s if self.first_s is None else self.first_s
-        # The answer to the last question is still open.
-        return dict.fromkeys(silent, max(0.0, self.now_s - 0.25 - self.first_s))
+        return dict.fromkeys(asked, max(0.0, self.now_s - self.late_s - self.first_s))
 
     def heartbeats_s(self) -> list[float]:
         """When they come: TCP sends again what was lost, ever less often; the next one waits."""
@@ -124,20 +143,21 @@ def test_an_outage_of_3_s_is_survived_whenever_it_begins(heartbeat_s: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("heartbeat_s", "soonest_s", "latest_s"), [(HEARTBEAT_S, 3.4, 6.1), (5, 4.0, 10.1)]
+    ("heartbeat_s", "soonest_s", "latest_s"), [(HEARTBEAT_S, 3.75, 4.5), (5, 4.9, 11.1)]
 )
 def test_a_host_that_is_lost_is_found_soon(
     heartbeat_s: float, soonest_s: float, latest_s: float
 ) -> None:
     for sixteenth in range(160):
         begin_s = 5.0 + sixteenth / 16
-        found_s = dead_for(Outage(heartbeat_s, begin_s, 1e9))
+        # A pause between two questions, and the time for two.
+        found_s = dead_for(Outage(heartbeat_s, begin_s, 1e9, late_s=0.75))
         assert found_s is not None
         assert soonest_s <= found_s - begin_s <= latest_s, begin_s
 
 
 def test_the_limits_follow_the_heartbeat() -> None:
-    assert [look_s(each) for each in HEARTBEATS_S] == [0.5, 1.0]
-    assert [ask_after_s(each) for each in HEARTBEATS_S] == [2.8, 6.3]
-    assert [lost_after_s(each) for each in HEARTBEATS_S] == [5.5, 9.0]
+    assert [look_s(each) for each in HEARTBEATS_S] == [0.25, 1.0]
+    assert [ask_after_s(each) for each in HEARTBEATS_S] == [2.55, 6.3]
+    assert [lost_after_s(each) for each in HEARTBEATS_S] == [4.0, 10.0]
     assert [dead_after_s(each) for each in HEARTBEATS_S] == [7.0, 16.0]

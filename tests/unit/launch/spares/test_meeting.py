@@ -46,11 +46,12 @@ class Node:
         settings: SpareSettings,
         nodes: tuple[int, int],
         last_call: timedelta = LAST_CALL,
+        address: str = "127.0.0.1",
     ) -> None:
         store = TCPStore("127.0.0.1", port, timeout=LIMIT)
         self.handler = DynamicRendezvousHandler.from_backend(
             "a job", store, C10dRendezvousBackend(store, "a job"), *nodes,
-            local_addr="127.0.0.1", timeout=RendezvousTimeout(join=JOIN, last_call=last_call),
+            local_addr=address, timeout=RendezvousTimeout(join=JOIN, last_call=last_call),
             keep_alive_interval=HEARTBEAT_S, keep_alive_max_attempt=600,
         )  # fmt: skip
         self.name, self.restarts, self.log = name, 0, list[str]()
@@ -79,8 +80,8 @@ class Job:
         self.all: list[Node] = []
         self.pool = ThreadPoolExecutor(8)
 
-    def add(self, *names: str) -> list[Node]:
-        port, more = self.server.port, (self.settings, self.nodes, self.last_call)
+    def add(self, *names: str, address: str = "127.0.0.1") -> list[Node]:
+        port, more = self.server.port, (self.settings, self.nodes, self.last_call, address)
         new = [Node(port, name, *more) for name in names]
         self.all += new
         return new
@@ -194,6 +195,26 @@ def test_a_node_that_dies_is_replaced_within_seconds(a_job: Callable[..., Job]) 
     # It lives after all, and is a spare now.
     job.meets([two])
     eventually(lambda: two.meeting.waits_as_spare, lambda: str(two.log))
+
+
+def test_whoever_waits_asks_other_hosts_than_that_of_the_store(a_job: Callable[..., Job]) -> None:
+    """The store takes each question for a connection; its host cannot be lost before it is."""
+    job = a_job((3, 3))
+    one, two = job.add("a", "b")
+    (other,) = job.add("c", address="127.0.0.2")
+    # The store is in this process, in which all of them are; one of them has it.
+    two.meeting._is_host = other.meeting._is_host = False
+    job.meet([one, two, other])
+    spare, future = job.spare("d")
+    probes = spare.meeting._dead._probes
+    assert probes is not None
+    # Who trains sees within a quarter of a heartbeat that somebody waits to come in.
+    assert one.handler._state_holder._cache_duration == HEARTBEAT_S / 4
+    eventually(lambda: set(probes._asked) == {"127.0.0.2"}, lambda: str(probes._asked))
+    two.leave("it is slow")
+    job.meets([one, other])
+    future.result(LIMIT_S)
+    assert set(probes._known) == {"127.0.0.2"}
 
 
 @pytest.mark.parametrize("role_of_lost", ["first", "last"])
