@@ -320,11 +320,11 @@ class Meeting:
         with self._handler._heartbeat_lock:
             self._handler._state_holder.sync()
             state = self._handler._state_holder.state
-            others = {repr(n): n for n in state.participants if n != self._handler._this_node}
+            membership = decode(getattr(state, ATTRIBUTE, ""))
+            others = keys_of(state.participants) - {repr(self._handler._this_node), membership.host}
             heartbeats = heartbeats_of(state)
         if why := dead.why_dead(others, {}, heartbeats, self._clock()):
-            names = decode(getattr(state, ATTRIBUTE, "")).names
-            return words_of({names.get(key, key): words for key, words in why.items()})
+            return words_of({membership.names.get(key, key): words for key, words in why.items()})
         if self._handler._this_node not in state.participants:
             return "the other nodes have met without this one"
         return "a node of this meeting is lost" if state.wait_list else ""
@@ -356,11 +356,13 @@ class Meeting:
         nodes = {
             repr(n): n for n in (*state.participants, *state.wait_list, *state.redundancy_list)
         }
-        watched = (membership.expected | nodes.keys()) - {repr(context.node)}
-        # The host of the store is not asked: it cannot be lost before the store is.
-        store = nodes[membership.host].addr if membership.host in nodes else ""
+        # The host of the store lives as long as the store answers, however busy its launcher is.
+        watched = (membership.expected | nodes.keys()) - {repr(context.node), membership.host}
         hosts = {key: nodes[key].addr for key in watched & nodes.keys()}
-        hosts = {key: host for key, host in hosts.items() if host != store}
+        if membership.host in nodes:
+            # It is not asked: the store would take each question for a connection.
+            its = nodes[membership.host].addr
+            hosts = {key: host for key, host in hosts.items() if host != its}
         dead = self._dead.why_dead(watched, hosts, heartbeats_of(state), self._clock())
         for key, why in dead.items():
             membership = membership.without(key, why)

@@ -183,7 +183,14 @@ BREAKS = (
         _PROBES,
     ),
     # The store takes each question for a connection.
-    Break(f"{_ROOM}/meeting.py", "if host != store}", "}", (f"{_TESTS}/test_meeting.py",)),
+    Break(f"{_ROOM}/meeting.py", "if host != its}", "}", (f"{_TESTS}/test_meeting.py",)),
+    # A busy launcher loses its place, and with its next fault the job its store.
+    Break(
+        f"{_ROOM}/meeting.py",
+        "- {repr(context.node), membership.host}",
+        "- {repr(context.node)}",
+        (f"{_TESTS}/test_meeting.py",),
+    ),
     # Those who train are told of a lost node by what they have read a second before.
     Break(
         f"{_ROOM}/meeting.py",
