@@ -183,20 +183,20 @@ BREAKS = (
         _PROBES,
     ),
     # The store takes each question for a connection.
-    Break(f"{_ROOM}/meeting.py", "if host != its}", "}", (f"{_TESTS}/test_meeting.py",)),
+    Break(f"{_ROOM}/meeting.py", "if host != its}", "}", (f"{_TESTS}/test_store_host.py",)),
     # A busy launcher loses its place, and with its next fault the job its store.
     Break(
         f"{_ROOM}/meeting.py",
         "- {repr(context.node), membership.host}",
         "- {repr(context.node)}",
-        (f"{_TESTS}/test_meeting.py",),
+        (f"{_TESTS}/test_store_host.py",),
     ),
     # Those who train are told of a lost node by what they have read a second before.
     Break(
         f"{_ROOM}/meeting.py",
         "_state_holder._cache_duration =",
         "_unused_s =",
-        (f"{_TESTS}/test_meeting.py",),
+        (f"{_TESTS}/test_store_host.py",),
     ),
     # They are asked for as long as the launcher lives.
     Break(f"{_ROOM}/host_probes.py", "begun_s - self._looked_s > _AWAY_S", "False", _PROBES),

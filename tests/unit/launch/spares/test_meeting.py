@@ -3,130 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
 import pytest
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.elastic.rendezvous.api import RendezvousGracefulExitError
-from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
-    DynamicRendezvousHandler,
-    RendezvousTimeout,
-)
 
-from relkit.launch.job.bounded_calls import BoundedCalls
-from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.spares.dead_member import has_lost_a_member, look_at
 from relkit.launch.spares.first_exchange import MeetingBroken
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NoReplacement, SpareSettings
 from tests.patience import PATIENCE
+from tests.unit.launch.spares.job_of_threads import HEARTBEAT_S, LIMIT_S, Job, Node
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(90 * PATIENCE)
-
-LIMIT, JOIN = timedelta(seconds=60), timedelta(hours=1)
-# As torch has it.
-LAST_CALL = timedelta(seconds=30)
-LIMIT_S = 40.0 * PATIENCE
-HEARTBEAT_S = 1
-
-
-class Node:
-    """A launcher as far as its rendezvous goes."""
-
-    def __init__(
-        self,
-        port: int,
-        name: str,
-        settings: SpareSettings,
-        nodes: tuple[int, int],
-        last_call: timedelta = LAST_CALL,
-        address: str = "127.0.0.1",
-    ) -> None:
-        store = TCPStore("127.0.0.1", port, timeout=LIMIT)
-        self.handler = DynamicRendezvousHandler.from_backend(
-            "a job", store, C10dRendezvousBackend(store, "a job"), *nodes,
-            local_addr=address, timeout=RendezvousTimeout(join=JOIN, last_call=last_call),
-            keep_alive_interval=HEARTBEAT_S, keep_alive_max_attempt=600,
-        )  # fmt: skip
-        self.name, self.restarts, self.log = name, 0, list[str]()
-        self.meeting = Meeting(settings, self.log.append, name)
-        self.meeting.attach(self.handler, lambda: self.restarts)
-
-    def leave(self, why: str) -> None:
-        self.meeting.leaving_why = why
-        leave_rendezvous(self.handler, BoundedCalls("test"))
-
-    def waits_to_meet_again(self) -> bool:
-        return bool(self.handler.num_nodes_waiting() > 0)
-
-    def may_replace(self) -> bool:
-        return self.meeting.may_replace
-
-
-class Job:
-    """Some nodes, in threads of this process."""
-
-    def __init__(
-        self, settings: SpareSettings, nodes: tuple[int, int], last_call: timedelta = LAST_CALL
-    ) -> None:
-        self.server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self.settings, self.nodes, self.last_call = settings, nodes, last_call
-        self.all: list[Node] = []
-        self.pool = ThreadPoolExecutor(8)
-
-    def add(self, *names: str, address: str = "127.0.0.1") -> list[Node]:
-        port, more = self.server.port, (self.settings, self.nodes, self.last_call, address)
-        new = [Node(port, name, *more) for name in names]
-        # The store is in this process, in which all of them are; the first of them has it.
-        for node in new[not self.all :]:
-            node.meeting._is_host = False
-        self.all += new
-        return new
-
-    def meets(self, nodes: Sequence[Node]) -> list[Future[tuple[int, int]]]:
-        def meet(node: Node) -> tuple[int, int]:
-            # As the agent does it: torch would keep the store of an earlier meeting.
-            node.handler._bootstrap_store_info = node.handler._shared_tcp_store_server = None
-            met = node.handler.next_rendezvous()
-            return met.rank, met.world_size
-
-        return [self.pool.submit(meet, node) for node in nodes]
-
-    def meet(self, nodes: Sequence[Node]) -> set[tuple[int, int]]:
-        return {future.result(LIMIT_S) for future in self.meets(nodes)}
-
-    def spare(self, name: str) -> tuple[Node, Future[tuple[int, int]]]:
-        """A node that waits as one."""
-        (node,) = self.add(name)
-        (future,) = self.meets([node])
-        eventually(lambda: node.meeting.waits_as_spare, lambda: str(node.log))
-        return node, future
-
-
-@pytest.fixture
-def a_job() -> Iterator[Callable[..., Job]]:
-    made: list[Job] = []
-
-    def make(
-        nodes: tuple[int, int] = (2, 2), replacement_timeout_s: float | None = None, unit: int = 1
-    ) -> Job:
-        settings = SpareSettings(1, replacement_timeout_s, node_unit=unit, is_on=True)
-        made.append(Job(settings, nodes, LAST_CALL / 10 if unit > 1 else LAST_CALL))
-        return made[-1]
-
-    yield make
-    for job in made:
-        # By somebody else: nodes may be in a meeting, in their threads.
-        Node(job.server.port, "end", SpareSettings(), (1, 1)).handler.shutdown()
-        job.pool.shutdown(wait=True)
-        for node in job.all:
-            node.handler._stop_heartbeats()
 
 
 def test_a_spare_takes_the_place_of_a_node_that_leaves(a_job: Callable[..., Job]) -> None:
@@ -200,45 +93,6 @@ def test_a_node_that_dies_is_replaced_within_seconds(a_job: Callable[..., Job]) 
     eventually(lambda: two.meeting.waits_as_spare, lambda: str(two.log))
 
 
-def test_the_host_of_the_store_lives_as_long_as_the_store_answers(
-    a_job: Callable[..., Job],
-) -> None:
-    """On a busy machine its launcher may wait for a processor for longer than others may."""
-    job = a_job()
-    one, two = job.add("a", "b")
-    job.meet([one, two])
-    spare, _ = job.spare("c")
-    one.handler._stop_heartbeats()
-
-    def silent_s() -> float:
-        assert not two.waits_to_meet_again(), str(spare.log)
-        beats = two.handler._state_holder.state.last_heartbeats
-        silence = beats[two.handler._this_node] - beats[one.handler._this_node]
-        return float(silence.total_seconds())
-
-    limit_s = spare.meeting.silence_limit_s
-    eventually(lambda: silent_s() > 2 * limit_s, lambda: str(silent_s()))
-    assert spare.meeting.waits_as_spare
-
-
-def test_whoever_waits_asks_other_hosts_than_that_of_the_store(a_job: Callable[..., Job]) -> None:
-    """The store takes each question for a connection; its host cannot be lost before it is."""
-    job = a_job((3, 3))
-    one, two = job.add("a", "b")
-    (other,) = job.add("c", address="127.0.0.2")
-    job.meet([one, two, other])
-    spare, future = job.spare("d")
-    probes = spare.meeting._dead._probes
-    assert probes is not None
-    # Who trains sees within a quarter of a heartbeat that somebody waits to come in.
-    assert one.handler._state_holder._cache_duration == HEARTBEAT_S / 4
-    eventually(lambda: set(probes._asked) == {"127.0.0.2"}, lambda: str(probes._asked))
-    two.leave("it is slow")
-    job.meets([one, other])
-    future.result(LIMIT_S)
-    assert set(probes._known) == {"127.0.0.2"}
-
-
 @pytest.mark.parametrize("role_of_lost", ["first", "last"])
 def test_a_node_that_is_lost_just_after_the_meeting_is_replaced(
     a_job: Callable[..., Job], role_of_lost: str
@@ -271,19 +125,6 @@ def say_who(node: Node, rank: int, world_size: int) -> None:
     store = node.meeting.first_exchange(node.handler._wrap_store(node.handler._store))
     store.set(f"who/{rank}", b"")
     store.multi_get([f"who/{each}" for each in range(world_size)])
-
-
-def test_the_host_of_the_store_is_a_member_also_if_it_comes_last(a_job: Callable[..., Job]) -> None:
-    job = a_job()
-    nodes = job.add("a", "b", "c")
-    nodes[0].meeting._is_host, nodes[2].meeting._is_host = False, True
-    futures = job.meets(nodes[:2])
-    eventually(lambda: nodes[0].handler._state_holder.state.participants, "nobody is first")
-    host = job.meets(nodes[2:])
-    assert host[0].result(LIMIT_S)[1] == 2
-    eventually(lambda: sum(future.done() for future in futures) == 1, "nobody else is a member")
-    (spare,) = (n for n, f in zip(nodes, futures, strict=False) if not f.done())
-    eventually(lambda: spare.meeting.waits_as_spare, "it is no spare")
 
 
 def test_one_of_two_spares_steps_in(a_job: Callable[..., Job]) -> None:
