@@ -21,8 +21,8 @@ from relkit.net.interface import UnknownHost, resolve
 # How long a host has to answer, s: within a cluster that is some hundred times what it needs. TCP
 # would ask again after a second only.
 _ANSWER_S = 0.25
-# From one question to the next while all answer, s.
-_PAUSE_S = 0.5
+# After a question that all have answered, s.
+_PAUSE_S = 0.25
 # Nobody is asked any more once nobody has wanted to know for this long, s.
 _AWAY_S = 3.0
 # Asked at once: no more files than this are open.
@@ -86,6 +86,8 @@ class HostProbes:
                 self._new = set()
                 if not (new or asked) or begun_s - self._looked_s > _AWAY_S:
                     self._asking = None
+                    # A host may answer while it is not asked.
+                    self._unanswered = {}
                     return
             all_answer = self._ask_known(asked, begun_s)
             if new:
@@ -94,7 +96,7 @@ class HostProbes:
                 with self._lock:
                     self._known |= {host: named[host] for host in answered}
             elif all_answer:
-                time.sleep(_PAUSE_S - _ANSWER_S)
+                time.sleep(_PAUSE_S)
 
     def _ask_known(self, asked: Mapping[str, str], begun_s: float) -> bool:
         """Whether they all answer."""

@@ -361,8 +361,8 @@ class Meeting:
         hosts = {key: nodes[key].addr for key in watched & nodes.keys()}
         if membership.host in nodes:
             # It is not asked: the store would take each question for a connection.
-            its = nodes[membership.host].addr
-            hosts = {key: host for key, host in hosts.items() if host != its}
+            of_store = nodes[membership.host].addr
+            hosts = {key: host for key, host in hosts.items() if host != of_store}
         dead = self._dead.why_dead(watched, hosts, heartbeats_of(state), self._clock())
         for key, why in dead.items():
             membership = membership.without(key, why)

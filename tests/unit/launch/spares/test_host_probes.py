@@ -185,6 +185,36 @@ def test_a_host_that_answers_is_asked_twice_a_second() -> None:
         are_over()
 
 
+def test_a_host_that_does_not_answer_is_asked_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with a_port() as bound:
+        probes = known(bound)
+        with a_deaf(bound):
+            with monkeypatch.context() as patch:
+                patch.setattr(host_probes, "_PAUSE_S", 3600.0)
+                silent_for(probes, 0.6)
+            probes.unanswered_s([HOST], [])
+            are_over()
+
+
+def test_what_is_known_of_a_host_is_forgotten_with_the_wait() -> None:
+    """It may have answered in the meantime."""
+    now_s = [100.0]
+    with a_port() as bound:
+        probes = known(bound, lambda: now_s[0])
+        with a_deaf(bound):
+            eventually(lambda: HOST in probes.unanswered_s([HOST], [HOST]), "silence")
+            now_s[0] += 4.0
+            are_over()
+            now_s[0] += 1.0
+            assert probes.unanswered_s([HOST], [HOST]) == {}
+            eventually(lambda: HOST in probes.unanswered_s([HOST], [HOST]), "silence")
+            assert probes.unanswered_s([HOST], [HOST]) == {HOST: 0.25}
+            probes.unanswered_s([HOST], [])
+            are_over()
+
+
 def test_nobody_is_asked_once_nobody_wants_to_know() -> None:
     now_s = [100.0]
     with a_port() as bound:

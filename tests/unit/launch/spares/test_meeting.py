@@ -320,6 +320,11 @@ def test_whether_a_node_that_leaves_may_be_replaced(a_job: Callable[..., Job]) -
     assert both[0].may_replace()
 
 
+def test_a_node_that_trains_sees_soon_that_another_waits(a_job: Callable[..., Job]) -> None:
+    (node,) = a_job().add("a")
+    assert node.handler._state_holder._cache_duration == HEARTBEAT_S / 4
+
+
 def test_without_being_asked_for_all_is_as_in_torch() -> None:
     server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     node = Node(server.port, "a", SpareSettings(), (1, 1))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
-from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
-    DynamicRendezvousHandler,
     _Action,
     _RendezvousContext,
 )
 
 from relkit.launch.spares.operations import Operation, Operations
 from tests.patience import PATIENCE
+from tests.unit.launch.rendezvous_nodes import handlers
 
 pytestmark = pytest.mark.timeout(60 * PATIENCE)
 
@@ -51,13 +49,7 @@ def server() -> TCPStore:
 
 @pytest.fixture
 def nodes(server: TCPStore) -> list[Any]:
-    stores = [TCPStore("127.0.0.1", server.port, timeout=timedelta(seconds=60)) for _ in range(2)]
-    return [
-        DynamicRendezvousHandler.from_backend(
-            "a job", store, C10dRendezvousBackend(store, "a job"), 2, 2, local_addr="127.0.0.1"
-        )
-        for store in stores
-    ]
+    return handlers(server.port, 2)
 
 
 def test_what_others_wrote_while_it_waited_is_kept(
