@@ -69,6 +69,8 @@ class Journal:
         now_s, unix_s = time.monotonic(), time.time()
         at_s = now_s if at_s is None else at_s
         record = Record(what, at_s, unix_s - (now_s - at_s), **members)  # type: ignore[arg-type]
+        # A figure that is made of it here is the one that a reader makes.
+        record = record.rounded()
         is_end = what is What.ENDED
         room = MAX_BYTES if is_end else MAX_BYTES - _END_BYTES
         line = record.to_line()
@@ -77,7 +79,7 @@ class Journal:
             self._keep(record, line)
         elif not self.is_full:
             self.is_full = True
-            full = Record(What.FULL, at_s, record.unix_s)
+            full = Record(What.FULL, record.at_s, record.unix_s)
             self._keep(full, full.to_line())
             self._log("the journal of the job's restarts is full; later ones are not in it")
 

@@ -84,13 +84,20 @@ class Record:
     standbys: int = 0
     size_mb: float = 0.0
 
+    def rounded(self) -> Record:
+        """As it is read again: times and durations to the microsecond."""
+        rounded: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            rounded[field.name] = round(value, 6) if isinstance(value, float) else value
+        return Record(**rounded)
+
     def to_line(self) -> bytes:
         """As a line of at most MAX_LINE_BYTES; text that is too long is cut."""
         plain: dict[str, Any] = {"what": self.what.value}
+        rounded = self.rounded()
         for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if isinstance(value, float):
-                value = round(value, 6)
+            value = getattr(rounded, field.name)
             if isinstance(value, str):
                 value = value.encode("ascii", "replace").decode()[:_MAX_TEXT]
             if value != field.default:

@@ -57,6 +57,15 @@ def test_what_a_launcher_notes_is_read_back_while_it_runs() -> None:
     assert journal_folder.jobs_here() == ("job",)
 
 
+def test_what_the_launcher_keeps_is_what_a_reader_gets() -> None:
+    """Else the report at the end and `relkit status` differ by a digit now and then."""
+    journal = Journal("job", print)
+    journal.add(What.FAULT, 1.00049999951, name="hang", seconds=0.1234567890123)
+    assert read_journal(own()).records == journal.records
+    assert (journal.records[-1].at_s, journal.records[-1].seconds) == (1.0005, 0.123457)
+    journal.close()
+
+
 def test_what_it_does_now_is_taken_while_it_is_the_newest() -> None:
     journal = Journal("job", print)
     journal.add(What.FIRST_STEP, number=3)
