@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -31,6 +33,13 @@ class Products(Dataset[torch.Tensor]):
         return (matrix @ matrix)[0]
 
 
+def recorder_sizes(folder: Path) -> Iterator[int]:
+    """What each recorder file takes, bytes; one may be removed while they are looked at."""
+    for path in folder.glob("*.rkhook"):
+        with suppress(FileNotFoundError):
+            yield path.stat().st_blocks * 512
+
+
 def main() -> None:
     epochs = int(sys.argv[1])
     torch.set_num_threads(1)
@@ -41,7 +50,7 @@ def main() -> None:
         for batch in DataLoader(Products(), batch_size=4, num_workers=WORKERS):
             total += batch.sum(0)
         if dist.get_rank() == 0:
-            sizes = [path.stat().st_blocks * 512 for path in folder.glob("*.rkhook")]
+            sizes = list(recorder_sizes(folder))
             print(f"epoch {epoch}: {len(sizes)} files, {sum(sizes)} bytes", flush=True)
     # Not in each epoch: after a collective a thread of gloo's may ask for the GIL, and in CPython
     # before 3.12 a child that is forked at that moment may wait for ever for a lock which it held.

@@ -8,8 +8,9 @@ from itertools import groupby
 from tools.run_tests.results import Problem, UnitResult
 
 _SLOWEST = 10
-# Of an error's lines: what was asserted comes first, a program's own traceback ends with its error.
-_FIRST_LINES, _LAST_LINES = 3, 5
+# Of an error's lines: what was asserted comes first, a program's own traceback ends with its error,
+# and behind it may stand all that a launcher says of a failed rank. It is all that a CI log tells.
+_FIRST_LINES, _LAST_LINES = 5, 60
 _WIDTH = 200
 
 

@@ -229,14 +229,13 @@ def test_each_failure_is_listed_with_its_error_and_one_error_of_many_tests_once(
 
 
 def test_of_a_long_error_the_first_and_the_last_lines_are_listed() -> None:
-    long = "\n".join(["x" * 300, *map(str, range(2, 21))])
+    long = "\n".join(["x" * 300, *map(str, range(2, 101))])
     listed = summary([], {}, failed_with(long, "t::a"), 1.0)[5:-2]
     assert [line.strip() for line in listed] == [
         "x" * 200,
-        "2",
-        "3",
+        *map(str, range(2, 6)),
         "...",
-        *map(str, range(16, 21)),
+        *map(str, range(41, 101)),
     ]
 
 
