@@ -1,6 +1,7 @@
 """A storm of random faults over a job of four nodes and two spares, on six hosts of one machine.
 
     python benchmarks/storm.py --faults 200 --seed 1
+    python benchmarks/storm.py --faults 40 --only "host lost" --only "host cut off for 12 to 20 s"
 
 A host is a network namespace with shared memory of its own. Ranks and launchers are killed and
 stopped, hosts are cut off or lost, interfaces become slow; now and then, a second fault strikes
@@ -11,6 +12,8 @@ time, and after every fault:
 - no launcher ends that has no reason to, and none leaves a process behind;
 - faults that need no restart cause none;
 - every launcher comes back as a node of the job or as a spare;
+- a job that has lost a host goes on from nothing older than the newest step of which the others
+  had all replicas;
 - the losses of all steps are, to the last bit, those of an undisturbed run.
 
 Exit code 1 where one of these did not hold. Needs root.
@@ -27,13 +30,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from storm_faults import KINDS, Fault
+from storm_faults import KINDS, Fault, Kind
 from storm_fleet import MEMBERS, SPARES, Broken, Fleet, some_fleet, undisturbed
+from storm_replicas import newest_replica
 
 from relkit.output import table
 
@@ -51,6 +55,8 @@ class Recovery:
     Args:
         kind: of the (first) fault; second: that of the second one, "" for none.
         back_s: how long it took; restarts: of ranks; steps_lost: made again.
+        replica: newest step of which the other hosts had all replicas when one was lost, -1 for
+            none; loaded: that the ranks went on from, -1 where they have not started again.
         problem: what did not hold, "" for nothing.
     """
 
@@ -59,6 +65,8 @@ class Recovery:
     back_s: float
     restarts: int
     steps_lost: int
+    replica: int
+    loaded: int
     problem: str = ""
 
 
@@ -67,11 +75,14 @@ class Storm:
 
     Args:
         fleet: whose job trains; draw: what happens next; double: share of faults with a second one.
+        kinds: what may happen, by name.
     """
 
-    def __init__(self, fleet: Fleet, draw: random.Random, double: float) -> None:
+    def __init__(
+        self, fleet: Fleet, draw: random.Random, double: float, kinds: Mapping[str, Kind]
+    ) -> None:
         self._fleet, self._draw, self._double = fleet, draw, double
-        self._shares = [kind.share for kind in KINDS.values()]
+        self._kinds, self._shares = kinds, [kind.share for kind in kinds.values()]
 
     def strike(self) -> Recovery:
         """Have one or two faults happen, and wait until the job has got over them.
@@ -80,16 +91,21 @@ class Storm:
             Broken: it does not.
         """
         fleet, draw = self._fleet, self._draw
-        name = draw.choices(list(KINDS), self._shares)[0]
-        kind, second = KINDS[name], ""
+        name = draw.choices(list(self._kinds), self._shares)[0]
+        kind, second = self._kinds[name], ""
         if kind.restarts and not kind.ends_job and draw.random() < self._double:
-            second = draw.choices(list(KINDS), self._shares)[0]
-            second = "" if KINDS[second].ends_job else second
+            second = draw.choices(list(self._kinds), self._shares)[0]
+            second = "" if self._kinds[second].ends_job else second
         if kind.needs_spare:
             self.settle()
         starts, most = [r.starts for r in fleet.ranks], max(r.most for r in fleet.ranks)
         begun_s = time.monotonic()
+        members = fleet.members()
         fault = kind.strike(fleet, draw)
+        replica = -1
+        if fault.gone and not second:
+            left = [fleet.memory(name) for name in members if name != fault.gone]
+            replica = newest_replica(left, fleet.job_id, MEMBERS)
         say(f"{fault.words}{f' for {fault.lasts_s:.1f} s' if fault.lasts_s else ''}")
         if kind.ends_job:
             self._start_anew()
@@ -102,21 +118,24 @@ class Storm:
         must_restart = kind.restarts and not (second and kind.needs_spare)
         back_s = self._wait_back(must_restart, starts, most) - begun_s
         restarts = max(r.starts - n for r, n in zip(fleet.ranks, starts, strict=True))
-        lost = most - min(r.loaded for r in fleet.ranks) if restarts else 0
+        loaded = min(r.loaded for r in fleet.ranks) if restarts else -1
+        lost = most - loaded if restarts else 0
         problem = ""
+        if restarts and loaded < replica:
+            problem = f"{fault.words}: step {loaded} was loaded, replicas had step {replica}"
         if restarts and not kind.restarts:
             problem = f"{fault.words}: the ranks have started again"
         say(f"back after {back_s:.1f} s, {restarts} restarts, {max(0, lost)} steps lost")
         if draw.random() < _SETTLED:
             self.settle()
-        return Recovery(name, second, back_s, restarts, max(0, lost), problem)
+        return Recovery(name, second, back_s, restarts, max(0, lost), replica, loaded, problem)
 
     def _strike_second(self, first: Fault, name: str) -> None:
         """A second fault while the first one lasts, or the job recovers from it."""
         fleet, draw = self._fleet, self._draw
         after_s = draw.uniform(0.0, 6.0)
         fleet.sleep(after_s)
-        second = KINDS[name].strike(fleet, draw)
+        second = self._kinds[name].strike(fleet, draw)
         say(f"  {after_s:.1f} s later: {second.words} {second.lasts_s:.1f} s")
         ends = [(first.lasts_s, first), (after_s + second.lasts_s, second)]
         now_s = after_s
@@ -238,6 +257,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=0.0, help="no fault later; 0: no limit")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--double", type=float, default=0.15, help="share with a second fault")
+    parser.add_argument("--only", action="append", choices=KINDS, help="kinds of faults")
     parser.add_argument("--hang-timeout-s", type=float, default=20.0)
     parser.add_argument("--limit-s", type=float, default=120.0, help="for every recovery")
     parser.add_argument("--keep", type=Path, help="a new folder for logs, which stays")
@@ -255,7 +275,8 @@ def main(arguments: list[str] | None = None) -> int:
         with some_fleet(folder, options.hang_timeout_s, options.limit_s, options.option) as fleet:
             try:
                 start_all(fleet)
-                storm = Storm(fleet, draw, options.double)
+                kinds = {name: KINDS[name] for name in options.only or KINDS}
+                storm = Storm(fleet, draw, options.double, kinds)
                 storm.settle()
                 end_s = time.monotonic() + (60 * options.minutes or math.inf)
                 while count(recoveries) < options.faults and time.monotonic() < end_s:
@@ -292,6 +313,13 @@ def show(
     print(
         f"{faults} faults, seed {options.seed}; {compared} losses held against an undisturbed run"
     )
+    held = [r for r in recoveries if r.replica >= 0 and r.loaded >= 0]
+    if held:
+        newer = sum(r.loaded > r.replica for r in held)
+        print(
+            f"{len(held)} lost hosts held against the newest replica: {len(held) - newer} times the"
+            f" job went on from it, {newer} times from a newer step"
+        )
     print("\n".join(problems) or "no hang, no process left behind, no other loss")
     if options.output is not None:
         document = {

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storm_fleet import RATE_MBIT, SLOW_MBIT, STORE, Fleet
 
@@ -23,11 +23,13 @@ class Fault:
     Args:
         words: for people; lasts_s: for how long.
         over: undo it; nothing is left to be done where the job gets over it by itself.
+        gone: the host whose memory the job has lost with it, "" for none.
     """
 
     words: str
     lasts_s: float = 0.0
     over: Callable[[], None] = lambda: None
+    gone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def _flap(fleet: Fleet, draw: random.Random) -> Fault:
 
 def _cut_host(fleet: Fleet, draw: random.Random) -> Fault:
     name = draw.choice([name for name in fleet.members() if name != STORE])
-    return _cut(fleet, name, draw.uniform(12.0, 20.0))
+    return replace(_cut(fleet, name, draw.uniform(12.0, 20.0)), gone=name)
 
 
 def _cut(fleet: Fleet, name: str, seconds: float) -> Fault:
@@ -135,7 +137,7 @@ def _lose_host(fleet: Fleet, draw: random.Random) -> Fault:
         fleet.power_off(name)
         fleet.hosts.mend(name)
 
-    return Fault(f"{name} lost", draw.uniform(0.0, 1.0), over)
+    return Fault(f"{name} lost", draw.uniform(0.0, 1.0), over, gone=name)
 
 
 def _slow_host(fleet: Fleet, draw: random.Random) -> Fault:

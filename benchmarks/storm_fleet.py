@@ -136,14 +136,14 @@ class Fleet:
     def __init__(
         self, folder: Path, hang_timeout_s: float, limit_s: float, options: Sequence[str]
     ) -> None:
-        self.folder, self.limit_s = folder, limit_s
+        self.folder, self.limit_s, self.job_id = folder, limit_s, f"storm-{os.getpid()}"
         self._options = ("--hang-timeout", f"{hang_timeout_s:g}", "--on-hang", "restart", *options)
         self.hosts = Hosts(folder, MEMBERS + SPARES, rate_mbit=RATE_MBIT, sshd=False)
         self.launchers: dict[str, Launcher] = {}
         self.ranks = [RankNotes(folder / f"rank-{rank}") for rank in range(MEMBERS)]
         try:
             for name in self.hosts.names:
-                shm = folder / f"shm-{name}"
+                shm = self.memory(name)
                 shm.mkdir()
                 _run("mount", "-t", "tmpfs", "-o", "size=256m", "relkit-storm", shm)
                 self._boot(name)
@@ -153,8 +153,7 @@ class Fleet:
 
     def _boot(self, name: str) -> None:
         """The host has just come up: nothing is in its memory."""
-        shm = self.folder / f"shm-{name}"
-        for path in shm.iterdir():
+        for path in self.memory(name).iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         # A file that is mounted elsewhere is replaced, not written to.
         (self.folder / f"boot-{name}").unlink(missing_ok=True)
@@ -164,7 +163,7 @@ class Fleet:
         """Start a launcher on a host."""
         host = self.hosts[name]
         own = (
-            f"mount --bind {self.folder}/shm-{name} /dev/shm"
+            f"mount --bind {self.memory(name)} /dev/shm"
             f" && mount --bind {self.folder}/boot-{name} /proc/sys/kernel/random/boot_id"
             ' && exec "$@"'
         )
@@ -174,7 +173,7 @@ class Fleet:
             "--nnodes", str(MEMBERS), "--spares", str(SPARES), "--nproc-per-node", "1",
             # By chance a node may be hit three times in a row: it is to stay.
             "--max-restarts", "1000000", "--node-restarts", "0", "--rdzv-backend", "c10d",
-            "--rdzv-id", f"storm-{os.getpid()}",
+            "--rdzv-id", self.job_id,
             "--rdzv-endpoint", f"{self.hosts[STORE].address}:29400",
             "--rdzv-conf", f"is_host={int(name == STORE)}", "--local-addr", host.address,
             "--timeline-path", str(self.folder / f"timeline-{name}"), *self._options,
@@ -193,6 +192,10 @@ class Fleet:
     def spares(self) -> list[str]:
         """Hosts whose launchers wait."""
         return [name for name, each in self.launchers.items() if each.lives and each.waits]
+
+    def memory(self, name: str) -> Path:
+        """What a host has as /dev/shm."""
+        return self.folder / f"shm-{name}"
 
     def pid(self, name: str) -> int:
         """Of the launcher on a host."""
@@ -303,7 +306,7 @@ class Fleet:
             launcher.process.wait(_TOOL_S)
         self.hosts.close()
         for name in self.hosts.names:
-            if (shm := self.folder / f"shm-{name}").is_mount():
+            if (shm := self.memory(name)).is_mount():
                 _run("umount", "--lazy", shm)
 
 
