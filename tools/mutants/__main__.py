@@ -22,7 +22,8 @@ from tools.mutants.tree import ROOT, BadBreak, Tree
 
 _UNBROKEN_S = 6000.0
 _EPILOG = """\
-example: python -m tools.mutants --jobs 1 --match order_queue ttp
+examples: python -m tools.mutants --jobs 1 --match order_queue ttp
+          python -m tools.mutants --share 2/8    in eight parts, each of which takes from all areas
 
 exit code: 0 where each break is noticed, or is listed with the reason why no test can notice it;
 else 1; 130 after Ctrl-C
@@ -36,14 +37,16 @@ def main(argv: Sequence[str]) -> int:
     areas = all_breaks()
     if unknown := set(asked.areas) - set(areas):
         parser.error(f"no area {', '.join(sorted(unknown))}")
-    breaks = [
+    chosen = [
         change
         for area in asked.areas or areas
         for change in areas[area]
         if asked.match in change.title
     ]
-    if not breaks:
+    if not chosen:
         parser.error(f"no break has {asked.match!r} in its line")
+    if not (breaks := part(chosen, asked.share)):
+        parser.error(f"--share: there are only {len(chosen)} breaks")
     if asked.jobs < 1:
         parser.error("--jobs: at least 1")
     # What `kill` sends ends the tests as Ctrl-C does.
@@ -67,11 +70,36 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("areas", nargs="*", metavar="AREA", help=", ".join(all_breaks()))
     parser.add_argument("--match", default="", help="only breaks with this text in their line")
+    parser.add_argument(
+        "--share",
+        type=read_share,
+        default=(1, 1),
+        metavar="K/N",
+        help="the Kth of N equal parts of them",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="breaks tried at the same time")
     parser.add_argument(
         "--skip-whole", action="store_true", help="do not run the tests without a break first"
     )
     return parser
+
+
+def read_share(text: str) -> tuple[int, int]:
+    """Read "2/8".
+
+    Raises:
+        ValueError: it is something else.
+    """
+    number, parts = map(int, text.split("/"))
+    if not 1 <= number <= parts:
+        raise ValueError
+    return number, parts
+
+
+def part(breaks: Sequence[Break], share: tuple[int, int]) -> Sequence[Break]:
+    """One of N equal parts, which has some of every area: those at the places K, K + N, ..."""
+    number, parts = share
+    return breaks[number - 1 :: parts]
 
 
 def _run(breaks: Sequence[Break], jobs: int, folder: Path, *, is_tried_whole: bool) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE
-from tools.mutants.__main__ import main, summary
+from tools.mutants.__main__ import main, part, read_share, summary
 from tools.mutants.breaks import all_breaks
 from tools.mutants.model import Break, Result
 from tools.mutants.tree import ROOT, Tree
@@ -104,11 +104,26 @@ def test_the_summary_counts_each_kind_and_names_what_survives() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--match", "no such text"], ["no-such-area"], ["--jobs", "0", "common"]]
+    "arguments",
+    [
+        ["--match", "no such text"],
+        ["no-such-area"],
+        ["--jobs", "0", "common"],
+        ["--share", "0/8"],
+        ["--share", "9/8"],
+        ["--share", "8"],
+        ["--share", "9999/9999"],
+    ],
 )
 def test_nothing_to_try_is_a_wrong_command_line(arguments: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
+
+
+def test_each_break_is_in_one_of_the_parts_and_their_sizes_differ_by_one_at_most() -> None:
+    parts = [part(BREAKS, read_share(f"{number}/8")) for number in range(1, 9)]
+    assert sorted(id(change) for each in parts for change in each) == sorted(map(id, BREAKS))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 @pytest.fixture
