@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,18 @@ def test_shared_memory_that_is_too_small_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def tell_when_populated(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once the memory of the slot after the one that was saved into has been made."""
+    event, populate = threading.Event(), SlotFile.populate
+
+    def then_tell(self: SlotFile, index: int, end_bytes: int, stop: Callable[[], bool]) -> None:
+        populate(self, index, end_bytes, stop)
+        event.set()
+
+    monkeypatch.setattr(SlotFile, "populate", then_tell)
+    return event
+
+
 def test_after_a_lack_of_room_a_save_fails_at_once(
     tmp_path: Path, saver: MemorySaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +224,11 @@ def test_after_a_lack_of_room_a_save_fails_at_once(
         full.setattr(os, "posix_fallocate", refuse)
         with pytest.raises(NoRoom):
             saver.save(1, state)
-    saver.save(2, state).wait()
+    with monkeypatch.context() as told:
+        # The saver's thread goes on after a save: it makes the memory of the next one.
+        is_populated = tell_when_populated(told)
+        saver.save(2, state).wait()
+        assert is_populated.wait(10 * PATIENCE)
     reserve = SlotFile.reserve
 
     def small(self: SlotFile, index: int, end_bytes: int) -> None:
