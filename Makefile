@@ -32,8 +32,8 @@ explore: $(VENV)/.develop
 audit: $(VENV)/.develop
 	$(BIN)/python -m tools.audit $(AUDIT_ARGS)
 
-# Is each promise noticed when it is broken? 1,100 breaks, one at a time, hours: MUTANTS_ARGS="hang", or
-# in parts, "--share 2/8".
+# Is each promise noticed when it is broken? Over 1,000 breaks, one at a time, which takes hours. A part of
+# them: MUTANTS_ARGS="hang", or MUTANTS_ARGS="--share 2/8".
 mutants: $(VENV)/.develop
 	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 

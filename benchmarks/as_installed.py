@@ -1,7 +1,7 @@
 """relkit's own files as pip leaves them: compiled.
 
-A checkout's are not where PYTHONDONTWRITEBYTECODE is set, as in many containers: each command would
-compile hundreds of modules anew, and its peers, which pip has installed, would not.
+Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each command that is started from a
+checkout compiles hundreds of modules anew. The peers beside it, which pip has installed, do not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def compile_relkit() -> None:
-    """Compile what has changed since it was compiled last."""
+    """Compile all modules that are new or have changed since they were compiled."""
     for package in ("relkit", "relkit.commands"):
         spec = find_spec(package)
         assert spec is not None

@@ -1,7 +1,7 @@
 """A storm of random faults over a job of four nodes and two spares, on six hosts of one machine.
 
     python benchmarks/storm.py --faults 200 --seed 1
-    python benchmarks/storm.py --faults 40 --only "host lost" --only "host cut off for 12 to 20 s"
+    python benchmarks/storm.py --faults 24 --only "host lost" --option=--replica-count=1
 
 A host is a network namespace with shared memory of its own. Ranks and launchers are killed and
 stopped, hosts are cut off or lost, interfaces become slow; now and then, a second fault strikes
@@ -12,8 +12,8 @@ time, and after every fault:
 - no launcher ends that has no reason to, and none leaves a process behind;
 - faults that need no restart cause none;
 - every launcher comes back as a node of the job or as a spare;
-- a job that has lost a host goes on from nothing older than the newest step of which the others
-  had all replicas;
+- with replicas, a job that has lost a host goes on from nothing older than the newest step of
+  which the other hosts have a copy of every rank;
 - the losses of all steps are, to the last bit, those of an undisturbed run.
 
 Exit code 1 where one of these did not hold. Needs root.
@@ -55,8 +55,9 @@ class Recovery:
     Args:
         kind: of the (first) fault; second: that of the second one, "" for none.
         back_s: how long it took; restarts: of ranks; steps_lost: made again.
-        replica: newest step of which the other hosts had all replicas when one was lost, -1 for
-            none; loaded: that the ranks went on from, -1 where they have not started again.
+        replica_step: the newest one of which the other hosts had a copy of every rank when a host
+            was lost, -1 for none; loaded_step: that the ranks went on from, -1 where they have not
+            started again.
         problem: what did not hold, "" for nothing.
     """
 
@@ -65,8 +66,8 @@ class Recovery:
     back_s: float
     restarts: int
     steps_lost: int
-    replica: int
-    loaded: int
+    replica_step: int
+    loaded_step: int
     problem: str = ""
 
 
@@ -102,10 +103,10 @@ class Storm:
         begun_s = time.monotonic()
         members = fleet.members()
         fault = kind.strike(fleet, draw)
-        replica = -1
+        replica_step = -1
         if fault.gone and not second:
             left = [fleet.memory(name) for name in members if name != fault.gone]
-            replica = newest_replica(left, fleet.job_id, MEMBERS)
+            replica_step = newest_replica(left, fleet.job_id, MEMBERS)
         say(f"{fault.words}{f' for {fault.lasts_s:.1f} s' if fault.lasts_s else ''}")
         if kind.ends_job:
             self._start_anew()
@@ -118,17 +119,19 @@ class Storm:
         must_restart = kind.restarts and not (second and kind.needs_spare)
         back_s = self._wait_back(must_restart, starts, most) - begun_s
         restarts = max(r.starts - n for r, n in zip(fleet.ranks, starts, strict=True))
-        loaded = min(r.loaded for r in fleet.ranks) if restarts else -1
-        lost = most - loaded if restarts else 0
+        loaded_step = min(r.loaded for r in fleet.ranks) if restarts else -1
+        lost = max(0, most - loaded_step) if restarts else 0
         problem = ""
-        if restarts and loaded < replica:
-            problem = f"{fault.words}: step {loaded} was loaded, replicas had step {replica}"
+        if restarts and loaded_step < replica_step:
+            problem = (
+                f"{fault.words}: step {loaded_step} was loaded, replicas had step {replica_step}"
+            )
         if restarts and not kind.restarts:
             problem = f"{fault.words}: the ranks have started again"
-        say(f"back after {back_s:.1f} s, {restarts} restarts, {max(0, lost)} steps lost")
+        say(f"back after {back_s:.1f} s, {restarts} restarts, {lost} steps lost")
         if draw.random() < _SETTLED:
             self.settle()
-        return Recovery(name, second, back_s, restarts, max(0, lost), replica, loaded, problem)
+        return Recovery(name, second, back_s, restarts, lost, replica_step, loaded_step, problem)
 
     def _strike_second(self, first: Fault, name: str) -> None:
         """A second fault while the first one lasts, or the job recovers from it."""
@@ -257,7 +260,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=0.0, help="no fault later; 0: no limit")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--double", type=float, default=0.15, help="share with a second fault")
-    parser.add_argument("--only", action="append", choices=KINDS, help="kinds of faults")
+    parser.add_argument(
+        "--only", action="append", choices=KINDS, help="this kind of fault; can be given again"
+    )
     parser.add_argument("--hang-timeout-s", type=float, default=20.0)
     parser.add_argument("--limit-s", type=float, default=120.0, help="for every recovery")
     parser.add_argument("--keep", type=Path, help="a new folder for logs, which stays")
@@ -313,12 +318,16 @@ def show(
     print(
         f"{faults} faults, seed {options.seed}; {compared} losses held against an undisturbed run"
     )
-    held = [r for r in recoveries if r.replica >= 0 and r.loaded >= 0]
+    held = [
+        r.loaded_step - r.replica_step
+        for r in recoveries
+        if min(r.replica_step, r.loaded_step) >= 0
+    ]
     if held:
-        newer = sum(r.loaded > r.replica for r in held)
         print(
-            f"{len(held)} lost hosts held against the newest replica: {len(held) - newer} times the"
-            f" job went on from it, {newer} times from a newer step"
+            f"{len(held)} lost hosts held against the newest replica: the job went on from it"
+            f" {held.count(0)} times, from a newer step {sum(steps > 0 for steps in held)} times,"
+            f" from an older one {sum(steps < 0 for steps in held)} times"
         )
     print("\n".join(problems) or "no hang, no process left behind, no other loss")
     if options.output is not None:

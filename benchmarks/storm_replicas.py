@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from relkit.flash_checkpoint.replicas.copy_folder import FOLDER, copies_in
@@ -19,7 +19,7 @@ def newest_replica(memories: Sequence[Path], job_id: str, world_size: int) -> in
     return -1 if resume is None else resume.step
 
 
-def _held(memories: Sequence[Path], job_id: str, world_size: int) -> Iterable[Held]:
+def _held(memories: Sequence[Path], job_id: str, world_size: int) -> Iterator[Held]:
     for node, memory in enumerate(memories):
         for folder in memory.glob(f"relkit-*-slots/{job_id}-*/{FOLDER}"):
             for copy in copies_in(folder, world_size)[0]:

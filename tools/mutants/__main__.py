@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import queue
+import re
 import signal
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from tools.mutants.tree import ROOT, BadBreak, Tree
 _UNBROKEN_S = 6000.0
 _EPILOG = """\
 examples: python -m tools.mutants --jobs 1 --match order_queue ttp
-          python -m tools.mutants --share 2/8    in eight parts, each of which takes from all areas
+          python -m tools.mutants --share 2/8
 
 exit code: 0 where each break is noticed, or is listed with the reason why no test can notice it;
 else 1; 130 after Ctrl-C
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         type=read_share,
         default=(1, 1),
         metavar="K/N",
-        help="the Kth of N equal parts of them",
+        help="only the Kth of N equal parts, which has some of every area",
     )
     parser.add_argument("--jobs", type=int, default=2, help="breaks tried at the same time")
     parser.add_argument(
@@ -88,12 +89,12 @@ def read_share(text: str) -> tuple[int, int]:
     """Read "2/8".
 
     Raises:
-        ValueError: it is something else.
+        argparse.ArgumentTypeError: it is something else.
     """
-    number, parts = map(int, text.split("/"))
-    if not 1 <= number <= parts:
-        raise ValueError
-    return number, parts
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 2/8")
+    return int(match[1]), int(match[2])
 
 
 def part(breaks: Sequence[Break], share: tuple[int, int]) -> Sequence[Break]:

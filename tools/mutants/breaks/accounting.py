@@ -60,9 +60,9 @@ BREAKS = (
         'problem = ""',
         _JOURNAL,
     ),
-    # A full journal has no room for the end of the run.
     # The report at the end and `relkit status` round different figures.
     Break("relkit/accounting/journal.py", "record = record.rounded()", "pass", _JOURNAL),
+    # A full journal has no room for the end of the run.
     Break(
         "relkit/accounting/journal.py",
         "room = MAX_BYTES if is_end else MAX_BYTES - _END_BYTES",
