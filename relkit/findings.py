@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -161,7 +160,7 @@ class Report:
             "findings": [finding.to_json() for finding in self.findings],
             "meta": {
                 "version": __version__,
-                "host": socket.gethostname(),
+                "host": os.uname().nodename,
                 "started": self.started,
                 "duration_s": round(self.duration_s, 6),
                 "argv": list(self.argv),

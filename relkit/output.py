@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,6 +160,9 @@ def atomic_file(
         UnwritablePath: the folder is missing, read-only or full. After this or any other error in
             the block an older file is untouched.
     """
+    # Only here: most commands write no file, and it brings half of the standard library.
+    import tempfile
+
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

@@ -123,7 +123,7 @@ class _Standby:
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         data, descriptors, flags, _ = socket.recv_fds(self._launcher, MAX_MESSAGE_BYTES, 2)
         if not data or flags & socket.MSG_TRUNC:
-            os._exit(0)
+            os._exit(1)
         return json.loads(data), descriptors
 
     def _send(self, message: dict[str, Any]) -> None:

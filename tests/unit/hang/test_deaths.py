@@ -55,6 +55,12 @@ def test_other_errors_are_not(error: str) -> None:
     assert not collateral(dead(1, 1, error=error))
 
 
+def test_a_sigterm_in_a_collective_beside_another_death_is_nobody_s_fault() -> None:
+    lost_its_peer = dead(2, 1, error="RuntimeError: Connection closed by peer [127.0.0.1]:35561")
+    assert first(dead(0, -15, end="inside"), lost_its_peer) == []
+    assert first(dead(0, -11, end="inside"), lost_its_peer) == [0]
+
+
 def test_the_last_operation_that_failed_marks_a_consequence_without_any_text() -> None:
     assert collateral(dead(1, 1, end="failed"))
     assert first(dead(0, 1, end="failed"), dead(2, 1), dead(3, 1, end="failed")) == [2]

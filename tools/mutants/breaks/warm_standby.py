@@ -92,4 +92,23 @@ BREAKS = (
         'Refused(f"an installed',
         _STANDBY,
     ),
+    # The script runs in a process that has no rank.
+    Break(
+        f"{_ROOM}/worker/sitecustomize.py",
+        "    try:\n        _give_way()\n    finally:\n",
+        "    if True:\n        _give_way()\n    if True:\n",
+        _STANDBY,
+    ),
+    Break(
+        f"{_ROOM}/worker/sitecustomize.py",
+        "    except BaseException:  # noqa: BLE001",
+        "    except ZeroDivisionError:  # noqa: BLE001",
+        _STANDBY,
+    ),
+    Break(
+        f"{_ROOM}/worker/sitecustomize.py",
+        "        # Its launcher has ended, and nobody would end it.\n        os._exit(1)\n",
+        "        _give_way()\n        return\n",
+        _STANDBY,
+    ),
 )

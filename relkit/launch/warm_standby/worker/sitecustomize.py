@@ -13,6 +13,7 @@ import os
 import sys
 
 _VARIABLE = "RELKIT_STANDBY"
+_HELD = "held"
 
 
 def _give_way() -> None:
@@ -32,15 +33,18 @@ def _file(name: str) -> str:
 
 
 def _wait(descriptor: int) -> None:
-    from importlib.util import module_from_spec, spec_from_file_location
-
     loaded = {}
-    for name in ("script_imports", "standby_process"):
-        spec = spec_from_file_location(f"relkit_standby_{name}", _file(name))
-        if spec is None or spec.loader is None:
-            os._exit(1)
-        loaded[name] = sys.modules[spec.name] = module_from_spec(spec)
-        spec.loader.exec_module(loaded[name])
+    try:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        for name in ("script_imports", "standby_process"):
+            spec = spec_from_file_location(f"relkit_standby_{name}", _file(name))
+            if spec is None or spec.loader is None:
+                os._exit(1)
+            loaded[name] = sys.modules[spec.name] = module_from_spec(spec)
+            spec.loader.exec_module(loaded[name])
+    except BaseException:  # noqa: BLE001  Python would print it, and go on to the script
+        os._exit(1)
     try:
         loaded["standby_process"].become_a_worker(descriptor, loaded["script_imports"])
     finally:
@@ -50,12 +54,19 @@ def _wait(descriptor: int) -> None:
 
 def _begin() -> None:
     descriptor, _, launcher = os.environ.get(_VARIABLE, "").partition(":")
-    # What a standby starts inherits the variable, and is none.
-    if descriptor.isdecimal() and launcher == str(os.getppid()):
+    if not descriptor.isdecimal():
+        # What a standby starts inherits the variable, and is none.
         _give_way()
+        return
+    if launcher != str(os.getppid()):
+        # Its launcher has ended, and nobody would end it.
+        os._exit(1)
+    os.environ[_VARIABLE] = _HELD
+    try:
+        _give_way()
+    finally:
+        # Whatever another file of this name raises: Python prints it, and goes on to the script.
         _wait(int(descriptor))
-    else:
-        _give_way()
 
 
 _begin()

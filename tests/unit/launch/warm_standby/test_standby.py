@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from relkit.launch.warm_standby import handover
 from relkit.launch.warm_standby.handover import WorkerCommand
 from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby, Target
 from tests.waiting import eventually
@@ -134,8 +135,9 @@ def test_one_that_was_killed_is_not_used(folder: Path) -> None:
 def says_at_once(folder: Path, said: str) -> Standby:
     """One in which an installed package uses the socket, to say this."""
     (folder / "sitecustomize.py").write_text(
-        "import os, signal, socket\n"
-        "launcher = socket.socket(fileno=int(os.environ['RELKIT_STANDBY'].partition(':')[0]))\n"
+        "import os, re, signal, socket\n"
+        "found = re.search('RELKIT_STANDBY=([0-9]+)', open('/proc/self/environ').read())\n"
+        "launcher = socket.socket(fileno=int(found[1]))\n"
         f"said = {said!r}.replace('PID', str(os.getpid()))\n"
         "if not said: os._exit(3)\n"
         "launcher.send(said.encode())\n"
@@ -204,6 +206,73 @@ def test_an_import_that_leaves_something_running_refuses(folder: Path, does: str
         assert why in standby.look()
     finally:
         standby.end()
+
+
+def marks(folder: Path) -> WorkerCommand:
+    """The command of a script that leaves a file once it runs."""
+    (folder / "shows.py").write_text(_SHOWS)
+    return command(folder, str(folder / "shows.py"), PYTHONPATH=str(folder))
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('broken')", "KeyError", "SystemExit(0)"])
+def test_a_sitecustomize_that_fails_does_not_let_the_script_run(folder: Path, error: str) -> None:
+    worker = marks(folder)
+    (folder / "sitecustomize.py").write_text(f"raise {error}\n")
+    standby = made(worker, Target(str(folder / "shows.py")))
+    assert not (folder / "ran").exists()
+    with (folder / "warm").open("wb") as stream:
+        code = standby.hand_over(worker, [(1, stream.fileno())]).wait(50)
+    assert code == plain(worker, folder / "fresh")
+    assert (folder / "warm").read_text().count("\n") == (folder / "fresh").read_text().count("\n")
+
+
+def test_a_standby_that_cannot_be_held_is_gone(folder: Path) -> None:
+    worker = marks(folder)
+    (folder / "sitecustomize.py").write_text(
+        "import importlib.util\nimportlib.util.module_from_spec = None\n"
+    )
+    standby = Standby(worker, Target(str(folder / "shows.py")))
+    standby.start()
+    try:
+        eventually(lambda: standby.look() != "", lambda: str(standby.ready))
+        assert standby.look() == "it exited with code 1"
+    finally:
+        standby.end()
+    assert not (folder / "ran").exists()
+
+
+def test_one_whose_launcher_has_ended_before_it_began_does_not_run_the_script(folder: Path) -> None:
+    worker = marks(folder)
+    environment = handover.standby_environment(worker.environment, 0, launcher_pid=1)
+    done = subprocess.run(
+        worker.argv, env=environment, stdin=subprocess.DEVNULL, timeout=50, check=False
+    )
+    assert done.returncode == 1
+    assert not (folder / "ran").exists()
+
+
+def test_what_a_standby_starts_runs_at_once(folder: Path) -> None:
+    worker = marks(folder)
+    child = f"open({str(folder / 'child')!r}, 'w').close()"
+    (folder / "sitecustomize.py").write_text(
+        "import os, subprocess, sys\n"
+        "if 'OF_STANDBY' not in os.environ:\n"
+        "    environment = {**os.environ, 'OF_STANDBY': '1'}\n"
+        f"    argv = [sys.executable, '-c', {child!r}]\n"
+        "    subprocess.run(argv, env=environment, timeout=50, check=True)\n"
+    )
+    made(worker, Target(str(folder / "shows.py"))).end()
+    assert (folder / "child").exists()
+    assert not (folder / "ran").exists()
+
+
+def test_more_than_a_standby_takes_is_not_handed_over(folder: Path) -> None:
+    worker = marks(folder)
+    standby = made(worker, Target(str(folder / "shows.py")))
+    longer = {f"RELKIT_{number}": "x" * 60_000 for number in range(3)}
+    with pytest.raises(HandOverFailed, match="it did not take over"):
+        standby.hand_over(WorkerCommand(worker.argv, {**worker.environment, **longer}), ())
+    assert not (folder / "ran").exists()
 
 
 def test_it_ends_with_the_launcher(folder: Path) -> None:
