@@ -160,7 +160,7 @@ def atomic_file(
         UnwritablePath: the folder is missing, read-only or full. After this or any other error in
             the block an older file is untouched.
     """
-    # Only here: most commands write no file, and it brings half of the standard library.
+    # Only here: most commands write no file, and it loads shutil, bz2, lzma and random.
     import tempfile
 
     try:

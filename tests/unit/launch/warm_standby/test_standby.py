@@ -208,15 +208,14 @@ def test_an_import_that_leaves_something_running_refuses(folder: Path, does: str
         standby.end()
 
 
-def marks(folder: Path) -> WorkerCommand:
-    """The command of a script that leaves a file once it runs."""
-    (folder / "shows.py").write_text(_SHOWS)
+def with_own_sitecustomize(folder: Path) -> WorkerCommand:
+    """The command of the script, which runs a sitecustomize of the folder's first."""
     return command(folder, str(folder / "shows.py"), PYTHONPATH=str(folder))
 
 
 @pytest.mark.parametrize("error", ["RuntimeError('broken')", "KeyError", "SystemExit(0)"])
 def test_a_sitecustomize_that_fails_does_not_let_the_script_run(folder: Path, error: str) -> None:
-    worker = marks(folder)
+    worker = with_own_sitecustomize(folder)
     (folder / "sitecustomize.py").write_text(f"raise {error}\n")
     standby = made(worker, Target(str(folder / "shows.py")))
     assert not (folder / "ran").exists()
@@ -227,7 +226,7 @@ def test_a_sitecustomize_that_fails_does_not_let_the_script_run(folder: Path, er
 
 
 def test_a_standby_that_cannot_be_held_is_gone(folder: Path) -> None:
-    worker = marks(folder)
+    worker = with_own_sitecustomize(folder)
     (folder / "sitecustomize.py").write_text(
         "import importlib.util\nimportlib.util.module_from_spec = None\n"
     )
@@ -242,7 +241,7 @@ def test_a_standby_that_cannot_be_held_is_gone(folder: Path) -> None:
 
 
 def test_one_whose_launcher_has_ended_before_it_began_does_not_run_the_script(folder: Path) -> None:
-    worker = marks(folder)
+    worker = with_own_sitecustomize(folder)
     environment = handover.standby_environment(worker.environment, 0, launcher_pid=1)
     done = subprocess.run(
         worker.argv, env=environment, stdin=subprocess.DEVNULL, timeout=50, check=False
@@ -252,7 +251,7 @@ def test_one_whose_launcher_has_ended_before_it_began_does_not_run_the_script(fo
 
 
 def test_what_a_standby_starts_runs_at_once(folder: Path) -> None:
-    worker = marks(folder)
+    worker = with_own_sitecustomize(folder)
     child = f"open({str(folder / 'child')!r}, 'w').close()"
     (folder / "sitecustomize.py").write_text(
         "import os, subprocess, sys\n"
@@ -267,7 +266,7 @@ def test_what_a_standby_starts_runs_at_once(folder: Path) -> None:
 
 
 def test_more_than_a_standby_takes_is_not_handed_over(folder: Path) -> None:
-    worker = marks(folder)
+    worker = with_own_sitecustomize(folder)
     standby = made(worker, Target(str(folder / "shows.py")))
     longer = {f"RELKIT_{number}": "x" * 60_000 for number in range(3)}
     with pytest.raises(HandOverFailed, match="it did not take over"):
