@@ -31,41 +31,52 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path("build/gpu-results.json"))
     parser.add_argument("--page", type=Path, default=Path("docs/gpu-results.md"))
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="run this check (repeatable)"
+    )
     options = parser.parse_args()
-    why, machine, devices = look()
+    why, machine = look()
     if why:
         print(f"gpu-check: nothing was checked: {why}", file=sys.stderr)
         return EXIT_UNKNOWN
-    from tools.gpu_check.checks import all_checks
+    from tools.gpu_check.checks import CHECKS
 
     outcomes: list[Outcome] = []
-    for check in all_checks(devices):
+    unknown = set(options.only) - CHECKS.keys()
+    if unknown:
+        parser.error(f"no check is named {sorted(unknown)[0]}; known are {', '.join(CHECKS)}")
+    for name, check in CHECKS.items():
+        if options.only and name not in options.only:
+            continue
         began = time.monotonic()
         try:
             outcome = check()
         except (RelkitError, OSError, KeyError, ValueError) as error:
-            outcome = Outcome("check", Status.FAIL, f"{type(error).__name__}: {error}"[:300])
+            outcome = Outcome(name, Status.FAIL, f"{type(error).__name__}: {error}"[:300])
         outcomes.append(outcome)
         took_s = time.monotonic() - began
         print(f"{outcome.status:8} {outcome.name}: {outcome.sentence} [{took_s:.0f} s]", flush=True)
     found = document(machine, outcomes)
     options.results.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(options.results, json.dumps(found, indent=1) + "\n")
-    write_atomic(options.page, markdown(found))
-    print(f"wrote {options.results} and {options.page}")
+    print(f"wrote {options.results}")
+    # The page is of all of them.
+    if not options.only:
+        write_atomic(options.page, markdown(found))
+        print(f"wrote {options.page}")
     return _CODES.get(worst(one.status for one in outcomes), 0)
 
 
-def look() -> tuple[str, dict[str, str], int]:
-    """(why nothing can be checked or "", the machine, number of devices)."""
+def look() -> tuple[str, dict[str, str]]:
+    """(why nothing can be checked or "", the machine)."""
     try:
         import torch
     except ImportError:
-        return "torch is not installed", {}, 0
+        return "torch is not installed", {}
     if not torch.cuda.is_available():
-        return "torch sees no CUDA device", {}, 0
+        return "torch sees no CUDA device", {}
     if torch.version.hip is not None:
-        return "torch is built for another platform than CUDA", {}, 0
+        return "torch is built for another platform than CUDA", {}
     version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
     machine = {
         "GPU": f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}",
@@ -75,7 +86,7 @@ def look() -> tuple[str, dict[str, str], int]:
         "NCCL": version,
         "Python": sys.version.split()[0],
     }
-    return "", machine, torch.cuda.device_count()
+    return "", machine
 
 
 def _driver() -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from relkit.findings import Status
@@ -16,14 +12,13 @@ from relkit.hook.model import OpKind
 from relkit.netcheck.measure.probes.compute import measure_compute
 from tools.gpu_check import judge, recorded
 from tools.gpu_check.datasheet import stated
+from tools.gpu_check.launch_checks import flash, hang, late_rank, trainer
 from tools.gpu_check.outcome import Outcome
-from tools.gpu_check.place import JOBS, Ran, run, run_job
+from tools.gpu_check.place import Ran, run, run_job
 
 # Every launch is timed, so that nothing that is compared was left out.
 ALL = {"RELKIT_HOOK_SAMPLE": "1"}
-ROUNDS = 7
-HANG_TIMEOUT_S = 5.0
-HANG_LIMIT_S = 90.0
+ROUNDS = 5
 
 
 def gemm() -> Outcome:
@@ -47,28 +42,6 @@ def nccl(world: int) -> Outcome:
     return judge.collectives(ran.said, most, {op.size_bytes for op in reduced}, world)
 
 
-def hang() -> Outcome:
-    """A kernel that spins for ever is called hung on time, and every rank is captured."""
-    name = "hang"
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable, "-m", "relkit", "launch", "--standalone", "--nproc-per-node=1",
-            f"--hang-timeout={HANG_TIMEOUT_S:g}", "--on-hang=abort", f"--timeline-path={folder}",
-            str(JOBS / "spin.py"),
-        ]  # fmt: skip
-        began = time.monotonic()
-        code, output = run(command, os.environ, HANG_LIMIT_S)
-        took_s = time.monotonic() - began
-        reports = sorted(Path(folder).rglob("report.json"))
-        dumps = len(list(Path(folder).rglob("*.stacktrace")))
-        report = json.loads(reports[-1].read_text()) if reports else {}
-    titles = [finding["title"] for finding in report.get("findings", [])]
-    good = code == 1 and dumps == 1 and report.get("status") == "fail"
-    sentence = f"{titles[0] if titles else output[-300:]}; {dumps} rank captured, {took_s:.0f} s"
-    status = Status.OK if good else Status.FAIL
-    return Outcome(name, status, sentence, {"took_s": round(took_s, 1), "captured": dumps})
-
-
 def triton_kernels() -> Outcome:
     """Launches that go to the driver are counted."""
     return _more("Triton kernels", "triton_kernels.py", 20, 220)
@@ -80,16 +53,17 @@ def graph() -> Outcome:
 
 
 def overhead() -> Outcome:
-    """Step time of a small transformer with and without the hook, in turn."""
-    plain_s: list[float] = []
+    """Step time of a small transformer with the hook, between two runs without."""
+    before_s: list[float] = []
     hooked_s: list[float] = []
+    after_s: list[float] = []
     for _ in range(ROUNDS):
-        for hook, medians in ((False, plain_s), (True, hooked_s)):
+        for hook, medians in ((False, before_s), (True, hooked_s), (False, after_s)):
             ran = run_job("transformer.py", hook=hook)
             if ran.code or "steps_s" not in ran.said:
                 return _broken("overhead", ran)
             medians.append(median(ran.said["steps_s"]))
-    return judge.overhead(plain_s, hooked_s)
+    return judge.overhead(before_s, hooked_s, after_s)
 
 
 def links() -> Outcome:
@@ -117,12 +91,20 @@ def compute() -> Outcome:
     )
 
 
-def all_checks(devices: int) -> list[Callable[[], Outcome]]:
-    """Those that this many devices allow."""
-    found: list[Callable[[], Outcome]] = [gemm, lambda: nccl(1)]
-    if devices > 1:
-        found.append(lambda: nccl(2))
-    return [*found, hang, triton_kernels, graph, links, compute, overhead]
+CHECKS: Mapping[str, Callable[[], Outcome]] = {
+    "gemm": gemm,
+    "nccl": lambda: nccl(1),
+    "nccl-pair": lambda: nccl(2),
+    "hang": hang,
+    "late-rank": late_rank,
+    "triton": triton_kernels,
+    "graph": graph,
+    "links": links,
+    "flash": flash,
+    "trainer": trainer,
+    "compute": compute,
+    "overhead": overhead,
+}
 
 
 def _more(name: str, script: str, few: int, many: int) -> Outcome:

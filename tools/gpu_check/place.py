@@ -17,6 +17,7 @@ from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
 
 JOBS = Path(__file__).with_name("jobs")
+ROOT = JOBS.parents[2]
 _TAIL = 2000
 
 
@@ -58,7 +59,8 @@ def run_job(
     if ranks:
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     command += [str(JOBS / script), *arguments]
-    with tempfile.TemporaryDirectory() as folder:
+    # Where the files of a job's recorders are, too.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         base = {**os.environ, **(environment or {})}
         extra = worker_environment(Path(folder), os.getpid(), base) if hook else {}
         code, output = run(command, base | extra, limit_s)
@@ -66,12 +68,18 @@ def run_job(
     return Ran(code, last_json(output), states, output[-_TAIL:])
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> tuple[int, str]:
-    """(exit code, output of both kinds) of a command; -1 where it was ended at its limit."""
+def run(
+    command: Sequence[str], environment: Mapping[str, str], limit_s: float, folder: str = ""
+) -> tuple[int, str]:
+    """(exit code, output of both kinds) of a command; -1 where it was ended at its limit.
+
+    Args:
+        folder: in which it runs; "" = this process's.
+    """
     try:
         done = subprocess.run(
             list(command), env=dict(environment), stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=limit_s, check=False,
+            stderr=subprocess.STDOUT, timeout=limit_s, check=False, cwd=folder or None,
         )  # fmt: skip
     except subprocess.TimeoutExpired as late:
         return -1, (late.stdout or b"").decode("utf-8", "replace")

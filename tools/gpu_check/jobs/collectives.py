@@ -8,13 +8,15 @@ import os
 import torch
 import torch.distributed as dist
 
+from tools.gpu_check.jobs.devices import take_device
+
 TIMES = 40
 ELEMENTS = 1 << 20
 
 
 def main() -> None:
     """Reduce, and print."""
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    take_device()
     dist.init_process_group("nccl")
     values = torch.ones(ELEMENTS, device="cuda")
     for _ in range(TIMES):

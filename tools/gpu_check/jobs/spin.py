@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 import torch.distributed as dist
+
+from tools.gpu_check.jobs.devices import take_device
 
 SPIN_AT = 20
 CYCLES = 1 << 50
@@ -13,7 +13,7 @@ CYCLES = 1 << 50
 
 def main() -> None:
     """Loop until it hangs."""
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    take_device()
     dist.init_process_group("nccl")
     values = torch.ones(1 << 16, device="cuda")
     for step in range(SPIN_AT + 10):
