@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import pickle
 import re
 import struct
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,9 +77,11 @@ def read_plain_stream(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
 
 def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> Any:  # noqa: ANN401
     try:
-        allowed: list[Any] = [argparse.Namespace, (_no_bytes, "builtins.bytes")]
-        allowed += _numpy_names() if arrays else []
-        with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
+        # Bytes are pickled as a call of encode, which torch lets through from 2.5 on.
+        bytes_of = [codecs.encode, _named(_no_bytes, "builtins.bytes")]
+        let_through = [argparse.Namespace, *bytes_of]
+        let_through += _numpy_names() if arrays else []
+        with warnings.catch_warnings(), _allowed(let_through):
             # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
             warnings.simplefilter("ignore", UserWarning)
             return torch.load(source, map_location="cpu", weights_only=True, mmap=mmap)
@@ -85,6 +90,29 @@ def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> 
         raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
     except _UNREADABLE as error:
         raise _refused(path, error) from error
+
+
+@contextmanager
+def _allowed(let_through: list[Any]) -> Iterator[None]:
+    # As torch.serialization.safe_globals, which torch 2.4 has not.
+    before = list(torch.serialization.get_safe_globals())
+    torch.serialization.add_safe_globals(let_through)
+    try:
+        yield
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+
+
+def _named(function: Callable[..., Any], path: str) -> Callable[..., Any]:
+    """The same under another name: that it has one of its own is all that torch 2.4 and 2.5 see."""
+
+    def renamed(*arguments: Any) -> Any:  # noqa: ANN401
+        return function(*arguments)
+
+    renamed.__module__, _, name = path.rpartition(".")
+    renamed.__name__ = renamed.__qualname__ = name
+    return renamed
 
 
 def _no_bytes() -> bytes:
@@ -97,7 +125,7 @@ def _numpy_names() -> list[Any]:
     core = importlib.import_module("numpy._core" if hasattr(np, "_core") else "numpy.core")
     old = "numpy.core.multiarray"
     functions = (core.multiarray._reconstruct, core.multiarray.scalar)
-    named = [(function, f"{old}.{function.__name__}") for function in functions]
+    named = [_named(function, f"{old}.{function.__name__}") for function in functions]
     dtypes = {type(np.dtype(code)) for code in "?bBhHiIlLqQefdFD"}
     return [np.ndarray, np.dtype, *functions, *named, *sorted(dtypes, key=str)]
 

@@ -125,15 +125,15 @@ class AccountedAgent(SpareAgent):
             super()._failed(sentence)
         self._captured_s = time.monotonic()
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:  # noqa: ANN401
         # A fault that nobody here has seen: other nodes wait to meet again.
         told = self.services.monitor.remote_failure
         fault = Fault(_NODES, "other nodes joined, left or came back")
         self.accounts.fault(fault_elsewhere(told) if told else fault)
         with self.accounts.phase("stop"):
-            super()._stop_workers(worker_group)
+            super()._stop_workers(worker_group, *more, **named)
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *more: Any, **how: Any) -> None:  # noqa: ANN401
         ended_by = sys.exc_info()[1]
         if isinstance(ended_by, LeavesJob):
             self.accounts.fault(Fault("node leaves", str(ended_by.why)))
@@ -141,7 +141,7 @@ class AccountedAgent(SpareAgent):
             name = signal.Signals(death_sig).name
             self.accounts.fault(Fault(f"launcher got {name}", f"the launcher got {name}"))
         with self.accounts.phase("stop"):
-            super()._shutdown(death_sig, timeout)
+            super()._shutdown(death_sig, *more, **how)
 
     def _fault_of_workers(self, sentence: str) -> Fault:
         return fault_of(self._exit_statuses, sentence, self._looked_s)

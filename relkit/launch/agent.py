@@ -36,6 +36,7 @@ from relkit.launch.job.exchange import (
     Mailbox,
     MemoryMailbox,
     StoreMailbox,
+    can_connect_again,
     own_connection,
     wait_for_notes,
     wait_for_thread,
@@ -57,6 +58,7 @@ from relkit.launch.job.worker_ends import (
     with_doing,
     worker_files,
 )
+from relkit.launch.job.worker_shutdown import shut_down
 from relkit.launch.live_observer import live_observer, seen_environment
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
@@ -134,7 +136,9 @@ class MonitoredAgent(LocalElasticAgent):
             return
 
     def _exit_barrier(self) -> None:
-        if not self._session or self._end_notes.nodes == 1:
+        # torch's keeps its connection busy: where that is the only one, no note gets through.
+        store: Any = self._worker_group.store
+        if self._end_notes.nodes == 1 or (not self._session and can_connect_again(store)):
             wait_for_others(super()._exit_barrier, self._end_notes)
             return
         # Read by torch's health check.
@@ -456,11 +460,11 @@ class MonitoredAgent(LocalElasticAgent):
     def _worker_files(self) -> Mapping[int, WorkerFiles]:
         return worker_files(self._pcontext, self._worker_group.workers)
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:  # noqa: ANN401
         self._leave()
-        super()._stop_workers(worker_group)
+        super()._stop_workers(worker_group, *more, **named)
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *more: Any, **how: Any) -> None:  # noqa: ANN401
         for pid in self._pcontext.pids().values() if self._pcontext else ():
             # A stopped process would ignore the signal until torch's timeout (30 s) is over.
             if procfs.process_state(pid).startswith("T"):
@@ -477,9 +481,8 @@ class MonitoredAgent(LocalElasticAgent):
             # Before the workers are ended: nobody but this node's launcher can see them now.
             self._failed("the rendezvous store has gone: the node that hosts it has left the job")
         self._leave()
-        if self._hung:
-            timeout = min(timeout, HUNG_SHUTDOWN_S)
-        super()._shutdown(death_sig, timeout)
+        limit_s = HUNG_SHUTDOWN_S if self._hung else None
+        shut_down(super()._shutdown, self._pcontext, death_sig, more, how, limit_s)
 
     def _save_first(self, why: signal.Signals) -> None:
         """The launcher was asked to end (preemption, Ctrl-C): save the committed step first."""

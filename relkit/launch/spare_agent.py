@@ -70,8 +70,9 @@ class SpareAgent(StandbyAgent):
             else:
                 return
 
-    def _assign_worker_ranks(self, store: Any, *more: Any) -> list[Any]:  # noqa: ANN401
-        workers: list[Any] = super()._assign_worker_ranks(self.meeting.first_exchange(store), *more)
+    def _assign_worker_ranks(self, store: Any, *more: Any, **named: Any) -> list[Any]:  # noqa: ANN401
+        seen = self.meeting.first_exchange(store)
+        workers: list[Any] = super()._assign_worker_ranks(seen, *more, **named)
         return workers
 
     def _while_waiting(self) -> None:
@@ -105,9 +106,9 @@ class SpareAgent(StandbyAgent):
         if stragglers is not None:
             stragglers.min_nodes = 1 if self.meeting.may_replace else self._min_nodes
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:  # noqa: ANN401
         grows = self.meeting.grows and worker_group.state is WorkerState.HEALTHY
-        super()._stop_workers(worker_group)
+        super()._stop_workers(worker_group, *more, **named)
         if grows:
             # Ranks of another number go on from disk: from the last step that these have made.
             self._persist_slots("the job takes in another node")

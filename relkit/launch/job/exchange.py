@@ -229,6 +229,11 @@ class StoreMailbox:
             raise TimeoutError(f"it has not answered for {STORE_TIMEOUT_S:g} s") from None
 
 
+def can_connect_again(store: Store) -> bool:
+    """Another connection to the same store can be had; torch 2.4 to 2.7 have no call for it."""
+    return hasattr(store, "clone")
+
+
 def own_connection(store: Store) -> Store:
     """The same store over another connection: a call that waits in a store holds its connection.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
-from torch.distributed.elastic.rendezvous import RendezvousHandler
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
@@ -44,6 +45,22 @@ def limit_waits(handler: RendezvousHandler, calls: BoundedCalls, log: Log) -> No
 
     limited: Any = handler
     limited.num_nodes_waiting, limited.shutdown = num_nodes_waiting, shutdown
+
+
+def keep_alive_as_asked(handler: RendezvousHandler, parameters: RendezvousParameters) -> None:
+    """Have heartbeats be sent as --rdzv-conf says; torch 2.4 to 2.6 do not read that.
+
+    Args:
+        handler: of this job, before its first meeting; parameters: that it was made by.
+    """
+    settings: Any = getattr(handler, "settings", None)
+    interval_s = parameters.get_as_int("keep_alive_interval")
+    attempts = parameters.get_as_int("keep_alive_max_attempt")
+    # All parts of a handler share these settings, which are frozen.
+    if settings is not None and interval_s is not None:
+        object.__setattr__(settings, "keep_alive_interval", timedelta(seconds=interval_s))
+    if settings is not None and attempts is not None:
+        object.__setattr__(settings, "keep_alive_max_attempt", attempts)
 
 
 def leave_rendezvous(handler: RendezvousHandler, calls: BoundedCalls) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from relkit.trainer.core.parameters import drawn
 from relkit.trainer.kernels.gemm import Linear, linear
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# Not torch 2.4; of a function in C++, what it says of itself is all that can be asked.
+_KNOWS_GROUPS = "enable_gqa" in str(functional.scaled_dot_product_attention.__doc__)
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -75,13 +78,17 @@ class CoreAttention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attended values, [B, heads, S, D]."""
+        heads = query.shape[1] // key.shape[1]
+        grouped: dict[str, Any] = {"enable_gqa": True} if heads > 1 and _KNOWS_GROUPS else {}
+        if heads > 1 and not grouped:
+            key, value = (each.repeat_interleave(heads, dim=1) for each in (key, value))
         return functional.scaled_dot_product_attention(
             query,
             key,
             value,
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=True,
-            enable_gqa=key.shape[1] != query.shape[1],
+            **grouped,
         )
 
 

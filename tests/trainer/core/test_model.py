@@ -168,6 +168,14 @@ def test_a_slice_of_whole_groups_is_a_working_attention() -> None:
     assert_close(parts, whole(hidden), rtol=1e-5, atol=1e-6)
 
 
+def test_groups_are_the_same_for_a_torch_that_knows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = SelfAttention(small(**LLAMA, group_query_attention=True, num_query_groups=2))
+    hidden = torch.randn(2, 24, 48)
+    in_groups = whole(hidden)
+    monkeypatch.setattr("relkit.trainer.core.model._KNOWS_GROUPS", False)
+    assert_close(whole(hidden), in_groups, rtol=1e-5, atol=1e-6)
+
+
 def test_no_token_sees_a_later_one() -> None:
     config = small(**LLAMA)
     model = seeded(config)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from torch._C._distributed_c10d import TCPStore
-from torch.distributed.elastic.rendezvous import RendezvousHandler
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
 from relkit.launch.job.bounded_calls import BoundedCalls
-from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.job.rendezvous import keep_alive_as_asked, leave_rendezvous
 from tests.unit.launch.rendezvous_nodes import handlers, meet
 
 
@@ -50,3 +51,20 @@ def test_a_list_that_cannot_be_changed_is_an_error() -> None:
     )
     with pytest.raises(RendezvousConnectionError):
         leave_rendezvous(handler, BoundedCalls("test"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "interval_s", "attempts"),
+    [({}, 5, 3), ({"keep_alive_interval": "2"}, 2, 3), ({"keep_alive_max_attempt": "60"}, 5, 60)],
+)
+def test_heartbeats_are_sent_as_asked(
+    asked: dict[str, str], interval_s: int, attempts: int
+) -> None:
+    """Also by a torch that does not read it; the handler here has not been told, either."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    handler: Any = handlers(store.port, 2)[0]
+    parameters = RendezvousParameters("c10d", "127.0.0.1", "a job", 1, 1, **asked)
+    keep_alive_as_asked(handler, parameters)
+    for settings in (handler.settings, handler._state_holder._settings):
+        assert settings.keep_alive_interval.total_seconds() == interval_s
+        assert settings.keep_alive_max_attempt == attempts

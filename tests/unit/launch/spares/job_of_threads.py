@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
+from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     DynamicRendezvousHandler,
@@ -14,7 +16,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 )
 
 from relkit.launch.job.bounded_calls import BoundedCalls
-from relkit.launch.job.rendezvous import leave_rendezvous
+from relkit.launch.job.rendezvous import keep_alive_as_asked, leave_rendezvous
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import SpareSettings
 from tests.patience import PATIENCE
@@ -43,8 +45,10 @@ class Node:
         self.handler = DynamicRendezvousHandler.from_backend(
             "a job", store, C10dRendezvousBackend(store, "a job"), *nodes,
             local_addr=address, timeout=RendezvousTimeout(join=JOIN, last_call=last_call),
-            keep_alive_interval=HEARTBEAT_S, keep_alive_max_attempt=600,
         )  # fmt: skip
+        beats: dict[str, Any] = {"keep_alive_interval": HEARTBEAT_S, "keep_alive_max_attempt": 600}
+        parameters = RendezvousParameters("c10d", address, "a job", *nodes, **beats)
+        keep_alive_as_asked(self.handler, parameters)
         self.name, self.restarts, self.log = name, 0, list[str]()
         self.meeting = Meeting(settings, self.log.append, name)
         self.meeting.attach(self.handler, lambda: self.restarts)
