@@ -74,12 +74,24 @@ class LaunchCommand(click.Command):
             return super().parse_args(ctx, args)
         if args[:1] in (["-h"], ["--help"]):
             return super().parse_args(ctx, ["--help"])
-        parts = split(args, _OWN)
-        if parts.wants_help:
-            return super().parse_args(ctx, ["--help"])
-        check(parts.torchrun, args)
-        ctx.meta[_PARSED] = parts.torchrun, tuple(args)
-        return super().parse_args(ctx, list(parts.own))
+        # Only here: a page of help must not wait for it.
+        from relkit.launch.first_workers import FirstWorkers
+
+        first = FirstWorkers()
+        ctx.call_on_close(first.end)
+        try:
+            first.begin(args, _OWN, f"{ctx.auto_envvar_prefix or ctx.info_name}_".upper())
+            # From here on torch is imported, which takes this process as long as its workers.
+            parts = split(args, _OWN)
+            if parts.wants_help:
+                return super().parse_args(ctx, ["--help"])
+            check(parts.torchrun, args)
+            ctx.meta[_PARSED] = parts.torchrun, tuple(args), first
+            return super().parse_args(ctx, list(parts.own))
+        except BaseException:
+            # Click closes no context that it has not made to the end.
+            first.end()
+            raise
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The line that torchrun's users know."""
@@ -123,8 +135,9 @@ def _spelled(option: TorchrunOption) -> str:
 @click.option(
     "--no-warm-standby",
     is_flag=True,
-    help="Do not keep a process beside each worker that has imported what the script imports, and "
-    "takes its place at a restart (only with --max-restarts).",
+    help="Do not have the workers import while the launcher still does, nor keep a process beside "
+    "each (with --max-restarts) that has imported what the script imports, and takes its place at "
+    "a restart.",
 )
 @click.option(
     "--inject",
@@ -244,7 +257,7 @@ def launch(
           --nnodes 2 --nproc-per-node 8 train.py
     """
     options: Namespace
-    options, typed = ctx.meta[_PARSED]
+    options, typed, first = ctx.meta[_PARSED]
     action = OnHang(on_hang)
     asked = faults.parse_all(inject)
     if action is OnHang.RESTART:
@@ -269,6 +282,10 @@ def launch(
         from relkit.launch.job.socket_folder import SocketFolder
         from relkit.launch.job_run import run_job
         from relkit.launch.straggler.straggler_thread import Stragglers
+        from relkit.launch.watch_imports import import_the_watch
+
+        if first.are_importing:
+            import_the_watch()
     # What is imported stays. Later collections, which stop every thread, need not look at it.
     gc.freeze()
 
@@ -300,7 +317,7 @@ def launch(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret, slots,
             accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
             ranks=ranks,
-            sockets=sockets,
+            sockets=sockets, first=first.taken(),
         )  # fmt: skip
     finally:
         sockets.remove()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch.distributed.launcher.api as launcher_api
@@ -33,6 +34,7 @@ from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
+from relkit.launch.job.rendezvous import keep_alive_as_asked
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
@@ -43,7 +45,7 @@ from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import SpareSettings
 from relkit.launch.straggler.straggler_thread import Stragglers
-from relkit.launch.warm_standby.standby import Target
+from relkit.launch.warm_standby.standby import Standby, Target
 from relkit.launch.warm_standby.standbys import Standbys
 from relkit.operator_secret import OperatorSecret
 from relkit.printable import printable
@@ -99,6 +101,7 @@ def _interruptible_connect() -> Iterator[None]:
             raise RendezvousConnectionError(
                 f"its store has not answered for {limit_s:g} s"
             ) from None
+        keep_alive_as_asked(handler, parameters)
         return handler
 
     registry.get_rendezvous_handler = connect
@@ -127,6 +130,7 @@ def run_job(
     spares: SpareSettings | None = None,
     ranks: TopologyRanks | None = None,
     sockets: SocketFolder | None = None,
+    first: Mapping[int, Standby] = MappingProxyType({}),
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -139,6 +143,7 @@ def run_job(
         warm_standby: keep processes that wait to be workers, where there may be a restart.
         spares: what to do about nodes that are lost.
         ranks: gives the nodes their numbers; None where torch does.
+        first: local rank -> what is to be its first worker, started already.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -156,7 +161,8 @@ def run_job(
     """
     made: list[MonitoredAgent] = []
     kept = Accounts(Journal, log) if accounts is None else accounts
-    waiting = Standbys(_standby_target(options) if warm_standby else None, log, kept.standby)
+    target = _standby_target(options) if warm_standby else None
+    waiting = Standbys(target, log, kept.standby, first=first)
 
     places = Meeting(spares or SpareSettings(), log, node_name())
     if network is not None:

@@ -1,4 +1,4 @@
-"""The monitored agent, with warm standbys in its workers' places at a restart."""
+"""The monitored agent, with warm standbys in its workers' places."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.conftest import NODE_CPU_S, Start, Started, report_of, until
 from tests.cluster.hosts import Hosts, some_hosts
+from tests.cluster.link_sockets import wait_for_links
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150 * PATIENCE)]
@@ -40,6 +41,7 @@ def begin(start: Start, hosts: Hosts, folder: Path, *options: str) -> list[Start
     ]  # fmt: skip
     until(lambda: len(list(folder.glob("pid-*"))) == 3, *jobs, timeout_s=3 * NODE_CPU_S)
     jobs[0].wait_for("watching rank 0 of 3")
+    wait_for_links(jobs, 29500)
     return jobs
 
 
@@ -132,7 +134,10 @@ def test_the_successor_of_node_0_has_them_measured(
     told = "\n".join(job.text for job in jobs)
     report = report_of(tmp_path / "t-h2")
     assert 2 in report["culprits"], told
-    good = finding(report, "RK-HANG-025")
-    assert good["title"].startswith("the link h2-h3 answers and carries "), told
-    assert good["title"] in third.text, told
+    gone = finding(report, "RK-HANG-024")
+    assert gone["title"] == "node 0 does not answer the other launchers", told
+    assert gone["ranks"] == "0"
+    (link,) = report["links"]["measured"]
+    assert (link["nodes"], link["health"]) == ([1, 2], "good")
+    assert gone["title"] in third.text, told
     assert all(each.code for each in done), told

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster.conftest import Start, Started, report_of, until
 from tests.cluster.hosts import Hosts, some_hosts
+from tests.cluster.link_sockets import wait_for_links
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150 * PATIENCE)]
@@ -48,6 +49,7 @@ def begin(
         jobs.append(job)
     until(lambda: len(list(folder.glob("pid-*"))) == 6, *jobs)
     jobs[0].wait_for("watching rank 0-1 of 6")
+    wait_for_links(jobs, 29400 if backend == "c10d" else 29500)
     return dict(zip(NAMES, jobs, strict=True))
 
 

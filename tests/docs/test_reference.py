@@ -30,8 +30,10 @@ def literal_variables() -> set[str]:
     for folder in ("relkit", "commands", "reports"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    names.update(re.findall(r"^RELKIT_[A-Z_]+$", node.value))
+                value = node.value if isinstance(node, ast.Constant) else None
+                text = value.decode("latin-1") if isinstance(value, bytes) else value
+                if isinstance(text, str):
+                    names.update(re.findall(r"^RELKIT_[A-Z_]+$", text))
     for path in (ROOT / "native" / "src").rglob("*.[ch]"):
         names.update(re.findall(r'"(RELKIT_[A-Z_]+)"', path.read_text()))
     return names - NOT_OURS

@@ -193,20 +193,22 @@ def _end_with_launcher(launcher: int) -> None:
 
 
 def _begin() -> None:
-    is_hooked = "relkit" in os.environ.get("LD_PRELOAD", "")
-    if "RANK" not in os.environ or not (is_hooked or "RELKIT_SOCKET_DIR" in os.environ):
+    # As bytes, since a warm standby notes which variables others ask for.
+    environ = os.environb
+    is_hooked = b"relkit" in environ.get(b"LD_PRELOAD", b"")
+    if b"RANK" not in environ or not (is_hooked or b"RELKIT_SOCKET_DIR" in environ):
         return
     # What the rank starts inherits this, and is not the rank.
-    if os.environ.setdefault("RELKIT_BOOTSTRAP_PID", str(_PID)) != str(_PID):
+    if environ.setdefault(b"RELKIT_BOOTSTRAP_PID", b"%d" % _PID) != b"%d" % _PID:
         return
     finders: list[Any] = sys.meta_path
     if is_hooked:
-        launcher = os.environ.get("RELKIT_LAUNCHER_PID", "")
-        if launcher.isdecimal():
+        launcher = environ.get(b"RELKIT_LAUNCHER_PID", b"")
+        if launcher.isdigit():
             _end_with_launcher(int(launcher))
         gc.callbacks.append(_on_gc)
         finders.insert(0, _Finder("torch.utils.data.dataloader", _watch_loader))
-    if "RELKIT_SOCKET_DIR" in os.environ:
+    if b"RELKIT_SOCKET_DIR" in environ:
         finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
 
 
@@ -222,6 +224,6 @@ def _give_way() -> None:
         sys.modules["sitecustomize"] = mine
 
 
-if os.environ.get("RELKIT_BOOTSTRAP") != "0":
+if os.environb.get(b"RELKIT_BOOTSTRAP") != b"0":
     _begin()
 _give_way()

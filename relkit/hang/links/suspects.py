@@ -42,6 +42,27 @@ def suspects_of(
     )
 
 
+def with_unheard_nodes(node_of: Mapping[int, int], nodes: int, world_size: int) -> dict[int, int]:
+    """The node of each rank, also of nodes that have sent nothing yet.
+
+    torch numbers ranks node after node, so that the ranks between those of two nodes are those of
+    the nodes between. Where these cannot have equally many, they stay unknown.
+
+    Args:
+        node_of: the node of each rank that is known; nodes: of the job.
+        world_size: ranks of the job.
+    """
+    all_nodes = dict(node_of)
+    first_rank, first_node = 0, 0
+    for rank, node in [*sorted(node_of.items()), (world_size, nodes)]:
+        missing, between = rank - first_rank, node - first_node
+        if missing > 0 and between > 0 and missing % between == 0:
+            each = missing // between
+            all_nodes |= {first_rank + at: first_node + at // each for at in range(missing)}
+        first_rank, first_node = rank + 1, node + 1
+    return all_nodes
+
+
 def _nodes(ranks: Iterable[int], node_of: Mapping[int, int]) -> list[int]:
     """The nodes of these ranks, each once, in the order of the ranks."""
     return list(dict.fromkeys(node_of[rank] for rank in ranks if rank in node_of))

@@ -16,7 +16,7 @@ from relkit.hang.detection.flights import Flights
 from relkit.hang.detection.view_columns import columns_of
 from relkit.hang.links.joined import in_words
 from relkit.hang.links.model import LinkCheck
-from relkit.hang.links.suspects import suspects_of
+from relkit.hang.links.suspects import suspects_of, with_unheard_nodes
 from relkit.hang.model import HangVerdict, RankView
 from relkit.hang.suspicion.group_mates import group_mates
 from relkit.hang.suspicion.watch import PACE_S
@@ -290,6 +290,7 @@ class WatchLeader:
         """Of the nodes of the suspects and of those that wait for them."""
         mailbox = self._attempt.mailbox
         node_of = self._remote.node_of() | {view.rank: mailbox.node for view in local}
+        node_of = with_unheard_nodes(node_of, mailbox.nodes, self._attempt.world_size)
         suspects = suspects_of(verdict, waits, node_of)
         if is_shared or mailbox.nodes == 1:
             check = self._checks.lead(number, suspects, silent_nodes)

@@ -39,7 +39,7 @@ def peek_exit(pid: int, reaped: int | None = 0) -> int | None:
 
 def how_it_ended(exit_code: int) -> str:
     """Words for an exit code, negative for a signal: "was killed by SIGKILL"."""
-    if exit_code > 0:
+    if exit_code >= 0:
         return f"exited with code {exit_code}"
     try:
         return f"was killed by {signal.Signals(-exit_code).name}"

@@ -1,1 +1,1 @@
-"""Processes that have imported what a worker imports, and wait to become one at a restart."""
+"""Processes that have imported what a worker imports, and wait to become one."""

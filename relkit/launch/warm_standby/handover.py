@@ -44,6 +44,15 @@ class WorkerCommand:
     environment: Mapping[str, str]
 
 
+def unknown_of(command: WorkerCommand) -> list[str]:
+    """The variables of a worker's start that its command does not have yet.
+
+    Args:
+        command: foretold, before the nodes have met.
+    """
+    return sorted(name for name in _OF_ATTEMPT if not command.environment.get(name))
+
+
 def why_not_for(standby: WorkerCommand, worker: WorkerCommand) -> str:
     """Why a standby that was made for one command cannot run another; "" where it can.
 

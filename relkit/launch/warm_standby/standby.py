@@ -26,6 +26,8 @@ READY_S = 600.0
 HAND_OVER_S = 5.0
 _END_S, _EXIT_CODE_S = 2.0, 0.1
 _MAX_MESSAGE_BYTES = 64 << 10
+# What standby_process.py takes in one message.
+_MAX_GIVEN_BYTES = 160 << 10
 _MAX_REASON = 500
 
 
@@ -39,6 +41,17 @@ class Target:
 
     name: str
     is_module: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What is known of a worker that is started before its job is.
+
+    Args:
+        writes_here: what it writes goes where this process writes, and not into a file of its own.
+    """
+
+    writes_here: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +80,13 @@ class Standby:
     Args:
         command: of the worker that it is made after.
         target: that this command runs.
+        first: set for one that may become a worker before it is ready, at the first start of a job.
     """
 
-    def __init__(self, command: WorkerCommand, target: Target) -> None:
-        self.command, self.refused = command, ""
+    def __init__(
+        self, command: WorkerCommand, target: Target, *, first: First | None = None
+    ) -> None:
+        self.command, self.refused, self._first, self._is_here = command, "", first, False
         self.ready: Ready | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._target = target
@@ -98,6 +114,9 @@ class Standby:
                 "path": script,
                 "module": self._target.name if self._target.is_module else "",
                 "folder": handover.script_folder(script, is_module=self._target.is_module),
+                "first": self._first is not None,
+                "keep_output": self._first is None or not self._first.writes_here,
+                "unknown": [] if self._first is None else handover.unknown_of(self.command),
             }
             ours.setblocking(False)
             ours.send(json.dumps(order).encode())
@@ -118,7 +137,8 @@ class Standby:
             return self.refused
         if self.ready is None:
             try:
-                self._note(self._message())
+                while self.ready is None and not self.refused:
+                    self._note(self._message())
             except BlockingIOError:
                 if time.monotonic() - self._begun_s > READY_S:
                     return f"it was not ready after {READY_S:g} s"
@@ -143,8 +163,13 @@ class Standby:
             self.refused = str(message["refused"])[:_MAX_REASON]
             return
         # Of a program that a wrapper has started, the wrapper would be waited for.
-        if self.process is None or message.get("ready") != self.process.pid:
+        if self.process is None or self.process.pid not in (
+            message.get("here"), message.get("ready")
+        ):  # fmt: skip
             self.refused = "the interpreter is not what the launcher has started"
+            return
+        self._is_here = True
+        if "here" in message:
             return
         self.ready = Ready(
             whole_number(str(message.get("pss_bytes"))) or 0,
@@ -167,7 +192,8 @@ class Standby:
             HandOverFailed: why it does not. It has run nothing of the script, and is gone.
         """
         why = self.look() or handover.why_not_for(self.command, worker)
-        if not why and self.ready is None:
+        is_early = self.ready is None
+        if not why and is_early and (self._first is None or not self._is_here):
             why = "it was not ready"
         if why or self.process is None or self._socket is None:
             self.end()
@@ -179,10 +205,16 @@ class Standby:
                 "unset": to_unset,
                 "folder": str(Path.cwd()),
                 "descriptors": [number for number, _ in descriptors],
+                "go": is_early,
             }
             self._socket.settimeout(HAND_OVER_S)
             data = json.dumps(given).encode()
+            if len(data) > _MAX_GIVEN_BYTES:
+                raise ValueError("too long")
             socket.send_fds(self._socket, [data], [each for _, each in descriptors])
+            if is_early:
+                self._socket.close()
+                return self.process
             if self._message() != {"taken": self.process.pid}:
                 raise ValueError("not what was expected")
             self._socket.send(json.dumps({"go": True}).encode())

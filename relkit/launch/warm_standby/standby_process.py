@@ -2,14 +2,23 @@
 
 It talks to the launcher over a socket of whole messages (JSON, one object each):
 
-    launcher: {"path": ..., "module": ..., "folder": ...}   what it will run
+    launcher: {"path": ..., "module": ..., "folder": ..., "first": ..., "keep_output": ...,
+              "unknown": [...]}
+              what it will run, whether what imports write is kept until then, and the variables of
+              which nobody knows yet what the worker will have in them
+    standby:  {"here": PID}                                 it is held, and begins to import
     standby:  {"ready": PID, "pss_bytes": ..., "stopped": WHY}  or  {"refused": WHY}
-    launcher: {"set": {...}, "unset": [...], "folder": ..., "descriptors": [1, 2]}, and these two
+    launcher: {"set": {...}, "unset": [...], "folder": ..., "descriptors": [1, 2], "go": ...}, and
+              these two
     standby:  {"taken": PID}
     launcher: {"go": true}
 
 Only after "go" does Python go on to the script, so that a launcher that has lost patience never has
 it run twice. The end of the socket at any moment, or an error, is the end of the process.
+
+The first workers of a job import while their launcher still does. It does not wait for them: what
+it gives to one that is not ready has "go" in it, which is the last word between them. Such a worker
+must run, so that where it cannot be what a new process would be, it becomes a new one.
 
 It needs nothing but the standard library, and is loaded without relkit.
 """
@@ -22,6 +31,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import select
 import signal
 import site
 import socket
@@ -38,75 +48,148 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_MESSAGE_BYTES = 160 << 10
-NICE = 10
-_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
-_CAP_SYS_NICE = 1 << 23
-_MAX_OUTPUT_BYTES = 1 << 20
 # Device files that a process has open once it uses a device; CUDA's contexts are looked at below.
 _DEVICES = ("/dev/kfd", "/dev/davinci", "/dev/accel")
-# Killed first where memory runs out: the job comes first.
-_OOM_SCORE = "1000"
+
+
+# The second is the worker's own again, with the folder of its sitecustomize taken away.
+_OWN_VARIABLES = frozenset({"RELKIT_STANDBY", "PYTHONPATH"})
 
 
 class Refused(BaseException):
     """This process would not be what a new one is. No library takes it for an error of its own."""
 
 
-def become_a_worker(descriptor: int, script_imports: Any) -> None:  # noqa: ANN401
+def become_a_worker(descriptor: int, modules: dict[str, Any], variables: Any) -> None:  # noqa: ANN401
     """Import, wait and take over; returns once the script is to run, and ends the process else.
 
     Args:
         descriptor: of the socket to the launcher.
-        script_imports: the module of that name.
+        modules: those beside this one that a standby needs, by their names.
+        variables: that have been asked for so far, a ReadVariables.
     """
     try:
         with socket.socket(fileno=descriptor) as launcher:
             launcher.set_inheritable(False)
-            _Standby(launcher, script_imports).run()
-    except BaseException:  # noqa: BLE001  whatever it is, nobody waits for this process
+            _Standby(launcher, modules, variables).run()
+    except KeyboardInterrupt:
+        # As it ends any worker that still imports.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+    except BaseException as error:  # noqa: BLE001  whatever it is, nobody waits for this process
+        with suppress(OSError):
+            os.write(2, f"relkit: a worker cannot begin: {error!r}\n".encode())
         os._exit(1)
 
 
 class _Standby:
-    def __init__(self, launcher: socket.socket, script_imports: Any) -> None:  # noqa: ANN401
-        self._launcher, self._script_imports = launcher, script_imports
+    def __init__(
+        self,
+        launcher: socket.socket,
+        modules: dict[str, Any],
+        variables: Any,  # noqa: ANN401
+    ) -> None:
+        self._launcher = launcher
+        self._script_imports = modules["script_imports"]
+        self._fresh_start = modules["fresh_start"].FreshStart()
+        self._output = modules["captured_output"].CapturedOutput()
+        self._variables = variables
+        self._modest = modules["modest"].Modest()
+        self._is_first = False
+        # The launcher takes this process for a worker, and starts no other in its place.
+        self._must_run = False
 
     def run(self) -> None:
         """From the first message to "go"."""
-        modest = Modest()
         order, _ = self._receive()
-        output = CapturedOutput()
-        try:
-            plan = self._import(order)
-            refused = why_not_like_new(self._launcher.fileno())
-        except Refused as why:
-            refused = str(why)
-        finally:
-            output.stop()
-        if refused:
-            self._send({"refused": refused})
-            os._exit(0)
-        self._send(
-            {
-                "ready": os.getpid(),
-                "pss_bytes": pss_bytes(),
-                "stopped": plan.stopped[:500],
-            }
-        )
+        self._is_first = bool(order["first"])
+        if not self._is_first:
+            self._modest.step_back()
+        self._send({"here": os.getpid()})
+        stopped, refused = self._imported(order)
+        if not self._was_given_something():
+            self._modest.step_back()
+        self._say_whether_ready(refused, stopped)
         given, descriptors = self._receive()
-        modest.end()
-        take_environment(given)
-        os.chdir(given["folder"])
+        self._must_run = bool(given["go"])
+        self._fresh_start.prepare(given)
+        is_like_new = not refused and self._variables.names.isdisjoint(changed_names(given))
+        try:
+            self._take_over(given, descriptors)
+        except Exception:
+            if not self._must_run:
+                raise
+            is_like_new = False
+        if not is_like_new:
+            self._fresh_start.begin()
+        self._output.show()
+        start_clocks_anew()
+        tell_the_hook()
+
+    def _imported(self, order: dict[str, Any]) -> tuple[str, str]:
+        """Import; why not all of it was, and why this is not what a new process would be."""
+        folder = working_folder()
+        if order["keep_output"]:
+            self._output.keep()
+
+        def refuse_unknown(name: str) -> None:
+            if name in order["unknown"]:
+                raise Refused(f"an import has asked for {name}, which is not known yet")
+
+        try:
+            # A sitecustomize that ran before this may have asked as well.
+            for name in self._variables.names:
+                refuse_unknown(name)
+            self._variables.when_used = refuse_unknown
+            with self._variables:
+                stopped: str = self._import(order).stopped
+        except Refused as why:
+            return "", str(why)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # The script will end of it, as it would have without a standby.
+            if not self._is_first:
+                raise
+            return "", f"an import has ended with {type(error).__name__}"
+        finally:
+            self._output.stop()
+        if working_folder() != folder:
+            return "", "an import has changed the working folder"
+        return stopped, why_not_like_new(self._launcher.fileno())
+
+    def _was_given_something(self) -> bool:
+        # Not select(), which refuses the numbers that descriptors have in a large launcher.
+        poll = select.poll()
+        poll.register(self._launcher, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def _say_whether_ready(self, refused: str, stopped: str) -> None:
+        message: dict[str, Any] = {"refused": refused} if refused else {
+            "ready": os.getpid(), "pss_bytes": pss_bytes(), "stopped": stopped[:500],
+        }  # fmt: skip
+        try:
+            self._send(message)
+        except OSError:
+            # A launcher that has given a first worker all that it needs does not listen any more.
+            if not self._is_first:
+                raise
+        if refused and not self._is_first:
+            os._exit(0)
+
+    def _take_over(self, given: dict[str, Any], descriptors: list[int]) -> None:
         for target, given_descriptor in zip(given["descriptors"], descriptors, strict=True):
             os.dup2(given_descriptor, target)
             os.close(given_descriptor)
-        self._send({"taken": os.getpid()})
-        go, _ = self._receive()
-        if go != {"go": True}:
-            os._exit(1)
-        output.show()
-        start_clocks_anew()
-        tell_the_hook()
+        self._modest.end()
+        take_environment(given)
+        os.chdir(given["folder"])
+        if not self._must_run:
+            self._send({"taken": os.getpid()})
+            go, _ = self._receive()
+            if go != {"go": True}:
+                os._exit(1)
+            self._must_run = True
 
     def _import(self, order: dict[str, Any]) -> Any:  # noqa: ANN401
         folder = order["folder"]
@@ -121,94 +204,18 @@ class _Standby:
         return plan
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        data, descriptors, flags, _ = socket.recv_fds(self._launcher, MAX_MESSAGE_BYTES, 2)
+        try:
+            received = socket.recv_fds(self._launcher, MAX_MESSAGE_BYTES, 2)
+        except ConnectionResetError:
+            # What was said to the launcher last, it has not read. What it has sent is still here.
+            received = socket.recv_fds(self._launcher, MAX_MESSAGE_BYTES, 2)
+        data, descriptors, flags, _ = received
         if not data or flags & socket.MSG_TRUNC:
             os._exit(1)
         return json.loads(data), descriptors
 
     def _send(self, message: dict[str, Any]) -> None:
         self._launcher.send(json.dumps(message).encode())
-
-
-class Modest:
-    """The first to be killed, the last to run, and gone with the launcher, until `end()`."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None)
-        signal_at_end = ctypes.c_int(0)
-        self._libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(signal_at_end), 0, 0, 0)
-        self._signal_at_end = signal_at_end.value
-        launcher = os.getppid()
-        self._libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if launcher != os.getppid():
-            os._exit(0)
-        self._comm = _read("/proc/self/comm")
-        _write("/proc/self/comm", "relkit-standby")
-        self._oom_score = _read("/proc/self/oom_score_adj")
-        _write("/proc/self/oom_score_adj", _OOM_SCORE)
-        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
-        # Only where it can be undone.
-        self._is_nice = may_be_raised() and self._nice < NICE
-        if self._is_nice:
-            os.setpriority(os.PRIO_PROCESS, 0, NICE)
-
-    def end(self) -> None:
-        """As any other process again.
-
-        Raises:
-            OSError: that is not possible.
-        """
-        if self._is_nice:
-            for thread in _names("/proc/self/task"):
-                with suppress(ProcessLookupError):
-                    os.setpriority(os.PRIO_PROCESS, int(thread), self._nice)
-        if self._oom_score:
-            _write("/proc/self/oom_score_adj", self._oom_score)
-            if _read("/proc/self/oom_score_adj") != self._oom_score:
-                raise OSError("oom_score_adj cannot be set back")
-        _write("/proc/self/comm", self._comm)
-        self._libc.prctl(_PR_SET_PDEATHSIG, self._signal_at_end, 0, 0, 0)
-
-
-def may_be_raised() -> bool:
-    """Whether this process may run at a higher priority again once it has lowered it."""
-    with suppress(OSError, ValueError):
-        for line in _read("/proc/self/status").splitlines():
-            if line.startswith("CapEff:"):
-                return bool(int(line.split()[1], 16) & _CAP_SYS_NICE)
-    return False
-
-
-class CapturedOutput:
-    """What imports write is kept, and shown when the script would have made them.
-
-    The descriptors 1 and 2 are those of the launcher until then.
-    """
-
-    def __init__(self) -> None:
-        self._kept = [os.memfd_create(f"relkit-standby-{number}") for number in (1, 2)]
-        self._real = [os.dup(number) for number in (1, 2)]
-        for number, kept in zip((1, 2), self._kept, strict=True):
-            os.dup2(kept, number)
-
-    def stop(self) -> None:
-        """Later output goes where it did before."""
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
-                stream.flush()
-        for number, real in zip((1, 2), self._real, strict=True):
-            os.dup2(real, number)
-            os.close(real)
-
-    def show(self) -> None:
-        """Write what was kept."""
-        for number, kept in zip((1, 2), self._kept, strict=True):
-            text = os.pread(kept, _MAX_OUTPUT_BYTES, 0)
-            os.close(kept)
-            # Nobody may read there any more, which the script will find out by itself.
-            with suppress(OSError):
-                while text:
-                    text = text[os.write(number, text) :]
 
 
 class Locator:
@@ -393,6 +400,19 @@ def has_cuda_context() -> bool:
     return False
 
 
+def working_folder() -> str:
+    """Of this process; "" where it has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""
+
+
+def changed_names(given: dict[str, Any]) -> set[str]:
+    """The variables that a worker has otherwise than its standby, but for the standby's own."""
+    return {*given["set"], *given["unset"]} - _OWN_VARIABLES
+
+
 def take_environment(given: dict[str, Any]) -> None:
     """Make the variables those of the worker; what imports have set beside them stays."""
     for name in given["unset"]:
@@ -439,8 +459,3 @@ def _read(path: str) -> str:
             return stream.read().strip()
     except OSError:
         return ""
-
-
-def _write(path: str, text: str) -> None:
-    with suppress(OSError), open(path, "w") as stream:  # noqa: PTH123
-        stream.write(text)

@@ -1,4 +1,4 @@
-"""All standbys of one launcher: made while the job trains, used at a restart, gone with it."""
+"""All standbys of one launcher: made before a start of workers, used at it, gone with the job."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from relkit.launch.job.settings import Log
@@ -69,6 +70,7 @@ class Standbys:
         make: makes a standby that is not yet started.
         room: this node's memory.
         cores: that this process may use.
+        first: local rank -> a standby that has been started already, for the first start.
     """
 
     def __init__(
@@ -80,12 +82,13 @@ class Standbys:
         make: Callable[[WorkerCommand, Target], StandbyProcess] = Standby,
         room: Callable[[], Room | None] = memory.room,
         cores: int | None = None,
+        first: Mapping[int, StandbyProcess] = MappingProxyType({}),
     ) -> None:
         self._target, self._log, self._make, self._room = target, log, make, room
         self._on_complete = on_complete
         self._cores = cores or len(os.sched_getaffinity(0))
         self._commands: dict[int, WorkerCommand] = {}
-        self._standbys: dict[int, StandbyProcess] = {}
+        self._standbys: dict[int, StandbyProcess] = dict(first)
         self._failures: dict[int, int] = {}
         self._said: set[str] = set()
         self._is_announced = False
@@ -103,6 +106,11 @@ class Standbys:
     def is_wanted(self) -> bool:
         """They are made, as far as there is room."""
         return self._target is not None
+
+    @property
+    def may_take_over(self) -> bool:
+        """There is one already, or may be one some time."""
+        return self.is_wanted or bool(self._standbys)
 
     def expect(self, commands: Mapping[int, WorkerCommand]) -> None:
         """Workers will be started some time, and none has been yet.
@@ -130,13 +138,12 @@ class Standbys:
         Returns:
             The process; None where a plain start is to take place.
         """
-        if self._target is None:
-            return None
-        if not is_python(worker.argv[0]):
-            self._leave_out(f"{worker.argv[0]} is no Python interpreter")
-            return None
-        self._commands[local_rank] = worker
         standby = self._standbys.pop(local_rank, None)
+        if self._target is not None:
+            if is_python(worker.argv[0]):
+                self._commands[local_rank] = worker
+            else:
+                self._leave_out(f"{worker.argv[0]} is no Python interpreter")
         if standby is None:
             return None
         try:
@@ -144,7 +151,7 @@ class Standbys:
         except HandOverFailed as why:
             self._log(f"local rank {local_rank} is started anew, its standby was not used: {why}")
             return None
-        self.used += 1
+        self.used += standby.ready is not None
         return process
 
     def look(self, *, may_start: bool) -> int:

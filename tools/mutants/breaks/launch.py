@@ -14,6 +14,7 @@ _PEERS = ("tests/unit/launch/peers",)
 _PROCESSES = ("tests/unit/launch/test_processes.py",)
 _QUICK = ("tests/unit/launch/test_quick_imports.py",)
 _SECRET = ("tests/unit/launch/test_job_secret.py",)
+_VERSIONS = ("tests/unit/launch/test_torch_versions.py",)
 
 BREAKS = (
     # Containers of one name take each other's files for their own.
@@ -298,6 +299,37 @@ BREAKS = (
         "if False:",
         ("tests/unit/launch/test_rendezvous.py",),
     ),
+    # Torches whose way to end workers is another one.
+    Break(
+        "relkit/launch/job/worker_shutdown.py",
+        "        context.close(death_sig, limit_s)\n",
+        "        pass\n",
+        _VERSIONS,
+    ),
+    Break(
+        "relkit/launch/job/worker_shutdown.py",
+        'if limit_s is not None and "timeout" in takes:',
+        "if False:",
+        _VERSIONS,
+    ),
+    Break(
+        "relkit/launch/job/worker_shutdown.py",
+        'call.arguments["is_restart"] = True',
+        "pass",
+        _VERSIONS,
+    ),
+    Break(
+        "relkit/launch/agent.py",
+        "(not self._session and can_connect_again(store))",
+        "not self._session",
+        _VERSIONS,
+    ),
+    Break(
+        "relkit/launch/job/rendezvous.py",
+        "if settings is not None and interval_s is not None:",
+        "if False:",
+        ("tests/unit/launch/test_rendezvous.py",),
+    ),
     Break("relkit/launch/job/exit_status.py", " | os.WNOWAIT", "", _PROCESSES),
     Break(
         "relkit/launch/job/exit_status.py",
@@ -339,7 +371,7 @@ BREAKS = (
     Break("relkit/launch/torchrun_help.py", '"check_env": False', '"check_env": True', _HELP),
     Break(
         "relkit/launch/torchrun_help.py",
-        "        return options_in(_source())",
+        "        return options_of_source()",
         "        return options_of(torchrun_parser())",
         ("tests/unit/test_slow_imports.py",),
     ),

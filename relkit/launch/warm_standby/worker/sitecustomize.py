@@ -10,10 +10,23 @@ gives way to all other files of this name first, as those run before the script 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _VARIABLE = "RELKIT_STANDBY"
 _HELD = "held"
+_FILES = (
+    "script_imports",
+    "read_variables",
+    "captured_output",
+    "modest",
+    "fresh_start",
+    "standby_process",
+)
 
 
 def _give_way() -> None:
@@ -32,23 +45,35 @@ def _file(name: str) -> str:
     return os.path.join(os.path.dirname(os.path.dirname(__file__)), name + ".py")  # noqa: PTH118, PTH120
 
 
-def _wait(descriptor: int) -> None:
-    loaded = {}
-    try:
-        from importlib.util import module_from_spec, spec_from_file_location
+def _loaded() -> dict[str, Any]:
+    from importlib.util import module_from_spec, spec_from_file_location
 
-        for name in ("script_imports", "standby_process"):
-            spec = spec_from_file_location(f"relkit_standby_{name}", _file(name))
-            if spec is None or spec.loader is None:
-                os._exit(1)
-            loaded[name] = sys.modules[spec.name] = module_from_spec(spec)
-            spec.loader.exec_module(loaded[name])
+    loaded = {}
+    for name in _FILES:
+        spec = spec_from_file_location(f"relkit_standby_{name}", _file(name))
+        if spec is None or spec.loader is None:
+            os._exit(1)
+        loaded[name] = sys.modules[spec.name] = module_from_spec(spec)
+        spec.loader.exec_module(loaded[name])
+    return loaded
+
+
+def _hold(descriptor: int) -> None:
+    try:
+        modules = _loaded()
+        variables = modules["read_variables"].ReadVariables()
     except BaseException:  # noqa: BLE001  Python would print it, and go on to the script
         os._exit(1)
     try:
-        loaded["standby_process"].become_a_worker(descriptor, loaded["script_imports"])
+        with variables:
+            _give_way()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
     finally:
-        for name in loaded:
+        # Whatever another file of this name raises: Python prints it, and goes on to the script.
+        modules["standby_process"].become_a_worker(descriptor, modules, variables)
+        for name in modules:
             del sys.modules[f"relkit_standby_{name}"]
 
 
@@ -62,11 +87,7 @@ def _begin() -> None:
         # Its launcher has ended, and nobody would end it.
         os._exit(1)
     os.environ[_VARIABLE] = _HELD
-    try:
-        _give_way()
-    finally:
-        # Whatever another file of this name raises: Python prints it, and goes on to the script.
-        _wait(int(descriptor))
+    _hold(int(descriptor))
 
 
 _begin()

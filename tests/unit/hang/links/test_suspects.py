@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.hang.links.model import MAX_NODES
-from relkit.hang.links.suspects import suspects_of
+from relkit.hang.links.suspects import suspects_of, with_unheard_nodes
 from relkit.hang.model import Category, Culprit, HangVerdict
 from relkit.hang.waits import Wait
 from relkit.ranks import RankSet
@@ -72,3 +73,24 @@ def test_they_are_bounded_and_only_those_concerned(
         assert len(suspects.ranks) == MAX_NODES
     if culprits:
         assert next(iter(suspects.ranks)) == node_of[culprits[0]]
+
+
+@pytest.mark.parametrize(
+    ("known", "nodes", "world_size", "more"),
+    [
+        ({0: 0, 1: 0, 4: 2, 5: 2}, 4, 8, {2: 1, 3: 1, 6: 3, 7: 3}),
+        ({0: 0}, 3, 3, {1: 1, 2: 2}),
+        ({}, 2, 4, {0: 0, 1: 0, 2: 1, 3: 1}),
+        ({2: 1, 3: 1}, 2, 4, {0: 0, 1: 0}),
+        # Two nodes with three ranks: nobody can know who has two of them.
+        ({0: 0}, 3, 4, {}),
+        ({0: 0, 1: 0, 5: 2}, 3, 6, {2: 1, 3: 1, 4: 1}),
+        ({0: 0, 1: 1}, 2, 2, {}),
+        # A rank that ended before anybody heard of it, on a node that was heard.
+        ({0: 0, 2: 1}, 2, 3, {}),
+    ],
+)
+def test_ranks_that_nobody_has_heard_of_are_on_the_nodes_that_sent_nothing(
+    known: dict[int, int], nodes: int, world_size: int, more: dict[int, int]
+) -> None:
+    assert with_unheard_nodes(known, nodes, world_size) == known | more

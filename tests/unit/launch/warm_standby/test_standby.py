@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,65 +16,17 @@ import pytest
 
 from relkit.launch.warm_standby import handover
 from relkit.launch.warm_standby.handover import WorkerCommand
-from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby, Target
+from relkit.launch.warm_standby.standby import First, HandOverFailed, Ready, Standby, Target
+from tests.unit.launch.warm_standby.standby_scripts import (
+    LEFT_RUNNING,
+    WAITS,
+    command,
+    made,
+    made_first,
+    plain,
+    with_package,
+)
 from tests.waiting import eventually
-
-_SHOWS = """
-import json, logging, os, signal, sys, threading
-import helper
-RAN = open(os.environ["RAN"], "a")
-RAN.write("x")
-def main():
-    facts = {
-        "argv": sys.argv, "path0": sys.path[0], "path": sys.path[1:], "name": __name__,
-        "file": globals().get("__file__"), "spec": getattr(__spec__, "name", None),
-        "main": sys.modules["__main__"].main is main, "cwd": os.getcwd(),
-        "environ": {k: v for k, v in os.environ.items() if k not in ("RAN", "LC_CTYPE")},
-        "handlers": [str(signal.getsignal(n)) for n in range(1, 65) if n not in (32, 33)],
-        "threads": threading.active_count(), "flags": str(sys.flags), "nice": os.nice(0),
-        "meta": [str(f).partition(" at ")[0] for f in sys.meta_path],
-        "comm": open("/proc/self/comm").read(), "cmdline": open("/proc/self/cmdline").read(),
-        "oom": open("/proc/self/oom_score_adj").read(), "sid": os.getsid(0) == os.getpid(),
-        "ours": [n for n in sys.modules if "standby" in n], "helper": helper.COUNT,
-        "fds": len(os.listdir("/proc/self/fd")), "orig": sys.orig_argv,
-    }
-    print(json.dumps(facts), flush=True)
-    sys.exit(7)
-main()
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "shows.py").write_text(_SHOWS)
-    (tmp_path / "helper.py").write_text("COUNT = 1\nprint('helper')\n")
-    return tmp_path
-
-
-def command(folder: Path, *line: str, **environment: str) -> WorkerCommand:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    added = {"RAN": str(folder / "ran"), "RANK": "1", **environment}
-    return WorkerCommand((sys.executable, "-u", *line), {**kept, **added})
-
-
-def is_ready(standby: Standby) -> bool:
-    assert standby.look() == ""
-    return standby.ready is not None
-
-
-def made(worker: WorkerCommand, target: Target) -> Standby:
-    standby = Standby(worker, target)
-    standby.start()
-    eventually(lambda: is_ready(standby), lambda: standby.look())
-    return standby
-
-
-def plain(worker: WorkerCommand, out: Path) -> int:
-    with out.open("wb") as stream:
-        return subprocess.run(
-            worker.argv, env=worker.environment, stdout=stream, start_new_session=True,
-            timeout=50, check=False,
-        ).returncode  # fmt: skip
 
 
 @pytest.mark.parametrize("line", [("shows.py", "a", "-b"), ("-m", "shows", "a")])
@@ -178,34 +132,49 @@ def test_a_memory_that_is_no_number_of_bytes_is_not_known(folder: Path, size: st
         standby.end()
 
 
-@pytest.mark.parametrize(
-    ("does", "why"),
-    [
-        ("import threading\nthreading.Thread(target=threading.Event().wait).start()", "thread"),
-        ("import socket\nkept = socket.create_server(('127.0.0.1', 0))", "socket"),
-        ("import subprocess\nkept = subprocess.Popen(['sleep', '100'])", "process"),
-        ("raise RuntimeError", "RuntimeError"),
-        ("import helper", "helper, which stands beside the script"),
-    ],
-)
-def test_an_import_that_leaves_something_running_refuses(folder: Path, does: str, why: str) -> None:
-    # An installed package: the folder stands in for site-packages.
-    site = folder / "installed"
-    site.mkdir()
-    (site / "leaves_something.py").write_text(does)
-    (folder / "sitecustomize.py").write_text(
-        f"import site, sys\nsys.path.append({str(site)!r})\n"
-        f"site.getsitepackages = lambda: [{str(site)!r}]\n"
-    )
-    (folder / "script.py").write_text("import leaves_something\n")
-    worker = command(folder, str(folder / "script.py"), PYTHONPATH=str(folder))
-    standby = Standby(worker, Target(str(folder / "script.py")))
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize(("does", "why"), LEFT_RUNNING)
+def test_an_import_that_leaves_something_running_refuses(
+    folder: Path, does: str, why: str, is_first: bool
+) -> None:
+    worker = with_package(folder, does)
+    first = First(writes_here=False) if is_first else None
+    standby = Standby(worker, Target(str(folder / "shows.py")), first=first)
     standby.start()
     try:
         eventually(lambda: standby.look() != "", lambda: str(standby.ready))
         assert why in standby.look()
+        with pytest.raises(HandOverFailed, match=why):
+            standby.hand_over(worker, ())
     finally:
         standby.end()
+    assert not (folder / "ran").exists()
+
+
+def test_a_package_that_asks_for_the_rank_gets_the_worker_s(folder: Path) -> None:
+    before = with_package(folder, "import os\nprint('rank', os.environ.get('RANK'))")
+    after = WorkerCommand(before.argv, {**before.environment, "RANK": "5"})
+    standby = made(before, Target(str(folder / "shows.py")))
+    with (folder / "warm").open("wb") as stream:
+        process = standby.hand_over(after, [(1, stream.fileno())])
+    assert process.wait(50) == plain(after, folder / "fresh") == 7
+    warm, fresh = ((folder / name).read_text().splitlines() for name in ("warm", "fresh"))
+    assert warm[0] == fresh[0] == "rank 5"
+    assert json.loads(warm[2]) == json.loads(fresh[2])
+    assert (folder / "ran").read_text() == "xx"
+
+
+def test_it_is_ready_whatever_the_number_of_its_socket(folder: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    try:
+        worker = command(folder, str(folder / "shows.py"))
+        made(worker, Target(str(folder / "shows.py"))).end()
+    finally:
+        for number in opened:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def with_own_sitecustomize(folder: Path) -> WorkerCommand:
@@ -225,11 +194,13 @@ def test_a_sitecustomize_that_fails_does_not_let_the_script_run(folder: Path, er
     assert (folder / "warm").read_text().count("\n") == (folder / "fresh").read_text().count("\n")
 
 
-def test_a_standby_that_cannot_be_held_is_gone(folder: Path) -> None:
+def test_a_standby_that_cannot_be_held_is_gone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = with_own_sitecustomize(folder)
-    (folder / "sitecustomize.py").write_text(
-        "import importlib.util\nimportlib.util.module_from_spec = None\n"
-    )
+    broken = folder / "standby" / "worker"
+    shutil.copytree(handover.FOLDER, broken)
+    monkeypatch.setattr(handover, "FOLDER", broken)
     standby = Standby(worker, Target(str(folder / "shows.py")))
     standby.start()
     try:
@@ -271,6 +242,10 @@ def test_more_than_a_standby_takes_is_not_handed_over(folder: Path) -> None:
     longer = {f"RELKIT_{number}": "x" * 60_000 for number in range(3)}
     with pytest.raises(HandOverFailed, match="it did not take over"):
         standby.hand_over(WorkerCommand(worker.argv, {**worker.environment, **longer}), ())
+    waits = with_package(folder, WAITS)
+    first = made_first(waits, Target(str(folder / "shows.py")))
+    with pytest.raises(HandOverFailed, match="it did not take over"):
+        first.hand_over(WorkerCommand(waits.argv, {**waits.environment, **longer}), ())
     assert not (folder / "ran").exists()
 
 
