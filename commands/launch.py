@@ -135,9 +135,9 @@ def _spelled(option: TorchrunOption) -> str:
 @click.option(
     "--no-warm-standby",
     is_flag=True,
-    help="Do not have the workers import while the launcher still does, nor keep a process beside "
-    "each (with --max-restarts) that has imported what the script imports, and takes its place at "
-    "a restart.",
+    help="Start the workers as torchrun does: not while the launcher still imports torch, and "
+    "without a spare process beside each (kept with --max-restarts) that has made the script's "
+    "imports and takes over at a restart.",
 )
 @click.option(
     "--inject",
