@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 
 GONE = "gone"
-# As relkit/launch/warm_standby/modest.py names a standby.
+# As relkit/launch/warm_standby/standby_process.py names itself.
 _STANDBY = "relkit-standby"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The first PID namespace's inode: PROC_PID_INIT_INO in include/linux/proc_ns.h.

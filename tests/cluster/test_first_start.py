@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relkit import procfs
-from tests.cluster.conftest import Start
+from tests.cluster.conftest import Start, until
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
@@ -125,6 +125,16 @@ def test_the_operator_s_secret_is_in_no_worker(start: Start, tmp_path: Path, scr
     assert "a secret of this job" not in str(found)
 
 
+def workers_of(launcher: int, script: Path) -> list[int]:
+    """Those children of the launcher whose command line has the script."""
+    found = []
+    for pid in procfs.children(launcher):
+        with suppress(OSError):
+            if str(script) in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -137,13 +147,10 @@ def test_nothing_is_left_of_a_launch_that_fails_before_the_start(
     start: Start, tmp_path: Path, script: Path, more: tuple[str, ...], said: str
 ) -> None:
     job = start("launch", "--timeline-path", tmp_path / "t", *more, script, tmp_path)
-    seen: set[int] = set()
-    while job.process.poll() is None:
-        seen |= set(procfs.children(job.process.pid))
-        time.sleep(0.01)
+    until(lambda: bool(workers_of(job.process.pid, script)), job)
+    (worker,) = workers_of(job.process.pid, script)
     done = job.wait(90)
     assert done.code == 2, done.err
     assert said in done.err
-    assert seen
-    assert not [pid for pid in seen if procfs.process_state(pid) != procfs.GONE]
+    assert procfs.process_state(worker) == procfs.GONE
     assert not list(tmp_path.glob("rank-*"))

@@ -26,17 +26,12 @@ It needs nothing but the standard library, and is loaded without relkit.
 from __future__ import annotations
 
 import ctypes
-import importlib
-import importlib.machinery
-import importlib.util
 import json
 import os
 import select
 import signal
-import site
 import socket
 import sys
-import sysconfig
 import threading
 import time
 from contextlib import suppress
@@ -44,20 +39,19 @@ from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 MAX_MESSAGE_BYTES = 160 << 10
+NICE = 10
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
+_CAP_SYS_NICE = 1 << 23
 # Device files that a process has open once it uses a device; CUDA's contexts are looked at below.
 _DEVICES = ("/dev/kfd", "/dev/davinci", "/dev/accel")
-
-
+# Killed first where memory runs out: the job comes first.
+_OOM_SCORE = "1000"
 # The second is the worker's own again, with the folder of its sitecustomize taken away.
 _OWN_VARIABLES = frozenset({"RELKIT_STANDBY", "PYTHONPATH"})
-
-
-class Refused(BaseException):
-    """This process would not be what a new one is. No library takes it for an error of its own."""
 
 
 def become_a_worker(descriptor: int, modules: dict[str, Any], variables: Any) -> None:  # noqa: ANN401
@@ -91,10 +85,11 @@ class _Standby:
     ) -> None:
         self._launcher = launcher
         self._script_imports = modules["script_imports"]
+        self._early = modules["early_imports"]
         self._fresh_start = modules["fresh_start"].FreshStart()
         self._output = modules["captured_output"].CapturedOutput()
         self._variables = variables
-        self._modest = modules["modest"].Modest()
+        self._modest = Modest()
         self._is_first = False
         # The launcher takes this process for a worker, and starts no other in its place.
         self._must_run = False
@@ -134,7 +129,7 @@ class _Standby:
 
         def refuse_unknown(name: str) -> None:
             if name in order["unknown"]:
-                raise Refused(f"an import has asked for {name}, which is not known yet")
+                raise self._early.Refused(f"an import has asked for {name}, which is not known yet")
 
         try:
             # A sitecustomize that ran before this may have asked as well.
@@ -143,7 +138,7 @@ class _Standby:
             self._variables.when_used = refuse_unknown
             with self._variables:
                 stopped: str = self._import(order).stopped
-        except Refused as why:
+        except self._early.Refused as why:
             return "", str(why)
         except KeyboardInterrupt:
             raise
@@ -193,14 +188,14 @@ class _Standby:
 
     def _import(self, order: dict[str, Any]) -> Any:  # noqa: ANN401
         folder = order["folder"]
-        locate = Locator(folder, self._script_imports)
+        locate = self._early.Locator(folder, self._script_imports)
         path, package = order["path"], ""
         if order["module"]:
             path, package = locate.main_module(order["module"])
         planned = self._script_imports.planned_imports
-        plan = planned(path, package, locate, read_source)
-        with own_modules_refused(folder):
-            make_imports(plan.steps, self._script_imports.SetVariable)
+        plan = planned(path, package, locate, self._early.read_source)
+        with self._early.own_modules_refused(folder):
+            self._early.make_imports(plan.steps, self._script_imports.SetVariable)
         return plan
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
@@ -218,145 +213,65 @@ class _Standby:
         self._launcher.send(json.dumps(message).encode())
 
 
-class Locator:
-    """Where a module comes from, without importing any.
+class Modest:
+    """Gone with the launcher, and after step_back() the first to be killed and the last to run.
 
-    Args:
-        folder: that stands first on the path when the script runs.
+    All of it ends with end().
     """
 
-    def __init__(self, folder: str, script_imports: Any) -> None:  # noqa: ANN401
-        self._folder, self._script_imports = folder, script_imports
-        names = ("stdlib", "platstdlib", "purelib", "platlib")
-        folders = {sysconfig.get_path(name) for name in names}
-        with suppress(AttributeError):
-            folders.update(site.getsitepackages())
-        if site.ENABLE_USER_SITE:
-            folders.add(site.getusersitepackages())
-        real = {os.path.realpath(each) for each in folders if each}
-        self._installed = tuple(f"{each}{os.sep}" for each in real)
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None)
+        signal_at_end = ctypes.c_int(0)
+        self._libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(signal_at_end), 0, 0, 0)
+        self._signal_at_end = signal_at_end.value
+        launcher = os.getppid()
+        self._libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if launcher != os.getppid():
+            os._exit(0)
+        self._comm = self._oom_score = ""
+        self._is_nice = False
+        self._nice = 0
 
-    def __call__(self, module: str) -> Any:  # noqa: ANN401
-        """As `Locate` of script_imports."""
-        where, located = self._script_imports.Where, self._script_imports.Located
-        top = module.partition(".")[0]
-        if top in sys.builtin_module_names or top in sys.stdlib_module_names:
-            return located(where.INSTALLED)
-        spec = own_spec(top, self._folder) or self._spec(top)
-        if spec is None:
-            return located(where.ABSENT)
-        if own_spec(top, self._folder) is None and (self._is_installed(spec) or top == "relkit"):
-            return located(where.INSTALLED)
-        spec = self._inner(spec, module)
-        if spec is None:
-            return located(where.ABSENT)
-        return located(where.OWN, spec.origin if spec.has_location and spec.origin else "")
+    def step_back(self) -> None:
+        """Nobody needs this process for now."""
+        if self._comm:
+            return
+        self._comm = _read("/proc/self/comm")
+        _write("/proc/self/comm", "relkit-standby")
+        self._oom_score = _read("/proc/self/oom_score_adj")
+        _write("/proc/self/oom_score_adj", _OOM_SCORE)
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        # Only where it can be undone.
+        self._is_nice = may_be_raised() and self._nice < NICE
+        if self._is_nice:
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
 
-    def main_module(self, module: str) -> tuple[str, str]:
-        """The file that `python -m module` runs, and the package that it is in."""
-        top = module.partition(".")[0]
-        spec = own_spec(top, self._folder) or self._spec(top)
-        spec = spec and self._inner(spec, module)
-        if spec and spec.submodule_search_locations is not None:
-            module += ".__main__"
-            spec = self._inner(spec, f"{spec.name}.__main__", above=spec.name)
-        if not spec or not spec.origin:
-            raise Refused(f"the source of {module} is not found")
-        return spec.origin, module.rpartition(".")[0]
+    def end(self) -> None:
+        """As any other process again.
 
-    def _spec(self, top: str) -> Any:  # noqa: ANN401
-        try:
-            return importlib.util.find_spec(top)
-        except (ImportError, ValueError, AttributeError):
-            return None
-
-    def _inner(self, spec: Any, module: str, above: str = "") -> Any:  # noqa: ANN401
-        """The spec of a module below that of a package, found without importing either."""
-        name = above or module.partition(".")[0]
-        for part in module[len(name) + 1 :].split(".") if module != name else []:
-            name += f".{part}"
-            places = spec.submodule_search_locations
-            if places is None:
-                return None
-            spec = importlib.machinery.PathFinder.find_spec(name, list(places))
-            if spec is None:
-                return None
-        return spec
-
-    def _is_installed(self, spec: Any) -> bool:  # noqa: ANN401
-        places = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
-        return all(os.path.realpath(each).startswith(self._installed) for each in places)
+        Raises:
+            OSError: that is not possible.
+        """
+        if self._is_nice:
+            for thread in _names("/proc/self/task"):
+                with suppress(ProcessLookupError):
+                    os.setpriority(os.PRIO_PROCESS, int(thread), self._nice)
+        if self._oom_score:
+            _write("/proc/self/oom_score_adj", self._oom_score)
+            if _read("/proc/self/oom_score_adj") != self._oom_score:
+                raise OSError("oom_score_adj cannot be set back")
+        if self._comm:
+            _write("/proc/self/comm", self._comm)
+        self._libc.prctl(_PR_SET_PDEATHSIG, self._signal_at_end, 0, 0, 0)
 
 
-def own_spec(top: str, folder: str) -> Any:  # noqa: ANN401
-    """The spec of a module that stands beside the script; None where there is none.
-
-    A folder without `__init__.py` is none: what is installed goes before it.
-    """
-    spec = importlib.machinery.PathFinder.find_spec(top, [folder])
-    return spec if spec is not None and spec.origin is not None else None
-
-
-def read_source(path: str) -> bytes:
-    """The bytes of a source."""
-    with open(path, "rb") as stream:  # noqa: PTH123
-        return stream.read(8 << 20)
-
-
-class own_modules_refused:
-    """The folder of the script stands first on the path, as it will, and nothing comes from it.
-
-    Args:
-        folder: of the script.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        sys.path.insert(0, self._folder)
-        sys.meta_path.insert(0, self)
-
-    def __exit__(self, *_error: object) -> None:
-        sys.meta_path.remove(self)
-        with suppress(ValueError):
-            sys.path.remove(self._folder)
-        sys.path_importer_cache.pop(self._folder, None)
-
-    def find_spec(self, name: str, path: object = None, _target: object = None) -> None:
-        """Asked for every module before it is imported."""
-        is_stdlib = name in sys.builtin_module_names or name in sys.stdlib_module_names
-        if path is None and not is_stdlib and own_spec(name, self._folder) is not None:
-            raise Refused(f"an installed package looks for {name}, which stands beside the script")
-
-
-def make_imports(steps: Sequence[Any], variable: type) -> None:
-    """Make the imports of a plan, and leave the environment as they leave it.
-
-    Args:
-        steps: of the plan; variable: the class of those that set one.
-    """
-    before: dict[str, str | None] = {}
-    try:
-        for step in steps:
-            if isinstance(step, variable):
-                name: str = step.name  # type: ignore[attr-defined]
-                before.setdefault(name, os.environ.get(name))
-                if not (step.is_default and name in os.environ):  # type: ignore[attr-defined]
-                    os.environ[name] = step.value  # type: ignore[attr-defined]
-            else:
-                __import__(step.module, {}, {}, list(step.names))
-    except ImportError:
-        # The script may be ready for that, or fail of it as it would without a standby.
-        return
-    except Exception as error:
-        raise Refused(f"an import has failed with {type(error).__name__}") from error
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def may_be_raised() -> bool:
+    """Whether this process may run at a higher priority again once it has lowered it."""
+    with suppress(OSError, ValueError):
+        for line in _read("/proc/self/status").splitlines():
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) & _CAP_SYS_NICE)
+    return False
 
 
 def why_not_like_new(launcher: int) -> str:
@@ -459,3 +374,8 @@ def _read(path: str) -> str:
             return stream.read().strip()
     except OSError:
         return ""
+
+
+def _write(path: str, text: str) -> None:
+    with suppress(OSError), open(path, "w") as stream:  # noqa: PTH123
+        stream.write(text)

@@ -93,7 +93,7 @@ BREAKS = (
     # What imports have started goes on in a process that only waits.
     Break(f"{_ROOM}/standby_process.py", "    if threads:\n", "    if False:\n", _STANDBY),
     Break(
-        f"{_ROOM}/standby_process.py",
+        f"{_ROOM}/early_imports.py",
         'raise Refused(f"an installed',
         'Refused(f"an installed',
         _STANDBY,

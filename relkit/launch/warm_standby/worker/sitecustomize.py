@@ -23,8 +23,8 @@ _FILES = (
     "script_imports",
     "read_variables",
     "captured_output",
-    "modest",
     "fresh_start",
+    "early_imports",
     "standby_process",
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,12 @@ from tests.waiting import eventually
 
 
 def handed_over(
-    folder: Path, does: str, **changed: str
+    folder: Path, let_through: Callable[[], None], does: str, **changed: str
 ) -> tuple[list[str], list[str], tuple[int, int]]:
     """What a first worker writes that was handed over in its imports, and a plain one; the codes.
 
     Args:
-        does: the package, after it has waited.
+        let_through: see conftest.py; does: the package, after it has waited.
         changed: variables that only the worker has so.
     """
     before = with_package(folder, WAITS + does)
@@ -39,7 +40,7 @@ def handed_over(
     with (folder / "warm").open("wb") as stream:
         process = standby.hand_over(after, [(1, stream.fileno())])
     assert process.pid == standby.process.pid
-    (folder / "ran-go").touch()
+    let_through()
     codes = process.wait(50), plain(after, folder / "fresh")
     warm, fresh = ((folder / name).read_text().splitlines() for name in ("warm", "fresh"))
     return warm, fresh, codes
@@ -66,10 +67,10 @@ _NO_CHILD = "assert not open(f'/proc/self/task/{os.getpid()}/children').read()"
     ],
 )
 def test_a_first_worker_that_imports_when_it_is_handed_over_runs_as_a_new_one(
-    folder: Path, does: str
+    folder: Path, let_through: Callable[[], None], does: str
 ) -> None:
     warm, fresh, codes = handed_over(
-        folder, f"{does}\nprint('imported')", MASTER_PORT="1", RANK="3"
+        folder, let_through, f"{does}\nprint('imported')", MASTER_PORT="1", RANK="3"
     )
     assert codes == (7, 7)
     assert warm[:-1] == fresh[:-1]
@@ -79,8 +80,10 @@ def test_a_first_worker_that_imports_when_it_is_handed_over_runs_as_a_new_one(
     assert (folder / "ran").read_text() == "xx"
 
 
-def test_an_import_that_ends_a_first_worker_ends_it_as_a_new_one(folder: Path) -> None:
-    assert handed_over(folder, "raise SystemExit(9)")[2] == (9, 9)
+def test_an_import_that_ends_a_first_worker_ends_it_as_a_new_one(
+    folder: Path, let_through: Callable[[], None]
+) -> None:
+    assert handed_over(folder, let_through, "raise SystemExit(9)")[2] == (9, 9)
 
 
 def handed_over_unheard(
@@ -155,6 +158,7 @@ def test_a_first_worker_whose_sitecustomize_has_asked_imports_nothing_more(folde
         standby.end()
 
 
+@pytest.mark.usefixtures("let_through")
 def test_ctrl_c_ends_a_first_worker_that_imports(folder: Path) -> None:
     worker = with_package(folder, WAITS)
     process = made_first(worker, Target(str(folder / "shows.py"))).hand_over(worker, ())
@@ -164,12 +168,12 @@ def test_ctrl_c_ends_a_first_worker_that_imports(folder: Path) -> None:
 
 
 def test_what_the_imports_of_a_first_worker_write_is_seen_at_once(
-    folder: Path, capfd: pytest.CaptureFixture[str]
+    folder: Path, let_through: Callable[[], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     worker = with_package(folder, f"{WAITS}\nprint('before the end', flush=True)\nos.abort()")
     standby = made_first(worker, Target(str(folder / "shows.py")), writes_here=True)
     process = standby.hand_over(worker, ())
-    (folder / "ran-go").touch()
+    let_through()
     assert process.wait(50) == -signal.SIGABRT
     assert capfd.readouterr().out == "before the end\n"
 
@@ -195,6 +199,7 @@ def test_a_first_worker_that_nobody_needs_yet_waits_as_any_standby(folder: Path)
     assert json.loads(warm[1]) == json.loads(fresh[1])
 
 
+@pytest.mark.usefixtures("let_through")
 def test_a_first_worker_for_another_command_is_ended(folder: Path) -> None:
     worker = with_package(folder, WAITS)
     standby = made_first(worker, Target(str(folder / "shows.py")))

@@ -236,6 +236,7 @@ def test_what_a_standby_starts_runs_at_once(folder: Path) -> None:
     assert not (folder / "ran").exists()
 
 
+@pytest.mark.usefixtures("let_through")
 def test_more_than_a_standby_takes_is_not_handed_over(folder: Path) -> None:
     worker = with_own_sitecustomize(folder)
     standby = made(worker, Target(str(folder / "shows.py")))
