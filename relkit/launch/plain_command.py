@@ -20,6 +20,8 @@ _NOT_PLAIN = frozenset(
     ]
 )
 _PROCESSES = "--nproc-per-node"
+# A node has fewer than 1,000: more are a slip of the keyboard, for which none is started at once.
+_MAX_DIGITS = 3
 # With these there are other launchers, whatever --nnodes says.
 _MORE_NODES = frozenset({"--nodes", "--spares"})
 _LOG_FILES = frozenset({"-r", "--redirects", "-t", "--tee"})
@@ -97,6 +99,7 @@ def plain_command(
         not _NOT_PLAIN.isdisjoint(given)
         or {"--module", "-m"} & named
         or not (processes.isascii() and processes.isdecimal())
+        or len(processes) > _MAX_DIGITS
     ):
         return None
     return PlainCommand(

@@ -46,6 +46,8 @@ def test_it_is_what_torchrun_s_parser_makes_of_it(line: str) -> None:
         "--nproc-per-node gpu t.py",
         "--nproc-per-node auto t.py",
         "--nproc-per-node ٣ t.py",
+        "--nproc-per-node 1000 t.py",
+        f"--nproc-per-node {'9' * 5000} t.py",
         # argparse takes these for a longer option.
         "--nproc 2 t.py",
         "--no-such-option t.py",

@@ -218,6 +218,12 @@ BREAKS = (
     # What torch alone knows is guessed, and a wrong start takes the place of the right one.
     Break(
         "relkit/launch/plain_command.py",
+        "        or len(processes) > _MAX_DIGITS\n",
+        "",
+        _PLAIN,
+    ),
+    Break(
+        "relkit/launch/plain_command.py",
         "if flag not in takes_value or (equals and not takes_value[flag]):",
         "if flag not in takes_value:",
         _PLAIN,
