@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from relkit.findings import Status
+from tests.patience import PATIENCE
 from tools.gpu_check import judge
 from tools.gpu_check.datasheet import stated
 from tools.gpu_check.outcome import Outcome
@@ -23,7 +24,7 @@ def test_without_a_gpu_it_says_so_and_exits_3(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tools.gpu_check", f"--page={page}"],
         cwd=ROOT, env={"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=50, check=False,
+        capture_output=True, text=True, timeout=50 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 3
     assert "nothing was checked: torch sees no CUDA device" in done.stderr
