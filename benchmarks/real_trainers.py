@@ -6,7 +6,8 @@ usage: python benchmarks/real_trainers.py [--trainers hf,megatron,nanogpt] [--he
 Two ranks on two cores under `relkit launch --straggler warn`, steps of about 10 ms: Hugging Face's
 Trainer, megatron-core's model, DDP and schedule, and a loop of nanoGPT's order (benchmarks/jobs).
 A busier rank gets 12 sequences a step, its peer 10. Wrong is any line about a straggler in a
-healthy run, and in the others a line about the other rank, another cause, or none at all.
+healthy run, and in the others a line about the other rank, another cause, or none at all. How many
+were taken back before the end of the job is counted apart.
 
     pip install torch==2.13.0 transformers megatron-core accelerate
 """
@@ -36,6 +37,8 @@ HEALTHY_STEPS = 400
 BUSIER_STEPS = 2000
 LIMIT_S = 600
 _LINE = re.compile(r"straggler: (.*)")
+# The other rank may well be slower for a while, on a machine that is not quiet.
+_OVER = "as fast as the others again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,9 @@ def run_one(trainer: str, number: int, busier_rank: int) -> Run:
         as_it_should = not said
     else:
         named = f"rank {busier_rank} "
-        as_it_should = bool(said) and all(named in line and "compute" in line for line in said)
+        accused = [line for line in said if _OVER not in line]
+        as_it_should = bool(accused) and all(named in line for line in said)
+        as_it_should &= all("compute" in line for line in accused)
     # A job that nobody looked at is no proof of silence.
     right = as_it_should and done.returncode == 0 and seen >= steps // 2
     return Run(
@@ -127,8 +132,9 @@ def main() -> None:
             some = [r for r in done if r.trainer == trainer and (r.busier_rank < 0) is is_healthy]
             if some:
                 kind = "healthy, silent" if is_healthy else "busier rank, named"
-                rows.append((trainer, kind, f"{sum(r.right for r in some)}/{len(some)}"))
-    print(table(rows, ("trainer", "runs", "right")))
+                over = sum(any(_OVER in line for line in r.said) for r in some)
+                rows.append((trainer, kind, f"{sum(r.right for r in some)}/{len(some)}", str(over)))
+    print(table(rows, ("trainer", "runs", "right", "taken back")))
     if options.json is not None:
         write_atomic(options.json, json.dumps([asdict(r) for r in done], indent=1) + "\n")
 

@@ -21,6 +21,9 @@ from relkit.nearest import no_such
 
 _PREFIX = "relkit_"
 _NNODES = re.compile(r"[0-9]{1,9}(:[0-9]{1,9})?")
+_NUMBER = re.compile(r"-?[0-9]+")
+# torch first makes a list of all processes: for a slip of the keyboard there is no memory.
+_MAX_PROCESSES = 4096
 # These mean something only beside the name of a host.
 _OF_NAMED_HOST = ("--node-rank", "--node_rank", "--master-port", "--master_port")
 # Rendezvous backends whose endpoint can be found out.
@@ -175,8 +178,12 @@ def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
     if torchrun.max_restarts < 0:
         raise UsageProblem("--max-restarts is below 0")
     processes = torchrun.nproc_per_node
-    if processes.lstrip("-").isdecimal() and int(processes) < 1:
-        raise UsageProblem(f"--nproc-per-node {processes} starts no process")
+    # int() refuses thousands of digits, and argparse does not.
+    if _NUMBER.fullmatch(processes) and not 1 <= int(processes[:20]) <= _MAX_PROCESSES:
+        raise UsageProblem(
+            f"--nproc-per-node {processes[:20]} is not between 1 and {_MAX_PROCESSES}",
+            next_step="Write how many GPUs the node has, or: --nproc-per-node gpu",
+        )
     if torchrun.module and torchrun.no_python:
         raise UsageProblem("--module and --no-python exclude each other")
     if needs_peers(torchrun, argv) and not is_left_open(torchrun, argv):

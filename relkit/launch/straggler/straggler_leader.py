@@ -127,6 +127,7 @@ class StragglerLeader:
         """Score the last steps of this node, and write down what was seen."""
         if self._settings.mode is not Mode.OFF:
             self._score(records, now_s)
+        self._announcer.end()
         if self._scorer is not None and self._scorer.steps:
             self._publisher.publish(lambda: self._history(ended=True), now_s, keep=True)
 

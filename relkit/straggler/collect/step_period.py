@@ -8,8 +8,9 @@ from relkit.straggler.model import Ints
 
 # A period must explain this share of the sequence; an evaluation is allowed to be the rest.
 MIN_MATCH = 0.6
-# Of periods that explain about as much as the best one, the shortest is the step.
-_AS_GOOD = 0.03
+# Of periods that explain about as much as the best one, the shortest is the step. What comes in
+# between once in so many steps (a log, a checkpoint) does not make one step of them all.
+_RARE = 32
 _MAX_PERIOD = 4096
 _MIN_REPEATS = 3
 
@@ -30,5 +31,8 @@ def find_period(coded: Ints) -> tuple[int, float]:
     best = float(shares.max())
     if best < MIN_MATCH:
         return 0, best
-    period = int(np.argmax(shares >= best - _AS_GOOD)) + 1
+    # One collective in between puts a whole period and itself out of place.
+    periods = np.arange(1, longest + 1)
+    as_good = shares >= best - (periods + 1) / (_RARE * periods)
+    period = int(np.argmax(as_good)) + 1
     return period, float(shares[period - 1])

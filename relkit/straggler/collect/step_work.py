@@ -101,7 +101,11 @@ def usual_work(steps: Sequence[tuple[Rows, Rows, Rows]], sizes: Mapping[int, int
     track = np.where(rows["kind"] == OpKind.P2P, P2P_TRACK, rows["communicator"]).astype(np.int64)
     groups, each = _usual(track, step, count)
     places = {int(group): place for place, group in enumerate(groups[each >= 1])}
-    codes = mix(rows["code"] + mix(track.astype(np.uint64)))
+    # In a group of one rank nothing is communicated: its sizes are this rank's data (Megatron's
+    # tensor-parallel group of one reduces its activations), and a rank with more of them is slow.
+    single = [group for group, size in sizes.items() if size == 1]
+    code = np.where(np.isin(track, single), rows["operation"].astype(np.uint64), rows["code"])
+    codes = mix(code + mix(track.astype(np.uint64)))
     times = _usual(codes, step, count)[1]
     firsts = np.unique(codes, return_index=True)[1]
     profile = []
@@ -109,7 +113,7 @@ def usual_work(steps: Sequence[tuple[Rows, Rows, Rows]], sizes: Mapping[int, int
         row, group = rows[first], int(track[first])
         size = sizes.get(group, 0)
         profile.append(
-            (places.get(group, -1), size, int(row["operation"]), int(row["code"]), number)
+            (places.get(group, -1), size, int(row["operation"]), int(code[first]), number)
         )
     digest = hashlib.blake2s(repr(sorted(profile)).encode(), digest_size=8)
     pairs, times = _usual(operation_codes(rows, track), step, count)

@@ -122,6 +122,8 @@ def test_bad_lines_are_usage_problems(line: list[str]) -> None:
         ["--max-restarts=-1", "t.py"],
         ["--nproc-per-node=0", "t.py"],
         ["--nproc-per-node=-2", "t.py"],
+        ["--nproc-per-node=4097", "t.py"],
+        ["--nproc-per-node", "9" * 30, "t.py"],
         ["-m", "--no-python", "t.py"],
         ["--nnodes", "2", "--node-rank", "1", "t.py"],
         ["--nnodes", "2", "--master-port", "1234", "t.py"],

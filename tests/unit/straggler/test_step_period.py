@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,3 +63,10 @@ def test_no_period_where_nothing_repeats() -> None:
 
 def test_gradient_accumulation_is_one_step() -> None:
     assert _period(([1, 1] * 4 + [2]) * 8)[0] == 9
+
+
+@pytest.mark.parametrize("step", [[1], [1, 2], [1, 2, 3, 4, 5]])
+def test_a_log_every_fifty_steps_does_not_make_one_step_of_them(step: list[int]) -> None:
+    assert _period((step * 50 + [9]) * 12)[0] == len(step)
+    # What comes every twelfth time may as well belong to the step: accumulated gradients.
+    assert _period((step * 12 + [9]) * 12)[0] == 12 * len(step) + 1

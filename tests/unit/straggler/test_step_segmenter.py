@@ -210,6 +210,19 @@ def test_other_work_has_another_key() -> None:
     assert keys(three) == keys(four) != {""}
 
 
+def test_more_data_in_a_group_of_one_rank_is_no_other_work() -> None:
+    """A tensor-parallel group of one, as Megatron makes it: it reduces what one rank has read."""
+    ten, twelve = ([Talk(0, ALLREDUCE, size)] * 3 + [Talk(1, ALLREDUCE, 500)] for size in (10, 12))
+    for sizes, is_same in (((1, 2), True), ((2, 2), False)):
+        one, two = (cut_all([Stream(3).rows(step * 40)], sizes)[1] for step in (ten, twelve))
+        assert len(content(one)) >= 36
+        assert (keys(one) == keys(two)) is is_same
+    # As many layers are the same work, and more are not.
+    more = [Talk(0, ALLREDUCE, 10), *ten]
+    three, four = (cut_all([Stream(3).rows(step * 40)], (1, 2))[1] for step in (more, ten))
+    assert keys(three) != keys(four)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_has_no_steps(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -67,6 +67,8 @@ class Job:
         nodes: int = 2,
         min_nodes: int = 1,
         restarts_left: int = 1,
+        steps: int = 60,
+        recovered: int = 60,
     ) -> None:
         notes: dict[str, bytes] = {}
         self.said: list[list[str]] = [[] for _ in range(nodes)]
@@ -79,13 +81,15 @@ class Job:
         for node in range(nodes):
             mine = [rank for rank in range(RANKS) if hosts[rank] == f"h{node}"]
             # Of recorded kernels: nothing is sure about time of which nothing is known.
-            steps = records(range(60), RANKS, slow={6: 0.3}, onset=10, host_of=hosts)
+            slow = records(range(recovered), RANKS, slow={6: 0.3}, onset=10, host_of=hosts)
+            even = records(range(steps), RANKS, host_of=hosts)
+            made = [*slow, *(one for one in even if one.step >= recovered)]
             told = Told(
                 [
                     replace(
                         s, parts=s.parts._replace(compute_s=s.parts.local_s, unattributed_s=0.0)
                     )
-                    for s in steps
+                    for s in made
                     if s.rank in mine
                 ]
             )
@@ -136,6 +140,16 @@ def test_all_nodes_report_to_the_first_which_says_who_is_slow(tmp_path: Path) ->
     assert not [key for key in job.notes if key.startswith("steps/")]
 
 
+def test_who_has_just_recovered_when_the_job_ends_is_told(tmp_path: Path) -> None:
+    job = Job(tmp_path, Mode.WARN, steps=110, recovered=50)
+    job.run(range(110))
+    assert len(job.said[0]) == 1
+    (over,) = load(job.folder / LIVE_FILE).past
+    assert 100 < over.ended_step < 110
+    job.nodes[0].close(110.0)
+    assert "rank 6 (host h1) is as fast as the others again" in job.said[0][1]
+
+
 def test_the_node_of_a_straggler_is_asked_to_leave_with_the_evidence_kept(tmp_path: Path) -> None:
     job = Job(tmp_path, Mode.EXCLUDE)
     job.run(range(60))
@@ -174,7 +188,32 @@ def test_one_that_comes_and_goes_is_named_once_a_minute() -> None:
     for now_s in (0.0, 20.0, 40.0, 70.0):
         announcer.announce([raised], [raised], now_s)
         announcer.announce([replace(raised, ended_step=2)], [], now_s + 5.0)
+    announcer.end()
     assert ["slow-host" in line for line in said] == [True, False, True, False]
+
+
+def test_one_that_is_faster_for_a_moment_has_not_recovered() -> None:
+    said: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
+    raised, over = straggler(1.0), replace(straggler(1.0), ended_step=2)
+    announcer.announce([raised], [raised], 0.0)
+    for now_s in (100.0, 200.0):
+        announcer.announce([over], [], now_s)
+        announcer.announce([raised], [raised], now_s + 9.0)
+        announcer.announce([], [raised], now_s + 20.0)
+    assert len(said) == 1
+    # Of the same rank, but for another reason.
+    other = replace(raised, verdict=replace(raised.verdict, cause=Cause.COMPUTE))
+    announcer.announce([over], [], 300.0)
+    announcer.announce([other], [other], 301.0)
+    assert ["slow-compute" in line for line in said] == [False, True]
+    announcer.announce([replace(other, ended_step=7)], [], 400.0)
+    announcer.announce([], [], 409.0)
+    assert len(said) == 2
+    announcer.announce([], [], 410.0)
+    announcer.end()
+    assert "is as fast as the others again (step 7)" in said[2]
+    assert len(said) == 3
 
 
 def test_a_straggler_is_announced_once_it_has_cost_a_second() -> None:
@@ -188,6 +227,7 @@ def test_a_straggler_is_announced_once_it_has_cost_a_second() -> None:
     (line,) = lines
     assert "1.0 s lost so far" in line
     announcer.announce([replace(straggler(3.0), ended_step=9)], [], 4.0)
+    announcer.end()
     assert "is as fast as the others again" in lines[1]
 
 

@@ -16,6 +16,9 @@ _CLOCKS = ("tests/unit/straggler/test_clocks.py",)
 _RUN_TIMES = ("tests/unit/straggler/test_run_times.py",)
 _LOCAL = ("tests/unit/straggler/test_local_time.py",)
 _CODEC = ("tests/unit/straggler/test_step_codec.py",)
+_NODE = ("tests/unit/straggler/test_straggler_node.py",)
+_PERIOD = ("tests/unit/straggler/test_step_period.py",)
+_SEGMENTER = ("tests/unit/straggler/test_step_segmenter.py",)
 _BUDGET = ("tests/unit/straggler/test_step_budget.py",)
 _SCORER = "relkit/straggler/score/rank_scorer.py"
 _EDGE_RATES = "relkit/straggler/score/edge_rates.py"
@@ -287,9 +290,63 @@ BREAKS = (
     ),
     Break(
         "relkit/straggler/collect/step_period.py",
-        "np.argmax(shares >= best - _AS_GOOD)",
+        "np.argmax(as_good)",
         "np.argmax(shares)",
         _BUDGET,
+    ),
+    Break(
+        "relkit/straggler/collect/step_period.py",
+        "(periods + 1) / (_RARE * periods)",
+        "1.0 / _RARE",
+        _PERIOD,
+    ),
+    Break(
+        "relkit/straggler/collect/step_period.py",
+        "_RARE = 32",
+        "_RARE = 8",
+        _PERIOD,
+    ),
+    Break(
+        "relkit/straggler/collect/step_work.py",
+        "np.where(np.isin(track, single), ",
+        "np.where(track < -9, ",
+        _SEGMENTER,
+    ),
+    Break(
+        "relkit/straggler/collect/step_work.py",
+        "if size == 1]",
+        "if size >= 1]",
+        _SEGMENTER,
+    ),
+    Break(
+        "relkit/straggler/collect/step_work.py",
+        "int(code[first]), number)",
+        'int(row["code"]), number)',
+        _SEGMENTER,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "if since_s <= latest_s:",
+        "if True:",
+        _NODE,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "if dropped is None or dropped.verdict.cause is not change.verdict.cause:",
+        "if dropped is None:",
+        _NODE,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "dropped, _ = self._dropped.pop(who, (None, 0.0))",
+        "dropped, _ = None, 0.0",
+        _NODE,
+    ),
+    Break(
+        "relkit/launch/straggler/straggler_leader.py",
+        "self._announcer.end()",
+        "pass",
+        _NODE,
     ),
     Break(
         "relkit/straggler/transport/step_codec.py",
