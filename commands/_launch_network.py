@@ -17,11 +17,11 @@ from relkit.commands._decorated import Decorated, with_options
 from relkit.commands._finite import FiniteRange
 from relkit.commands._kept_options import KeptOptions
 from relkit.errors import UnwritablePath, UsageProblem
-from relkit.findings import Report
 from relkit.launch.options import OwnOption
 from relkit.netcheck.measure.probes.names import PROBES
 
 if TYPE_CHECKING:
+    from relkit.findings import Report
     from relkit.launch.job.topology_ranks import TopologyRanks
     from relkit.launch.netcheck.network_check import NetworkCheck
 

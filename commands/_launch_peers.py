@@ -10,9 +10,7 @@ import click
 
 from relkit.commands._decorated import Decorated
 from relkit.errors import UsageProblem
-from relkit.hosts import read_nodes
 from relkit.launch.options import OwnOption, is_left_open, needs_peers
-from relkit.launch.peers.join import join_peers
 
 OWN = (OwnOption(("--nodes",)),)
 
@@ -51,6 +49,10 @@ def meet(options: Namespace, typed: Sequence[str], nodes: str | None, spares: in
     needs = needs_peers(options, typed) or (spares and is_left_open(options, typed))
     if nodes is None and not needs:
         return ""
+    # `relkit launch --help` does not wait for these.
+    from relkit.hosts import read_nodes
+    from relkit.launch.peers.join import join_peers
+
     known = None if nodes is None else read_nodes(nodes)
     point = join_peers(options, known, os.environ, spares=spares)
     who = "1 node" if options.nnodes == "1" else f"{options.nnodes} nodes"

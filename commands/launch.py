@@ -35,7 +35,6 @@ from relkit.launch.job.on_hang import OnHang
 from relkit.launch.options import OwnOption, check, check_script, program, split
 from relkit.launch.quick_imports import quick_imports
 from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
-from relkit.operator_secret import take_secret
 from relkit.slow_faults import SLOW_FAULTS
 from relkit.straggler.transport.control import Control, Mode
 from relkit.ttp.actions import Limits
@@ -256,6 +255,9 @@ def launch(
       srun --ntasks-per-node 1 relkit launch --secret-file ~/.relkit-secret \\
           --nnodes 2 --nproc-per-node 8 train.py
     """
+    # --help does not wait for it.
+    from relkit.operator_secret import take_secret
+
     options: Namespace
     options, typed, first = ctx.meta[_PARSED]
     action = OnHang(on_hang)

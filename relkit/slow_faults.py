@@ -5,15 +5,18 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relkit.errors import UsageProblem
+
+if TYPE_CHECKING:
+    import subprocess
 
 # name -> (what it does, the kinds it knows, the default kind first, the values it takes)
 SLOW_FAULTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -224,6 +227,9 @@ class Slowness:
             folder.rmdir()
 
     def _begin_neighbour(self) -> None:
+        # `relkit launch --help`, which lists the faults, does not wait for this.
+        import subprocess
+
         # It inherits this process's cores, and ends with it.
         self._neighbours.append(
             subprocess.Popen([sys.executable, "-S", "-c", _LOOP, str(os.getpid())])
