@@ -176,9 +176,9 @@ def test_nobody_leaves_where_that_cannot_be_and_it_is_said_first(tmp_path: Path)
         assert len(job.said[0]) == 3
 
 
-def straggler(cost_s: float) -> RaisedVerdict:
-    """Rank 6, slow since step 1 because of its host."""
-    return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, 1, cost_s, (), 6), 1)
+def straggler(cost_s: float, first_step: int = 1) -> RaisedVerdict:
+    """Rank 6, slow because of its host."""
+    return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, first_step, cost_s, (), 6), 1)
 
 
 def test_one_that_comes_and_goes_is_named_once_a_minute() -> None:
@@ -236,6 +236,37 @@ def test_a_straggler_that_recovers_before_it_has_cost_a_second_is_not_announced(
     announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
     announcer.announce([straggler(0.4)], [straggler(0.4)], 0.0)
     announcer.announce([replace(straggler(0.4), ended_step=9)], [], 1.0)
+    assert lines == []
+
+
+def test_what_one_cost_before_a_moment_of_recovery_counts_as_well() -> None:
+    lines: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
+    for number, now_s in enumerate((0.0, 10.0, 20.0)):
+        raised = straggler(0.4, first_step=number)
+        announcer.announce([raised], [raised], now_s)
+        if number < 2:
+            announcer.announce([replace(raised, ended_step=9)], [], now_s + 5.0)
+    (line,) = lines
+    assert "since step 0, 1.2 s lost so far" in line
+
+
+def test_what_one_cost_long_before_or_for_another_reason_does_not_count() -> None:
+    lines: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
+    raised = straggler(0.9)
+    other = replace(raised, verdict=replace(raised.verdict, cause=Cause.COMPUTE))
+    for now_s in (0.0, 100.0, 200.0):
+        for one in (raised, other):
+            announcer.announce([one], [one], now_s)
+            announcer.announce([replace(one, ended_step=9)], [], now_s + 1.0)
+    for now_s in (400.0, 470.0):
+        announcer.announce([raised], [raised], now_s)
+        announcer.announce([replace(raised, ended_step=9)], [], now_s + 1.0)
+    # Three seconds in ten minutes, at times that are close enough.
+    for now_s in range(1000, 1600, 50):
+        announcer.announce([straggler(0.25)], [straggler(0.25)], float(now_s))
+        announcer.announce([replace(straggler(0.25), ended_step=9)], [], now_s + 1.0)
     assert lines == []
 
 

@@ -343,6 +343,30 @@ BREAKS = (
         _NODE,
     ),
     Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "self.cause is verdict.cause and ",
+        "",
+        _NODE,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "now_s - self.until_s < _QUIET_S",
+        "True",
+        _NODE,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "max(MIN_COST_S, _MIN_SHARE * (now_s - spell.began_s))",
+        "MIN_COST_S",
+        _NODE,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "first_step=spell.first_step, ",
+        "",
+        _NODE,
+    ),
+    Break(
         "relkit/launch/straggler/straggler_leader.py",
         "self._announcer.end()",
         "pass",
