@@ -18,10 +18,10 @@ from typing import NoReturn
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.quick_imports import quick_imports
 from relkit.nearest import no_such
+from relkit.whole_number import whole_number
 
 _PREFIX = "relkit_"
 _NNODES = re.compile(r"[0-9]{1,9}(:[0-9]{1,9})?")
-_NUMBER = re.compile(r"-?[0-9]+")
 # torch first makes a list of all processes: for a slip of the keyboard there is no memory.
 _MAX_PROCESSES = 4096
 # These mean something only beside the name of a host.
@@ -178,10 +178,10 @@ def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:
     if torchrun.max_restarts < 0:
         raise UsageProblem("--max-restarts is below 0")
     processes = torchrun.nproc_per_node
-    # int() refuses thousands of digits, and argparse does not.
-    if _NUMBER.fullmatch(processes) and not 1 <= int(processes[:20]) <= _MAX_PROCESSES:
+    is_number = processes.isascii() and processes.lstrip("-").isdecimal()
+    if is_number and not whole_number(processes, _MAX_PROCESSES):
         raise UsageProblem(
-            f"--nproc-per-node {processes[:20]} is not between 1 and {_MAX_PROCESSES}",
+            f"--nproc-per-node {processes:.20} is not between 1 and {_MAX_PROCESSES}",
             next_step="Write how many GPUs the node has, or: --nproc-per-node gpu",
         )
     if torchrun.module and torchrun.no_python:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relkit.launch.options import OwnOption
 from relkit.launch.torchrun_help import OtherForm, options_of_source
+from relkit.whole_number import whole_number
 
 # With these, workers are started in another way, or long after the launcher.
 _NOT_PLAIN = frozenset(
@@ -20,8 +21,8 @@ _NOT_PLAIN = frozenset(
     ]
 )
 _PROCESSES = "--nproc-per-node"
-# A node has fewer than 1,000: more are a slip of the keyboard, for which none is started at once.
-_MAX_DIGITS = 3
+# More are hardly meant: none is started before torch's own parser has read the number.
+_MAX_PROCESSES = 999
 # With these there are other launchers, whatever --nnodes says.
 _MORE_NODES = frozenset({"--nodes", "--spares"})
 _LOG_FILES = frozenset({"-r", "--redirects", "-t", "--tee"})
@@ -94,16 +95,12 @@ def plain_command(
         _flag_of(name, prefixes) for name, value in environment.items() if value.lower() not in _OFF
     }
     given = values.keys() | named
-    processes = values.get(_PROCESSES, environment.get("PET_NPROC_PER_NODE", "1"))
-    if (
-        not _NOT_PLAIN.isdisjoint(given)
-        or {"--module", "-m"} & named
-        or not (processes.isascii() and processes.isdecimal())
-        or len(processes) > _MAX_DIGITS
-    ):
+    asked = values.get(_PROCESSES, environment.get("PET_NPROC_PER_NODE", "1"))
+    processes = whole_number(asked, _MAX_PROCESSES)
+    if processes is None or not _NOT_PLAIN.isdisjoint(given) or {"--module", "-m"} & named:
         return None
     return PlainCommand(
-        int(processes),
+        processes,
         words[0],
         "-m" in values or "--module" in values,
         tuple(words[1:]),

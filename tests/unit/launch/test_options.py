@@ -124,6 +124,7 @@ def test_bad_lines_are_usage_problems(line: list[str]) -> None:
         ["--nproc-per-node=-2", "t.py"],
         ["--nproc-per-node=4097", "t.py"],
         ["--nproc-per-node", "9" * 30, "t.py"],
+        ["--nproc-per-node=--5", "t.py"],
         ["-m", "--no-python", "t.py"],
         ["--nnodes", "2", "--node-rank", "1", "t.py"],
         ["--nnodes", "2", "--master-port", "1234", "t.py"],
@@ -155,6 +156,9 @@ def test_a_missing_script_is_refused_before_any_worker_starts() -> None:
         ["--nnodes", "1:8", "--rdzv-backend", "c10d", "--rdzv-endpoint", "h:1", "t.py"],
         ["--nnodes", "1:2", "--standalone", "t.py"],
         ["--nproc-per-node", "auto", "t.py"],
+        ["--nproc-per-node", "4096", "t.py"],
+        # torch takes the digits of any script.
+        ["--nproc-per-node", "\uff18", "t.py"],
     ],
     ids=" ".join,
 )

@@ -18,11 +18,9 @@ from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S, SELDOM_S
 from relkit.launch.straggler.straggler_node import StragglerNode
 from relkit.launch.straggler.straggler_thread import Stragglers
-from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
 from relkit.straggler.collect.socket_rates import Connection, SocketRates
 from relkit.straggler.edge_traffic import EdgeTraffic
-from relkit.straggler.history_types import RaisedVerdict
-from relkit.straggler.model import Cause, Subject, Verdict
+from relkit.straggler.model import Verdict
 from relkit.straggler.score.network import Network
 from relkit.straggler.step_record import RankProcess, StepRecord
 from relkit.straggler.transport import control, live_file
@@ -174,100 +172,6 @@ def test_nobody_leaves_where_that_cannot_be_and_it_is_said_first(tmp_path: Path)
         assert why in job.said[0][0]
         assert sum("not excluded" in line for line in job.said[0]) == 1
         assert len(job.said[0]) == 3
-
-
-def straggler(cost_s: float, first_step: int = 1) -> RaisedVerdict:
-    """Rank 6, slow because of its host."""
-    return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, first_step, cost_s, (), 6), 1)
-
-
-def test_one_that_comes_and_goes_is_named_once_a_minute() -> None:
-    said: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
-    raised = straggler(1.0)
-    for now_s in (0.0, 20.0, 40.0, 70.0):
-        announcer.announce([raised], [raised], now_s)
-        announcer.announce([replace(raised, ended_step=2)], [], now_s + 5.0)
-    announcer.end()
-    assert ["slow-host" in line for line in said] == [True, False, True, False]
-
-
-def test_one_that_is_faster_for_a_moment_has_not_recovered() -> None:
-    said: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, said.append)
-    raised, over = straggler(1.0), replace(straggler(1.0), ended_step=2)
-    announcer.announce([raised], [raised], 0.0)
-    for now_s in (100.0, 200.0):
-        announcer.announce([over], [], now_s)
-        announcer.announce([raised], [raised], now_s + 9.0)
-        announcer.announce([], [raised], now_s + 20.0)
-    assert len(said) == 1
-    # Of the same rank, but for another reason.
-    other = replace(raised, verdict=replace(raised.verdict, cause=Cause.COMPUTE))
-    announcer.announce([over], [], 300.0)
-    announcer.announce([other], [other], 301.0)
-    assert ["slow-compute" in line for line in said] == [False, True]
-    announcer.announce([replace(other, ended_step=7)], [], 400.0)
-    announcer.announce([], [], 409.0)
-    assert len(said) == 2
-    announcer.announce([], [], 410.0)
-    announcer.end()
-    assert "is as fast as the others again (step 7)" in said[2]
-    assert len(said) == 3
-
-
-def test_a_straggler_is_announced_once_it_has_cost_a_second() -> None:
-    lines: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
-    announcer.announce([straggler(0.03)], [straggler(0.03)], 0.0)
-    announcer.announce([], [straggler(0.99)], 1.0)
-    assert lines == []
-    announcer.announce([], [straggler(1.0)], 2.0)
-    announcer.announce([], [straggler(3.0)], 3.0)
-    (line,) = lines
-    assert "1.0 s lost so far" in line
-    announcer.announce([replace(straggler(3.0), ended_step=9)], [], 4.0)
-    announcer.end()
-    assert "is as fast as the others again" in lines[1]
-
-
-def test_a_straggler_that_recovers_before_it_has_cost_a_second_is_not_announced() -> None:
-    lines: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
-    announcer.announce([straggler(0.4)], [straggler(0.4)], 0.0)
-    announcer.announce([replace(straggler(0.4), ended_step=9)], [], 1.0)
-    assert lines == []
-
-
-def test_what_one_cost_before_a_moment_of_recovery_counts_as_well() -> None:
-    lines: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
-    for number, now_s in enumerate((0.0, 10.0, 20.0)):
-        raised = straggler(0.4, first_step=number)
-        announcer.announce([raised], [raised], now_s)
-        if number < 2:
-            announcer.announce([replace(raised, ended_step=9)], [], now_s + 5.0)
-    (line,) = lines
-    assert "since step 0, 1.2 s lost so far" in line
-
-
-def test_what_one_cost_long_before_or_for_another_reason_does_not_count() -> None:
-    lines: list[str] = []
-    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
-    raised = straggler(0.9)
-    other = replace(raised, verdict=replace(raised.verdict, cause=Cause.COMPUTE))
-    for now_s in (0.0, 100.0, 200.0):
-        for one in (raised, other):
-            announcer.announce([one], [one], now_s)
-            announcer.announce([replace(one, ended_step=9)], [], now_s + 1.0)
-    for now_s in (400.0, 470.0):
-        announcer.announce([raised], [raised], now_s)
-        announcer.announce([replace(raised, ended_step=9)], [], now_s + 1.0)
-    # Three seconds in ten minutes, at times that are close enough.
-    for now_s in range(1000, 1600, 50):
-        announcer.announce([straggler(0.25)], [straggler(0.25)], float(now_s))
-        announcer.announce([replace(straggler(0.25), ended_step=9)], [], now_s + 1.0)
-    assert lines == []
 
 
 def test_settings_of_the_first_node_reach_all_and_nothing_is_collected_while_off(

@@ -10,6 +10,7 @@ _DEFENDED = ("tests/unit/launch/test_defended_rendezvous.py",)
 _FOLDER = ("tests/unit/launch/test_job_folder.py",)
 _HELP = ("tests/unit/launch/test_torchrun_help.py",)
 _NOTES = ("tests/unit/launch/test_store_notes.py",)
+_OPTIONS = ("tests/unit/launch/test_options.py",)
 _PEERS = ("tests/unit/launch/peers",)
 _PROCESSES = ("tests/unit/launch/test_processes.py",)
 _QUICK = ("tests/unit/launch/test_quick_imports.py",)
@@ -384,4 +385,12 @@ BREAKS = (
     ),
     Break("relkit/launch/quick_imports.py", "    gc.disable()\n", "", _QUICK),
     Break("commands/launch.py", "    gc.freeze()\n", "", _QUICK),
+    Break(
+        "relkit/launch/options.py",
+        "whole_number(processes, _MAX_PROCESSES)",
+        "whole_number(processes)",
+        _OPTIONS,
+    ),
+    Break("relkit/launch/options.py", "processes.isascii() and ", "", _OPTIONS),
+    Break("relkit/launch/options.py", "_MAX_PROCESSES = 4096", "_MAX_PROCESSES = 4095", _OPTIONS),
 )

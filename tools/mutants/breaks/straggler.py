@@ -16,6 +16,7 @@ _CLOCKS = ("tests/unit/straggler/test_clocks.py",)
 _RUN_TIMES = ("tests/unit/straggler/test_run_times.py",)
 _LOCAL = ("tests/unit/straggler/test_local_time.py",)
 _CODEC = ("tests/unit/straggler/test_step_codec.py",)
+_ANNOUNCER = ("tests/unit/straggler/test_verdict_announcer.py",)
 _NODE = ("tests/unit/straggler/test_straggler_node.py",)
 _PERIOD = ("tests/unit/straggler/test_step_period.py",)
 _SEGMENTER = ("tests/unit/straggler/test_step_segmenter.py",)
@@ -326,45 +327,45 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
-        "if since_s <= latest_s:",
-        "if True:",
-        _NODE,
+        " and spell.dropped_s <= latest_s:",
+        ":",
+        _ANNOUNCER,
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
-        "if dropped is None or dropped.verdict.cause is not change.verdict.cause:",
-        "if dropped is None:",
-        _NODE,
+        "replace(spell, dropped=None, dropped_s=math.inf)",
+        "spell",
+        _ANNOUNCER,
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
-        "dropped, _ = self._dropped.pop(who, (None, 0.0))",
-        "dropped, _ = None, 0.0",
-        _NODE,
+        "spell.is_said or now_s < self._quiet_until_s.get(who, now_s):",
+        "spell.is_said:",
+        _ANNOUNCER,
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
         "self.cause is verdict.cause and ",
         "",
-        _NODE,
+        _ANNOUNCER,
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
-        "now_s - self.until_s < _QUIET_S",
+        "now_s - self.dropped_s < _QUIET_S",
         "True",
-        _NODE,
+        _ANNOUNCER,
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
         "max(MIN_COST_S, _MIN_SHARE * (now_s - spell.began_s))",
         "MIN_COST_S",
-        _NODE,
+        _ANNOUNCER,
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
         "first_step=spell.first_step, ",
         "",
-        _NODE,
+        _ANNOUNCER,
     ),
     Break(
         "relkit/launch/straggler/straggler_leader.py",

@@ -218,8 +218,8 @@ BREAKS = (
     # What torch alone knows is guessed, and a wrong start takes the place of the right one.
     Break(
         "relkit/launch/plain_command.py",
-        "        or len(processes) > _MAX_DIGITS\n",
-        "",
+        "whole_number(asked, _MAX_PROCESSES)",
+        "whole_number(asked)",
         _PLAIN,
     ),
     Break(
@@ -237,8 +237,8 @@ BREAKS = (
     Break("relkit/launch/plain_command.py", '"$" in argument or ', "", _PLAIN),
     Break(
         "relkit/launch/plain_command.py",
-        "or not (processes.isascii() and processes.isdecimal())",
-        "",
+        "if processes is None or ",
+        "if ",
         _PLAIN,
     ),
     # The secret is there to be read in /proc for as long as the job runs.
