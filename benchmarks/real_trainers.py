@@ -3,8 +3,9 @@
 usage: python benchmarks/real_trainers.py [--trainers hf,megatron,nanogpt] [--healthy 50]
        [--busier 10] [--json FILE]
 
-Two ranks on two cores under `relkit launch --straggler warn`, steps of about 10 ms: Hugging Face's
-Trainer, megatron-core's model, DDP and schedule, and a loop of nanoGPT's order (benchmarks/jobs).
+Two ranks on two cores under `relkit launch --straggler warn`, steps of 20 to 35 ms: Hugging
+Face's Trainer, megatron-core's model, DDP and schedule, and a loop of nanoGPT's order
+(benchmarks/jobs).
 A busier rank gets 12 sequences a step, its peer 10. Wrong is any line about a straggler in a
 healthy run, and in the others a line about the other rank, another cause, or none at all. How many
 were taken back before the end of the job is counted apart.
