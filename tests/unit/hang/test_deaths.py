@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from relkit.hang.death_cause import outside_finding
 from relkit.hang.deaths import collateral, ended_from_outside, oom_killed, primary_deaths
 from relkit.hang.model import RankView
 from relkit.post_mortem.model import DeathEvidence
@@ -114,6 +115,19 @@ def test_ranks_that_lost_their_peers_before_they_were_asked_change_nothing() -> 
     assert first(dead(0, -15), dead(1, -15), lost, unknown) == []
     # One alone was asked: it took the others down.
     assert ended_from_outside([dead(0, -15), lost, unknown]) is None
+
+
+def test_who_is_asked_a_moment_later_may_be_ended_by_the_launcher() -> None:
+    # Seen on a busy machine: the launcher saw three of four go, and ended the fourth.
+    last = replace(dead(3, -15, 2.0), death=BY_LAUNCHER)
+    ranks = [dead(0, -15, 1.0), dead(1, -15, 1.0), last]
+    assert ended_from_outside(ranks) == 15
+    assert first(*ranks) == []
+    finding = outside_finding(ranks, 15)
+    assert "somebody ended the job: ranks 0-1 got SIGTERM" in finding.title
+    assert "the launcher ended rank 3 once it had seen the others go" in finding.reasons[1]
+    # Killed with SIGKILL where SIGTERM did not help.
+    assert ended_from_outside([*ranks[:2], replace(last, exit_code=-9)]) == 15
 
 
 def test_ranks_that_did_not_all_end_alike_were_not_ended_from_outside() -> None:

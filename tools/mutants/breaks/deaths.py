@@ -40,8 +40,14 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/deaths.py",
-        "if not collateral(view) and not _ended_by_launcher(view)]",
-        "if not collateral(view)]",
+        "own = [view for view in dead if not collateral(view) and not ended_by_launcher(view)]",
+        "own = [view for view in dead if not collateral(view)]",
+        _DEATHS,
+    ),
+    Break(
+        "relkit/hang/deaths.py",
+        "asked = [view for view in known if not collateral(view) and not ended_by_launcher(view)]",
+        "asked = [view for view in known if not collateral(view)]",
         _DEATHS,
     ),
     Break("relkit/hang/deaths.py", "candidates = not_asked or candidates", "pass", _DEATHS),
