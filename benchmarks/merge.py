@@ -3,6 +3,7 @@
     python benchmarks/merge.py                               4,096 ranks, absolute figures
     python benchmarks/merge.py --viewer DIR                  the same, in turn with the viewer
     python benchmarks/merge.py --ranks 1000 --ranks 100000   cost per rank over the world size
+    python benchmarks/merge.py --diverse                     files of which no two are alike
 
 DIR holds py_xpu_timer/stack_viewer.py and its generated hosting_service_pb2.py. Each round runs in
 a process of its own. Timed: from files in the page cache to the folded texts on disk (relkit:
@@ -124,15 +125,18 @@ def _show(name: str, runs: list[Run], ranks: int) -> tuple[float, float]:
     return wall_s, cpu_s
 
 
-def measure(ranks: int, rounds: int, where: Path | None, viewer: Path | None) -> None:
+def measure(
+    ranks: int, rounds: int, where: Path | None, viewer: Path | None, *, diverse: bool
+) -> None:
     """Write the files of one world, time the merge of them, and print the medians."""
+    from diverse_files import write_diverse_files
     from merge_files import write_files
 
     with tempfile.TemporaryDirectory(dir=where, prefix="relkit-merge-") as scratch:
         folder, output = Path(scratch, "dumps"), Path(scratch, "out")
         folder.mkdir()
         output.mkdir()
-        size = write_files(folder, ranks)
+        size = (write_diverse_files if diverse else write_files)(folder, ranks)
         _warm(folder)
         print(
             f"{ranks} ranks, {size / ranks / 1024:.0f} KiB each, {size / 1e9:.2f} GB in all",
@@ -159,6 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, action="append", help="world size (default 4096)")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--diverse", action="store_true", help="every rank is somewhere else")
     parser.add_argument("--folder", type=Path, help="where to write the files (default: temporary)")
     parser.add_argument("--viewer", type=Path, help="folder of the original viewer, to compare")
     parser.add_argument("--child", nargs=3, metavar=("WHO", "DUMPS", "OUT"), help=argparse.SUPPRESS)
@@ -170,7 +175,7 @@ def main() -> None:
     sys.path.insert(0, str(CHECKOUT))
     print("timed: warm files -> folded texts on disk, medians; no interpreter start, no SVG")
     for ranks in options.ranks or [4096]:
-        measure(ranks, options.rounds, options.folder, options.viewer)
+        measure(ranks, options.rounds, options.folder, options.viewer, diverse=options.diverse)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 Interval = tuple[int, int]
 
-_LOW = itemgetter(0)
+_LOW, _HIGH = itemgetter(0), itemgetter(1)
 
 
 def _normalise(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -24,6 +24,18 @@ def _normalise(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(merged)
 
 
+def _gaps(low: int, high: int, cuts: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """What sorted, disjoint and not adjacent intervals leave of one."""
+    first = bisect_left(cuts, low, key=_HIGH)
+    inside = cuts[first : bisect_right(cuts, high, key=_LOW)]
+    starts = [low, *[end + 1 for _, end in inside]]
+    ends = [*[start - 1 for start, _ in inside], high]
+    # Only the outermost two can be empty.
+    skip = starts[0] > ends[0]
+    stop = len(starts) - (len(starts) > 1 and starts[-1] > ends[-1])
+    return tuple(zip(starts[skip:stop], ends[skip:stop], strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class RankSet:
     """An immutable set of ranks.
@@ -34,6 +46,8 @@ class RankSet:
     """
 
     intervals: tuple[Interval, ...] = ()
+    # A picture asks for it of every box, and counting goes through all intervals.
+    _count: int = field(default=-1, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, ranks: Iterable[int]) -> RankSet:
@@ -61,7 +75,10 @@ class RankSet:
         return cls(((0, size - 1),)) if size > 0 else cls()
 
     def __len__(self) -> int:
-        return sum(high - low + 1 for low, high in self.intervals)
+        if self._count < 0:
+            count = len(self.intervals) + sum([high - low for low, high in self.intervals])
+            object.__setattr__(self, "_count", count)
+        return self._count
 
     def __bool__(self) -> bool:
         return bool(self.intervals)
@@ -84,6 +101,8 @@ class RankSet:
         return RankSet(_normalise(self.intervals + other.intervals))
 
     def __sub__(self, other: RankSet) -> RankSet:
+        if len(self.intervals) == 1:
+            return RankSet(_gaps(*self.intervals[0], other.intervals))
         kept: list[Interval] = []
         cuts = other.intervals
         start = 0
@@ -107,5 +126,5 @@ class RankSet:
     def fold(self, separator: str = ",") -> str:
         """`0-2,5` (or `0-2/5` with separator "/", as the xpu_timer guide writes it)."""
         return separator.join(
-            str(low) if low == high else f"{low}-{high}" for low, high in self.intervals
+            [str(low) if low == high else f"{low}-{high}" for low, high in self.intervals]
         )

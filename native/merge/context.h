@@ -57,7 +57,9 @@ struct tail_meaning {
     uint32_t frames;
 };
 
-/* A stack's bytes as files hold them -> its number, so that equal bytes are parsed once. */
+/* A stack's bytes as files hold them -> its number, so that equal bytes are parsed once. Of the
+ * innermost frame it is what the merge takes of it: its offset differs from rank to rank, because
+ * they are caught at different instructions of one function. */
 struct tail_table {
     struct intern_table bytes;
     struct tail_meaning *meanings;
@@ -93,6 +95,8 @@ struct merge_context {
     size_t taken_capacity;
     uint8_t *canonical;
     size_t canonical_capacity;
+    uint8_t *tail;
+    size_t tail_capacity;
     uint8_t *file;
     size_t file_capacity;
 };

@@ -58,6 +58,7 @@ void rkm_free(struct merge_context *context)
     free(context->order);
     free(context->taken);
     free(context->canonical);
+    free(context->tail);
     free(context->file);
     free(context);
 }

@@ -117,16 +117,40 @@ static void keep_guess(struct merge_context *context, struct tail_table *tails, 
     tails->guesses[place] = number;
 }
 
+/* Whether the tail that is expected at this place is `leaf` bytes of context->canonical, then
+ * `outer`. */
+static bool guess_holds(const struct merge_context *context, const struct tail_table *tails,
+                        size_t place, size_t leaf, struct span outer)
+{
+    if (place >= tails->guesses_count || tails->guesses[place] == INTERN_NONE) {
+        return false;
+    }
+    const struct intern_entry *guess = &tails->bytes.entries[tails->guesses[place]];
+    return guess->size == leaf + outer.size && memcmp(guess->data, context->canonical, leaf) == 0 &&
+           (outer.size == 0 || memcmp(guess->data + leaf, outer.data, outer.size) == 0);
+}
+
+/* The same bytes in one piece; NULL where memory runs out. */
+static struct span whole_tail(struct merge_context *context, size_t leaf, struct span outer)
+{
+    void *buffer = context->tail;
+    bool grown =
+        memory_grow(&context->memory, &buffer, &context->tail_capacity, leaf + outer.size, 1);
+    context->tail = buffer;
+    if (!grown) {
+        return (struct span){NULL, 0};
+    }
+    memcpy(context->tail, context->canonical, leaf);
+    if (outer.size > 0) {
+        memcpy(context->tail + leaf, outer.data, outer.size);
+    }
+    return (struct span){context->tail, leaf + outer.size};
+}
+
 /* The number of a tail seen before; else INTERN_NONE, with its hash for keep_tail(). */
 static uint32_t find_tail(struct merge_context *context, struct tail_table *tails, size_t place,
                           struct span tail, uint64_t *hash)
 {
-    if (place < tails->guesses_count && tails->guesses[place] != INTERN_NONE) {
-        const struct intern_entry *guess = &tails->bytes.entries[tails->guesses[place]];
-        if (guess->size == tail.size && memcmp(guess->data, tail.data, tail.size) == 0) {
-            return tails->guesses[place];
-        }
-    }
     *hash = intern_hash(tails->bytes.seed, tail.data, tail.size);
     uint32_t number = intern_find(&tails->bytes, *hash, tail.data, tail.size);
     if (number != INTERN_NONE) {
@@ -202,7 +226,6 @@ enum merge_status thread_read(struct merge_context *context, struct wire_cursor 
 
     *thread = (struct dump_thread){.stack = INTERN_NONE};
     for (;;) {
-        const uint8_t *start = cursor.at;
         struct wire_field field;
         enum wire_result result = wire_next(&cursor, &field);
         if (result == WIRE_END) {
@@ -222,21 +245,31 @@ enum merge_status thread_read(struct merge_context *context, struct wire_cursor 
         if (field.wire != WIRE_BYTES) {
             return MERGE_MALFORMED;
         }
-        if (tail.data == NULL) {
-            tail = (struct span){start, (size_t)(cursor.end - start)};
-            uint32_t seen = find_tail(context, tails, place, tail, &hash);
-            if (seen != INTERN_NONE) {
-                stack = tails->meanings[seen].stack;
-                frames = tails->meanings[seen].frames;
-                break;
-            }
-        }
         if (++frames > MAX_FRAMES) {
             return MERGE_MALFORMED;
         }
         enum merge_status status = read_frame(context, wire_message(&field), layout, &used);
         if (status != MERGE_OK) {
             return status;
+        }
+        if (tail.data != NULL) {
+            continue;
+        }
+        struct span outer = {cursor.at, (size_t)(cursor.end - cursor.at)};
+        uint32_t seen;
+        if (guess_holds(context, tails, place, used, outer)) {
+            seen = tails->guesses[place];
+        } else {
+            tail = whole_tail(context, used, outer);
+            if (tail.data == NULL) {
+                return MERGE_OUT_OF_MEMORY;
+            }
+            seen = find_tail(context, tails, place, tail, &hash);
+        }
+        if (seen != INTERN_NONE) {
+            stack = tails->meanings[seen].stack;
+            frames = tails->meanings[seen].frames;
+            break;
         }
     }
     /* Before anything of it is kept: what a file costs is bounded by its frames. */

@@ -26,7 +26,8 @@ def _bits(ranks: RankSet) -> int:
 
 def _ranks(bits: int) -> RankSet:
     digits = f"{bits:b}"[::-1]
-    return RankSet(tuple((run.start(), run.end() - 1) for run in _RUN.finditer(digits)))
+    spans = [run.span() for run in _RUN.finditer(digits)]
+    return RankSet(tuple([(start, end - 1) for start, end in spans]))
 
 
 class RankSetUnion:

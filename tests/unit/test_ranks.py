@@ -23,6 +23,17 @@ def test_set_algebra_equals_python_sets(left: list[int], right: list[int]) -> No
     assert all((rank in a) == (rank in left) for rank in range(61))
 
 
+@given(st.integers(0, 60), st.integers(0, 20), rank_lists)
+def test_what_is_taken_from_a_run_of_ranks_leaves_the_rest(
+    low: int, more: int, cuts: list[int]
+) -> None:
+    run = RankSet.from_intervals([(low, low + more)])
+    left = run - RankSet.of(cuts)
+    assert left == RankSet.of(set(run) - set(cuts))
+    assert len(left) == len(set(run) - set(cuts))
+    assert len(left) == len(list(left)), "the same when it is asked a second time"
+
+
 @given(rank_lists)
 def test_intervals_are_sorted_disjoint_and_not_adjacent(ranks: list[int]) -> None:
     intervals = RankSet.of(ranks).intervals

@@ -294,3 +294,26 @@ def test_frames_are_counted_alike_whether_they_are_parsed_or_recognised(library:
     taken, python = python_index(files)
     assert taken == [True, False, True]
     assert content(native) == content(python)
+
+
+def test_stacks_that_differ_in_the_innermost_frame_alone(library: Path) -> None:
+    # Its offset is no part of a stack; its function, its file and its mark are.
+    def thread(func: str, source: str, offset: int, called: bool) -> bytes:
+        leaf = wire.text_field(1, func) + wire.text_field(2, source)
+        leaf += wire.number_field(1001, offset) + wire.number_field(1002, called)
+        outer = wire.bytes_field(7, wire.text_field(1, "main"))
+        return wire.bytes_field(2, wire.bytes_field(7, leaf) + outer)
+
+    leaves = [
+        ("f", "a.py:1", 1, False),
+        ("f", "a.py:1", 2, False),
+        ("f", "a.py:2", 1, False),
+        ("g", "a.py:1", 1, False),
+        ("f", "a.py:1", 1, True),
+        ("fa", ".py:1", 1, False),
+    ]
+    files = [thread(*leaf) for leaf in leaves] * 2
+    statuses, native = native_index(library, files)
+    assert statuses == [0] * len(files)
+    assert content(native) == content(python_index(files)[1])
+    assert len(list(native.threads())) == len(leaves) - 1

@@ -10,6 +10,9 @@ _PEERS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-peers_te
 _POSTS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-gloo_posts_test]",)
 _HELPERS = "tests/native/hook/test_helpers.py"
 _EDGES = ("tests/native/merge/test_edges.py",)
+_LEAVES = (
+    "tests/native/merge/test_native.py::test_stacks_that_differ_in_the_innermost_frame_alone",
+)
 _FILE = "native/src/core/recorder.c"
 _GLOO_POSTS = "native/src/hooks/gloo_posts.c"
 
@@ -162,6 +165,18 @@ BREAKS = (
         _EDGES,
     ),
     Break("native/merge/dump.c", "if (++digits > 10) {", "if (++digits > 11) {", _EDGES),
+    Break(
+        "native/merge/thread.c",
+        "memcmp(guess->data, context->canonical, leaf) == 0 &&",
+        "",
+        _LEAVES,
+    ),
+    Break(
+        "native/merge/thread.c",
+        "return (struct span){context->tail, leaf + outer.size};",
+        "return (struct span){context->tail + leaf, outer.size};",
+        _LEAVES,
+    ),
     Break(
         "native/merge/wire.c",
         "        if (shift == 63 && byte > 1) {\n            return false;\n        }\n",

@@ -44,6 +44,8 @@ BREAKS = (
     Break("relkit/output.py", "Path(temporary).replace(path)", "pass", _OUTPUT),
     Break("relkit/ranks.py", "low <= merged[-1][1] + 1:", "low <= merged[-1][1]:", _RANKS),
     Break("relkit/ranks.py", "max(high, merged[-1][1])", "high", _RANKS),
+    Break("relkit/ranks.py", "skip = starts[0] > ends[0]", "skip = False", _RANKS),
+    Break("relkit/ranks.py", "(len(starts) > 1 and starts[-1] > ends[-1])", "0", _RANKS),
     Break(
         "reports/rank_sets.py",
         "against = self.world_size if unread else len(self.present)",
