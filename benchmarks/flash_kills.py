@@ -46,7 +46,7 @@ _TENSORS = 5
 _STEP_BYTES = 8
 _MAX_CHILD_S = 60
 # Times as many kills as asked for, at most, until one has hit a save.
-_MOST = 10
+_MAX_ROUNDS = 10
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ def kill_in(work: Callable[[int], None], draw: random.Random) -> list[int]:
 
 def turns(tally: Tally, kills: int) -> Iterator[None]:
     """One for each kill, and more until one has hit a save: on a busy machine few do."""
-    while tally.kills < kills or (tally.in_copy == 0 and tally.kills < _MOST * kills):
+    while tally.kills < kills or (tally.in_copy == 0 and tally.kills < _MAX_ROUNDS * kills):
         yield
 
 

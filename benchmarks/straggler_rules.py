@@ -6,7 +6,7 @@ import numpy as np
 
 from relkit.straggler.model import Flags, Floats
 
-NVRX_LEAST = 0.75
+NVRX_MIN = 0.75
 DLROVER_FACTOR = 2.0
 
 
@@ -17,7 +17,7 @@ def nvrx(times_s: Floats) -> Flags:
         times_s: (steps, ranks) in the marked section or in kernels; communication is left out.
     """
     medians = np.median(times_s, axis=0)
-    return np.asarray(medians.min() / medians < NVRX_LEAST)
+    return np.asarray(medians.min() / medians < NVRX_MIN)
 
 
 def dlrover(times_s: Floats) -> Flags:

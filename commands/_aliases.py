@@ -12,6 +12,10 @@ A renamed option whose unit has changed as well:
         type=FiniteRange(min=0),
     )
 
+An option of which only the environment variable has another name now:
+
+    @renamed_option("--timeout", old=OldSpelling(variable="TOOL_DUMP_TIMEOUT"), type=float)
+
 A renamed value of an option:
 
     @click.option("--on-hang", type=RenamedChoice(["report", "save"], {"dump": "save"}))
@@ -21,7 +25,8 @@ A renamed command of a group (the class is relkit.command_group's):
     @click.group(cls=CommandGroup, renamed={"dump": "save"})
 
 None of the old spellings is in --help, in shell completion or among the suggestions for a typing
-error. Each warns with one line on stderr and takes its value in its old unit.
+error. Each warns with one line on stderr and takes its value in its old unit; so does the
+environment variable of an old flag.
 
 `relkit launch` hands Click only options that are in its table of OwnOption: an old spelling needs
 an entry of its own there, with hidden=True.
@@ -51,18 +56,24 @@ class OldSpelling:
     """How an option was spelled before, and in which unit its value was.
 
     Args:
-        flags: the old flags, the one to name in the warning first.
+        flags: the old flags, the one to name in the warning first; none where they are as before.
+        variable: the old environment variable; "" for the one of the first old flag's name.
         unit: the old unit, where it differs from the new one.
         convert: a number in the old unit -> in the new one; only together with `unit`.
     """
 
     def __init__(
-        self, *flags: str, unit: str = "", convert: Callable[[float], float] | None = None
+        self,
+        *flags: str,
+        variable: str = "",
+        unit: str = "",
+        convert: Callable[[float], float] | None = None,
     ) -> None:
         self.flags = flags
+        self.variable = variable
         self.unit = unit
         self.convert = convert
-        self.dest = flags[0].lstrip("-").replace("-", "_")
+        self.dest = flags[0].lstrip("-").replace("-", "_") if flags else ""
 
 
 # What --min-bandwidth-gbps of a link check was called, in DLRover's unit.
@@ -72,7 +83,7 @@ LINK_BANDWIDTH_WAS = OldSpelling(
 
 
 class RenamedOption(click.Option):
-    """A Click option that also takes its old flags, and the environment variable of their name.
+    """A Click option that also takes its old flags, and its old environment variable.
 
     Args:
         old: the old spelling; the rest is click.Option's.
@@ -85,57 +96,54 @@ class RenamedOption(click.Option):
     def add_to_parser(self, parser: _OptionParser, ctx: click.Context) -> None:
         """The old flags are known to the parser, and to nothing that lists options."""
         super().add_to_parser(parser, ctx)
-        parser.add_option(obj=self, opts=self.old.flags, dest=self.old.dest, action="store")
+        if self.old.flags:
+            parser.add_option(obj=self, opts=self.old.flags, dest=self.old.dest, action="store")
 
     def consume_value(
         self, ctx: click.Context, opts: Mapping[str, Any]
     ) -> tuple[Any, ParameterSource]:
         """The value, in the new unit, whichever flag or variable it came by."""
-        typed = opts.get(self.old.dest)
+        typed = opts.get(self.old.dest) if self.old.flags else None
         if typed is not None:
+            flag, new_flag = self.old.flags[0], self.opts[0]
             if self.name in opts:
-                raise click.UsageError(
-                    f"{self.old.flags[0]} is the old name of {self._new}: give only one", ctx
-                )
-            value = self._in_new_unit(typed, ctx)
-            if not ctx.resilient_parsing:
-                self._warn(typed, value)
-            return value, ParameterSource.COMMANDLINE
+                raise click.UsageError(f"{flag} is the old name of {new_flag}: give only one", ctx)
+            return self._in_new_unit(typed, flag, new_flag, ctx), ParameterSource.COMMANDLINE
         value, source = super().consume_value(ctx, opts)
         if source in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP):
-            inherited = self._from_old_variable(ctx)
-            if inherited is not None:
-                return self._in_new_unit(inherited, ctx), ParameterSource.ENVIRONMENT
+            variable = self.old.variable or _automatic_variable(ctx, self.old.dest)
+            inherited = os.environ.get(variable)
+            if inherited:
+                new_variable = self._new_variable(ctx)
+                value = self._in_new_unit(inherited, variable, new_variable, ctx)
+                return value, ParameterSource.ENVIRONMENT
         return value, source
 
-    @property
-    def _new(self) -> str:
-        return self.opts[0]
+    def _new_variable(self, ctx: click.Context) -> str:
+        if not self.envvar:
+            return _automatic_variable(ctx, self.name or "")
+        return self.envvar if isinstance(self.envvar, str) else self.envvar[0]
 
-    def _in_new_unit(self, typed: str, ctx: click.Context) -> str | float:
-        if self.old.convert is None:
-            return typed
-        try:
-            return self.old.convert(float(typed))
-        except ValueError as error:
-            raise click.BadParameter(
-                f"{typed!r} is not a number.", ctx, param_hint=self.old.flags[0]
-            ) from error
-
-    def _from_old_variable(self, ctx: click.Context) -> str | None:
-        if not ctx.auto_envvar_prefix:
-            return None
-        return os.environ.get(f"{ctx.auto_envvar_prefix}_{self.old.dest.upper()}") or None
-
-    def _warn(self, typed: str, value: str | float) -> None:
-        line = f"relkit: {self.old.flags[0]} is now {self._new}"
+    def _in_new_unit(self, typed: str, old: str, new: str, ctx: click.Context) -> str | float:
+        """The value that an old flag or variable gave, of which one line is said."""
+        value: str | float = typed
+        line = f"relkit: {old} is now {new}"
         if self.old.convert is not None:
+            try:
+                value = self.old.convert(float(typed))
+            except ValueError as error:
+                message = f"{typed!r} is not a number."
+                raise click.BadParameter(message, ctx, param_hint=old) from error
             unit = self.old.unit
-            line = (
-                f"relkit: {self.old.flags[0]} ({unit}) is now {self._new};"
-                f" {typed} {unit} is {value:g}"
-            )
-        click.echo(line, err=True)
+            line = f"relkit: {old} ({unit}) is now {new}; {typed} {unit} is {value:g}"
+        if not ctx.resilient_parsing:
+            click.echo(line, err=True)
+        return value
+
+
+def _automatic_variable(ctx: click.Context, name: str) -> str:
+    """Click's own variable of a parameter; "" for a command without a prefix."""
+    return f"{ctx.auto_envvar_prefix}_{name.upper()}" if ctx.auto_envvar_prefix and name else ""
 
 
 def renamed_option(*flags: str, old: OldSpelling, **attrs: Any) -> Callable[[Decorated], Decorated]:  # noqa: ANN401

@@ -19,8 +19,8 @@ from relkit.output import emit
     "timeline",
     metavar="FOLDER",
     default="",
-    help="Where the nodes keep it, as --timeline-path of the launch.  [default: /root/timeline, "
-    "or ~/timeline]",
+    help="The timeline folder on the nodes, as given to the launch with --timeline-path.  "
+    "[default: /root/timeline, or ~/timeline]",
 )
 @click.option(
     "--output",

@@ -52,8 +52,8 @@ _OPTIONS = (
                  help="What carries its traffic, as relkit netcheck --probe; the same on all "
                  "nodes. [default: tcp]"),
     _KEPT.option("--exclude-straggler", is_flag=True,
-                 help="With --network-check: slow nodes leave the job too, and those with a slow "
-                 "device."),
+                 help="With --network-check: nodes with a slow network or a slow device leave the "
+                 "job too."),
     _KEPT.option("--on-bad-node", metavar="COMMAND",
                  help="Run this on a node that leaves, {node} standing for its name. "
                  "[default: print what it could be]"),

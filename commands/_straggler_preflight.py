@@ -54,7 +54,7 @@ _TORCH_START_S = 60.0
     "--baseline",
     type=click.Path(path_type=Path),
     metavar="BUNDLE",
-    help="An earlier good run (-o): devices and links are held against what they did then.",
+    help="An earlier good run (-o): devices and links are compared with what they did then.",
 )
 @click.option(
     "--output",

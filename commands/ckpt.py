@@ -73,7 +73,7 @@ def verify(path: Path, fmt: str | None, output: Path | None, force: bool) -> int
 
     PATH is what --save named, a folder that relkit.flash_checkpoint saves to, or one iteration or
     checkpoint in it. Exit code 1: something is damaged or missing; 3: an iteration has no manifest
-    to hold it against.
+    to compare it with.
 
     \b
     Examples:

@@ -123,8 +123,8 @@ def _spelled(option: TorchrunOption) -> str:
 @click.option(
     "--on-hang-netcheck",
     is_flag=True,
-    help="Before that, measure the links between the nodes of the suspects and of the ranks that "
-    "wait for them: the launchers do it, over TCP, in 10 s at most.",
+    help="Before acting on a hang, measure the links between the nodes of the suspects and of the "
+    "ranks that wait for them, from launcher to launcher over TCP. It takes 10 s at most.",
 )
 @click.option(
     "--no-hook",
@@ -134,9 +134,9 @@ def _spelled(option: TorchrunOption) -> str:
 @click.option(
     "--no-warm-standby",
     is_flag=True,
-    help="Start the workers as torchrun does: not while the launcher still imports torch, and "
-    "without a spare process beside each (kept with --max-restarts) that has made the script's "
-    "imports and takes over at a restart.",
+    help="Start the workers as torchrun does. Without this option they are started while the "
+    "launcher still imports torch, and with --max-restarts a spare process beside each has made "
+    "the script's imports and takes over at a restart.",
 )
 @click.option(
     "--inject",

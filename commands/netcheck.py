@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     "--baseline",
     type=click.Path(path_type=Path),
     metavar="BUNDLE",
-    help="An earlier good run: links are held against what they did then.",
+    help="An earlier good run (-o): links are compared with what they did then.",
 )
 @click.option(
     "--from",

@@ -45,8 +45,8 @@ def report(hangdir: Path, page: Path | None, force: bool, fmt: str | None) -> in
     from rich.console import Console
     from rich.progress import Progress
 
-    from relkit.hang.picture.folder import read_hang
-    from relkit.hang.picture.page_facts import page_facts
+    from relkit.hang_picture.folder import read_hang
+    from relkit.hang_picture.page_facts import page_facts
     from relkit.output import require_new, write_atomic
     from relkit.reports import hang_page
     from relkit.reports.merged_files import draw

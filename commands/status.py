@@ -17,7 +17,7 @@ from relkit.output import as_text, table, use_colour
 @click.argument("job", required=False)
 @report_options
 def status(job: str | None, fmt: str | None, output: Path | None, force: bool) -> int:
-    """Say where a job stands, what each of its restarts took, and how much time was of use.
+    """Say where a job stands, what each restart took, and how much of the time was productive.
 
     JOB is the job's id (--rdzv-id), which the launcher prints. It may run or have ended. Without
     JOB, the jobs of this user on this host are listed. Exit code 1: the job has failed or was

@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._seconds import seconds_option
+from relkit.commands._aliases import OldSpelling, renamed_option
+from relkit.commands._finite import FiniteRange
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.output import shown, table
 
@@ -73,13 +74,15 @@ def status(job: str, as_json: bool) -> int:
 
 @ttp.command()
 @click.argument("job")
-@seconds_option(
+@renamed_option(
     "--timeout",
-    1.0,
-    150.0,
-    "How long to wait for the end.",
-    # The second one is of this command's old name.
-    envvar=["RELKIT_TTP_SAVE_TIMEOUT", "RELKIT_TTP_DUMP_TIMEOUT"],
+    # From when this command was `relkit ttp dump`.
+    old=OldSpelling(variable="RELKIT_TTP_DUMP_TIMEOUT"),
+    type=FiniteRange(min=1.0),
+    default=150.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the end.",
 )
 def save(job: str, timeout: float) -> int:
     """Have a job saved at the end of a step and ended (or restarted, with --max-restarts).

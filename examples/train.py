@@ -108,16 +108,23 @@ class Logger:
                     print(f"step {step:4d}  loss {loss:.4f}  {elapsed_s:6.1f} s", flush=True)
 
 
+def all_reduce(
+    tensor: Tensor, fault: CollectiveFault, group: dist.ProcessGroup | None = None
+) -> None:
+    """The sum over all ranks, or what a fault makes of it on this one."""
+    if fault is CollectiveFault.NONE:
+        dist.all_reduce(tensor, group=group)
+    elif fault is CollectiveFault.OTHER_OP:
+        gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+        dist.all_gather(gathered, tensor, group=group)
+    elif fault is CollectiveFault.OTHER_SIZE:
+        dist.all_reduce(tensor.repeat(4096), group=group)
+
+
 def mean_loss(loss: Tensor, group: dist.ProcessGroup, fault: CollectiveFault) -> float:
     """The loss averaged over all ranks: one all_reduce on a group of its own."""
     total = loss.detach().clone()
-    if fault is CollectiveFault.NONE:
-        dist.all_reduce(total, group=group)
-    elif fault is CollectiveFault.OTHER_OP:
-        gathered = [torch.empty_like(total) for _ in range(dist.get_world_size())]
-        dist.all_gather(gathered, total, group=group)
-    elif fault is CollectiveFault.OTHER_SIZE:
-        dist.all_reduce(total.repeat(4096), group=group)
+    all_reduce(total, fault, group)
     return float(total) / dist.get_world_size()
 
 
@@ -170,11 +177,16 @@ def train(options: argparse.Namespace, model: GPT, optimizer: torch.optim.Optimi
         pause_at(step, options.pause)
         inputs, targets = loader.next_batch(step, injector)
         injector.before_compute(step)
+        fault = injector.at_collective(step, "gradients")
+        # As inside no_sync(): without it, the backward pass leaves the gradients as they are.
+        replica.require_backward_grad_sync = fault is CollectiveFault.NONE
         with injector.compute(step):
             logits = replica(inputs)
             loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         torch.autograd.backward(loss)
+        if not replica.require_backward_grad_sync:
+            all_reduce(loss.detach().clone(), fault)
         optimizer.step()
         average = mean_loss(loss, metrics, injector.at_collective(step))
         logger.log(step, average, injector)

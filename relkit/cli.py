@@ -69,7 +69,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "status": (
         "relkit.commands.status:status",
-        "Say where a job stands, what each of its restarts took, and how much time was of use.",
+        "Say where a job stands, what each restart took, and how much of the time was productive.",
     ),
     "straggler": (
         "relkit.commands.straggler:straggler",

@@ -32,6 +32,10 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "spin": ("an endless loop on the host", ("python", "native")),
     "crash": ("the process ends at once", ("segv", "abort", "exception", "kill", "exit")),
 }
+# Which collective goes wrong: that of the loss, in a group of its own, or that of the gradients, in
+# the group where the model's other collectives are.
+PLACES = ("loss", "gradients")
+PLACED = ("skip", "mismatch")
 
 
 class CollectiveFault(Enum):
@@ -52,23 +56,28 @@ class Fault:
         rank: global rank it happens on.
         step: training step it happens at, counted from 0.
         kind: variant, "" where the fault has none.
+        at: one of PLACES for a fault of PLACED, "" for others.
     """
 
     name: str
     rank: int
     step: int
     kind: str = ""
+    at: str = ""
 
     def __str__(self) -> str:
         kind = f":kind={self.kind}" if self.kind else ""
-        return f"{self.name}:rank={self.rank}:step={self.step}{kind}"
+        at = f":at={self.at}" if self.at not in ("", PLACES[0]) else ""
+        return f"{self.name}:rank={self.rank}:step={self.step}{kind}{at}"
 
 
 def parse(spec: str) -> Fault | SlowFault:
-    """Read `NAME:rank=R:step=S[:kind=K]`, e.g. "hang:rank=2:step=5"; see also parse_slow().
+    """Read `NAME:rank=R:step=S[:kind=K][:at=PLACE]`, e.g. "hang:rank=2:step=5".
+
+    See also parse_slow().
 
     Raises:
-        UsageProblem: an unknown name, key or kind, or an invalid number.
+        UsageProblem: an unknown name, key, kind or place, or an invalid number.
     """
     name, *pairs = spec.strip().split(":")
     if name in SLOW_FAULTS:
@@ -76,7 +85,7 @@ def parse(spec: str) -> Fault | SlowFault:
     if name not in FAULTS:
         known = ", ".join((*FAULTS, *SLOW_FAULTS))
         raise UsageProblem(f"unknown fault {name!r}; known are {known}")
-    values = {"rank": "", "step": "", "kind": ""}
+    values = {"rank": "", "step": "", "kind": "", "at": ""}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if key not in values or not equals or values[key]:
@@ -90,6 +99,7 @@ def parse(spec: str) -> Fault | SlowFault:
         _number(spec, "rank", values["rank"]),
         _number(spec, "step", values["step"]),
         _kind(name, values["kind"]),
+        _place(name, values["at"]),
     )
 
 
@@ -111,6 +121,16 @@ def _kind(name: str, kind: str) -> str:
         known = ", ".join(kinds) if kinds else "none"
         raise UsageProblem(f"the fault {name!r} has no kind {kind!r}; known are {known}")
     return kind
+
+
+def _place(name: str, place: str) -> str:
+    places = PLACES if name in PLACED else ()
+    if not place:
+        return places[0] if places else ""
+    if place not in places:
+        known = ", ".join(places) if places else "none"
+        raise UsageProblem(f"the fault {name!r} has no place {place!r}; known are {known}")
+    return place
 
 
 def parse_all(specs: Sequence[str]) -> tuple[Fault | SlowFault, ...]:
@@ -151,9 +171,9 @@ class Injector:
         self._pending = list(faults)
         self._slowness = Slowness(slow)
 
-    def _due(self, step: int, *names: str) -> Fault | None:
+    def _due(self, step: int, *names: str, at: str = "") -> Fault | None:
         for fault in self._pending:
-            if fault.name in names and fault.step == step:
+            if fault.name in names and fault.step == step and fault.at == at:
                 self._pending.remove(fault)
                 print(f"relkit: injecting {fault} (pid {os.getpid()})", flush=True)
                 return fault
@@ -192,9 +212,14 @@ class Injector:
         """Around a step's compute without its communication, for the faults that last."""
         return self._slowness.compute(step)
 
-    def at_collective(self, step: int) -> CollectiveFault:
-        """For `skip` and `mismatch`: what this rank is to do instead of the collective."""
-        fault = self._due(step, "skip", "mismatch") if self._pending else None
+    def at_collective(self, step: int, place: str = PLACES[0]) -> CollectiveFault:
+        """For `skip` and `mismatch`: what this rank is to do instead of the collective.
+
+        Args:
+            step: training step.
+            place: which collective of that step it is, one of PLACES.
+        """
+        fault = self._due(step, *PLACED, at=place) if self._pending else None
         if fault is None:
             return CollectiveFault.NONE
         return CollectiveFault(fault.kind or fault.name)

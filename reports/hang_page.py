@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from relkit.findings import Finding, Report, Status
-from relkit.hang.picture.model import Blamed, GroupProgress, HangPicture, TransferFact, WaitGraph
+from relkit.hang_picture.model import Blamed, GroupProgress, HangPicture, TransferFact, WaitGraph
 from relkit.reports import dot, hang_timeline, wait_graph_dot, wait_graph_svg
 from relkit.reports.html import (
     environment,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from relkit.hang.picture.model import RankTimeline, TimelineOp
+from relkit.hang_picture.model import RankTimeline, TimelineOp
 from relkit.reports.chart_scale import ticks
 from relkit.reports.markup import end_cut, shown, xml
 
@@ -20,7 +20,7 @@ MAX_SPOKEN, _MAX_TITLED = 40, 64
 MAX_CLOSER = 14
 _CLOSER_HEIGHT, _CLOSER_GAP = 22, 16
 # What is as close together, in pixels, is drawn as one.
-_LEAST = 0.6
+_MIN_WIDTH = 0.6
 _CHAR, _BOLD_CHAR = 6.5, 7.3
 
 
@@ -177,14 +177,14 @@ Piece = tuple[float, float, str]
 
 
 def _pieces(ops: Sequence[TimelineOp], window: Window) -> dict[str, list[Piece]]:
-    """(from, to, words) by look; what is closer than _LEAST pixels is one piece."""
+    """(from, to, words) by look; what is closer than _MIN_WIDTH pixels is one piece."""
     looks: dict[str, list[Piece]] = {}
     for op in ops:
         if op.ended_s is not None and op.ended_s > window.hang_s + window.before_s:
             continue
         look = op.kind if op.ended_s is not None else f"{op.kind} flying"
         start = round(window.x(op.began_s), 1)
-        end = round(max(window.x(op.ended_s or 0.0), start + _LEAST), 1)
+        end = round(max(window.x(op.ended_s or 0.0), start + _MIN_WIDTH), 1)
         looks.setdefault("failed" if op.failed else look, []).append((start, end, _title(op)))
     return {look: _joined(sorted(pieces)) for look, pieces in sorted(looks.items())}
 
@@ -192,7 +192,7 @@ def _pieces(ops: Sequence[TimelineOp], window: Window) -> dict[str, list[Piece]]
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for start, end, words in pieces:
-        if joined and start - joined[-1][1] < _LEAST:
+        if joined and start - joined[-1][1] < _MIN_WIDTH:
             before = joined[-1]
             joined[-1] = (before[0], max(before[1], end), before[2])
         else:

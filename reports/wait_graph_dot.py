@@ -6,7 +6,7 @@ import textwrap
 
 import graphviz
 
-from relkit.hang.picture.model import WaitGraph, WaitNode
+from relkit.hang_picture.model import WaitGraph, WaitNode
 from relkit.reports.markup import shown
 from relkit.reports.wait_graph_layout import MAX_WRAPPED
 from relkit.reports.wait_graph_svg import title_of

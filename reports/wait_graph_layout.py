@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from relkit.hang.picture.model import WaitGraph, WaitNode
+from relkit.hang_picture.model import WaitGraph, WaitNode
 from relkit.reports.markup import end_cut, shown
 
 NODE_WIDTH = 266

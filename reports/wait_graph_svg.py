@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relkit.hang.picture.model import WaitGraph, WaitNode
+from relkit.hang_picture.model import WaitGraph, WaitNode
 from relkit.reports.markup import middle_cut, shown, xml
 from relkit.reports.wait_graph_layout import LINE, NODE_WIDTH, PAD, TITLE, Box, Edge, Placed, place
 

@@ -19,6 +19,7 @@ import click
 
 from relkit import errors
 from relkit.cli import cli
+from relkit.commands._aliases import RenamedOption
 from tools.docs_variables import INTERNAL, OWN, Variable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -235,14 +236,15 @@ def _option_variables() -> list[tuple[str, str, str]]:
 
 
 def option_variable_names() -> set[str]:
-    """Every variable that sets an option, hidden options included."""
-    return {
-        name
+    """Every variable that sets an option: those of hidden options and old names included."""
+    options = [
+        (ctx, option)
         for ctx, command in leaves()
         for option in command.params
         if isinstance(option, click.Option)
-        for name in variables(ctx, option)
-    }
+    ]
+    old = {option.old.variable for _, option in options if isinstance(option, RenamedOption)}
+    return old | {name for ctx, option in options for name in variables(ctx, option)}
 
 
 def _variables_table(known: dict[str, Variable]) -> str:

@@ -102,7 +102,7 @@ class FedNotes:
         self._box.remove(key)
 
     @property
-    def meeting_point(self) -> None:
+    def launcher_address(self) -> None:
         """See LedMailbox."""
 
     def first(self, prefix: str) -> bytes | None:

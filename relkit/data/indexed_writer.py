@@ -58,11 +58,6 @@ class IndexedWriter:
             self.abandon()
 
     @property
-    def num_sequences(self) -> int:
-        """Sequences written so far."""
-        return len(self._lengths)
-
-    @property
     def num_documents(self) -> int:
         """Documents closed so far."""
         return len(self._bounds) - 1

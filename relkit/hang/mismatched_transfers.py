@@ -41,7 +41,7 @@ def strayed(
     if 0 < 2 * len(short) <= len(ring):
         return [_astray(rank, op, waits, (), builders[rank]) for rank, op in short.items()]
     if mutual and not instead and not any(len(calls_of(views[r])) > 2 for r in ring):
-        return [_undecided(each, builders[each.rank]) for each in mutual]
+        return [_inconclusive(each, builders[each.rank]) for each in mutual]
     return []
 
 
@@ -90,7 +90,7 @@ def _astray(
     return builder.culprit(Category.SKIPPED_TRANSFER, f"skipped its {what} {on}{place}", reasons)
 
 
-def _undecided(each: Transfer, builder: FindingBuilder) -> Culprit:
+def _inconclusive(each: Transfer, builder: FindingBuilder) -> Culprit:
     verb = "receive" if each.receives else "send"
     sentence = (
         f"waits for rank {each.peer}, which waits for it: both {verb} first, and neither can go on"

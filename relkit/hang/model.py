@@ -90,13 +90,13 @@ class RankView:
 class Manner(str, Enum):
     """What a rank did between two looks at it, some seconds apart.
 
-    FROZEN: no operation and no CPU time. SPINNING: no operation, but CPU time. STARVED: no
+    FROZEN: no operation and no CPU time. SPINNING: no operation, but CPU time. WAITING_FOR_CPU: no
     operation and no CPU time, because it got none. MOVING: operations. UNKNOWN: it is gone.
     """
 
     FROZEN = "frozen"
     SPINNING = "spinning"
-    STARVED = "waiting for a CPU"
+    WAITING_FOR_CPU = "waiting for a CPU"
     MOVING = "moving"
     UNKNOWN = "unknown"
 

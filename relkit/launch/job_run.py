@@ -42,8 +42,8 @@ from relkit.launch.job.socket_folder import SocketFolder
 from relkit.launch.job.topology_ranks import TopologyRanks
 from relkit.launch.recovery.fault_recovery import exit_code
 from relkit.launch.recovery.persist_host import PersistHost
-from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import SpareSettings
+from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.launch.warm_standby.standby import Standby, Target
 from relkit.launch.warm_standby.standbys import Standbys
@@ -164,7 +164,7 @@ def run_job(
     target = _standby_target(options) if warm_standby else None
     waiting = Standbys(target, log, kept.standby, first=first)
 
-    places = Meeting(spares or SpareSettings(), log, node_name())
+    places = SpareRendezvous(spares or SpareSettings(), log, node_name())
     if network is not None:
         network.may_replace = lambda: places.may_replace
 

@@ -20,8 +20,8 @@ from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.live_observer import seen_environment
 from relkit.launch.spares.dead_member import has_lost_a_member, look_at
 from relkit.launch.spares.first_exchange import MeetingBroken
-from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NodeGivenUp, SpareSettings
+from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from relkit.launch.standby_agent import StandbyAgent
 from relkit.launch.warm_standby.expected_commands import expected_commands
 
@@ -32,10 +32,10 @@ _NOTE_S = 1.0
 
 
 class SpareAgent(StandbyAgent):
-    """Meets by the rules of a Meeting; as long as this node is a spare, its standbys wait."""
+    """Meets as a SpareRendezvous says; as long as this node is a spare, its standbys wait."""
 
     # The launcher sets its own.
-    meeting = Meeting(SpareSettings(), lambda _line: None, "")
+    meeting = SpareRendezvous(SpareSettings(), lambda _line: None, "")
     _has_started = False
     _expects_workers = False
     _min_nodes = 1

@@ -15,6 +15,7 @@ the loop as it is. docs/ttp.md walks through a loop in ten steps.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,6 @@ from relkit.ttp.session import Session
 __all__ = [
     "NotFinite",
     "ReplicaMap",
-    "SaveOrder",
     "SaveRequest",
     "begin_update",
     "end_update",
@@ -40,7 +40,6 @@ __all__ = [
     "init",
     "persist",
     "phase",
-    "register_go_back_handler",
     "register_rename_handler",
     "register_roll_forward_handler",
     "register_rollback_handler",
@@ -104,7 +103,7 @@ def register_save_handler(save: Callable[[SaveRequest, Any], Sequence[FileRecord
     """Name the function that gives this rank's shards to the writers, and writes where it is one.
 
     Args:
-        save: gets the order and the arguments of `set_save_args`; returns a record of each file
+        save: gets the request and the arguments of `set_save_args`; returns a record of each file
             that it wrote with relkit.checkpoint.iteration_folder.write_file.
     """
     _loop.save = save
@@ -142,9 +141,19 @@ def register_rollback_handler(rollback: Callable[[int, Any], None]) -> None:
     _loop.rollback = rollback
 
 
-# The names that these two had first.
-register_go_back_handler = register_rollback_handler
-SaveOrder = SaveRequest
+# Old name of a call or class -> its name now.
+_RENAMED = {"register_go_back_handler": "register_rollback_handler", "SaveOrder": "SaveRequest"}
+
+
+def __getattr__(name: str) -> object:
+    """The old names go on working, each with a DeprecationWarning the first time."""
+    new = _RENAMED.get(name)
+    if new is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.{name} is now {new}", DeprecationWarning, stacklevel=2)
+    # Kept under the old name too: the next use of it comes by here no more.
+    globals()[name] = globals()[new]
+    return globals()[new]
 
 
 def set_save_args(arguments: object) -> None:
@@ -224,7 +233,7 @@ def _session() -> Session:
     save, roll_forward, rename, rollback = loop.save, loop.roll_forward, loop.rename, loop.rollback
     handlers = Handlers(
         loop.root,
-        save=lambda order: save(order, loop.arguments),
+        save=lambda request: save(request, loop.arguments),
         roll_forward=lambda step: roll_forward(step, loop.arguments),
         rollback=None if rollback is None else lambda step: rollback(step, loop.arguments),
         rename=None

@@ -25,7 +25,7 @@ _DISCARD_S = 2.0
 
 
 class Saver:
-    """Carries out the orders of a controller for one rank.
+    """Carries out the commands of a controller for one rank.
 
     Args:
         state: of this rank.
@@ -40,15 +40,15 @@ class Saver:
         self._state, self._handlers = state, handlers
         self._notes, self._tell = notes, tell
 
-    def save(self, order: Save) -> Saved | SaveFailed:
+    def save(self, command: Save) -> Saved | SaveFailed:
         """Catch up if need be, meet the other holders, save."""
-        rank, plan = self._state.rank, order.plan
-        failed = self._catch_up(order)
+        rank, plan = self._state.rank, command.plan
+        failed = self._catch_up(command)
         if failed is not None:
             return failed
         alone = len(plan.ranks) == 1
         try:
-            group = self._meet(plan.ranks, order.epoch)
+            group = self._meet(plan.ranks, command.epoch)
             if rank == plan.ranks[0]:
                 iteration_folder.begin(self._handlers.root, plan.step)
             _barrier(group, len(plan.ranks))
@@ -56,19 +56,19 @@ class Saver:
             what = SaveRequest(plan.step, folder, plan, rank, group, plan.ranks)
             records = self._handlers.save(what)
         except NotFinite as error:
-            return SaveFailed(rank, order.epoch, str(error), refused=True)
+            return SaveFailed(rank, command.epoch, str(error), refused=True)
         except RuntimeError as error:
             # A peer of the save's own group has gone: those that are left are planned with again.
-            return SaveFailed(rank, order.epoch, _brief(error), peer=not alone)
+            return SaveFailed(rank, command.epoch, _brief(error), peer=not alone)
         except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
             own = isinstance(error, RelkitError | OSError)
-            return SaveFailed(rank, order.epoch, str(error) if own else _brief(error))
+            return SaveFailed(rank, command.epoch, str(error) if own else _brief(error))
         files = {record.name: (record.sha256, record.size_bytes) for record in records}
-        return Saved(rank, order.epoch, files)
+        return Saved(rank, command.epoch, files)
 
-    def _catch_up(self, order: Save) -> SaveFailed | None:
+    def _catch_up(self, command: Save) -> SaveFailed | None:
         """Make the step that this rank is behind, or go back by one."""
-        rank, plan, handlers = self._state.rank, order.plan, self._handlers
+        rank, plan, handlers = self._state.rank, command.plan, self._handlers
         if rank in plan.roll_forward:
             catch_up = handlers.roll_forward
         elif rank in plan.rollback and handlers.rollback is not None:
@@ -81,23 +81,23 @@ class Saver:
         except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
             # Half of a step is no step: others that hold the same shards are to save them.
             self._state.broken(f"{_brief(error)} while it caught up")
-            return SaveFailed(rank, order.epoch, _brief(error), peer=True)
+            return SaveFailed(rank, command.epoch, _brief(error), peer=True)
         self._state.caught_up(plan.step)
         return None
 
-    def commit(self, order: Commit) -> Committed | SaveFailed:
+    def commit(self, command: Commit) -> Committed | SaveFailed:
         """Give the iteration its final name, and point the tracker to it."""
-        records = [FileRecord(name, size, sha) for name, (sha, size) in order.files.items()]
+        records = [FileRecord(name, size, sha) for name, (sha, size) in command.files.items()]
         try:
             if self._handlers.rename is not None:
-                final = self._handlers.rename(order.step, self._folder(order.step), records)
+                final = self._handlers.rename(command.step, self._folder(command.step), records)
             else:
-                final = self._rename(order.step, records)
+                final = self._rename(command.step, records)
         except Exception as error:  # noqa: BLE001 (a user's own handler may raise anything)
             own = isinstance(error, RelkitError | OSError)
             sentence = str(error) if own else _brief(error)
-            return SaveFailed(self._state.rank, order.epoch, sentence)
-        return Committed(self._state.rank, order.epoch, str(final))
+            return SaveFailed(self._state.rank, command.epoch, sentence)
+        return Committed(self._state.rank, command.epoch, str(final))
 
     def _rename(self, step: int, records: list[FileRecord]) -> Path:
         root, folder = self._handlers.root, self._folder(step)

@@ -34,23 +34,23 @@ from relkit.ttp.training_thread import AGAIN_S, TrainingThread
 # A controller that all ranks of a large job come to at once has no place for all of them.
 _START_S = 60.0
 _BACKUP_S = 10.0
-# How long a thread that was told to leave may take: in the user's code, and in an order of ours.
+# How long a thread that was told to leave may take: in the user's code, and in a command of ours.
 _LEAVE_S = 5.0
 _LEAVE_BUSY_S = 60.0
 
 
 class Processor:
-    """Heartbeats out, orders in; frees the training thread where a fault has it blocked.
+    """Heartbeats out, commands in; frees the training thread where a fault has it blocked.
 
     Args:
         wire: see ControllerAccess.
         hello: what this rank says of itself; its step is taken from the state.
         state: shared with the training thread.
         training: the thread that runs the training loop.
-        stand_in: starts a thread that carries out orders in the place of the training thread.
+        stand_in: starts a thread that carries out commands in the place of the training thread.
 
     Attributes:
-        epoch: the plan that is valid; orders of another are not to be carried out.
+        epoch: the plan that is valid; commands of another are not to be carried out.
         notes: what other members of the save have left.
     """
 
@@ -149,17 +149,17 @@ class Processor:
         elif isinstance(message, Exit):
             self._leave(message)
         elif isinstance(message, Save | Commit | Discard):
-            self._state.orders.give(message)
+            self._state.commands.give(message)
         elif isinstance(message, Finished):
             self._closing = True
-            self._state.orders.give(message)
+            self._state.commands.give(message)
 
     def _send_state(self) -> None:
-        if not self._state.orders.is_idle and self._state.fault:
+        if not self._state.commands.is_idle and self._state.fault:
             self._training.interrupt([self._link.fileno()] if self._link else [])
             if self._training.is_stuck() and self._state.replace_thread():
                 self._stand_in()
-        if self._state.orders.is_idle:
+        if self._state.commands.is_idle:
             self._state_due = False
             self.answer(State(self._hello.rank, self.epoch, self._state.survivor()))
 
@@ -178,19 +178,19 @@ class Processor:
             return
         self._leave(Exit(EXIT_REFUSED, "the launcher is gone and no backup controller answers"))
 
-    def _leave(self, order: Exit) -> None:
+    def _leave(self, command: Exit) -> None:
         """Have the training thread end this process, or end it from here."""
         self._closing = True
         self._training.begin()
         self._state.fault = True
         # Whoever waits for a member of the save gets an error.
         self.notes.begin(self.epoch + 1)
-        self._state.orders.give(order)
+        self._state.commands.give(command)
         now_s = time.monotonic()
         until_s, until_busy_s = now_s + _LEAVE_S, now_s + _LEAVE_BUSY_S
         while not self._state.gone:
-            if time.monotonic() > (until_busy_s if self._state.orders.is_parked else until_s):
+            if time.monotonic() > (until_busy_s if self._state.commands.is_parked else until_s):
                 # It is in a loop that no error reaches. Its output may hold a lock: no flush.
-                os._exit(order.code)
+                os._exit(command.code)
             self._training.interrupt([])
             time.sleep(AGAIN_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from relkit.ttp.order_queue import OrderQueue
+from relkit.ttp.command_queue import CommandQueue
 from relkit.ttp.plan import Survivor
 
 
@@ -57,7 +57,7 @@ class RankState:
         self.pause_at: int | None = None
         self.step_s = 0.0
         self.gone = False
-        self.orders = OrderQueue()
+        self.commands = CommandQueue()
         self._broken = ""
         self._committed_s = time.monotonic()
 
@@ -125,29 +125,29 @@ class RankState:
         self._broken = self._broken or reason
 
     def park(self, error: BaseException | None) -> None:
-        """The training loop was left; from here on this thread only carries out orders.
+        """The training loop was left; from here on this thread only carries out commands.
 
         Args:
             error: what ended it: TrainingInterrupted where it was asked to leave, None where the
                 loop came to its end.
         """
-        if self.orders.is_replaced:
+        if self.commands.is_replaced:
             # For ever: the process ends without this thread.
-            self.orders.park()
+            self.commands.park()
         if self.progress.updating:
             name = type(error).__name__ if error is not None else "the loop's end"
             self.broken(f"{name} in the update")
         phase = "done" if error is None else "parked"
         self.progress = replace(self.progress, phase=phase)
-        self.orders.park()
+        self.commands.park()
 
     def replace_thread(self) -> bool:
-        """The training thread cannot be got out of its loop: another one carries out orders.
+        """The training thread cannot be got out of its loop: another one carries out commands.
 
         Returns:
             False where it has left the loop, or is in an update, which it will leave.
         """
-        return not self.progress.updating and self.orders.replace_thread()
+        return not self.progress.updating and self.commands.replace_thread()
 
     def survivor(self) -> Survivor:
         """What this rank can give; meant to be asked when it is idle."""

@@ -144,9 +144,9 @@ class ReplicatedLoop:
             handlers=Handlers(self._folder, self._save, self._roll_forward),
         )
 
-    def _save(self, order: SaveRequest) -> list[FileRecord]:
-        writers = {group.writer for group in order.plan.groups}
-        return [self._write(order.folder)] if order.rank in writers else []
+    def _save(self, request: SaveRequest) -> list[FileRecord]:
+        writers = {group.writer for group in request.plan.groups}
+        return [self._write(request.folder)] if request.rank in writers else []
 
     def _write(self, folder: Path) -> FileRecord:
         weights = self._model.state_dict()

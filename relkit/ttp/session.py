@@ -100,7 +100,7 @@ class Session:
             self.state.park(None)
             self._processor.done()
             self._obey()
-            self.state.orders.unpark()
+            self.state.commands.unpark()
             self._environment.unmark(self.state.rank)
             self._processor.close()
         if leaving is not None:
@@ -118,21 +118,21 @@ class Session:
         self._leave(1)
 
     def _obey(self) -> None:
-        """Carry out orders, until all ranks have finished."""
+        """Carry out commands, until all ranks have finished."""
         while True:
-            order = self.state.orders.next()
-            if isinstance(order, Finished):
+            command = self.state.commands.next()
+            if isinstance(command, Finished):
                 return
-            if isinstance(order, Exit):
-                self._leave(order.code)
-            elif order.epoch == self._processor.epoch:
-                if isinstance(order, Save):
-                    self._processor.answer(self._saver.save(order))
-                elif isinstance(order, Commit):
-                    self._processor.answer(self._saver.commit(order))
-                elif isinstance(order, Discard):
+            if isinstance(command, Exit):
+                self._leave(command.code)
+            elif command.epoch == self._processor.epoch:
+                if isinstance(command, Save):
+                    self._processor.answer(self._saver.save(command))
+                elif isinstance(command, Commit):
+                    self._processor.answer(self._saver.commit(command))
+                elif isinstance(command, Discard):
                     self._saver.discard()
-            self.state.orders.done()
+            self.state.commands.done()
 
     def _start_stand_in(self) -> None:
         """Nothing wakes the training thread: another one saves, and ends the process."""

@@ -62,7 +62,7 @@ class TrainingThread:
             # The hook's request may run on that very thread: later ones leave time to watch it.
             self._next_abort_s = now_s + (AGAIN_S if now_s < self._eager_until_s else _LATER_S)
             self._switches = -1
-        self._state.orders.wait_idle(AGAIN_S)
+        self._state.commands.wait_idle(AGAIN_S)
 
     def is_stuck(self) -> bool:
         """Whether it sleeps, has not run for a second, and is not in an update."""

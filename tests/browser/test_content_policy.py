@@ -9,7 +9,7 @@ import pytest
 from selenium import webdriver
 
 from relkit.findings import Finding, Report, Status
-from relkit.hang.picture.model import HangPicture
+from relkit.hang_picture.model import HangPicture
 from relkit.reports import flame_svg, hang_page, html, netcheck_html, straggler_page
 from relkit.reports.content_policy import add_to_picture
 from relkit.straggler.present.metrics import metrics_of

@@ -12,7 +12,7 @@ from relkit.reports import flame_svg, hang_page
 from relkit.stacks.merge import merge_dumps
 from tests.browser.conftest import media
 from tests.reports.test_hang_page import page_parts
-from tests.unit.hang.picture.hang_folders import blocked_job, died_job, pipeline_job
+from tests.unit.hang_picture.hang_folders import blocked_job, died_job, pipeline_job
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(90)]
 Show = Callable[..., webdriver.Chrome]

@@ -13,12 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from relkit.hang.model import Category
 from relkit.hook.environment import job_dir
 from relkit.launch.hang.timeline import OWN_FILES
 from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, Started, report_of
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.job
+
+
+def judged(timeline: Path) -> list[tuple[int, Category]]:
+    """Rank and category of each culprit in the report of a timeline folder."""
+    details = report_of(timeline)["culprit_details"]
+    return [(each["rank"], Category(each["category"])) for each in details]
 
 
 def test_a_hang_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
@@ -35,7 +42,7 @@ def test_a_hang_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
     assert "Traceback" not in done.err
     found = report_of(timeline)
     assert found["schema"] == "relkit.hang/1"
-    assert found["culprits"] == [1]
+    assert judged(timeline) == [(1, Category.BLOCKED)]
     names = {path.name for path in timeline.iterdir()}
     assert names == {*OWN_FILES, "00000-00002.stacktrace", "00001-00002.stacktrace"}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in timeline.iterdir()}
@@ -45,15 +52,20 @@ def test_a_hang_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
     assert "step    0" in done.out
 
 
-@pytest.mark.parametrize(("fault", "rank"), [("skip", 1), ("mismatch", 0)])
-def test_other_faults(start: Start, tmp_path: Path, fault: str, rank: int) -> None:
+@pytest.mark.parametrize(
+    ("fault", "rank", "category"),
+    [("skip", 1, Category.SKIPPED), ("mismatch", 0, Category.MISMATCH)],
+)
+def test_other_faults(
+    start: Start, tmp_path: Path, fault: str, rank: int, category: Category
+) -> None:
     done = start(
         "launch", "--nproc-per-node", "2", "--hang-timeout", "4", "--on-hang", "abort",
         "--timeline-path", tmp_path / "t", "--inject", f"{fault}:rank={rank}:step=4",
         EXAMPLE, *ENDLESS,
     ).wait()  # fmt: skip
     assert done.code == 1, done.err
-    assert report_of(tmp_path / "t")["culprits"][0] == rank, done.err
+    assert judged(tmp_path / "t")[0] == (rank, category), done.err
 
 
 def test_a_crash_is_named_and_the_job_fails_as_under_torchrun(start: Start, tmp_path: Path) -> None:
@@ -62,7 +74,7 @@ def test_a_crash_is_named_and_the_job_fails_as_under_torchrun(start: Start, tmp_
         "--inject", "crash:rank=1:step=4", EXAMPLE, *ENDLESS,
     ).wait()  # fmt: skip
     assert done.code == 1
-    assert report_of(tmp_path / "t")["culprits"][0] == 1, done.err
+    assert judged(tmp_path / "t")[0] == (1, Category.DEAD), done.err
     # torchrun's own summary is there too.
     assert "Root Cause" in done.err
 
@@ -76,7 +88,7 @@ def test_an_exception_and_an_unwritable_timeline_folder(start: Start, tmp_path: 
         "crash:rank=1:step=2:kind=exception", EXAMPLE, *ENDLESS, HOME=str(home),
     ).wait()  # fmt: skip
     assert f"the timeline goes to {home}/timeline" in done.err
-    assert report_of(home / "timeline")["culprits"][0] == 1, done.err
+    assert judged(home / "timeline")[0] == (1, Category.DEAD), done.err
 
 
 def test_a_healthy_job_gives_no_alarm(start: Start, tmp_path: Path) -> None:
@@ -100,7 +112,7 @@ def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
         "--inject", "stop:rank=1:step=5", EXAMPLE, "--steps", "12",
     ).wait()  # fmt: skip
     assert done.code == 0, done.err
-    assert report_of(tmp_path / "t")["culprits"] == [1]
+    assert judged(tmp_path / "t") == [(1, Category.STOPPED)]
     assert "restarting the workers" in done.err
     assert "done: 12 steps" in done.out
 
@@ -111,11 +123,11 @@ def test_report_only_leaves_the_job_alone(start: Start, tmp_path: Path) -> None:
         tmp_path / "t", "--inject", "stop:rank=1:step=5", EXAMPLE, "--steps", "12",
     )  # fmt: skip
     job.wait_for("report.json")
-    stopped = report_of(tmp_path / "t")["findings"][0]
+    named = judged(tmp_path / "t")
     line = job.text.split("injecting stop:rank=1:step=5 (pid ")[1]
     os.kill(int(line.split(")")[0]), signal.SIGCONT)
     done = job.wait()
-    assert stopped["ranks"] == "1"
+    assert named == [(1, Category.STOPPED)]
     assert done.code == 0, done.err
     assert "done: 12 steps" in done.out
     assert done.err.count("capturing all ranks") == 1
@@ -221,7 +233,7 @@ def test_two_nodes(start: Start, tmp_path: Path, free_port: int) -> None:
     jobs = [start(*node(0)), start(*node(1))]
     first, second = (job.wait() for job in jobs)
     assert (first.code, second.code) == (1, 1), first.err + second.err
-    assert report_of(tmp_path / "t0")["culprits"] == [3], first.err
+    assert judged(tmp_path / "t0") == [(3, Category.BLOCKED)], first.err
     dumps = sorted(path.name for path in (tmp_path / "t0").glob("*.stacktrace"))
     assert dumps == [f"{rank:05d}-00004.stacktrace" for rank in range(4)]
     kept = sorted(path.name for path in (tmp_path / "t1").glob("*.stacktrace"))
@@ -245,7 +257,7 @@ def test_two_nodes_and_a_crash_on_the_second(start: Start, tmp_path: Path, free_
     folders = [
         tmp_path / name for name in ("t0", "t1") if (tmp_path / name / "report.json").exists()
     ]
-    assert report_of(folders[0])["culprits"][0] == 1
+    assert judged(folders[0])[0] == (1, Category.DEAD)
 
 
 _PAIR = """

@@ -6,8 +6,15 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from relkit.cli import cli
 from relkit.command_group import CommandGroup
-from relkit.commands._aliases import OldSpelling, RenamedChoice, gbps_of_mb_s, renamed_option
+from relkit.commands._aliases import (
+    OldSpelling,
+    RenamedChoice,
+    RenamedOption,
+    gbps_of_mb_s,
+    renamed_option,
+)
 
 
 @click.group(
@@ -30,6 +37,13 @@ def tool() -> None:
 def save(min_bandwidth_gbps: float, min_slowdown: float | None, on_hang: str | None) -> None:
     """Say what was read."""
     click.echo(f"{min_bandwidth_gbps:g} {min_slowdown} {on_hang}")
+
+
+@tool.command()
+@renamed_option("--timeout", old=OldSpelling(variable="TOOL_DUMP_TIMEOUT"), type=float, default=9.0)
+def wait(timeout: float) -> None:
+    """Say how long."""
+    click.echo(f"{timeout:g}")
 
 
 def run(*args: str, **env: str) -> Result:
@@ -84,8 +98,85 @@ def test_both_spellings_at_once_are_a_usage_error() -> None:
 def test_the_old_variable_keeps_its_unit_and_any_flag_goes_before_it() -> None:
     old = {"TOOL_SAVE_MIN_BANDWIDTH": "5000"}
     assert run("save", **old).stdout == "40 None None\n"
-    assert run("save", "--min-bandwidth-gbps", "1", **old).stdout == "1 None None\n"
-    assert run("save", TOOL_SAVE_MIN_BANDWIDTH_GBPS="2", **old).stdout == "2 None None\n"
+    for result in (
+        run("save", "--min-bandwidth-gbps", "1", **old),
+        run("save", TOOL_SAVE_MIN_BANDWIDTH_GBPS="1", **old),
+    ):
+        assert (result.stdout, result.stderr) == ("1 None None\n", "")
+
+
+def test_an_old_variable_says_the_new_ones_name_once() -> None:
+    assert run("save", TOOL_SAVE_MIN_BANDWIDTH="5000").stderr == (
+        "relkit: TOOL_SAVE_MIN_BANDWIDTH (MB/s) is now TOOL_SAVE_MIN_BANDWIDTH_GBPS;"
+        " 5000 MB/s is 40\n"
+    )
+    result = run("save", TOOL_SAVE_SLOWDOWN="0.2")
+    assert result.stdout == "80 0.2 None\n"
+    assert result.stderr == "relkit: TOOL_SAVE_SLOWDOWN is now TOOL_SAVE_MIN_SLOWDOWN\n"
+
+
+def test_an_old_variable_that_is_no_number_is_named() -> None:
+    result = run("save", TOOL_SAVE_MIN_BANDWIDTH="much")
+    assert result.exit_code == 2
+    assert "Invalid value for TOOL_SAVE_MIN_BANDWIDTH: 'much' is not a number." in result.stderr
+
+
+def test_an_option_may_have_changed_its_variable_alone() -> None:
+    old = {"TOOL_DUMP_TIMEOUT": "3"}
+    assert run("wait").stdout == "9\n"
+    result = run("wait", **old)
+    assert result.stdout == "3\n"
+    assert result.stderr == "relkit: TOOL_DUMP_TIMEOUT is now TOOL_WAIT_TIMEOUT\n"
+    for result in (run("wait", "--timeout=4", **old), run("wait", TOOL_WAIT_TIMEOUT="4", **old)):
+        assert (result.stdout, result.stderr) == ("4\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "value", "said"),
+    [
+        (
+            "linkcheck", "RELKIT_LINKCHECK_MIN_BANDWIDTH", "5000",
+            "RELKIT_LINKCHECK_MIN_BANDWIDTH (MB/s) is now RELKIT_LINKCHECK_MIN_BANDWIDTH_GBPS;"
+            " 5000 MB/s is 40",
+        ),
+        (
+            "launch", "RELKIT_LAUNCH_MIN_BANDWIDTH", "5000",
+            "RELKIT_LAUNCH_MIN_BANDWIDTH (MB/s) is now RELKIT_LAUNCH_MIN_BANDWIDTH_GBPS;"
+            " 5000 MB/s is 40",
+        ),
+        (
+            "launch", "RELKIT_LAUNCH_STRAGGLER_SLOWDOWN", "0.1",
+            "RELKIT_LAUNCH_STRAGGLER_SLOWDOWN is now RELKIT_LAUNCH_STRAGGLER_MIN_SLOWDOWN",
+        ),
+        (
+            "netcheck", "RELKIT_NETCHECK_MIN_BANDWIDTH", "40",
+            "RELKIT_NETCHECK_MIN_BANDWIDTH is now RELKIT_NETCHECK_MIN_BANDWIDTH_GBPS",
+        ),
+        (
+            "straggler tune", "RELKIT_STRAGGLER_TUNE_SLOWDOWN", "0.1",
+            "RELKIT_STRAGGLER_TUNE_SLOWDOWN is now RELKIT_STRAGGLER_TUNE_MIN_SLOWDOWN",
+        ),
+        (
+            "ttp save", "RELKIT_TTP_DUMP_TIMEOUT", "3",
+            "RELKIT_TTP_DUMP_TIMEOUT is now RELKIT_TTP_SAVE_TIMEOUT",
+        ),
+    ],
+)  # fmt: skip
+def test_every_old_variable_of_relkit_says_its_new_name(
+    line: str, variable: str, value: str, said: str
+) -> None:
+    command: click.Command = cli
+    ctx = click.Context(cli, info_name="relkit", auto_envvar_prefix="RELKIT")
+    for word in line.split():
+        assert isinstance(command, click.Group)
+        inner = command.get_command(ctx, word)
+        assert inner is not None
+        command, ctx = inner, click.Context(inner, info_name=word, parent=ctx)
+    options = [param for param in command.params if isinstance(param, RenamedOption)]
+    with CliRunner().isolation(env={variable: value}) as (_, stderr, _):
+        for option in options:
+            option.consume_value(ctx, {})
+        assert stderr.getvalue().decode() == f"relkit: {said}\n"
 
 
 def test_an_old_value_of_a_choice_is_the_new_one() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relkit.cli import run
-from tests.unit.hang.picture.hang_folders import blocked_job, pipeline_job, write_hang
+from tests.unit.hang_picture.hang_folders import blocked_job, pipeline_job, write_hang
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ def job(ranks: int, steps: int, *, seed: int = 1, slow: bool = True) -> History:
     parts[INPUT] = 0.004 * random.gamma(4.0, 0.25, (ranks, steps))
     parts[UNATTRIBUTED] = 0.011 * (1 + 0.05 * random.normal(size=(ranks, steps)))
     # What an operating system does now and then, to anybody.
-    hiccup = (random.random((ranks, steps)) < 0.002) * random.gamma(2.0, 0.01, (ranks, steps))
-    parts[UNATTRIBUTED] += hiccup
-    parts[RUN_QUEUE_WAIT] = 0.001 * random.gamma(2.0, 0.5, (ranks, steps)) + 0.8 * hiccup
+    transient = (random.random((ranks, steps)) < 0.002) * random.gamma(2.0, 0.01, (ranks, steps))
+    parts[UNATTRIBUTED] += transient
+    parts[RUN_QUEUE_WAIT] = 0.001 * random.gamma(2.0, 0.5, (ranks, steps)) + 0.8 * transient
     parts[GC] = 0.0005 * random.gamma(1.0, 1.0, (ranks, steps))
     parts[OFF_CPU] = 0.5 * parts[COMPUTE]
     if slow:

@@ -13,16 +13,16 @@ import pytest
 from relkit.findings import Report, Status
 from relkit.hang.attribute import attribute
 from relkit.hang.model import JobView
-from relkit.hang.picture.model import (
+from relkit.hang.report import hang_report
+from relkit.hang_picture.model import (
     HangPicture,
     RankTimeline,
     TimelineOp,
     WaitGraph,
     WaitNode,
 )
-from relkit.hang.picture.picture import hang_picture
-from relkit.hang.picture.runbook import HangFiles
-from relkit.hang.report import hang_report
+from relkit.hang_picture.picture import hang_picture
+from relkit.hang_picture.runbook import HangFiles
 from relkit.reports import (
     hang_page,
     hang_timeline,
@@ -33,7 +33,7 @@ from relkit.reports import (
 from relkit.reports.flame_svg import script_block
 from relkit.stacks.merge import merge_dumps
 from tests.unit.hang.hang_builders import trained, waiting_for_buckets
-from tests.unit.hang.picture.hang_folders import blocked_job, pipeline_job
+from tests.unit.hang_picture.hang_folders import blocked_job, pipeline_job
 
 HOSTILE = "<script>alert(1)</script>\u202e\x00\"'&]]>`<b>`"
 

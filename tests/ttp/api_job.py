@@ -36,21 +36,21 @@ class Shards:
         self.weights.sub_(0.01 * self.momentum)
 
 
-def save(order: ttp.SaveRequest, model: Shards) -> Sequence[FileRecord]:
+def save(request: ttp.SaveRequest, model: Shards) -> Sequence[FileRecord]:
     part = SIZE // model.world_size
     whole = torch.zeros(SIZE)
-    (group,) = order.plan.groups
+    (group,) = request.plan.groups
     for shard, holder in enumerate(group.holders):
-        if holder == order.rank:
+        if holder == request.rank:
             whole[shard * part : (shard + 1) * part] = model.momentum[
                 shard * part : (shard + 1) * part
             ]
-    if order.group is not None:
-        order.group.allreduce([whole]).wait()
-    if order.rank != group.writer:
+    if request.group is not None:
+        request.group.allreduce([whole]).wait()
+    if request.rank != group.writer:
         return []
-    state = {"weights": model.weights, "momentum": whole, "step": order.step}
-    return [iteration_folder.write_file(order.folder, "state.pt", lambda out: _dump(state, out))]
+    state = {"weights": model.weights, "momentum": whole, "step": request.step}
+    return [iteration_folder.write_file(request.folder, "state.pt", lambda out: _dump(state, out))]
 
 
 def _dump(state: dict[str, object], out: object) -> None:

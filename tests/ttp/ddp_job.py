@@ -107,9 +107,9 @@ def learn(folder: str, steps: int, deeds: Deeds) -> None:
     if deeds.during_a_dump():
         write = persist._save
 
-        def save(order: SaveRequest) -> object:
+        def save(request: SaveRequest) -> object:
             os.kill(os.getpid(), signal.SIGKILL)
-            return write(order)
+            return write(request)
 
         assert persist._session is not None
         object.__setattr__(persist._session._saver._handlers, "save", save)

@@ -46,18 +46,18 @@ def test_a_save_gets_its_name_and_the_tracker_names_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tracked", [False, True], ids=["before the tracker", "after it"])
 def test_another_one_died_after_the_renaming(tmp_path: Path, tracked: bool) -> None:
-    order = written(tmp_path, b"one")
-    assert isinstance(saver(tmp_path).commit(order), Committed)
+    command = written(tmp_path, b"one")
+    assert isinstance(saver(tmp_path).commit(command), Committed)
     if not tracked:
         (tmp_path / iteration_folder.TRACKER).unlink()
-    assert isinstance(saver(tmp_path).commit(order), Committed)
+    assert isinstance(saver(tmp_path).commit(command), Committed)
     assert saved(tmp_path) == b"one"
 
 
 def test_another_one_died_before_the_renaming(tmp_path: Path) -> None:
-    order = written(tmp_path, b"one")
+    command = written(tmp_path, b"one")
     (tmp_path / "iter_0000005_tmp" / "manifest.json").write_text("half of")
-    assert isinstance(saver(tmp_path).commit(order), Committed)
+    assert isinstance(saver(tmp_path).commit(command), Committed)
     assert saved(tmp_path) == b"one"
 
 
@@ -68,9 +68,9 @@ def test_an_older_save_of_the_same_step_is_not_taken_for_this_one(tmp_path: Path
 
 
 def test_a_file_that_is_not_there_is_no_commit(tmp_path: Path) -> None:
-    order = written(tmp_path, b"one")
+    command = written(tmp_path, b"one")
     (tmp_path / "iter_0000005_tmp" / "w.pt").unlink()
-    failed = saver(tmp_path).commit(order)
+    failed = saver(tmp_path).commit(command)
     assert isinstance(failed, SaveFailed)
     assert "is missing" in failed.sentence
     assert iteration_folder.latest(tmp_path) is None

@@ -325,10 +325,16 @@ def test_switched_off_it_is_torchrun(
 ) -> None:
     done = launch(start, tmp_path, "rank=1:step=9:deed=kill", ENABLE_TTP="False").wait(60)
     assert done.code == 1, done.err
+    assert "Signal 9 (SIGKILL) received" in done.err
     assert "RK-TTP" not in done.err
     assert not (tmp_path / "ck").exists()
-    expected = losses(undisturbed[1])
-    assert all(expected[key] == loss for key, loss in losses(done).items())
+    expected, made = losses(undisturbed[1]), losses(done)
+    # No rank finishes step 9, in which rank 1 is killed; a slow one may be ended before it has
+    # written its line of step 8.
+    assert {(rank, step) for rank in range(3) for step in range(1, 8)} <= made.keys()
+    assert {step for rank, step in made if rank == 1} == set(range(1, 9))
+    assert max(step for _, step in made) == 8
+    assert {key: loss for key, loss in made.items() if expected[key] != loss} == {}
 
 
 def test_the_launcher_is_killed(start: Start, tmp_path: Path) -> None:

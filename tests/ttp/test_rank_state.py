@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from relkit.ttp.command_queue import CommandQueue
 from relkit.ttp.messages import Discard
-from relkit.ttp.order_queue import OrderQueue
 from relkit.ttp.plan import Survivor
 from relkit.ttp.rank_state import RankState, TrainingInterrupted
 
@@ -75,22 +75,22 @@ def test_nobody_takes_the_place_of_a_thread_in_its_update() -> None:
     assert not state.replace_thread()
     state.end_update(8)
     assert state.replace_thread()
-    assert state.orders.is_idle
+    assert state.commands.is_idle
 
 
 def test_a_thread_is_idle_when_it_is_parked_and_has_done_its_orders() -> None:
-    orders = OrderQueue()
-    assert not orders.is_idle
-    orders.give(Discard(1))
-    orders.park()
-    assert not orders.wait_idle(0.0)
-    assert orders.next() == Discard(1)
-    orders.give(Discard(2))
-    orders.done()
-    assert not orders.is_idle
-    orders.next()
-    orders.done()
-    assert orders.wait_idle(0.0)
-    assert not orders.replace_thread()
-    orders.unpark()
-    assert not orders.is_idle
+    commands = CommandQueue()
+    assert not commands.is_idle
+    commands.give(Discard(1))
+    commands.park()
+    assert not commands.wait_idle(0.0)
+    assert commands.next() == Discard(1)
+    commands.give(Discard(2))
+    commands.done()
+    assert not commands.is_idle
+    commands.next()
+    commands.done()
+    assert commands.wait_idle(0.0)
+    assert not commands.replace_thread()
+    commands.unpark()
+    assert not commands.is_idle

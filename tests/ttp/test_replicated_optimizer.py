@@ -151,7 +151,7 @@ def all_maps(run: Steps) -> list[ReplicaMap]:
     return list({each.name: each for maps in found for each in maps}.values())
 
 
-def order_for(run: Steps, maps: list[ReplicaMap], dead: tuple[int, ...]) -> SaveRequest | None:
+def request_for(run: Steps, maps: list[ReplicaMap], dead: tuple[int, ...]) -> SaveRequest | None:
     """What the controller tells this rank when those are dead; None to whoever takes no part."""
     alive = [rank for rank in range(run.mesh.world.size) if rank not in dead]
     plan = make_plan([Survivor(rank, run.step) for rank in alive], maps)
@@ -179,8 +179,8 @@ def on_ranks(place: Place) -> None:
             copied.steps(1, gather=False)
             facts: dict[str, Any] = {"norms": plain.facts == copied.facts}
             wanted = plain.content(plain.optimizer.full_state())
-            order = order_for(copied, maps, case.dead)
-            state = None if order is None else gathered_state(copied.optimizer, order)
+            request = request_for(copied, maps, case.dead)
+            state = None if request is None else gathered_state(copied.optimizer, request)
             facts["writes"] = (
                 None
                 if state is None
@@ -226,10 +226,10 @@ def corrupted(place: Place) -> dict[str, Any]:
         run.optimizer.buffers[0].parameters.view(torch.int32)[3] ^= 1 << 20
     if place.rank == 3:
         run.optimizer.copied[0][1]["exp_avg_sq"][0][7] = float("nan")
-    order = order_for(run, maps, (1,))
+    request = request_for(run, maps, (1,))
     found["refusal"] = ""
     try:
-        written = None if order is None else gathered_state(run.optimizer, order)
+        written = None if request is None else gathered_state(run.optimizer, request)
         assert written is None
     except NotFinite as error:
         found["refusal"] = str(error)

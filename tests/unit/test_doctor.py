@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from relkit.doctor.collect import _writable
 from relkit.doctor.diagnose import diagnose
 from relkit.doctor.facts import HostFacts, PlatformFacts, TorchFacts, TrialFacts
 from relkit.findings import Status
@@ -70,6 +72,12 @@ def test_a_healthy_host_has_only_ok() -> None:
         ({"torch": TorchFacts()}, "RK-DOC-006", Status.WARN, "not installed"),
         ({"torch": TorchFacts(error="boom")}, "RK-DOC-006", Status.UNKNOWN, "boom"),
         ({"core_limit_bytes": 0}, "RK-DOC-007", Status.WARN, "core files are off"),
+        (
+            {"core_limit_bytes": 0, "core_pattern": "|/usr/lib/systemd/systemd-coredump"},
+            "RK-DOC-007",
+            Status.OK,
+            "core files: 0 bytes",
+        ),
         ({"timeline_writable": False}, "RK-DOC-008", Status.WARN, "cannot be written"),
     ],
 )
@@ -84,3 +92,9 @@ def test_each_fault_is_found_alone_and_says_what_to_do(
         assert finding.advice
     others = {f.status for f in findings if f.id != finding_id}
     assert others == {Status.OK}
+
+
+def test_a_timeline_folder_can_be_made_below_a_folder_and_not_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(mode=0o700)
+    assert _writable(tmp_path / "new" / "timeline")
+    assert not _writable(tmp_path / "file" / "timeline")

@@ -20,7 +20,9 @@ from relkit.faults import CollectiveFault, Fault
     ("spec", "fault"),
     [
         ("hang:rank=2:step=5", Fault("hang", 2, 5)),
-        ("skip:step=0:rank=0", Fault("skip", 0, 0)),
+        ("skip:step=0:rank=0", Fault("skip", 0, 0, at="loss")),
+        ("mismatch:rank=1:step=2", Fault("mismatch", 1, 2, "op", "loss")),
+        ("mismatch:rank=1:step=2:at=gradients", Fault("mismatch", 1, 2, "op", "gradients")),
         ("crash:rank=1:step=7", Fault("crash", 1, 7, "segv")),
         ("crash:rank=1:step=7:kind=exception", Fault("crash", 1, 7, "exception")),
         (" spin:rank=3:step=4:kind=native ", Fault("spin", 3, 4, "native")),
@@ -46,6 +48,8 @@ def test_parse(spec: str, fault: Fault) -> None:
         "hang:rank=1:step=2:kind=soft",
         "crash:rank=1:step=2:kind=soft",
         "hang:rank:step=2",
+        "hang:rank=1:step=2:at=gradients",
+        "skip:rank=1:step=2:at=optimizer",
     ],
 )
 def test_parse_refuses(spec: str) -> None:
@@ -70,7 +74,8 @@ def test_a_spec_survives_the_environment(
     name: str, rank: int, step: int, data: st.DataObject
 ) -> None:
     kind = data.draw(st.sampled_from(faults.FAULTS[name][1] or ("",)))
-    fault = Fault(name, rank, step, kind)
+    place = data.draw(st.sampled_from(faults.PLACES)) if name in faults.PLACED else ""
+    fault = Fault(name, rank, step, kind, place)
     assert faults.parse(str(fault)) == fault
     environ = faults.to_environment([fault, fault])
     assert faults.parse_all(environ[faults.VARIABLE].split(faults.SEPARATOR)) == (fault, fault)
@@ -110,9 +115,15 @@ def test_fires_on_its_rank_in_the_first_incarnation(environ: dict[str, str], fir
 
 
 def test_fires_once() -> None:
-    injector = faults.Injector([Fault("mismatch", 0, 1, "op")])
+    injector = faults.Injector([Fault("mismatch", 0, 1, "op", "loss")])
     assert injector.at_collective(1) is CollectiveFault.OTHER_OP
     assert injector.at_collective(1) is CollectiveFault.NONE
+
+
+def test_fires_at_the_collective_that_was_named() -> None:
+    injector = faults.Injector([Fault("skip", 0, 1, at="gradients")])
+    assert injector.at_collective(1) is CollectiveFault.NONE
+    assert injector.at_collective(1, "gradients") is CollectiveFault.SKIP
 
 
 def test_hang_holds_the_loaders_lock() -> None:

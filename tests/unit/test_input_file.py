@@ -22,7 +22,7 @@ from relkit.linkcheck.replay import ReplayProvider
 from relkit.netcheck.measure import bundle
 from relkit.stacks.dumpfile import read_dump
 from relkit.straggler.transport import history
-from relkit.trainer.config.yaml_file import load_yaml
+from relkit.trainer.config.yaml_file import yaml_values
 
 ODD = ("pipe", "socket", "device", "folder", "dangling", "link to a pipe", "missing", "empty")
 
@@ -30,7 +30,7 @@ ODD = ("pipe", "socket", "device", "folder", "dangling", "link to a pipe", "miss
 READERS: dict[str, Callable[[Path], object]] = {
     "topology": topology.read,
     "nodes": lambda path: hosts.read_nodes(str(path)),
-    "yaml": lambda path: load_yaml(path, warn=lambda _: None),
+    "yaml": lambda path: yaml_values(path, model_section="gpt_config", warn=print),
     "index": lambda path: read_index(path, 0),
     "json lines": lambda path: list(documents.read_chunks(documents.Source(path), ["text"])),
     "gzip": lambda path: list(documents.read_chunks(documents.Source(_named(path, ".gz")), ["t"])),

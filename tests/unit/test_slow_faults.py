@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit import faults
+from relkit import faults, slow_faults
 from relkit.errors import UsageProblem
 from relkit.slow_faults import SLOW_FAULTS, SlowFault, Slowness, parse_slow
 
@@ -74,20 +74,37 @@ def test_only_its_rank_is_slow_and_only_while_it_lasts() -> None:
     assert time.monotonic() - began_s < 30.0
 
 
-def test_extra_compute_is_a_share_of_the_work_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_extra_compute_is_a_share_of_the_work_itself(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_s: list[float] = []
+    monkeypatch.setattr(slow_faults, "_work", asked_s.append)
     slowness = Slowness([SlowFault("slow-compute", 0, 1, "work", share=0.5)])
 
-    def ran_s(step: int) -> float:
-        before_s = time.thread_time()
+    def ran_s(step: int) -> tuple[float, float]:
+        """CPU time of the work, and of the work with what is around it."""
+        began_s = time.thread_time()
         with slowness.compute(step):
-            until_s = time.thread_time() + 0.05
-            while time.thread_time() < until_s:
+            inner_s = time.thread_time()
+            # Nothing is added for what the rank only waits for.
+            time.sleep(0.05)
+            while time.thread_time() < inner_s + 0.01:
                 pass
-        return time.thread_time() - before_s
+            inner_s = time.thread_time() - inner_s
+        return inner_s, time.thread_time() - began_s
 
-    assert 0.05 <= ran_s(0) < 0.06
-    assert 0.073 <= ran_s(1) < 0.09
+    ran_s(0)
+    assert asked_s == []
+    work_s, whole_s = ran_s(1)
+    (extra_s,) = asked_s
+    assert 0.5 * work_s <= extra_s <= 0.5 * whole_s
     assert capsys.readouterr().out.count("injecting slow-compute") == 1
+
+
+def test_work_takes_as_much_of_the_cpu_as_is_asked() -> None:
+    began_s = time.thread_time()
+    slow_faults._work(0.02)
+    assert time.thread_time() - began_s >= 0.02
 
 
 def test_a_slow_batch_is_a_share_of_the_compute_before(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ from relkit.checkpoint.torch_file import read_plain_stream
 from relkit.data.index_file import DTYPES, Index, read_index, write_index
 from relkit.flash_checkpoint.on_disk import iteration_files
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_objects, to_plain
-from relkit.trainer.config.yaml_file import load_yaml
 from relkit.trainer.data import sample_cache
+from relkit.trainer.megatron.flags import parse_flags
 from tools.audit.target import Run, Target, reads_file
 
 
@@ -122,7 +122,9 @@ def _configs(_: Path) -> list[bytes]:
 
 _TENSORS = reads_file("mp_rank_00/model.pt", lambda path: tensors_of(path.parent.parent))
 _INDEX = reads_file("set.idx", lambda path: read_index(path, 12))
-_CONFIG = reads_file("config.yaml", lambda path: load_yaml(path, warn=lambda _: None))
+_CONFIG = reads_file(
+    "config.yaml", lambda path: parse_flags(["--config-path", str(path)], warn=lambda _: None)
+)
 TARGETS = (
     Target("manifests", "manifests, trackers, ckpt verify", _manifests, _read_manifest, "json"),
     Target("tensors", "checkpoint files (.pt)", _tensors, _TENSORS, "zip"),

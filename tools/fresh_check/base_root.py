@@ -18,7 +18,7 @@ from tools.fresh_check.namespace import run_contained
 # Everything else is what Debian calls required: no ps, no ip, no certificates, no locale, no pip.
 PACKAGES = ("git", "python3", "gcc", "libc6-dev", "make")
 # Mirrors move on: an older root would first be upgraded by the packages that come on top.
-_MOST_AGE_S = 7 * 86400.0
+_MAX_AGE_S = 7 * 86400.0
 _LIMIT_S = 1800.0
 _POLICY = (
     "#!/bin/sh\n# As in every container image: an installed package starts no service.\nexit 101\n"
@@ -93,7 +93,7 @@ def base_tarball(
         RelkitError: the root could not be built.
     """
     tarball = cache / base.name()
-    if not rebuild and tarball.exists() and time.time() - tarball.stat().st_mtime < _MOST_AGE_S:
+    if not rebuild and tarball.exists() and time.time() - tarball.stat().st_mtime < _MAX_AGE_S:
         each_line(f"base root: {tarball}, from an earlier call")
         return tarball
     _have_mmdebstrap(each_line)

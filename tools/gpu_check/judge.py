@@ -12,12 +12,12 @@ from relkit.findings import Status
 from tools.gpu_check.outcome import Outcome
 
 FLOPS_OFF = 0.01
-MOST_OVERHEAD = 0.005
+MAX_OVERHEAD = 0.005
 # A device that reaches less than half of its data sheet is throttled, shared, or mismeasured.
-LEAST_OF_DATASHEET, MOST_OF_DATASHEET = 0.5, 1.05
+MIN_OF_DATASHEET, MAX_OF_DATASHEET = 0.5, 1.05
 _DRAWS = 4000
 # float32 on both, summed in another order, over as many steps as a loss may drift.
-MOST_LOSS_OFF = 1e-3
+MAX_LOSS_OFF = 1e-3
 
 
 def flops(recorded: int, expected: int, products: int) -> Outcome:
@@ -48,8 +48,8 @@ def overhead(
     drawn = np.median(rng.choice(ratios, (_DRAWS, len(ratios))), axis=1)
     low, high = (float(value) - 1.0 for value in np.quantile(drawn, (0.025, 0.975)))
     middle = float(np.median(ratios)) - 1.0
-    status = Status.OK if max(middle, noise) <= MOST_OVERHEAD else Status.UNKNOWN
-    if low > max(MOST_OVERHEAD, noise):
+    status = Status.OK if max(middle, noise) <= MAX_OVERHEAD else Status.UNKNOWN
+    if low > max(MAX_OVERHEAD, noise):
         status = Status.FAIL
     return Outcome(
         "overhead", status,
@@ -132,7 +132,7 @@ def losses(expected: Sequence[float], seen: Sequence[float], steps: int) -> Outc
         return Outcome("trainer", Status.FAIL, sentence)
     off = max(abs(n / g - 1.0) for g, n in zip(expected, seen, strict=True))
     return Outcome(
-        "trainer", Status.OK if off <= MOST_LOSS_OFF else Status.FAIL,
+        "trainer", Status.OK if off <= MAX_LOSS_OFF else Status.FAIL,
         f"losses of {steps} steps of two tensor-parallel ranks on NCCL are within {off:.1e} of "
         f"gloo's; the last is {seen[-1]:.4f}",
         {"largest_difference": f"{off:.1e}", "last_loss": round(seen[-1], 4)},
@@ -146,7 +146,7 @@ def compute(name: str, stated: tuple[float, float] | None, tflops: float, gbps: 
     if stated is None:
         return Outcome("compute probe", Status.UNKNOWN, f"{seen}; {name} is not listed", figures)
     shares = (tflops / stated[0], gbps / stated[1])
-    good = all(LEAST_OF_DATASHEET <= share <= MOST_OF_DATASHEET for share in shares)
+    good = all(MIN_OF_DATASHEET <= share <= MAX_OF_DATASHEET for share in shares)
     return Outcome(
         "compute probe", Status.OK if good else Status.FAIL,
         f"{seen}: {shares[0]:.0%} and {shares[1]:.0%} of the data sheet of {name}", figures,

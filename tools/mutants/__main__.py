@@ -19,7 +19,7 @@ from relkit.errors import EXIT_INTERRUPTED
 from relkit.interruptible_wait import result_of
 from tools.mutants.breaks import all_breaks
 from tools.mutants.model import Break, Result
-from tools.mutants.tree import ROOT, BadBreak, Tree
+from tools.mutants.tree import ROOT, BadBreak, NoEnd, Tree
 
 _UNBROKEN_S = 6000.0
 _EPILOG = """\
@@ -111,7 +111,7 @@ def _run(breaks: Sequence[Break], jobs: int, folder: Path, *, is_tried_whole: bo
             failure = trees[0].first_failure(
                 sorted({test for change in breaks for test in change.tests}), _UNBROKEN_S
             )
-        except BadBreak as error:
+        except (BadBreak, NoEnd) as error:
             failure = str(error)
         if failure:
             print(f"fails without a break, mend that first: {failure}", file=sys.stderr)
@@ -154,11 +154,11 @@ def _try_all(breaks: Sequence[Break], trees: Sequence[Tree]) -> list[Result]:
 
 def summary(results: Sequence[Result]) -> str:
     """How many of each kind, and those that survive."""
-    survivors = [result for result in results if not result.noticed_by and not result.trouble]
+    survivors = [result for result in results if result.is_survivor]
     lines = [
         f"\n{len(results)} breaks: {sum(bool(result.noticed_by) for result in results)} noticed,"
-        f" {len(survivors)} survive, {sum(bool(result.trouble) for result in results)} cannot"
-        " be tried"
+        f" {len(survivors)} survive, {sum(result.timed_out for result in results)} timed out,"
+        f" {sum(bool(result.trouble) for result in results)} cannot be tried"
     ]
     for result in survivors:
         lines += [f"  {result.change.title}", f"    {result.change.survives or 'NOT EXPLAINED'}"]

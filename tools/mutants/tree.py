@@ -38,6 +38,10 @@ class BadBreak(Exception):
     """A break that cannot be applied, or whose tests cannot be run."""
 
 
+class NoEnd(Exception):
+    """Tests, or the compiler, that have not ended in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A copy with an environment of its own: whatever a test starts runs the copy's relkit.
@@ -70,12 +74,15 @@ class Tree:
         """Apply a break, run its tests, and take it back."""
         began_s = time.monotonic()
         noticed_by = trouble = ""
+        timed_out = False
         try:
             with self.broken(change):
                 noticed_by = self.first_failure(change.tests, _LIMIT_S)
+        except NoEnd:
+            timed_out = True
         except BadBreak as error:
             trouble = str(error)
-        return Result(change, time.monotonic() - began_s, noticed_by, trouble)
+        return Result(change, time.monotonic() - began_s, noticed_by, trouble, timed_out)
 
     @contextmanager
     def broken(self, change: Break) -> Iterator[None]:
@@ -83,6 +90,7 @@ class Tree:
 
         Raises:
             BadBreak: the old text is not there exactly once, or the C does not compile.
+            NoEnd: compiling it takes too long.
         """
         path = self.folder / change.file
         whole = path.read_text(encoding="utf-8")
@@ -110,6 +118,7 @@ class Tree:
 
         Raises:
             BadBreak: pytest cannot run them.
+            NoEnd: they take longer than the limit.
             KeyboardInterrupt: it was stopped.
         """
         # A file that is changed twice within a second could pass for its compiled form.
@@ -129,7 +138,7 @@ class Tree:
                 _end(process)
             text = output.read_text(encoding="utf-8", errors="replace")
         if not ended:
-            return f"no end within {limit_s:.0f} s"
+            raise NoEnd(f"no end within {limit_s:.0f} s")
         if process.returncode == _PASSED:
             return ""
         failure = _FAILURE.search(text)
@@ -152,9 +161,12 @@ class Tree:
         lines = [["cmake", "-S", str(self.folder), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"],
                  ["cmake", "--build", str(build)]]  # fmt: skip
         for line in lines[1 if (build / "CMakeCache.txt").exists() else 0 :]:
-            done = subprocess.run(
-                line, capture_output=True, text=True, timeout=_BUILD_S, check=False
-            )
+            try:
+                done = subprocess.run(
+                    line, capture_output=True, text=True, timeout=_BUILD_S, check=False
+                )
+            except subprocess.TimeoutExpired as error:
+                raise NoEnd(f"{' '.join(line)}: no end within {_BUILD_S:.0f} s") from error
             if done.returncode != 0:
                 raise BadBreak(f"{' '.join(line)}:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
         for built in build.rglob("librelkit_*.so"):

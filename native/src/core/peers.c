@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-enum { MOST_PROBES = 64, HASH_SHIFT = 64 - 10 };
+enum { MAX_PROBES = 64, HASH_SHIFT = 64 - 10 };
 
 _Static_assert(RK_MAX_PEERS == 1 << (64 - HASH_SHIFT), "the hash covers the table");
 
@@ -21,7 +21,7 @@ static struct rk_peer *row_of(struct rk_header *header, uint64_t key)
 {
     struct rk_peer *table = rk_peers(header);
     uint32_t home = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> HASH_SHIFT);
-    for (uint32_t i = 0; key != 0 && i < MOST_PROBES; i++) {
+    for (uint32_t i = 0; key != 0 && i < MAX_PROBES; i++) {
         struct rk_peer *row = &table[(home + i) % RK_MAX_PEERS];
         uint64_t known = atomic_load_explicit(&row->key, memory_order_acquire);
         if (known == 0 && atomic_compare_exchange_strong(&row->key, &known, key))

@@ -16,7 +16,7 @@ from relkit.flash_checkpoint.slots.errors import BadSlot
 from relkit.flash_checkpoint.slots.rank_files import RankFiles
 
 # Among the newest slots of a rank; those that meet in every step are at most two saves apart.
-_MOST = 3
+_MAX_STEPS = 3
 # Where the others cannot be seen: when a rank that meets the others in every step saves step k, all
 # have waited for the copy of k-2 before they changed their parameters in step k-1.
 _UNSEEN = 2
@@ -92,7 +92,7 @@ def slots_to_keep(newest_first: Sequence[int], others: OtherRanks) -> int:
     seen = others.steps()
     if seen is None:
         return _UNSEEN
-    for number, step in enumerate(newest_first[:_MOST]):
+    for number, step in enumerate(newest_first[:_MAX_STEPS]):
         if all(step in steps for steps in seen):
             return number + 1
     return _UNSEEN

@@ -18,7 +18,7 @@ from relkit.interruptible_wait import wait_for_end
 _MORE_BYTES = 4 << 20
 _MORE_SHARE = 32
 # Slots that turn out to be larger than this share of what a save needs are given back.
-_MOST_SHARE = 1.25
+_MAX_SHARE = 1.25
 
 
 class PreparedSlots:
@@ -60,11 +60,7 @@ class PreparedSlots:
         file = self._ended()
         if file is None:
             return None
-        if (
-            end_bytes
-            <= file.slot_bytes
-            <= max(end_bytes * _MOST_SHARE, end_bytes + 2 * _MORE_BYTES)
-        ):
+        if end_bytes <= file.slot_bytes <= max(end_bytes * _MAX_SHARE, end_bytes + 2 * _MORE_BYTES):
             with suppress(OSError):
                 file.name(path)
                 return file

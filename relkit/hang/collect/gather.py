@@ -54,7 +54,7 @@ class _Failed(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class CollectedEvidence:
     """What came of it.
 
     Args:
@@ -120,7 +120,7 @@ def gather(
     timeline: str = "",
     step_s: float = 20.0,
     progress: Progress | None = None,
-) -> Gathered:
+) -> CollectedEvidence:
     """Fetch all evidence. The channel is closed when this returns or raises, Ctrl-C included.
 
     Args:
@@ -148,7 +148,7 @@ def gather(
     finally:
         channel.close(_CLOSE_S)
     silent |= {node: why for node, why in rpc.lost.items() if node not in work.refused}
-    return Gathered(
+    return CollectedEvidence(
         files=dict(sorted(work.files.items())),
         folders={n: printable_line(path)[:_MAX_WORDS] for n, path in work.folders.items()},
         silent=dict(sorted(silent.items())),

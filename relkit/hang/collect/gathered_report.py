@@ -9,8 +9,8 @@ from pathlib import Path
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.foreign_json import parse_json
 from relkit.hang.collect.evidence_files import REPORT
-from relkit.hang.collect.gather import Gathered
-from relkit.hang.picture.stored_report import BadReport, report_of
+from relkit.hang.collect.gather import CollectedEvidence
+from relkit.hang.stored_report import BadReport, report_of
 from relkit.hosts import fold
 from relkit.input_file import read_input
 
@@ -25,7 +25,7 @@ _REPORT_BYTES = 64 << 20
 _SHOWN = 20
 
 
-def lift_report(gathered: Gathered, out: Path) -> Gathered:
+def lift_report(gathered: CollectedEvidence, out: Path) -> CollectedEvidence:
     """Put the verdict of the whole job where readers look for it first.
 
     The newest report counts. It is that of the whole job if no rank is absent from it; otherwise
@@ -56,7 +56,7 @@ def lift_report(gathered: Gathered, out: Path) -> Gathered:
 
 
 def gathered_report(
-    gathered: Gathered,
+    gathered: CollectedEvidence,
     out: Path,
     *,
     nodes: Sequence[str],
@@ -75,7 +75,7 @@ def gathered_report(
     good = [node for node in nodes if node not in without]
     size_bytes = sum(gathered.files.values())
     findings = [
-        *_by_reason(gathered.refused, REFUSED, "sent what cannot be", _REFUSED_ADVICE),
+        *_by_reason(gathered.refused, REFUSED, "sent invalid data", _REFUSED_ADVICE),
         *_by_reason(gathered.silent, SILENT, "gave no evidence, or not all", _SILENT_ADVICE),
     ]
     if gathered.left_out:
@@ -132,7 +132,7 @@ def _left_out(rows: Sequence[tuple[str, str, str]]) -> Finding:
     )
 
 
-def _empty(gathered: Gathered) -> Finding:
+def _empty(gathered: CollectedEvidence) -> Finding:
     nodes = fold(gathered.empty)
     folders = sorted({gathered.folders.get(node, "") for node in gathered.empty})[:_SHOWN]
     return Finding(

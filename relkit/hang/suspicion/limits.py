@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from relkit.hang.columns.operations import Kind, kind_of_operation
 from relkit.hang.columns.ranks import FlightColumns, places_in, sorted_order
 from relkit.hang.detection.detector import Look
 from relkit.hang.detection.flights import Flight, Flights
@@ -18,11 +17,6 @@ MAX_KINDS = 64
 
 # Digest of a kind that stands for all others.
 _OTHER = 0
-
-
-def kind_of(flight: Flight) -> Kind:
-    """Operations of one kind take alike long in each step."""
-    return kind_of_operation(flight.op, flight.state)
 
 
 @dataclass(frozen=True, slots=True)

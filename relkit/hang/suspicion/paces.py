@@ -11,7 +11,7 @@ from relkit.hang.model import Manner
 
 # A rank that sleeps in a collective uses a few per cent of a core for its background threads.
 _IDLE_SHARE = 0.05
-_STARVED_SHARE = 0.5
+_CPU_WAIT_SHARE = 0.5
 _STOPPED = ("T", "t")
 
 
@@ -119,8 +119,8 @@ class Paces:
             return Manner.MOVING
         if pace.cpu_s > _IDLE_SHARE * pace.seen_s:
             return Manner.SPINNING
-        if pace.wait_s > _STARVED_SHARE * pace.seen_s:
-            return Manner.STARVED
+        if pace.wait_s > _CPU_WAIT_SHARE * pace.seen_s:
+            return Manner.WAITING_FOR_CPU
         return Manner.FROZEN
 
     def words(self, rank: int, time_s: float) -> str:
@@ -135,7 +135,7 @@ class Paces:
         if manner is Manner.SPINNING:
             share = pace.cpu_s / pace.seen_s if pace.seen_s else 0.0
             return f"{manner}: no operation {within}, {share:.0%} of a core"
-        if manner is Manner.STARVED:
+        if manner is Manner.WAITING_FOR_CPU:
             share = pace.wait_s / pace.seen_s if pace.seen_s else 0.0
             return f"{manner}: no operation {within}, ready to run for {share:.0%} of that"
         why = ""

@@ -27,7 +27,7 @@ from relkit.launch.control.frame import (
 from relkit.launch.control.join import Joined, LinkRendezvous, join
 from relkit.launch.control.note_box import NoteBox
 from relkit.launch.control.tree import FAN_IN
-from relkit.launch.job.exchange import ExchangeBroken, MeetingPoint
+from relkit.launch.job.exchange import ExchangeBroken, LauncherAddress
 from relkit.launch.job.settings import Log
 from relkit.operator_secret import derive
 
@@ -72,7 +72,7 @@ class Links:
         self._children: dict[bytes, _Child] = {}
         self._to_all: list[Note] = []
         self._broken: ExchangeBroken | None = None
-        self._meeting_point: MeetingPoint | None = None
+        self._launcher_address: LauncherAddress | None = None
         self._complained = False
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -94,9 +94,9 @@ class Links:
         return self._attachment.silent
 
     @property
-    def meeting_point(self) -> MeetingPoint | None:
+    def launcher_address(self) -> LauncherAddress | None:
         """See LedMailbox."""
-        return self._meeting_point
+        return self._launcher_address
 
     def put(self, key: str, data: bytes) -> None:
         """See Mailbox: from the leader to all, from the others to the leader.
@@ -192,7 +192,7 @@ class Links:
         joined = join(self._rendezvous, sockets.listen, self._closing.is_set, fan_in)
         if joined.address:
             beside = derive(joined.key, "beside the links")
-            self._meeting_point = MeetingPoint(joined.address, beside)
+            self._launcher_address = LauncherAddress(joined.address, beside)
         sockets.wake_by(self._wake)
         next_beat_s = 0.0
         while not self._closing.is_set():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from relkit import procfs
 from relkit.hang.model import NCCL_RAS
-from relkit.launch.hang.state_source import Occasion, TellsOf, Told
+from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
 from relkit.launch.job.settings import LocalRank
 from relkit.nccl_ras.model import MissingRank, RasAnswer
 from relkit.nccl_ras.parse import parse_answer
@@ -23,7 +23,7 @@ MAX_RANKS = 4096
 _DEADLINE_S, _APART_S = 5.0, 0.5
 # Several jobs of one user may share the port, and any of them answers.
 _TRIES = 3
-_MOST_MISSING = 8
+_MAX_MISSING = 8
 _NO_ANSWER = "its RAS does not answer that of the other ranks"
 _DEAD_BUT_RUNS = (
     "the other ranks' NCCL RAS has given the process up, and it runs: the process counts"
@@ -56,29 +56,29 @@ class NcclRas:
         """See StateSource."""
         return NCCL_RAS
 
-    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> SourceReport:
         """See StateSource."""
         if occasion is not Occasion.HANG or not ranks or self._world_size > MAX_RANKS:
-            return TellsOf()
+            return SourceReport()
         pids = {rank.rank: (rank.pid, *procfs.descendants(rank.pid)) for rank in ranks}
         ours = {pid for each in pids.values() for pid in each}
         end_s = self._clock() + _DEADLINE_S
         try:
             answer = self._answer_about(ours, end_s)
             if answer is None:
-                return TellsOf()
+                return SourceReport()
             self._pause(_APART_S)
             after = self._answer_about(ours, end_s)
         except NobodyListens:
-            return TellsOf()
+            return SourceReport()
         except (NoAnswer, ValueError) as error:
-            return TellsOf(lines=(f"NCCL's RAS cannot be read ({error})",))
+            return SourceReport(lines=(f"NCCL's RAS cannot be read ({error})",))
         if after is None or not has_stood(answer, after):
             # Who launches something is in nothing for long: the counts prove nothing then.
-            return TellsOf()
-        return TellsOf(self._told(after, pids), _lines(after))
+            return SourceReport()
+        return SourceReport(self._told(after, pids), _lines(after))
 
-    def _told(self, answer: RasAnswer, pids: Mapping[int, Sequence[int]]) -> dict[int, Told]:
+    def _told(self, answer: RasAnswer, pids: Mapping[int, Sequence[int]]) -> dict[int, RankReport]:
         """By rank, what an answer says of it.
 
         Args:
@@ -92,11 +92,11 @@ class NcclRas:
                 if places := places_of(answer, hosts, pid):
                     now_ns = self._unix_ns()
                     state = state_of(places, rank=rank, world_size=self._world_size, now_ns=now_ns)
-                    told[rank] = Told(state, words_of(places), knows_ends=False)
+                    told[rank] = RankReport(state, words_of(places), knows_ends=False)
                 elif pid in given_up:
                     dead = given_up[pid]
                     disputes = (_DEAD_BUT_RUNS,) if dead else ()
-                    told[rank] = Told(None, _NO_ANSWER, disputes=disputes)
+                    told[rank] = RankReport(None, _NO_ANSWER, disputes=disputes)
         return told
 
     def _answer_about(self, pids: set[int], end_s: float) -> RasAnswer | None:
@@ -157,8 +157,8 @@ def _lines(answer: RasAnswer) -> tuple[str, ...]:
     words = [
         f"pid {rank.pid} on {rank.host} (rank {rank.rank} of communicator {name}"
         f"{', given up' if rank.dead else ''})"
-        for name, rank in list(missing.values())[:_MOST_MISSING]
+        for name, rank in list(missing.values())[:_MAX_MISSING]
     ]
-    rest = len(missing) - _MOST_MISSING
+    rest = len(missing) - _MAX_MISSING
     more = f" and {rest} more" if rest > 0 else ""
     return (f"NCCL's RAS gets no answer from {', '.join(words)}{more}",)

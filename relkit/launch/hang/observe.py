@@ -17,7 +17,7 @@ from relkit.hang.words import of_ranks
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
-from relkit.launch.hang.state_source import Occasion, StateSource, Told
+from relkit.launch.hang.state_source import Occasion, RankReport, StateSource
 from relkit.launch.job.settings import ExitStatus, LocalRank, Log
 from relkit.ranks import RankSet
 
@@ -63,7 +63,7 @@ class Observer:
         self._removes_ended = removes_ended
         self._sources, self._log = tuple(sources), log
         # By source and rank.
-        self._told: dict[str, Mapping[int, Told]] = {}
+        self._told: dict[str, Mapping[int, RankReport]] = {}
         self._occasion, self._said_unseen = Occasion.WATCH, False
         # Monotonic time, CPU time used, time waited for a CPU.
         self._cpu: dict[int, deque[tuple[float, float, float]]] = {}

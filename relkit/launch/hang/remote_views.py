@@ -21,7 +21,7 @@ from relkit.hang.model import RankView
 from relkit.launch.hang import codec
 from relkit.launch.hang.remote_ranks import RemoteRanks
 from relkit.launch.hang.summary import decode_summaries
-from relkit.launch.job.exchange import SHARED, LedMailbox
+from relkit.launch.job.exchange import LedMailbox
 from relkit.ranks import RankSet
 
 # Time between two summaries of a node; with more nodes than this longer in proportion, so that the
@@ -44,11 +44,6 @@ def share_every_s(nodes: int) -> float:
         nodes: of the job.
     """
     return min(_MAX_SHARE_EVERY_S, SHARE_EVERY_S * max(1.0, nodes / _NODES_EVERY_SECOND))
-
-
-def summary_key(node: int) -> str:
-    """The key under which a node's summary lies in a mailbox that has no better place for it."""
-    return f"{SHARED}{node}"
 
 
 def details_key(node: int) -> str:

@@ -22,7 +22,7 @@ class Occasion(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RankReport:
     """What a source says of one rank.
 
     Args:
@@ -40,14 +40,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class TellsOf:
+class SourceReport:
     """What a source said in one look.
 
     Args:
         ranks: by rank; lines: what the person at the terminal should know, each said once.
     """
 
-    ranks: Mapping[int, Told] = field(default_factory=dict)
+    ranks: Mapping[int, RankReport] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
 
 
@@ -58,7 +58,7 @@ class StateSource(Protocol):
     def name(self) -> str:
         """As reports call it."""
 
-    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> SourceReport:
         """What it says of these ranks; in most looks, what it has said before.
 
         Args:

@@ -20,7 +20,7 @@ from relkit.flight_recorder.worker_server import Answers, ask
 from relkit.hang.model import FLIGHT_RECORDER
 from relkit.hang.words import of_ranks, operation
 from relkit.hook.model import HookState
-from relkit.launch.hang.state_source import Occasion, TellsOf, Told
+from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
 from relkit.launch.job.settings import LocalRank
 from relkit.ranks import RankSet
 
@@ -92,7 +92,7 @@ class WorkerServers:
         """See StateSource."""
         return FLIGHT_RECORDER
 
-    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> SourceReport:
         """See StateSource."""
         closely = occasion is not Occasion.WATCH
         lines: list[str] = []
@@ -107,11 +107,11 @@ class WorkerServers:
             pause_s = min(STANDING_EVERY_S, self._every_s) if stands else self._every_s
             self._next_s = self._clock() + max(pause_s, took_s / _MAX_SHARE)
         told = {
-            rank: Told(self._state(rank, known, closely=closely), _words(known))
+            rank: RankReport(self._state(rank, known, closely=closely), _words(known))
             for rank, known in self._known.items()
             if rank in numbers and known.counts.moves
         }
-        return TellsOf(told, tuple(lines))
+        return SourceReport(told, tuple(lines))
 
     def _sockets(self, ranks: Sequence[LocalRank]) -> dict[int, tuple[int, Path]]:
         """By rank, the process that answers for it and its socket."""

@@ -59,7 +59,7 @@ class Mailbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MeetingPoint:
+class LauncherAddress:
     """Where this launcher may open further listeners for the others, and how they know each other.
 
     Args:
@@ -86,7 +86,7 @@ class LedMailbox(Mailbox, Protocol):
         """Nodes that are known not to answer."""
 
     @property
-    def meeting_point(self) -> MeetingPoint | None:
+    def launcher_address(self) -> LauncherAddress | None:
         """For further connections between launchers; None where there are none (yet)."""
 
     def first(self, prefix: str) -> bytes | None:
@@ -114,7 +114,7 @@ class MemoryMailbox:
     is_stuck = False
     leader = 0
     silent: frozenset[int] = frozenset()
-    meeting_point: MeetingPoint | None = None
+    launcher_address: LauncherAddress | None = None
 
     def __init__(
         self, node: int = 0, nodes: int = 1, notes: dict[str, bytes] | None = None

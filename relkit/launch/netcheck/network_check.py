@@ -39,7 +39,7 @@ from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_
 from relkit.launch.netcheck.verdict import decide, how_to_go_on, not_measured
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.controller import run_check
-from relkit.netcheck.measure.device_rates import MOST_S
+from relkit.netcheck.measure.device_rates import MAX_RATES_S
 from relkit.netcheck.measure.options import GRACE_S, CheckOptions
 from relkit.netcheck.measure.probes.names import TORCH_PROBES
 from relkit.netcheck.measure.serve import handlers
@@ -358,7 +358,7 @@ def _longest_s(nodes: int, options: CheckOptions) -> float:
     """The longest that a check of this many nodes can take, s: every step times out."""
     rounds = schedule.most_quick_rounds(nodes)
     step_s = options.timeout_s + 5.0
-    rates_s = MOST_S + GRACE_S if options.rate_rounds else 0.0
+    rates_s = MAX_RATES_S + GRACE_S if options.rate_rounds else 0.0
     return options.start_s + step_s + rates_s + rounds * (2 * step_s + 5.0) + 30.0
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from relkit.launch.peers.kubernetes_pod import elastic_job, indexed_job
 from relkit.launch.peers.master_host import master_host
-from relkit.launch.peers.meeting_point import MeetingPoint, NoMeetingPoint
 from relkit.launch.peers.mpi_process import mpi_process
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost
 from relkit.launch.peers.slurm_step import slurm_step
 
 _LOOKED_FOR = (
@@ -38,7 +38,7 @@ def find(
     min_nodes: int,
     max_nodes: int,
     spares: int = 0,
-) -> MeetingPoint:
+) -> RendezvousHost:
     """The first source that says where; what somebody has set by hand goes first.
 
     Args:
@@ -46,7 +46,7 @@ def find(
         min_nodes, max_nodes: of the job; spares: launchers beyond them.
 
     Raises:
-        NoMeetingPoint: nobody says where, or the scheduler has started more or fewer nodes.
+        NoRendezvousHost: nobody says where, or the scheduler has started more or fewer nodes.
         UsageProblem: what a scheduler says cannot be read.
     """
     point = (
@@ -57,7 +57,7 @@ def find(
         or ("JOB_COMPLETION_INDEX" in environ and indexed_job(environ, facts.full_name()))
     )
     if not point:
-        raise NoMeetingPoint(
+        raise NoRendezvousHost(
             f"{max_nodes + spares} nodes need a host where they meet; none is named, and none is "
             f"known here: there is no {_LOOKED_FOR}"
         )
@@ -65,21 +65,21 @@ def find(
     return point
 
 
-def check_count(point: MeetingPoint, *, min_nodes: int, max_nodes: int, spares: int = 0) -> None:
+def check_count(point: RendezvousHost, *, min_nodes: int, max_nodes: int, spares: int = 0) -> None:
     """Refuse a job that would wait for nodes which do not come, or leave some waiting.
 
     Raises:
-        NoMeetingPoint: the source has counted another number of nodes.
+        NoRendezvousHost: the source has counted another number of nodes.
     """
     if not point.nodes or min_nodes <= point.nodes - spares <= max_nodes:
         return
     wanted = str(max_nodes) if min_nodes == max_nodes else f"{min_nodes}:{max_nodes}"
     if not spares:
-        raise NoMeetingPoint(
+        raise NoRendezvousHost(
             f"--nnodes {wanted}, but {point.source} has {point.nodes}",
             next_step=f"Write --nnodes {point.nodes}, or start the job on that many nodes.",
         )
-    raise NoMeetingPoint(
+    raise NoRendezvousHost(
         f"--nnodes {wanted} and --spares {spares}, but {point.source} has {point.nodes}",
         next_step="Start the job on as many nodes as --nnodes and --spares are together.",
     )

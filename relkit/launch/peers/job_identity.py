@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.launch.peers.kubernetes_pod import elastic_job
-from relkit.launch.peers.meeting_point import number
+from relkit.launch.peers.rendezvous_host import number
 
 # Where a launcher names its job, in the order of asking.
 _JOB_VARIABLES = (

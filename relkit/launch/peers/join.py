@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from relkit.hosts import NodeList
 from relkit.launch.peers.find import NodeFacts, check_count, find
-from relkit.launch.peers.meeting_point import MeetingPoint
 from relkit.launch.peers.node_list import first_of
+from relkit.launch.peers.rendezvous_host import RendezvousHost
 from relkit.launch.peers.slurm_address import slurm_address
 
 _THIS_NODE = NodeFacts(socket.getfqdn, slurm_address)
@@ -22,7 +22,7 @@ def join_peers(
     environ: Mapping[str, str],
     facts: NodeFacts = _THIS_NODE,
     spares: int = 0,
-) -> MeetingPoint:
+) -> RendezvousHost:
     """Find out where the nodes meet, and set torchrun's options so that they do.
 
     Args:

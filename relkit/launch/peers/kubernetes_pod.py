@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from relkit.launch.peers.meeting_point import MeetingPoint, NoMeetingPoint, is_zero, number
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost, is_zero, number
 
 # The port of the services that DLRover makes for workers.
 _ELASTIC_JOB_PORT = 3333
 _ELASTIC_JOB_POD = re.compile(r"(?P<workers>[a-z0-9.-]+-edljob-[a-z]+)-\d+")
 
 
-def elastic_job(environ: Mapping[str, str]) -> MeetingPoint | None:
+def elastic_job(environ: Mapping[str, str]) -> RendezvousHost | None:
     """The service of the first worker of an ElasticJob; None elsewhere.
 
     Args:
@@ -29,13 +29,13 @@ def elastic_job(environ: Mapping[str, str]) -> MeetingPoint | None:
         return None
     workers = pod["workers"]
     nodes = number(environ.get("NODE_NUM")) or 0
-    return MeetingPoint(
+    return RendezvousHost(
         f"ElasticJob {workers.partition('-edljob-')[0]}", workers, f"{workers}-0",
         _ELASTIC_JOB_PORT, is_first, nodes,
     )  # fmt: skip
 
 
-def indexed_job(environ: Mapping[str, str], full_name: str) -> MeetingPoint | None:
+def indexed_job(environ: Mapping[str, str], full_name: str) -> RendezvousHost | None:
     """The first pod of an indexed Job or JobSet; None elsewhere.
 
     Args:
@@ -43,7 +43,7 @@ def indexed_job(environ: Mapping[str, str], full_name: str) -> MeetingPoint | No
         full_name: of this pod, with the domain that its headless service gives it.
 
     Raises:
-        NoMeetingPoint: pods of this Job cannot be reached by name.
+        NoRendezvousHost: pods of this Job cannot be reached by name.
     """
     index = number(environ.get("JOB_COMPLETION_INDEX"))
     if index is None:
@@ -51,11 +51,11 @@ def indexed_job(environ: Mapping[str, str], full_name: str) -> MeetingPoint | No
     host, _, domain = full_name.partition(".")
     job, dash, last = host.rpartition("-")
     if not dash or last != str(index):
-        raise NoMeetingPoint(
+        raise NoRendezvousHost(
             f"this is pod {index} of an indexed Job, but it is called {host!r} and not JOB-{index}"
         )
     if not domain:
-        raise NoMeetingPoint(
+        raise NoRendezvousHost(
             f"this is pod {index} of the indexed Job {job!r}, whose pods cannot be reached by name",
             next_step="Make a headless service, and name it as `subdomain` in the pods' "
             "template; a JobSet does so by itself.",
@@ -69,6 +69,6 @@ def indexed_job(environ: Mapping[str, str], full_name: str) -> MeetingPoint | No
         first_job = f"{of_set['jobs']}-0"
         source = f"JobSet {domain.partition('.')[0]}"
     is_first = index == 0 and job == first_job
-    return MeetingPoint(
+    return RendezvousHost(
         source, f"{first_job}.{domain}", f"{first_job}-0.{domain}", is_first=is_first
     )

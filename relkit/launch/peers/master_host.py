@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relkit.launch.peers.meeting_point import MeetingPoint, is_zero, number
+from relkit.launch.peers.rendezvous_host import RendezvousHost, is_zero, number
 
 _JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "JOB_NAME")
 
 
-def master_host(environ: Mapping[str, str], max_nodes: int) -> MeetingPoint | None:
+def master_host(environ: Mapping[str, str], max_nodes: int) -> RendezvousHost | None:
     """The host in MASTER_ADDR; None where it is not set.
 
     A PyTorchJob gives each pod MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, the latter two in
@@ -28,4 +28,4 @@ def master_host(environ: Mapping[str, str], max_nodes: int) -> MeetingPoint | No
         is_first = is_zero(environ.get("RANK"))
     job = next((environ[name] for name in _JOB_IDS if environ.get(name)), "")
     port = number(environ.get("MASTER_PORT")) or 0
-    return MeetingPoint("MASTER_ADDR", job, host, port if port < 1 << 16 else 0, is_first)
+    return RendezvousHost("MASTER_ADDR", job, host, port if port < 1 << 16 else 0, is_first)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relkit.input_file import read_input_text
-from relkit.launch.peers.meeting_point import MeetingPoint, NoMeetingPoint, number
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost, number
 
 # (who, number of the process, how many there are, how many on this node)
 _LAUNCHERS = (
@@ -28,14 +28,14 @@ _JOB_IDS = ("PBS_JOBID", "LSB_JOBID", "JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_
 _MAX_BYTES = 16 << 20
 
 
-def mpi_process(environ: Mapping[str, str]) -> MeetingPoint | None:
+def mpi_process(environ: Mapping[str, str]) -> RendezvousHost | None:
     """The first host of the batch system that mpirun runs in; None outside mpirun.
 
     Args:
         environ: of this process.
 
     Raises:
-        NoMeetingPoint: several launchers on a node, or nobody says which host is the first.
+        NoRendezvousHost: several launchers on a node, or nobody says which host is the first.
     """
     for source, rank, size, local_size in _LAUNCHERS:
         index, nodes = number(environ.get(rank)), number(environ.get(size))
@@ -43,14 +43,14 @@ def mpi_process(environ: Mapping[str, str]) -> MeetingPoint | None:
             continue
         here = number(environ.get(local_size))
         if here is not None and here > 1:
-            raise NoMeetingPoint(
+            raise NoRendezvousHost(
                 f"mpirun has started {here} launchers on this node; one is needed, and it starts "
                 "the workers",
                 next_step="Write: mpirun --map-by ppr:1:node relkit launch --nproc-per-node ...",
             )
         variable, host = _first_host(environ)
         if not host:
-            raise NoMeetingPoint(
+            raise NoRendezvousHost(
                 f"{source} says that this is process {index} of {nodes}, but not where process 0 "
                 "is",
                 next_step="Add -x MASTER_ADDR=HOST to mpirun (the first host), or --nodes "
@@ -58,7 +58,7 @@ def mpi_process(environ: Mapping[str, str]) -> MeetingPoint | None:
             )
         job = next((environ[name] for name in _JOB_IDS if environ.get(name)), host)
         # Not `is_first`: mpirun may number hosts in another order than the batch system.
-        return MeetingPoint(f"{source} and {variable}", job, host, nodes=nodes)
+        return RendezvousHost(f"{source} and {variable}", job, host, nodes=nodes)
     return None
 
 

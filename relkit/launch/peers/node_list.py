@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Sequence
 
 from relkit.hosts import NodeList
-from relkit.launch.peers.meeting_point import MeetingPoint
+from relkit.launch.peers.rendezvous_host import RendezvousHost
 
 
-def first_of(nodes: NodeList, command: Sequence[str]) -> MeetingPoint:
+def first_of(nodes: NodeList, command: Sequence[str]) -> RendezvousHost:
     """The first node of a list; torch finds out which host that is.
 
     Args:
@@ -19,4 +19,4 @@ def first_of(nodes: NodeList, command: Sequence[str]) -> MeetingPoint:
     targets = [spec.target for spec in nodes.nodes]
     words = "\0".join((*targets, "", *command)).encode(errors="surrogateescape")
     job_id = f"nodes-{hashlib.sha256(words).hexdigest()[:16]}"
-    return MeetingPoint("--nodes", job_id, targets[0], nodes=len(targets))
+    return RendezvousHost("--nodes", job_id, targets[0], nodes=len(targets))

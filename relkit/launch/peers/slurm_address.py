@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 
-from relkit.launch.peers.meeting_point import NoMeetingPoint
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost
 
 _TIMEOUT_S = 10.0
 _ADDRESS = re.compile(r"(?:^|\s)NodeAddr=(\S+)")
@@ -16,7 +16,7 @@ def slurm_address(name: str) -> str:
     """The name where it resolves, else the NodeAddr of Slurm's configuration.
 
     Raises:
-        NoMeetingPoint: neither is known on this node.
+        NoRendezvousHost: neither is known on this node.
     """
     try:
         socket.getaddrinfo(name, None)
@@ -37,7 +37,7 @@ def slurm_address(name: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         match = None
     if match is None or match[1] == name:
-        raise NoMeetingPoint(
+        raise NoRendezvousHost(
             f"Slurm's node {name} cannot be reached under that name from here: {reason}"
         )
     return match[1]

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from relkit.hosts import slurm_nodes
-from relkit.launch.peers.meeting_point import MeetingPoint, NoMeetingPoint, is_zero, number
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost, is_zero, number
 
 
-def slurm_step(environ: Mapping[str, str], address_of: Callable[[str], str]) -> MeetingPoint | None:
+def slurm_step(
+    environ: Mapping[str, str], address_of: Callable[[str], str]
+) -> RendezvousHost | None:
     """The first node of the step; None outside Slurm.
 
     Args:
@@ -19,7 +21,7 @@ def slurm_step(environ: Mapping[str, str], address_of: Callable[[str], str]) -> 
         address_of: how to reach a node that Slurm calls so.
 
     Raises:
-        NoMeetingPoint: a batch script without srun, or several launchers on a node.
+        NoRendezvousHost: a batch script without srun, or several launchers on a node.
         UsageProblem: the list of nodes cannot be read.
     """
     job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
@@ -27,19 +29,19 @@ def slurm_step(environ: Mapping[str, str], address_of: Callable[[str], str]) -> 
         return None
     nodelist = environ.get("SLURM_STEP_NODELIST")
     if not (step and nodelist):
-        raise NoMeetingPoint(
+        raise NoRendezvousHost(
             f"this is Slurm job {job}, but no step of it: one launcher is needed on each node",
             next_step="Write: srun --ntasks-per-node 1 relkit launch ...",
         )
     names = [spec.name for spec in slurm_nodes(nodelist, "SLURM_STEP_NODELIST").nodes]
     tasks = number(environ.get("SLURM_STEP_NUM_TASKS"))
     if tasks is not None and tasks > len(names):
-        raise NoMeetingPoint(
+        raise NoRendezvousHost(
             f"Slurm has started {tasks} launchers on {len(names)} nodes; one on each is needed, "
             "and it starts the workers",
             next_step="Write: srun --ntasks-per-node 1 relkit launch --nproc-per-node ...",
         )
-    return MeetingPoint(
+    return RendezvousHost(
         source=f"Slurm step {job}.{step}",
         job_id=f"{job}.{step}",
         host=address_of(names[0]),

@@ -76,7 +76,7 @@ class PersistHost:
         self.limits = limits
         self._say, self._how_it_ended, self._ended = say, how_it_ended, ended
         self._server: Server | None = None
-        self._crowd: PersistAttempt | None = None
+        self._current: PersistAttempt | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
         self._secret = b""
         self._pids: dict[int, int] = {}
@@ -87,25 +87,25 @@ class PersistHost:
         self._activity = Activity(limits.overall_s)
         self._file_limit = FileLimit()
 
-    def begin(self, crowd: PersistAttempt) -> Mapping[str, str]:
+    def begin(self, current: PersistAttempt) -> Mapping[str, str]:
         """Listen, and learn where the others do.
 
         Returns:
             what to add to the workers' environment; nothing where try-to-persist cannot be.
         """
         self._end_attempt()
-        self._crowd = crowd
+        self._current = current
         if self._folder is None:
-            self._folder = PersistFolder(crowd.job_id)
+            self._folder = PersistFolder(current.job_id)
         try:
-            self._endpoints, self._secret = self._agree(crowd)
+            self._endpoints, self._secret = self._agree(current)
             self._folder.leave_key(self._secret)
         except (ExchangeBroken, RelkitError, OSError) as error:
             self._say(f"try-to-persist is off: {error}")
             return {}
         return to_environment(
             self._endpoints,
-            crowd.attempt,
+            current.attempt,
             self.limits.heartbeat_s,
             self._folder.path,
         )
@@ -181,9 +181,9 @@ class PersistHost:
     def tell(self) -> None:
         """Say how a fault ended, once."""
         outcome = self.outcome
-        if outcome is not None and self._crowd is not None and not self._told:
+        if outcome is not None and self._current is not None and not self._told:
             self._told = True
-            self._ended(outcome, self._crowd.job_id)
+            self._ended(outcome, self._current.job_id)
             if self._folder is not None:
                 self._folder.answer(json.dumps(asdict(outcome)))
 
@@ -196,7 +196,7 @@ class PersistHost:
 
     @property
     def _is_backup(self) -> bool:
-        return self._crowd is not None and self._crowd.mailbox.node > 0
+        return self._current is not None and self._current.mailbox.node > 0
 
     def _stop(self, reason: str) -> None:
         if self._server is not None and not self._is_backup:
@@ -205,7 +205,7 @@ class PersistHost:
         # On another node: the controller is told over a link, as ranks tell it.
         for endpoint in self._endpoints[:1]:
             try:
-                attempt = self._crowd.attempt if self._crowd else 0
+                attempt = self._current.attempt if self._current else 0
                 link = connect(endpoint, self._secret, attempt, _CONNECT_S)
                 link.send(Stop(reason))
                 link.close()
@@ -213,14 +213,14 @@ class PersistHost:
                 self._say(f"ttp: {error}")
 
     def _status(self) -> dict[str, object]:
-        crowd = self._crowd
+        current = self._current
         status: dict[str, object] = {
-            "job_id": crowd.job_id if crowd else "",
-            "node": crowd.mailbox.node if crowd else 0,
-            "world_size": crowd.world_size if crowd else 0,
-            "attempt": crowd.attempt if crowd else 0,
+            "job_id": current.job_id if current else "",
+            "node": current.mailbox.node if current else 0,
+            "world_size": current.world_size if current else 0,
+            "attempt": current.attempt if current else 0,
             # The name that this key had first.
-            "incarnation": crowd.attempt if crowd else 0,
+            "incarnation": current.attempt if current else 0,
             "engaged": self.engaged,
             "role": "none" if self._server is None else "backup" if self._is_backup else "active",
         }
@@ -234,21 +234,21 @@ class PersistHost:
         if self._folder is not None:
             self._folder.clear()
 
-    def _agree(self, crowd: PersistAttempt) -> tuple[tuple[Endpoint, ...], bytes]:
+    def _agree(self, current: PersistAttempt) -> tuple[tuple[Endpoint, ...], bytes]:
         """Every node learns who listens where; the secret comes from the operator's, or node 0."""
-        mailbox = crowd.mailbox
+        mailbox = current.mailbox
         if mailbox.nodes == 1:
             secret = secrets.token_bytes(32)
-            return (self._listen(crowd, secret, _LOOPBACK),), secret
+            return (self._listen(current, secret, _LOOPBACK),), secret
         if mailbox.node == 0:
-            secret = derive(crowd.key, "ttp") if crowd.key else secrets.token_bytes(32)
-            own = str(self._listen(crowd, secret, crowd.address))
-            sent = "" if crowd.key else secret.hex()
+            secret = derive(current.key, "ttp") if current.key else secrets.token_bytes(32)
+            own = str(self._listen(current, secret, current.address))
+            sent = "" if current.key else secret.hex()
             mailbox.put("controller-0", json.dumps([own, sent]).encode())
         first, sent_secret = _controller_note(self._wait_for(mailbox, "controller-0"))
-        secret = derive(crowd.key, "ttp") if crowd.key else sent_secret
+        secret = derive(current.key, "ttp") if current.key else sent_secret
         if 0 < mailbox.node <= BACKUPS:
-            own = str(self._listen(crowd, secret, crowd.address))
+            own = str(self._listen(current, secret, current.address))
             mailbox.put(f"controller-{mailbox.node}", own.encode())
         backups = [
             self._wait_for(mailbox, f"controller-{node}").decode("utf-8", "replace")
@@ -264,15 +264,15 @@ class PersistHost:
             time.sleep(_POLL_S)
         return note
 
-    def _listen(self, crowd: PersistAttempt, secret: bytes, address: str) -> Endpoint:
-        warning = self._file_limit.require(crowd.world_size + _OTHER_FILES)
+    def _listen(self, current: PersistAttempt, secret: bytes, address: str) -> Endpoint:
+        warning = self._file_limit.require(current.world_size + _OTHER_FILES)
         if warning:
             self._say(f"ttp: {warning}")
-        controller = Controller(crowd.world_size, self.limits, backup=crowd.mailbox.node > 0)
+        controller = Controller(current.world_size, self.limits, backup=current.mailbox.node > 0)
         self._server = Server(
             controller,
             secret=secret,
-            attempt=crowd.attempt,
+            attempt=current.attempt,
             address=address,
             node=Node(self._pids, self._how_it_ended, self._say, self._activity.excuses),
         )

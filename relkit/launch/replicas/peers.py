@@ -15,7 +15,7 @@ from relkit.flash_checkpoint.replicas.copy_stream import ReadInto
 from relkit.flash_checkpoint.slots.errors import BadSlot, NoRoom
 from relkit.flash_checkpoint.slots.slot_format import Owner, SlotHeader
 from relkit.launch.job.settings import Log
-from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, Pace, slot_bytes
+from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, RateLimit, slot_bytes
 from relkit.net.dial import dial
 from relkit.net.handshake import Label
 from relkit.net.listener import Listener
@@ -160,7 +160,7 @@ class Doorway:
         link.begin(slot_bytes(copy.header))
         link.answer(Answer.GO)
         link.send_header(copy.header, _owner(asked, self._world_size))
-        link.send_copy(copy, Pace(0.0))
+        link.send_copy(copy, RateLimit(0.0))
 
     def _say(self, line: str) -> None:
         if line not in self._said:
@@ -169,7 +169,7 @@ class Doorway:
 
 
 def push(
-    link: Link, copies: CopyFolder, asked: Asked, world_size: int, pace: Pace
+    link: Link, copies: CopyFolder, asked: Asked, world_size: int, rate_limit: RateLimit
 ) -> tuple[Answer, str]:
     """Send a copy of this node to another one.
 
@@ -189,7 +189,7 @@ def push(
         return kind, words
     link.begin(slot_bytes(copy.header))
     try:
-        link.send_copy(copy, pace)
+        link.send_copy(copy, rate_limit)
     except OSError as error:
         raise Broken(f"the copy is gone: {error.strerror}") from error
     return link.read_answer()

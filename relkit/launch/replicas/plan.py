@@ -10,7 +10,7 @@ from relkit.ranks import RankSet
 
 # A loop that is late by so many periods pauses: it may be evaluating, or hang.
 _PAUSE_PERIODS = 4
-_LEAST_PERIOD_S = 1e-3
+_MIN_PERIOD_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def next_step(rhythm: Rhythm, now_unix_s: float, margin_s: float) -> int:
     Args:
         margin_s: how long a note to all launchers takes.
     """
-    period_s, since_s = max(rhythm.period_s, _LEAST_PERIOD_S), now_unix_s - rhythm.saved_unix_s
+    period_s, since_s = max(rhythm.period_s, _MIN_PERIOD_S), now_unix_s - rhythm.saved_unix_s
     if since_s + margin_s < period_s or since_s > _PAUSE_PERIODS * period_s + margin_s:
         return rhythm.newest
     # The next save may be overdue, and come now.

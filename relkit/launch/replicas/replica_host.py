@@ -26,7 +26,7 @@ from relkit.launch.replicas.settings import (
     ReplicaSettings,
     limit_bytes_per_s,
 )
-from relkit.launch.replicas.wire import Pace
+from relkit.launch.replicas.wire import RateLimit
 from relkit.net.interface import resolve, route_to
 from relkit.operator_secret import derive
 from relkit.ranks import RankSet
@@ -172,7 +172,7 @@ class ReplicaHost:
             self._log(f"flash checkpoint: replicas of ranks {ranks} go to {to}{at_most}")
         task = Task(
             attempt.mailbox, attempt.world_size, secret, [peers[n] for n in chosen],
-            Pace(limit, self._door.stop.wait),
+            RateLimit(limit, self._door.stop.wait),
         )  # fmt: skip
         self._rounds = Rounds(task, slots, copies, recovered.keep, self._door.stop, self._log)
 

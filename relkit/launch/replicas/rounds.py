@@ -26,12 +26,12 @@ from relkit.launch.job.settings import Log
 from relkit.launch.replicas.peers import PUSH, Peer, connect, push
 from relkit.launch.replicas.plan import next_step
 from relkit.launch.replicas.rank_slots import RankSlots
-from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, Pace
+from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, RateLimit
 
 # How often notes are looked for; less often in a large job, as all ask one store.
 LOOK_S, _NODES_PER_LOOK = 0.2, 100
 # A step that was announced is waited for, at least.
-_LEAST_WAIT_S = 20.0
+_MIN_WAIT_S = 20.0
 _LONGEST_POLL_S, _SHORTEST_POLL_S = 0.05, 0.002
 # A node that says nothing for so long is not waited for: the next round begins.
 _ROUND_S = 1800.0
@@ -45,14 +45,14 @@ class Task:
 
     Args:
         mailbox: to the other nodes; world_size: ranks of the job; secret: of the connections.
-        targets: to which its copies go; pace: of what it sends.
+        targets: to which its copies go; rate_limit: of what it sends.
     """
 
     mailbox: Mailbox
     world_size: int
     secret: bytes
     targets: Sequence[Peer]
-    pace: Pace
+    rate_limit: RateLimit
 
 
 class Rounds:
@@ -179,7 +179,7 @@ class Rounds:
         Raises:
             BadSlot: they have passed it, or do not come to it.
         """
-        end_s = time.monotonic() + min(_ROUND_S, max(_LEAST_WAIT_S, 5 * period_s))
+        end_s = time.monotonic() + min(_ROUND_S, max(_MIN_WAIT_S, 5 * period_s))
         poll_s = min(_LONGEST_POLL_S, max(_SHORTEST_POLL_S, period_s / 4))
         while not all(step in steps for steps in self._slots.steps().values()):
             newest = min(max(steps, default=-1) for steps in self._slots.steps().values())
@@ -207,7 +207,7 @@ class Rounds:
                 self._links[peer.node] = link
             for rank in self._slots.ranks:
                 asked = Asked(rank, round_id, keep)
-                kind, words = push(link, self._copies, asked, task.world_size, task.pace)
+                kind, words = push(link, self._copies, asked, task.world_size, task.rate_limit)
                 if kind is Answer.NO_ROOM:
                     # Said, and not waited for: the other ranks' replicas are still of use.
                     self._say(f"rank {rank} has no replica on {peer.name}: {words}")

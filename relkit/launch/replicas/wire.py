@@ -35,7 +35,7 @@ from relkit.flash_checkpoint.slots.slot_format import Owner, SlotHeader
 # Without a byte for so long, a peer is given up.
 IDLE_S = 15.0
 # A slot may take so long at most, at so many bytes a second.
-_FIXED_S, _LEAST_BYTES_PER_S = 60.0, 1e5
+_FIXED_S, _MIN_BYTES_PER_S = 60.0, 1e5
 _MAGIC = b"RKCOPY1\n"
 _OFFER = struct.Struct("<8sI16s16s")
 _ANSWER = struct.Struct("<BH")
@@ -72,7 +72,7 @@ class Asked:
     keep: str = ""
 
 
-class Pace:
+class RateLimit:
     """Limits how fast bytes are sent, over all connections of a launcher.
 
     Args:
@@ -111,7 +111,7 @@ class Link:
 
     def begin(self, size_bytes: int = 0) -> None:
         """From now on, so many bytes may take their time."""
-        self._until_s = time.monotonic() + _FIXED_S + size_bytes / _LEAST_BYTES_PER_S
+        self._until_s = time.monotonic() + _FIXED_S + size_bytes / _MIN_BYTES_PER_S
 
     def close(self) -> None:
         """End it; also while another thread waits in it."""
@@ -214,7 +214,7 @@ class Link:
             raise Broken("the other end does not speak this protocol")
         return Answer(kind), self.read(size_bytes).decode("utf-8", "replace")
 
-    def send_copy(self, copy: Copy, pace: Pace) -> None:
+    def send_copy(self, copy: Copy, rate_limit: RateLimit) -> None:
         """Send what a copy holds beside its header.
 
         Raises:
@@ -228,7 +228,7 @@ class Link:
                     raise Broken("the attempt is over")
                 data = os.pread(descriptor, size, offset)
                 self.send(data)
-                pace.sent(len(data))
+                rate_limit.sent(len(data))
         finally:
             os.close(descriptor)
 

@@ -14,7 +14,7 @@ from typing import Any
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 # From one look at the store to the next: at first, and at most, s. Heartbeats go out in between.
-_FIRST_S, _MOST_S = 0.01, 0.25
+_FIRST_S, _MAX_PAUSE_S = 0.01, 0.25
 # How often it is seen whether all nodes are still there, s.
 _NODES_S = 1.0
 # Of keys that are looked for at once.
@@ -84,4 +84,4 @@ class FirstExchange:
                 if why := self._why_broken():
                     raise MeetingBroken(why)
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _MOST_S)
+            pause_s = min(2 * pause_s, _MAX_PAUSE_S)

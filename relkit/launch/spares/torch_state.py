@@ -1,4 +1,4 @@
-"""torch's state of a rendezvous, as far as a Meeting reads it and changes it."""
+"""torch's state of a rendezvous, as far as a SpareRendezvous reads it and changes it."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
@@ -98,7 +99,12 @@ class Exclusion:
         if self.impossible:
             return None, f"{who} is not excluded: {self.impossible}"
         if verdict.confidence < MIN_CONFIDENCE:
-            return None, f"{who} is not excluded below a confidence of {MIN_CONFIDENCE:g}"
+            # Not rounded up: one that is just below the limit must not look as if it were there.
+            shown = math.floor(100 * verdict.confidence) / 100
+            return None, (
+                f"{who} is not excluded at a confidence of {shown:.2f}; that takes"
+                f" {MIN_CONFIDENCE:.2f}"
+            )
         accused = _nodes(verdict, node_of, host_of)
         if len(accused) != 1:
             return None, f"{who} is not excluded: it is not certain which node is at fault"

@@ -142,16 +142,16 @@ class StragglerLeader:
         self._scorer.take_traffic(*self._receiver.edges.take(now_s))
         changes = self._scorer.update(records, now_s)
         self._announcer.announce(changes, self._scorer.holding, now_s)
-        for held in self._scorer.holding if self._settings.mode is Mode.EXCLUDE else ():
-            if not self._exclusion.done and held.verdict.cost_s >= MIN_COST_S:
-                self._exclude(held)
+        for raised in self._scorer.holding if self._settings.mode is Mode.EXCLUDE else ():
+            if not self._exclusion.done and raised.verdict.cost_s >= MIN_COST_S:
+                self._exclude(raised)
         if changes or self._publisher.is_due(now_s):
             self._publisher.publish(self._history, now_s, keep=bool(changes))
 
-    def _exclude(self, held: RaisedVerdict) -> None:
+    def _exclude(self, raised: RaisedVerdict) -> None:
         """Have a node leave, as soon as that is certain enough; why not is logged once."""
         order, why = self._exclusion.decide(
-            held.verdict, self._receiver.node_of, self._receiver.host_of, self._holds_store
+            raised.verdict, self._receiver.node_of, self._receiver.host_of, self._holds_store
         )
         if order is not None:
             # First the evidence: the order ends this attempt.

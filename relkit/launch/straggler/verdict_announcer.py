@@ -50,6 +50,20 @@ class _Spell:
         cost_s = self.cost_s + over.verdict.cost_s
         return replace(self, cost_s=cost_s, dropped=over, dropped_s=now_s)
 
+    def go_on(self, verdict: Verdict) -> _Spell:
+        """With a verdict that is raised after the one that was dropped.
+
+        Its cost is that of all steps from its first on; those of them in which the dropped one held
+        are not to be counted twice.
+        """
+        cost_s = self.cost_s
+        if self.dropped is not None:
+            before = self.dropped.verdict
+            steps = max(1, self.dropped.ended_step - before.first_step + 1)
+            again = self.dropped.ended_step - max(verdict.first_step, before.first_step) + 1
+            cost_s -= before.cost_s * max(0, min(again, steps)) / steps
+        return replace(self, cost_s=cost_s, dropped=None, dropped_s=math.inf)
+
 
 class VerdictAnnouncer:
     """Call announce() after every look, and end() after the last.
@@ -81,17 +95,17 @@ class VerdictAnnouncer:
         self._say_recovered(now_s - _RECOVERED_S)
         for change in changes:
             self._note(change, now_s)
-        for held in holding:
-            who = who_is(held.verdict, self._host_of)
+        for raised in holding:
+            who = who_is(raised.verdict, self._host_of)
             spell = self._spells.get(who)
             if spell is None or spell.is_said or now_s < self._quiet_until_s.get(who, now_s):
                 continue
-            cost_s = spell.cost_s + held.verdict.cost_s
+            cost_s = spell.cost_s + raised.verdict.cost_s
             if cost_s >= max(MIN_COST_S, _MIN_SHARE * (now_s - spell.began_s)):
                 self._spells[who] = replace(spell, is_said=True)
                 self._quiet_until_s[who] = now_s + _QUIET_S
-                all_of_it = replace(held.verdict, first_step=spell.first_step, cost_s=cost_s)
-                self._say(replace(held, verdict=all_of_it))
+                all_of_it = replace(raised.verdict, first_step=spell.first_step, cost_s=cost_s)
+                self._say(replace(raised, verdict=all_of_it))
 
     def end(self) -> None:
         """The workers end: nobody who has recovered can slow down again."""
@@ -104,7 +118,7 @@ class VerdictAnnouncer:
             if spell is not None:
                 self._spells[who] = spell.drop(change, now_s)
         elif spell is not None and spell.goes_on(verdict, now_s):
-            self._spells[who] = replace(spell, dropped=None, dropped_s=math.inf)
+            self._spells[who] = spell.go_on(verdict)
         else:
             self._spells[who] = _Spell(verdict.cause, verdict.first_step, now_s)
 

@@ -11,7 +11,7 @@ from relkit.fleet.identity import alone_on_host, same_machine
 from relkit.hosts import NodeSpec
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import DeviceScore
-from relkit.netcheck.measure.device_rates import MOST_S, ask_rates
+from relkit.netcheck.measure.device_rates import MAX_RATES_S, ask_rates
 from relkit.netcheck.measure.device_scores import DeviceScores, with_cpu_scores
 from relkit.netcheck.measure.node_facts import ask_facts
 from relkit.netcheck.measure.options import GRACE_S, CheckOptions
@@ -93,7 +93,7 @@ def _rates(
     if not options.rate_rounds or len(alone) < 2:
         return (), {}
     show(0, 0, "timing devices")
-    return ask_rates(rpc, alone, options.rate_rounds, MOST_S + GRACE_S)
+    return ask_rates(rpc, alone, options.rate_rounds, MAX_RATES_S + GRACE_S)
 
 
 def _run_rounds(rounds: RoundRunner, schedule: Schedule, show: Progress) -> None:

@@ -10,7 +10,7 @@ from relkit.netcheck.device_score import NAME_LIMIT, DeviceScore
 from relkit.netcheck.record import positive
 
 # A child that imports torch on a busy host.
-MOST_S = 60.0
+MAX_RATES_S = 60.0
 _MAX_DEVICES = 64
 
 
@@ -26,7 +26,7 @@ def ask_rates(
     live = sorted(set(nodes) & set(rpc.live))
     replies = rpc.ask(
         "rates",
-        {"rounds": rounds, "timeout_s": MOST_S},
+        {"rounds": rounds, "timeout_s": MAX_RATES_S},
         {node: {} for node in live},
         from_each=dict.fromkeys(live, 1),
         deadline_s=deadline_s,

@@ -139,11 +139,6 @@ def _described(analysis: Analysis, entity: Entity) -> str:
     return f"{kind} {title(analysis, entity)}"
 
 
-def _own_edges(analysis: Analysis, candidate: Candidate) -> Ints:
-    edges = [analysis.parts.edges_of(fault.component) for fault in candidate.faults]
-    return np.unique(np.concatenate(edges))
-
-
 def _slow_edges(analysis: Analysis, candidate: Candidate) -> Ints:
     own = np.unique(
         np.concatenate([analysis.parts.edges_of(fault.component) for fault in candidate.faults])

@@ -104,7 +104,7 @@ def what(raised: RaisedVerdict, part: str = "") -> str:
     if verdict.cause is Cause.HOST:
         reason = {
             "gc": "for garbage collection",
-            "run_queue_wait": "waiting for a core",
+            "run_queue_wait": "because of run-queue wait",
             "throttled": "stopped by its cgroup's CPU limit",
         }.get(part, "on its host, outside of compute and input")
         return f"{'needs' if now else 'needed'} {percent} longer than its peers, {reason}"
@@ -241,7 +241,7 @@ def _suspects(history: History) -> list[Finding]:
     return [
         Finding(
             "RK-STRAG-006", Status.WARN,
-            f"{'ranks' if len(near) > 1 else 'rank'} {ranks} under suspicion, not accused",
+            f"{'ranks' if len(near) > 1 else 'rank'} {ranks} suspected; not enough evidence yet",
             ranks=ranks, reasons=reasons, advice="More steps will tell.",
         )
     ]  # fmt: skip

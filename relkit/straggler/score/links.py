@@ -17,7 +17,7 @@ _Key = tuple[tuple[str, ...], Hashable]
 _What = tuple[Subject, tuple[str, ...]]
 
 _SHIFTS = (0.25, 0.5, 1.0, 2.0)
-_LEAST = 0.25
+_MIN_RATIO = 0.25
 _BASELINE = 8
 _MIN_GROUPS = 3
 _SIGMA_WEIGHT = 6.0
@@ -174,7 +174,7 @@ class LinkScorer:
             if self._log_likelihood[p.place] < _HEALTHY * self._limit
         ]
         good = {edge for path in fit if path.seen > _BASELINE for edge in path.transfer.edges}
-        left = [path for path in slow.values() if path.ratio >= _LEAST]
+        left = [path for path in slow.values() if path.ratio >= _MIN_RATIO]
         verdicts: list[Verdict] = []
         while left:
             covers: dict[_What, list[_Path]] = {}

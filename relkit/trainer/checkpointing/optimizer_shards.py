@@ -68,8 +68,8 @@ def transfers(plan: SavePlan) -> tuple[Transfer, ...]:
     return tuple(ordered)
 
 
-def gathered_state(optimizer: Optimizer, order: SaveRequest) -> dict[str, Any] | None:
-    """Take part in an emergency save; all of `order.ranks` must call it.
+def gathered_state(optimizer: Optimizer, request: SaveRequest) -> dict[str, Any] | None:
+    """Take part in an emergency save; all of `request.ranks` must call it.
 
     Returns:
         On a writer what `Optimizer.full_state` gives (and the weights are those of the main
@@ -79,12 +79,12 @@ def gathered_state(optimizer: Optimizer, order: SaveRequest) -> dict[str, Any] |
         NotFinite: on a writer, of what it would have to write. Then nobody writes: the others get
             None.
     """
-    received, refused = _received(optimizer, order), ""
+    received, refused = _received(optimizer, request), ""
     for transfer, pieces in received.items():
         for piece in pieces:
             if not refused and not bool(torch.isfinite(piece.content).all()):
                 refused = f"{piece.name} of shard {transfer.shard} of group {transfer.group}"
-    if _anywhere(bool(refused), order):
+    if _anywhere(bool(refused), request):
         if refused:
             raise NotFinite(f"{refused} is not finite")
         return None
@@ -100,25 +100,25 @@ class Piece:
     content: Tensor
 
 
-def _received(optimizer: Optimizer, order: SaveRequest) -> dict[Transfer, list[Piece]]:
+def _received(optimizer: Optimizer, request: SaveRequest) -> dict[Transfer, list[Piece]]:
     """What this rank writes: its own shards, and those that are sent to it."""
     pieces: dict[Transfer, list[Piece]] = {}
     arriving: list[tuple[Transfer, Tensor]] = []
     waiting, kept = [], []
-    for tag, transfer in enumerate(transfers(order.plan)):
+    for tag, transfer in enumerate(transfers(request.plan)):
         if transfer.holder == transfer.writer:
-            if order.rank == transfer.writer:
+            if request.rank == transfer.writer:
                 pieces[transfer] = _held(optimizer, transfer)
-        elif order.rank == transfer.holder:
+        elif request.rank == transfer.holder:
             flat = torch.cat([piece.content for piece in _held(optimizer, transfer)])
             kept.append(flat)
-            to = order.ranks.index(transfer.writer)
-            waiting.append(order.group.send([flat], to, tag))
-        elif order.rank == transfer.writer:
+            to = request.ranks.index(transfer.writer)
+            waiting.append(request.group.send([flat], to, tag))
+        elif request.rank == transfer.writer:
             flat = torch.empty(sum(size for _, _, size in _shape(optimizer, transfer)))
             arriving.append((transfer, flat))
-            source = order.ranks.index(transfer.holder)
-            waiting.append(order.group.recv([flat], source, tag))
+            source = request.ranks.index(transfer.holder)
+            waiting.append(request.group.recv([flat], source, tag))
     for work in waiting:
         work.wait()
     for transfer, flat in arriving:
@@ -154,10 +154,10 @@ def _held(optimizer: Optimizer, transfer: Transfer) -> list[Piece]:
     ]
 
 
-def _anywhere(refused: bool, order: SaveRequest) -> bool:
+def _anywhere(refused: bool, request: SaveRequest) -> bool:
     count = torch.tensor([float(refused)])
-    if len(order.ranks) > 1:
-        order.group.allreduce([count]).wait()
+    if len(request.ranks) > 1:
+        request.group.allreduce([count]).wait()
     return bool(count.item())
 
 

@@ -1,8 +1,8 @@
 """Try-to-persist in the trainer: survivors of a fault write the last committed step.
 
 The loop's hooks say where each rank is (`relkit.ttp.rank_state`); after a fault the controller's
-orders come back as the handlers here: make the step whose gradients are reduced, or give shards to
-the ranks that write, through the same code that writes a periodic checkpoint.
+commands come back as the handlers here: make the step whose gradients are reduced, or give shards
+to the ranks that write, through the same code that writes a periodic checkpoint.
 """
 
 from __future__ import annotations
@@ -245,11 +245,11 @@ class Persist:
         torch._foreach_copy_(trainer.optimizer.changing(), kept.tensors)
         trainer.optimizer.steps, trainer.progress = kept.steps, kept.progress
 
-    def _save(self, order: SaveRequest) -> list[FileRecord]:
+    def _save(self, request: SaveRequest) -> list[FileRecord]:
         """This rank's part of an emergency save: shards for others, and a file if it writes one."""
         trainer, _ = self._running()
-        self._fault_injector.at("emergency_save", order.step)
-        state = gathered_state(trainer.optimizer, order)
+        self._fault_injector.at("emergency_save", request.step)
+        state = gathered_state(trainer.optimizer, request)
         if state is None:
             return []
         content = checkpoint.contents(
@@ -257,7 +257,7 @@ class Persist:
         )
         return [
             iteration_folder.write_file(
-                order.folder,
+                request.folder,
                 f"{names.rank_folder(self.mesh)}/{name}",
                 lambda out, plain=plain: torch.save(plain, out),  # type: ignore[misc]
             )

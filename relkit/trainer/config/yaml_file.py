@@ -1,4 +1,4 @@
-"""MindFormers' YAML as a TrainerConfig: sections, nested keys, null, lists, other names of things.
+"""MindFormers' YAML as a configuration's values: sections, nested keys, null, other names.
 
 Source: the MindFormers tutorial on dynamic graph parallelism, and mindformers' pynative config.py
 for the keys that the tutorial leaves out.
@@ -13,10 +13,7 @@ from typing import Any
 
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
 from relkit.input_file import read_input_text
-from relkit.trainer.config.config import TrainerConfig
-from relkit.trainer.config.dataset_files import with_dataset_files
-from relkit.trainer.config.flag_table import FLAG_OF
-from relkit.trainer.config.values import FIELDS, Values, Warn, build, coerce, nearest
+from relkit.trainer.config.values import FIELDS, Values, Warn, coerce, nearest
 from relkit.trainer.config.yaml_keys import IGNORED, MODEL, RENAMED, TRANSLATED, Key
 
 _MAX_BYTES = 16 << 20
@@ -29,12 +26,6 @@ DEFAULTS: Values = {
     "optimizer.lr_decay_style": "constant",
 }
 """What MindFormers takes where a key is absent and relkit's own default is another."""
-
-
-def load_yaml(path: Path, *, model_section: str = "gpt_config", warn: Warn) -> TrainerConfig:
-    """The configuration that a YAML file alone asks for; see `yaml_values` for what is raised."""
-    values = yaml_values(path, model_section=model_section, warn=warn)
-    return build(with_dataset_files(settled(values)), FLAG_OF)
 
 
 def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:

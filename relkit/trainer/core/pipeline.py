@@ -50,23 +50,23 @@ class _Wires:
 
     def expect(self, action: Action) -> tuple[dist.Work, Tensor] | None:
         """Post the receive of what a pass needs; None where it needs nothing from elsewhere."""
-        hop = source(action, self.mesh.pipeline.rank, self.mesh.pipeline.size, self.virtual)
-        if hop is None:
+        edge = source(action, self.mesh.pipeline.rank, self.mesh.pipeline.size, self.virtual)
+        if edge is None:
             return None
         buffer = torch.empty(self.shape, dtype=self.dtype, device=self.mesh.device)
-        work = dist.irecv(buffer, self._peer(hop), group=self._wire(hop))
+        work = dist.irecv(buffer, self._peer(edge), group=self._group(edge))
         assert work is not None
         return work, buffer
 
     def send(self, action: Action, result: Tensor) -> None:
         """Start the way of a pass's result to the stage that needs it, if one does."""
-        hop = target(action, self.mesh.pipeline.rank, self.mesh.pipeline.size, self.virtual)
-        if hop is None:
+        edge = target(action, self.mesh.pipeline.rank, self.mesh.pipeline.size, self.virtual)
+        if edge is None:
             return
         assert result.shape == self.shape, (result.shape, self.shape)
         assert result.dtype == self.dtype, (result.dtype, self.dtype)
         result = result.detach().contiguous()
-        work = dist.isend(result, self._peer(hop), group=self._wire(hop))
+        work = dist.isend(result, self._peer(edge), group=self._group(edge))
         assert work is not None
         # The work does not keep the tensor alive.
         self.under_way.append((work, result))
@@ -78,11 +78,11 @@ class _Wires:
             work, _ = self.under_way.popleft()
             work.wait()
 
-    def _peer(self, hop: P2PEdge) -> int:
-        return self.mesh.pipeline.ranks[hop.peer]
+    def _peer(self, edge: P2PEdge) -> int:
+        return self.mesh.pipeline.ranks[edge.peer]
 
-    def _wire(self, hop: P2PEdge) -> dist.ProcessGroup:
-        return self.mesh.p2p_groups[hop.kind, hop.wrap]
+    def _group(self, edge: P2PEdge) -> dist.ProcessGroup:
+        return self.mesh.p2p_groups[edge.kind, edge.wrap]
 
 
 def run_step(

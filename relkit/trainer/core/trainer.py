@@ -88,7 +88,11 @@ class Trainer:
                 grad_scale=self._grad_scale(len(micro_batches)),
             )
         with self.clock("reduce"):
-            self.optimizer.reduce_gradients()
+            fault = self.injector.at_collective(self.progress.step, "gradients")
+            if fault is CollectiveFault.NONE:
+                self.optimizer.reduce_gradients()
+            else:
+                _all_reduce(torch.zeros(1, device=self.mesh.device), self.mesh.data, fault)
         with self.clock("prepare"):
             ready = self._prepare(losses)
         with self.clock("barrier"):

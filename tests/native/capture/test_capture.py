@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -82,9 +81,8 @@ def test_uninterruptible_sleep_neither_hangs_the_capture_nor_stops_the_process(
     tmp_path: Path,
 ) -> None:
     with uninterruptible(tmp_path) as (process, wake):
-        began = time.monotonic()
-        (dump,) = capture_ranks([target(process.pid)], deadline_s=5)
-        assert time.monotonic() - began < 5
+        # A capture that hangs would give a dump without stacks at its deadline.
+        (dump,) = capture_ranks([target(process.pid)], deadline_s=20)
         assert dump.process_state.startswith("D")
         assert _functions(dump, "MainThread") == ["<module>"]
         assert any("uninterruptible sleep" in note for note in dump.notes)

@@ -12,7 +12,7 @@ import pytest
 from relkit import procfs
 from relkit.bounded_child import find_tool, run_child
 from relkit.errors import CaptureFailed
-from relkit.stacks.engines import pyspy
+from relkit.stacks.engines import pyspy, refusal
 from relkit.stacks.engines.pyspy import PySpyEngine
 from relkit.stacks.engines.pyspy_json import parse
 from relkit.stacks.engines.pystack import parse_text
@@ -135,6 +135,21 @@ def test_pystacks_text_becomes_stacks() -> None:
     names = ["pthread_cond_wait", "ns::wait", "_PyEval_EvalFrameDefault", "_start"]
     assert [frame.func for frame in thread.frames] == names
     assert list(parse_text("nothing of the kind\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("", "as that process's user or as root"),
+        ("0", "as that process's user or as root"),
+        ("1", "ptrace_scope is 1, so being the same user is not enough"),
+    ],
+)
+def test_who_may_read_a_process_depends_on_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, scope: str, words: str
+) -> None:
+    monkeypatch.setattr(refusal, "_yama_scope", lambda: scope)
+    assert words in refusal.no_rights(7)
 
 
 def test_refusals_say_what_to_do() -> None:

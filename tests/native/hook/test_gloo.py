@@ -309,7 +309,7 @@ def test_a_stuck_job_is_seen_captured_and_goes_on(recording: Recording) -> None:
         op = job.stuck(0)
         assert (op.name, op.seq, op.size_bytes, op.end_ns) == ("allreduce", 1, 40, 0)
         assert all(op.kind != OpKind.COLLECTIVE for op in job.state(1).in_flight)
-        freezes_s = []
+        freezes = []
         for rank in range(2):
             pid = job.ranks[rank].pid
             for _ in range(20):
@@ -318,10 +318,11 @@ def test_a_stuck_job_is_seen_captured_and_goes_on(recording: Recording) -> None:
                 assert capture.missed == ()
                 assert len(capture.threads) >= 4
                 assert all(len(thread.addresses) >= 3 for thread in capture.threads)
-                freezes_s.append(capture.longest_freeze_s)
-        assert min(freezes_s) > 0
-        # Not each of them: on a busy machine a thread may wait for a processor while it is read.
-        assert statistics.median(freezes_s) < 0.05
+                assert capture.longest_freeze_s > 0
+                freezes.append(capture.longest_freeze_s / capture.wall_s)
+        # No thread stands still until all have answered. Not each time: on a busy machine a thread
+        # may wait for a processor while it is read.
+        assert statistics.median(freezes) < 0.5
         worker = next(t for t in capture.threads if t.name == "pt_gloo_runloop")
         assert not worker.truncated
         job.tell(1)

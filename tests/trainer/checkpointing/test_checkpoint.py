@@ -16,8 +16,9 @@ import torch
 from relkit.checkpoint import iteration_folder as files
 from relkit.checkpoint.manifest import MANIFEST, Manifest, read_manifest
 from relkit.errors import BadInputFile, UnwritablePath
+from relkit.trainer.megatron import names
+from tests.checkpoint.test_iteration_folder import small_disk
 from tests.trainer.checkpointing.checkpoint_run import Run, config_of
-from tests.trainer.checkpointing.test_iteration_folder import small_disk
 from tests.trainer.layouts import ALONE
 
 __all__ = ["small_disk"]
@@ -257,6 +258,14 @@ def missing_optimizer(iteration: Path) -> None:
     (iteration / FOLDER / "distrib_optim.pt").unlink()
 
 
+def other_size(iteration: Path) -> None:
+    path = iteration / FOLDER / "distrib_optim.pt"
+    flat = opened(path)
+    flat[0][(torch.float32, torch.float32)]["numel_unpadded"] = 7
+    torch.save(flat, path)
+    (iteration / MANIFEST).unlink()
+
+
 def other_degree(iteration: Path) -> None:
     manifest = read_manifest(iteration)
     facts = {**manifest.facts, "tensor_model_parallel_size": 2}
@@ -275,6 +284,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (odd_tracker, "says 'release', which is no step"),
     (far_tracker, "iter_0000007 is not there"),
     (missing_optimizer, r"distrib_optim\.pt is missing"),
+    (other_size, r"distrib_optim\.pt has 7 elements of buffer 0, and the model has \d+"),
     (other_degree, "was written with tensor_model_parallel_size 2, and this run has 1"),
 ]
 
@@ -297,6 +307,19 @@ def test_a_checkpoint_of_another_shape_is_refused_by_name(saved: Path) -> None:
         Run(wider).load(saved)
     with pytest.raises(BadInputFile, match="num_query_groups 4, and this run has 2"):
         Run(config_of(SHARDED, "llama")).load(saved)
+
+
+@pytest.mark.parametrize("name", names.DEGREES)
+def test_a_degree_that_nobody_set_is_one(name: str) -> None:
+    """Megatron writes None for some of them."""
+    agreed = dict.fromkeys(names.MUST_AGREE, 1)
+    iteration = Path("iter_0000007")
+    names.refuse_other({**agreed, name: None}, agreed, iteration)
+    names.refuse_other(agreed, {**agreed, name: None}, iteration)
+    with pytest.raises(BadInputFile, match=f"with {name} 2, and this run has 1"):
+        names.refuse_other({**agreed, name: 2}, {**agreed, name: None}, iteration)
+    with pytest.raises(BadInputFile, match=f"with {name} 1, and this run has 2"):
+        names.refuse_other({**agreed, name: None}, {**agreed, name: 2}, iteration)
 
 
 def test_shapes_are_held_against_the_model_where_arguments_agree(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from relkit.errors import BadInputFile, UsageProblem
 from relkit.trainer.config.config import ModelConfig, TrainerConfig
-from relkit.trainer.config.yaml_file import load_yaml
+from relkit.trainer.config.dataset_files import with_dataset_files
+from relkit.trainer.config.flag_table import FLAG_OF
+from relkit.trainer.config.values import build
+from relkit.trainer.config.yaml_file import settled, yaml_values
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -67,6 +71,14 @@ SMALL = """
 training_config: {training_iters: 10}
 gpt_config: {num_layers: 2, hidden_size: 8, num_attention_heads: 2}
 """
+
+
+def load_yaml(
+    path: Path, *, model_section: str = "gpt_config", warn: Callable[[str], None]
+) -> TrainerConfig:
+    """What the trainer takes from a YAML file where no flag changes it."""
+    values = yaml_values(path, model_section=model_section, warn=warn)
+    return build(with_dataset_files(settled(values)), FLAG_OF)
 
 
 class Loader:

@@ -86,10 +86,12 @@ def test_a_silent_agent_costs_its_own_limit_and_no_more(monkeypatch: pytest.Monk
 
 
 def test_the_deadline_holds_however_many_are_silent(bad_agents: Channel) -> None:
-    began = time.monotonic()
-    answers = bad_agents.start(nodes(*(f"silent-{n}" for n in range(4))), 1.0)
-    assert time.monotonic() - began < 4
-    assert len(answers) == 4
+    silent = nodes(*(f"silent-{n}" for n in range(16)))
+    began_s = time.monotonic()
+    answers = bad_agents.start(silent, 1.0)
+    # One after the other they would take this long.
+    assert time.monotonic() - began_s < len(silent) * 1.0
+    assert len(answers) == len(silent)
     assert all("did not answer within 1 s" in answer.detail for answer in answers.values())
 
 

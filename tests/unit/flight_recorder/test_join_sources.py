@@ -15,7 +15,7 @@ from relkit.findings import Report
 from relkit.flight_recorder.analyze import NoDumps, analyze, find_sources, judged
 from relkit.flight_recorder.stacks_and_logs import rank_of_name
 from relkit.hang.model import Category
-from relkit.hang.picture.folder import read_hang
+from relkit.hang_picture.folder import read_hang
 from relkit.stacks.dumpfile import encode, file_name
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from tests.unit.flight_recorder.flight_builders import Plain, document, entry, steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.attribute import attribute
@@ -118,8 +118,9 @@ def test_the_one_late_rank_is_the_verdict(case: tuple[World, int, int]) -> None:
     world, rank, call = case
     late = {rank: call}
     states = simulate(world, late)
-    if any(s.in_flight for s in states):
-        assert named(attribute(as_job(states, late))) == [(rank, Category.BLOCKED)]
+    # A rank that is late to a group of its own keeps nobody waiting.
+    assume(any(s.in_flight for s in states))
+    assert named(attribute(as_job(states, late))) == [(rank, Category.BLOCKED)]
 
 
 @settings(deadline=None)

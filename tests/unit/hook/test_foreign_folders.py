@@ -75,6 +75,13 @@ def test_a_foreign_status_in_our_folder_is_not_read(planted: Path) -> None:
     assert list(launchers_of("job")) == []
 
 
+def test_a_launcher_that_has_ended_is_not_found_by_its_number(planted: Path) -> None:
+    (status,) = planted.glob(f"{PREFIX}*/{STATUS}")
+    earlier = {"pid": os.getpid(), "start_ticks": procfs.start_ticks(os.getpid()) - 1}
+    status.write_text(json.dumps(earlier))
+    assert list(launchers_of("job")) == []
+
+
 @pytest.mark.root
 def test_a_foreign_folder_is_not_swept(planted: Path) -> None:
     (planted / LOCK).touch(mode=0o600)

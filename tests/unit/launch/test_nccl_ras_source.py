@@ -12,7 +12,7 @@ import pytest
 from relkit.hang.model import HOOK, NCCL_RAS
 from relkit.launch.hang.nccl_ras_source import MAX_RANKS, NcclRas
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.state_source import Occasion, TellsOf
+from relkit.launch.hang.state_source import Occasion, SourceReport
 from relkit.launch.job.settings import LocalRank
 from relkit.nccl_ras.query import NoAnswer, NobodyListens
 from tests.unit.nccl_ras.simulated_ras import ras_answer, ras_missing, ras_rank
@@ -29,12 +29,12 @@ def pids() -> Iterator[tuple[int, int]]:
         each.communicate()
 
 
-def tells(query: Callable[[float], bytes], *pids: int, world_size: int = 4) -> TellsOf:
+def tells(query: Callable[[float], bytes], *pids: int, world_size: int = 4) -> SourceReport:
     source = NcclRas(world_size, query=query, unix_ns=lambda: 10**18, pause=lambda _: None)
     ranks = [LocalRank(rank, pid) for rank, pid in enumerate(pids)]
     # A restart waits for the verdict on a failure.
     for occasion in (Occasion.WATCH, Occasion.FAILURE):
-        assert source.look(ranks, occasion) == TellsOf()
+        assert source.look(ranks, occasion) == SourceReport()
     return source.look(ranks, Occasion.HANG)
 
 
@@ -70,18 +70,18 @@ def test_what_it_says_of_local_ranks(pids: tuple[int, int]) -> None:
 
 def test_what_still_moves_proves_nothing(pids: tuple[int, int]) -> None:
     answers = iter([body(pids), body(pids, ahead=2)])
-    assert tells(lambda _: next(answers), *pids) == TellsOf()
+    assert tells(lambda _: next(answers), *pids) == SourceReport()
 
 
 def test_of_several_jobs_at_one_port_ours_is_found(pids: tuple[int, int]) -> None:
     answers = iter([OTHER, body(pids), OTHER, OTHER, body(pids)])
     assert set(tells(lambda _: next(answers), *pids).ranks) == {0, 1}
-    assert tells(lambda _: OTHER, *pids) == TellsOf()
+    assert tells(lambda _: OTHER, *pids) == SourceReport()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.9", "localhost", "0.0.0.0", "", "x y"])  # noqa: S104
 def test_another_hosts_processes_are_not_ours(pids: tuple[int, int], host: str) -> None:
-    assert tells(lambda _: body(pids, host=host), *pids) == TellsOf()
+    assert tells(lambda _: body(pids, host=host), *pids) == SourceReport()
 
 
 def test_nobody_or_rubbish_is_no_harm(pids: tuple[int, int]) -> None:
@@ -91,8 +91,10 @@ def test_nobody_or_rubbish_is_no_harm(pids: tuple[int, int]) -> None:
     def slow(_: float) -> bytes:
         raise NoAnswer("no answer in 3 s")
 
-    assert tells(nobody, *pids) == TellsOf()
-    assert tells(slow, *pids) == TellsOf(lines=("NCCL's RAS cannot be read (no answer in 3 s)",))
+    assert tells(nobody, *pids) == SourceReport()
+    assert tells(slow, *pids) == SourceReport(
+        lines=("NCCL's RAS cannot be read (no answer in 3 s)",)
+    )
     (line,) = tells(lambda _: b"rubbish", *pids).lines
     assert line.startswith("NCCL's RAS cannot be read (")
 
@@ -117,7 +119,7 @@ def test_a_job_that_is_too_large_is_not_asked_by_each_node(pids: tuple[int, int]
     def never(_: float) -> bytes:
         pytest.fail("asked")
 
-    assert tells(never, *pids, world_size=MAX_RANKS + 1) == TellsOf()
+    assert tells(never, *pids, world_size=MAX_RANKS + 1) == SourceReport()
 
 
 def test_a_process_that_others_have_given_up_and_that_runs_is_a_dispute() -> None:

@@ -18,7 +18,7 @@ from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.job_id import safe_job_id
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
-from relkit.launch.hang.state_source import Occasion, TellsOf, Told
+from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from tests.waiting import eventually
 
@@ -86,7 +86,7 @@ def test_a_live_rank(child: Callable[[str], Child], files: dict[Path, HookState 
     (view,) = observer.views([LocalRank(1, pid)])
     assert (view.rank, view.host, view.pid, view.alive) == (1, "h", pid, True)
     assert view.hook == state(pid, 1)
-    assert view.process_state in "SRD"
+    assert view.process_state in {"S", "R", "D"}
     assert observer.file_of(1) == Path(f"{pid}.rkhook")
 
 
@@ -379,10 +379,10 @@ class Witness:
     name = "witness"
 
     def __init__(self) -> None:
-        self.tells = TellsOf()
+        self.tells = SourceReport()
         self.asked: list[tuple[list[int], Occasion]] = []
 
-    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> TellsOf:
+    def look(self, ranks: Sequence[LocalRank], occasion: Occasion = Occasion.WATCH) -> SourceReport:
         self.asked.append(([rank.rank for rank in ranks], occasion))
         return self.tells
 
@@ -395,7 +395,9 @@ def test_another_source_counts_where_the_hook_sees_nothing(
     files[Path("b.rkhook")] = state(pids[1], 1, talks=False)
     witness, said = Witness(), list[str]()
     told = {rank: replace(state(pids[rank], rank), finished=99) for rank in range(3)}
-    witness.tells = TellsOf({r: Told(s, f"rank {r}") for r, s in told.items()}, ("look here",))
+    witness.tells = SourceReport(
+        {r: RankReport(s, f"rank {r}") for r, s in told.items()}, ("look here",)
+    )
     observer = Observer(Path("job"), sources=[witness], log=said.append)
     ranks = [LocalRank(rank, pid) for rank, pid in enumerate(pids)]
     views = observer.views(ranks)
@@ -415,7 +417,7 @@ def test_a_close_look_is_asked_for_once_and_compares(
     stuck = Op("allreduce", OpKind.COLLECTIVE, 5, 0, 4, 1, 1)
     witness = Witness()
     other = replace(state(pid, 0), in_flight=(stuck,), now_ns=10**11)
-    witness.tells = TellsOf({0: Told(other, "in it")})
+    witness.tells = SourceReport({0: RankReport(other, "in it")})
     observer = Observer(Path("job"), sources=[witness])
     assert observer.views([LocalRank(0, pid)])[0].sources.disputes == ()
     observer.look_closely(Occasion.FAILURE)
@@ -431,14 +433,16 @@ def test_a_rank_that_is_stopped_or_gone_is_not_asked(child: Callable[[str], Chil
     stopped, dead = child("input()"), child("input()")
     ranks = [LocalRank(0, stopped.pid), LocalRank(1, dead.pid)]
     witness = Witness()
-    witness.tells = TellsOf({r.rank: Told(state(r.pid, r.rank), "before") for r in ranks})
+    witness.tells = SourceReport(
+        {r.rank: RankReport(state(r.pid, r.rank), "before") for r in ranks}
+    )
     observer = Observer(None, sources=[witness])
     observer.views(ranks)
     os.kill(stopped.pid, signal.SIGSTOP)
     dead.kill()
     dead.wait()
     eventually(lambda: procfs.process_state(stopped.pid).startswith("T"), "it is stopped")
-    witness.tells = TellsOf()
+    witness.tells = SourceReport()
     views = observer.views(ranks)
     assert [asked for asked, _ in witness.asked] == [[0, 1], []]
     # What the stopped one said before still holds; of the dead one nothing does.

@@ -23,8 +23,8 @@ from relkit.errors import UsageProblem
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.job.topology_ranks import Place, TopologyRanks, decode, in_order, place_of
-from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import SpareSettings
+from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from relkit.topology import Topology, parse, rank_order
 from tests.patience import PATIENCE
 from tests.waiting import eventually
@@ -90,7 +90,9 @@ class Node:
             ranks = TopologyRanks(topology, "net.txt", put_down(topology, name), self.log.append)
             ranks.attach(self.handler)
         # In elastic jobs it is always there.
-        Meeting(SpareSettings(is_on=True), self.log.append, name).attach(self.handler, lambda: 0)
+        SpareRendezvous(SpareSettings(is_on=True), self.log.append, name).attach(
+            self.handler, lambda: 0
+        )
 
     def meet(self) -> int:
         self.handler._bootstrap_store_info = self.handler._shared_tcp_store_server = None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relkit import procfs
-from relkit.launch.hang.state_source import Occasion, TellsOf
+from relkit.launch.hang.state_source import Occasion, SourceReport
 from relkit.launch.hang.worker_servers import WorkerServers
 from relkit.launch.job.settings import LocalRank
 from tests.patience import PATIENCE
@@ -56,7 +56,7 @@ class Job:
             unix_ns=lambda: int(self.now_s * 1e9),
         )
 
-    def look(self, *, closely: bool = False, after_s: float = 4.0) -> TellsOf:
+    def look(self, *, closely: bool = False, after_s: float = 4.0) -> SourceReport:
         self.now_s += after_s
         local = [LocalRank(rank.number, rank.pid) for rank in self.ranks]
         return self.servers.look(local, Occasion.HANG if closely else Occasion.WATCH)
@@ -73,7 +73,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 def test_a_rank_that_has_called_nothing_is_not_there(job: Job) -> None:
-    assert job.look() == TellsOf()
+    assert job.look() == SourceReport()
 
 
 def test_ranks_that_move_are_known_by_their_counts(job: Job) -> None:
@@ -234,5 +234,5 @@ def test_a_rank_behind_a_wrapper_is_found(tmp_path: Path) -> None:
 
 def test_a_folder_without_sockets_costs_nothing_and_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "launcher.lock").touch()
-    assert WorkerServers(tmp_path, 1).look([LocalRank(0, os.getpid())]) == TellsOf()
-    assert WorkerServers(tmp_path / "none", 1).look([LocalRank(0, 1)]) == TellsOf()
+    assert WorkerServers(tmp_path, 1).look([LocalRank(0, os.getpid())]) == SourceReport()
+    assert WorkerServers(tmp_path / "none", 1).look([LocalRank(0, 1)]) == SourceReport()

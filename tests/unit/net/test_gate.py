@@ -174,6 +174,8 @@ def test_who_says_nothing_loses_the_place_in_time() -> None:
             assert (gate.pending, gate.unauthenticated) == (1, 0)
             gate.tick(after_s + gate_module.HANDSHAKE_S)
             assert (gate.pending, gate.unauthenticated) == (0, 1)
+            # Addresses come and go for as long as the job runs: none is kept.
+            assert not gate._origins
             assert is_reset(quiet)
         gate.close()
     assert not admitted

@@ -89,6 +89,22 @@ def test_figures_by_size_that_are_none_are_dropped() -> None:
         assert edge.by_size == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("", Failure.NONE),
+        (Failure.NO_ANSWER.value, Failure.NO_ANSWER),
+        ("NO_ANSWER", Failure.NO_ANSWER),
+        ("of a later version", Failure.PROBE_ERROR),
+        (7, Failure.PROBE_ERROR),
+    ],
+)
+def test_a_failure_that_nobody_knows_is_no_success(written: object, read: Failure) -> None:
+    edge = read_edge({"source": "a", "target": "b", "bandwidth_gbps": 9, "failure": written})
+    assert edge is not None
+    assert edge.failure is read
+
+
 @settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(

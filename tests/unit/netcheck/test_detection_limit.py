@@ -1,4 +1,4 @@
-"""What hiccups hide: a noisy fleet's report says so, a calm one's never does."""
+"""What transient slowness hides: a noisy fleet's report says so, a calm one's never does."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_the_rate_is_about_what_it_is() -> None:
     assert sum(rates) / len(rates) == pytest.approx(0.1 * 0.58 / 0.7, abs=0.02)
 
 
-@pytest.mark.parametrize(("hiccups", "least"), [(0.1, 0.3), (0.3, 0.5)])
+@pytest.mark.parametrize(("transient_rate", "least"), [(0.1, 0.3), (0.3, 0.5)])
 def test_the_smallest_loss_parts_links_that_are_seen_from_those_that_may_be_missed(
-    hiccups: float, least: float
+    transient_rate: float, least: float
 ) -> None:
     above: list[bool] = []
     below: list[bool] = []
@@ -65,7 +65,7 @@ def test_the_smallest_loss_parts_links_that_are_seen_from_those_that_may_be_miss
             SIXTEEN,
             link_ways={bad: Ways(1.0 - loss, 1.0)},
             noise=0.03,
-            transient_rate=hiccups,
+            transient_rate=transient_rate,
             transient_min_share=least,
         )
         verdict = verdict_of(fleet, seed)

@@ -101,9 +101,9 @@ def test_one_good_measurement_acquits_a_link() -> None:
     assert not solve(slow + rest + good, SIX).diagnoses
 
 
-@pytest.mark.parametrize(("hiccups", "least"), [(0.1, 0.3), (0.3, 0.5), (0.5, 0.7)])
-def test_hiccups_convict_next_to_nobody_and_hide_no_clear_fault(
-    hiccups: float, least: float
+@pytest.mark.parametrize(("transient_rate", "least"), [(0.1, 0.3), (0.3, 0.5), (0.5, 0.7)])
+def test_transients_accuse_next_to_nobody_and_hide_no_clear_fault(
+    transient_rate: float, least: float
 ) -> None:
     false, missed = 0, 0
     nodes = tuple(f"h{number:02d}" for number in range(16))
@@ -114,7 +114,7 @@ def test_hiccups_convict_next_to_nobody_and_hide_no_clear_fault(
             node_ways={"h01": Ways(0.45, 0.45)},
             link_ways={Link("h03", "h05"): Ways(0.0, 0.0)},
             noise=0.03,
-            transient_rate=hiccups,
+            transient_rate=transient_rate,
             transient_min_share=least,
         )
         convicted = named(run(fleet, schedule.full(nodes), seed=seed).verdict)

@@ -14,6 +14,7 @@ from relkit.hosts import NodeSpec
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.model import Diagnosis, Edge, Failure, NetVerdict, NodeFacts, Thresholds
 from relkit.netcheck.report.report import net_report
+from relkit.netcheck.report.statistics import NodeStatistics, by_node
 from relkit.netcheck.solve.judge import judge
 
 NAMES = ("n1", "n2", "n3", "n4")
@@ -63,7 +64,7 @@ def test_a_healthy_fleet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("conviction", "number", "words"),
+    ("diagnosis", "number", "words"),
     [
         (Diagnosis(("n3",), "node", "n3", "dead", 1, 1), "RK-NET-001", "n3 is dead"),
         (Diagnosis(("n3",), "node", "n3", "slow", 0.6, 1), "RK-NET-002", "n3 is slow: 60 %"),
@@ -78,16 +79,16 @@ def test_a_healthy_fleet() -> None:
         ),
     ],
 )
-def test_each_conviction_is_a_failure_with_a_title_that_says_it(
-    conviction: Diagnosis, number: str, words: str
+def test_each_diagnosis_is_a_failure_with_a_title_that_says_it(
+    diagnosis: Diagnosis, number: str, words: str
 ) -> None:
-    made = report(result(groups={"n1": "asw-1", "n2": "asw-1"}), conviction)
+    made = report(result(groups={"n1": "asw-1", "n2": "asw-1"}), diagnosis)
     found = only(made, number)
     assert made.exit_code == 1
     assert words in found.title
     assert found.advice
     assert "RK-NET-015" not in ids(made)
-    key = {"node": "nodes", "link": "links", "group": "groups"}[conviction.kind]
+    key = {"node": "nodes", "link": "links", "group": "groups"}[diagnosis.kind]
     wanted = {"nodes": ["n3"], "links": [["n1", "n3"]], "groups": ["asw-1"]}[key]
     assert made.facts["verdict"] == {"nodes": [], "links": [], "groups": [], key: wanted}
 
@@ -180,6 +181,17 @@ def test_compute_is_judged_by_itself() -> None:
     made = report(with_facts(**{**scores, "n4": {"compute_gflops": 30.0, "memory_gbps": 20.0}}))
     assert only(made, "RK-NET-014").status is Status.FAIL
     assert made.facts["verdict"]["nodes"] == []
+
+
+def test_the_figures_of_a_node_are_medians_of_its_own_edges() -> None:
+    seen = (
+        Edge("n1", "n2", 0, bandwidth_gbps=10.0, latency_p50_us=20.0),
+        Edge("n2", "n1", 0, bandwidth_gbps=4.0, latency_p50_us=30.0),
+        Edge("n1", "n2", 1, failure=Failure.NO_ANSWER),
+    )
+    figures = by_node(NAMES, seen)
+    assert figures["n1"] == NodeStatistics(10.0, 4.0, 25.0, None, tested=3, failed=1)
+    assert figures["n3"] == NodeStatistics()
 
 
 def test_two_names_of_one_machine() -> None:

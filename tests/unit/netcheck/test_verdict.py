@@ -200,7 +200,7 @@ def test_a_baseline_excuses_what_was_always_slow_and_shows_what_became_slow() ->
     assert named(solve(edges, SIX, Thresholds(baseline=even))) == {"b": "slow"}
 
 
-def test_one_hiccup_is_told_and_not_convicted() -> None:
+def test_one_transient_slow_pair_is_told_and_names_nobody() -> None:
     edges = all_pairs(slow={("b", "e"): 0.3})
     verdict = solve(edges, SIX)
     assert not verdict.diagnoses

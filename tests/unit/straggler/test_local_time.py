@@ -37,7 +37,7 @@ def times_of(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> Part
     return PartTimes._make(one)
 
 
-def test_waiting_for_others_is_not_own_time() -> None:
+def test_waiting_for_others_is_not_local_time() -> None:
     begin, end = row(0, 100, 1000), row(130, 200, 1030)
     times = times_of(end, begin, end, gc_reported=False)
     assert times.local_s == pytest.approx(0.030)
@@ -56,7 +56,7 @@ def test_a_step_before_the_first_look_at_the_thread_is_judged_by_its_collectives
     assert second.off_cpu_s == pytest.approx(0.0)
 
 
-def test_compute_under_a_collective_of_another_thread_is_own_time() -> None:
+def test_compute_under_a_collective_of_another_thread_is_local_time() -> None:
     begin, end = row(0, 100, 1000), row(130, 200, 1090)
     assert times_of(end, begin, end, gc_reported=True).local_s == pytest.approx(0.090)
     by_main = row(130, 200, 1090, main=1)

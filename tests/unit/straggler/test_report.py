@@ -12,6 +12,7 @@ import pytest
 from relkit.findings import Status
 from relkit.output import as_json
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
+from relkit.straggler.present.advice import advice
 from relkit.straggler.present.metrics import breakdown, metrics_of, share_lost, step_seconds
 from relkit.straggler.present.report import seconds, straggler_report
 from relkit.straggler.present.summary import plain_summary, summarise
@@ -135,12 +136,37 @@ def test_ranks_of_different_work_are_not_compared() -> None:
     assert np.abs(metrics_of(replace(history, local_s=own, peers=peers)).slowdown).max() < 1e-6
 
 
+def test_a_rank_without_peers_is_held_against_its_own_past() -> None:
+    own = np.full((4, 100), 0.1, np.float32)
+    own[0, 90:] = 0.2
+    alone = replace(job(4, 100, slow=False), local_s=own, peers=np.arange(4, dtype=np.int32))
+    assert metrics_of(alone).slowdown[0, [50, 95]] == pytest.approx([0.0, 1.0])
+
+
 def test_the_breakdown_has_the_injected_pauses() -> None:
     found = breakdown(job(8, 400), 2)
     assert found is not None
     assert found.more_s("gc") == pytest.approx(PAUSE_S / PAUSE_EVERY, rel=0.15)
     assert len(found.mine_s) == len(PARTS)
     assert breakdown(job(8, 400), 7) is None
+
+
+def test_the_breakdown_has_each_second_in_one_part() -> None:
+    """The kernel counts the time that a cgroup stops a thread as waiting for a core, too."""
+    history = job(8, 400)
+    history.parts[PARTS.index("run_queue_wait"), 2] = 0.03
+    history.parts[PARTS.index("throttled"), 2] = 0.02
+    times = breakdown(history, 2)
+    assert times is not None
+    assert times.mine_s[PARTS.index("run_queue_wait")] == pytest.approx(0.01)
+    assert times.mine_s[PARTS.index("throttled")] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("gc", "gc.freeze()"), ("throttled", "cpu.max"), ("", "vmstat 1")]
+)
+def test_what_to_do_about_a_host_depends_on_what_takes_the_time(part: str, words: str) -> None:
+    assert words in advice(Cause.HOST, Subject.RANK, part)
 
 
 def test_the_share_is_of_the_time_since() -> None:
@@ -172,6 +198,9 @@ def test_the_summary_has_the_accused_first_and_folds_the_rest() -> None:
     assert len(found.others) == 1009
     assert "slow compute since step 230" in {one.state for one in found.ranks}
     assert found.links[0].ratio == 4.1
+    # Whatever the evidence is by now.
+    healthy = replace(job(1024, 100, slow=False), verdicts=(accused(Cause.COMPUTE, 700),))
+    assert summarise(healthy).ranks[0].rank == 700
     small = summarise(job(8, 100))
     assert not small.others
     assert math.isnan(small.others_score)

@@ -90,12 +90,33 @@ def test_what_one_cost_before_a_moment_of_recovery_counts_as_well() -> None:
     lines: list[str] = []
     announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
     for number, now_s in enumerate((0.0, 10.0, 20.0)):
-        raised = straggler(0.4, first_step=number)
+        raised = straggler(0.4, first_step=10 * number)
         announcer.announce([raised], [raised], now_s)
         if number < 2:
-            announcer.announce([replace(raised, ended_step=9)], [], now_s + 5.0)
+            announcer.announce([replace(raised, ended_step=10 * number + 9)], [], now_s + 5.0)
     (line,) = lines
     assert "since step 0, 1.2 s lost so far" in line
+
+
+def test_what_one_cost_in_a_step_counts_once() -> None:
+    # A link's cost goes on from its first step, though no verdict held for a moment.
+    lines: list[str] = []
+    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
+    for cost_s, now_s in ((0.4, 0.0), (0.6, 10.0), (0.8, 20.0), (0.9, 30.0)):
+        raised = straggler(cost_s)
+        announcer.announce([raised], [raised], now_s)
+        announcer.announce([replace(raised, ended_step=int(now_s) + 10)], [], now_s + 5.0)
+    assert lines == []
+    raised = straggler(1.1)
+    announcer.announce([raised], [raised], 40.0)
+    assert "since step 1, 1.1 s lost so far" in lines[0]
+    # Of one whose first step lies amid those of the verdict before it, those before count.
+    announcer = VerdictAnnouncer("j", {6: "h1"}, lines.append)
+    before, after = straggler(0.8, first_step=1), straggler(0.7, first_step=6)
+    announcer.announce([before], [before], 0.0)
+    announcer.announce([replace(before, ended_step=8)], [], 5.0)
+    announcer.announce([after], [after], 10.0)
+    assert "since step 1, 1.2 s lost so far" in lines[1]
 
 
 def test_what_one_cost_long_before_or_for_another_reason_does_not_count() -> None:

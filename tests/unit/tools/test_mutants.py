@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE
+from tools.mutants import tree as mutants_tree
 from tools.mutants.__main__ import main, part, read_share, summary
 from tools.mutants.breaks import all_breaks
 from tools.mutants.model import Break, Result
 from tools.mutants.tree import ROOT, Tree
 
 BREAKS = [change for breaks in all_breaks().values() for change in breaks]
+PYTHON = ("relkit", "commands", "reports")
+C = ("native/src", "native/merge", "native/slots", "native/run_times")
 HALF = "def half(n):\n    return n // 2\n"
 TESTS = """\
 from half import half
@@ -54,6 +57,21 @@ def test_a_break_changes_something_and_is_listed_once() -> None:
     assert [what for what, count in times.items() if count > 1] == []
 
 
+def room_of(path: Path) -> str:
+    return str(path.resolve().parent.relative_to(ROOT))
+
+
+def test_every_room_has_a_break() -> None:
+    """Each folder of C, and each of Python that is more than a few lines."""
+    lines: Counter[str] = Counter()
+    for path in {path.resolve() for top in PYTHON for path in (ROOT / top).rglob("*.py")}:
+        lines[room_of(path)] += sum(map(bool, path.read_text(encoding="utf-8").splitlines()))
+    rooms = {room for room, count in lines.items() if count > 150}
+    rooms |= {room_of(path) for top in C for path in (ROOT / top).rglob("*.c")}
+    assert len(rooms) > 60
+    assert sorted(rooms - {room_of(ROOT / change.file) for change in BREAKS}) == []
+
+
 def test_a_break_names_tests_that_exist() -> None:
     assert [change.title for change in BREAKS if not change.tests] == []
     tests = {test for change in BREAKS for test in change.tests}
@@ -86,16 +104,23 @@ def test_a_break_is_either_noticed_or_explained(
     assert (result.word, result.is_good) == (word, is_good)
 
 
+@pytest.mark.parametrize("survives", ["", "why"])
+def test_a_break_whose_tests_do_not_end_is_neither_noticed_nor_a_survivor(survives: str) -> None:
+    result = Result(Break("f", "1", "2", ("t",), survives), 600.0, timed_out=True)
+    assert (result.word, result.is_good, result.is_survivor) == ("TIMED OUT", False, False)
+
+
 def test_the_summary_counts_each_kind_and_names_what_survives() -> None:
     results = [
         Result(Break("f", "1", "2", ()), 0.0, "t"),
         Result(Break("f", "3", "4", ()), 0.0),
         Result(Break("f", "5", "6", (), "why"), 0.0),
         Result(Break("f", "7", "8", ()), 0.0, trouble="not there"),
+        Result(Break("f", "9", "0", ()), 0.0, timed_out=True),
     ]
     assert summary(results).splitlines() == [
         "",
-        "4 breaks: 1 noticed, 2 survive, 1 cannot be tried",
+        "5 breaks: 1 noticed, 2 survive, 1 timed out, 1 cannot be tried",
         "  f: 3 -> 4",
         "    NOT EXPLAINED",
         "  f: 5 -> 6",
@@ -192,5 +217,25 @@ def test_ctrl_c_ends_the_tests_and_what_they_have_started(tree: Tree) -> None:
     assert (tree.folder / "half.py").read_text(encoding="utf-8") == HALF
 
 
-def test_tests_that_take_too_long_have_noticed_the_break(tree: Tree) -> None:
-    assert tree.first_failure(("test_half.py",), limit_s=0.0) == "no end within 0 s"
+def test_tests_that_take_too_long_have_noticed_nothing(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants_tree, "_LIMIT_S", 0.0)
+    result = tree.attempt(Break("half.py", "n // 2", "n / 2", ("test_half.py",)))
+    assert (result.timed_out, result.noticed_by, result.trouble) == (True, "", "")
+    assert (tree.folder / "half.py").read_text(encoding="utf-8") == HALF
+
+
+def test_a_compiler_that_takes_too_long_ends_no_other_breaks(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, compiler = tree.folder / "native" / "half.c", tree.folder / "cmake"
+    source.parent.mkdir()
+    source.write_text("one", encoding="utf-8")
+    compiler.write_text("#!/bin/sh\nexec sleep 1000\n", encoding="utf-8")
+    compiler.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tree.folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(mutants_tree, "_BUILD_S", 0.01)
+    result = tree.attempt(Break("native/half.c", "one", "two", ("test_half.py",)))
+    assert (result.timed_out, result.noticed_by) == (True, "")
+    assert source.read_text(encoding="utf-8") == "one"

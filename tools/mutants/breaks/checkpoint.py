@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.mutants.model import Break
 
-_FOLDER = ("tests/trainer/checkpointing/test_iteration_folder.py",)
+_FOLDER = ("tests/checkpoint/test_iteration_folder.py",)
 _ON_DISK = (f"{_FOLDER[0]}::test_all_is_on_the_disk_before_the_tracker_names_it",)
 _NAMED = (
     "tests/trainer/checkpointing/test_checkpoint.py::test_what_is_wrong_with_a_checkpoint_is_named",
@@ -185,7 +185,7 @@ BREAKS = (
         "relkit/checkpoint/torch_file.py",
         "        torch.serialization.add_safe_globals(before)\n",
         "",
-        ("tests/trainer/checkpointing/test_torch_file.py",),
+        ("tests/checkpoint/test_torch_file.py",),
     ),
     # A failed save leaves its folder.
     Break(

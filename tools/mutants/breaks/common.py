@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.mutants.model import Break
 
 _START = ("tests/unit/test_interrupted_start.py",)
+_ALIASES = ("tests/commands/test_aliases.py",)
 _WAITS = ("tests/unit/test_interruptible_wait.py",)
 
 BREAKS = (
@@ -47,4 +48,14 @@ BREAKS = (
         "EXIT_CONVICTED = 6",
         ("tests/unit/test_exit_codes.py",),
     ),
+    # An old environment variable is taken without a word.
+    Break(
+        "commands/_aliases.py",
+        "value = self._in_new_unit(inherited, variable, new_variable, ctx)",
+        "value = self.old.convert(float(inherited)) if self.old.convert else inherited",
+        _ALIASES,
+    ),
+    Break("commands/_aliases.py", "click.echo(line, err=True)", "pass", _ALIASES),
+    # Only the variable of an old flag's name is looked for.
+    Break("commands/_aliases.py", "self.old.variable or ", "", _ALIASES),
 )

@@ -313,7 +313,7 @@ BREAKS = (
         _FLIGHT,
     ),
     Break(
-        "relkit/hang/picture/folder.py",
+        "relkit/hang_picture/folder.py",
         "if not names or files:",
         "if not names:",
         _FLIGHT,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tools.mutants.model import Break
 
-_PICTURE = ("tests/unit/hang/picture/test_picture.py",)
-_FOLDER = ("tests/unit/hang/picture/test_folder.py",)
+_PICTURE = ("tests/unit/hang_picture/test_picture.py",)
+_FOLDER = ("tests/unit/hang_picture/test_folder.py",)
 _PAGE = ("tests/reports/test_hang_page.py",)
 _GIL = ("tests/unit/hang/test_gil.py",)
 _COMMAND = ("tests/commands/test_report.py",)
-_FOLDS = "relkit/hang/picture/wait_graph.py"
-_STORED = "relkit/hang/picture/stored_report.py"
+_FOLDS = "relkit/hang_picture/wait_graph.py"
+_STORED = "relkit/hang/stored_report.py"
 
 BREAKS = (
     # Who waits for whom.
@@ -24,46 +24,46 @@ BREAKS = (
         (f"{_PICTURE[0]}::test_those_at_fault_keep_a_box_of_their_own_however_much_is_folded",),
     ),
     # Those behind come first, and who has completed what.
-    Break("relkit/hang/picture/sequences.py", "started < newest", "False", _PICTURE),
+    Break("relkit/hang_picture/sequences.py", "started < newest", "False", _PICTURE),
     Break(
-        "relkit/hang/picture/sequences.py",
+        "relkit/hang_picture/sequences.py",
         "member.stuck[0].seq - 1",
         "member.stuck[0].seq",
         _PICTURE,
     ),
     Break(
-        "relkit/hang/picture/transfer_table.py",
+        "relkit/hang_picture/transfer_table.py",
         '"recv" if each.receives else "send"',
         '"send" if each.receives else "recv"',
         _PICTURE,
     ),
-    Break("relkit/hang/picture/timeline.py", "max(op.end_ns, op.start_ns)", "op.end_ns", _PICTURE),
+    Break("relkit/hang_picture/timeline.py", "max(op.end_ns, op.start_ns)", "op.end_ns", _PICTURE),
     Break(
-        "relkit/hang/picture/timeline.py",
+        "relkit/hang_picture/timeline.py",
         "[*culprits, *examples, *recorded[::step]]",
         "[*recorded[::step]]",
         _PICTURE,
     ),
     Break(
-        "relkit/hang/picture/stack_classes.py",
+        "relkit/hang_picture/stack_classes.py",
         "key=lambda row: (row.count,",
         "key=lambda row: (-row.count,",
         _FOLDER,
     ),
     # Nothing of the job goes into a command that a person types.
     Break(
-        "relkit/hang/picture/runbook.py",
+        "relkit/hang_picture/runbook.py",
         'host if _SAFE_HOST.fullmatch(host) else "HOST"',
         'host or "HOST"',
         _PICTURE,
     ),
     Break(
-        "relkit/hang/picture/runbook.py",
+        "relkit/hang_picture/runbook.py",
         'f"less {shlex.quote(self.folder)}/py_stack"',
         'f"less {self.folder}/py_stack"',
         _PICTURE,
     ),
-    Break("relkit/hang/picture/runbook.py", "if self.has_dumps else self.facts()", "", _PICTURE),
+    Break("relkit/hang_picture/runbook.py", "if self.has_dumps else self.facts()", "", _PICTURE),
     # What anybody may have written.
     Break(_STORED, "not 0 < world_size <= MAX_WORLD", "world_size <= 0", _FOLDER),
     Break(_STORED, 'if plain.get("schema") != SCHEMA:', "if False:", _FOLDER),
@@ -74,7 +74,7 @@ BREAKS = (
         _FOLDER,
     ),
     Break(
-        "relkit/hang/picture/folder.py",
+        "relkit/hang_picture/folder.py",
         "if choice.world_size > MAX_WORLD:",
         "if False and choice:",
         (f"{_FOLDER[0]}::test_a_job_too_large_to_draw_is_refused",),

@@ -79,8 +79,8 @@ BREAKS = (
     # mpirun's process 0 is taken to be on the batch system's first host.
     Break(
         "relkit/launch/peers/mpi_process.py",
-        'return MeetingPoint(f"{source} and {variable}", job, host, nodes=nodes)',
-        'return MeetingPoint(f"{source} and {variable}", job, host, 0, index == 0, nodes)',
+        'return RendezvousHost(f"{source} and {variable}", job, host, nodes=nodes)',
+        'return RendezvousHost(f"{source} and {variable}", job, host, 0, index == 0, nodes)',
         _PEERS,
     ),
     # Two jobs on the same nodes meet at one place.

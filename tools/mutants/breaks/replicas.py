@@ -62,7 +62,7 @@ BREAKS = (
     # A peer that sends a byte now and then keeps a copy's place for ever.
     Break(
         "relkit/launch/replicas/wire.py",
-        "_FIXED_S + size_bytes / _LEAST_BYTES_PER_S",
+        "_FIXED_S + size_bytes / _MIN_BYTES_PER_S",
         "1e9",
         _EXCHANGE,
     ),

@@ -6,7 +6,7 @@ from tools.mutants.model import Break
 
 _ROOM = "relkit/launch/spares"
 _TESTS = "tests/unit/launch/spares"
-_MEETING = (f"{_TESTS}/test_meeting.py",)
+_MEETING = (f"{_TESTS}/test_spare_rendezvous.py",)
 _MEMBERSHIP = (f"{_TESTS}/test_membership.py",)
 _OPTIONS = (f"{_TESTS}/test_options.py",)
 _RANKS = ("tests/unit/launch/test_topology_ranks.py",)
@@ -34,7 +34,7 @@ BREAKS = (
         "key not in",
         _STEP,
     ),
-    Break(f"{_ROOM}/meeting.py", "        if left_over:", "        if False:", _MEETING),
+    Break(f"{_ROOM}/spare_rendezvous.py", "        if left_over:", "        if False:", _MEETING),
     Break("commands/_launch_spares.py", "-(-int(low) // unit) * unit", "int(low)", _OPTIONS),
     Break(f"{_ROOM}/join_step.py", "len(present) < rendezvous.min_nodes", "False", _STEP),
     Break(
@@ -66,20 +66,20 @@ BREAKS = (
     Break("relkit/launch/job/silence.py", "if known and known[0] == beat", "if known", _SILENCE),
     # A spare ends as if it had failed.
     Break(
-        f"{_ROOM}/meeting.py",
+        f"{_ROOM}/spare_rendezvous.py",
         'raise RendezvousGracefulExitError("the job has ended")',
         "return by_torch(context, deadline)",
         _MEETING,
     ),
     Break(
-        f"{_ROOM}/meeting.py",
+        f"{_ROOM}/spare_rendezvous.py",
         "is_late = now_s > self._try.short_since_s + self._replacement_s",
         "is_late = False",
         _MEETING,
     ),
     # A node whose peers live, and only take their time, gives the job up.
     Break(
-        f"{_ROOM}/meeting.py",
+        f"{_ROOM}/spare_rendezvous.py",
         "if not is_short(rendezvous, self.membership.expected):",
         "if False:",
         _MEETING,
@@ -91,7 +91,7 @@ BREAKS = (
         _MEETING,
     ),
     # A launcher that is asked to end stays in the meeting that it waits for.
-    Break(f"{_ROOM}/meeting.py", "if self.leaving_why:", "if False:", _MEETING),
+    Break(f"{_ROOM}/spare_rendezvous.py", "if self.leaving_why:", "if False:", _MEETING),
     Break(
         "commands/_launch_spares.py",
         "if spares and options.max_restarts < 1:",
@@ -186,20 +186,25 @@ BREAKS = (
         _PROBES,
     ),
     # The store takes each question for a connection.
-    Break(f"{_ROOM}/meeting.py", "if host != of_store}", "}", (f"{_TESTS}/test_store_host.py",)),
+    Break(
+        f"{_ROOM}/spare_rendezvous.py",
+        "if host != of_store}",
+        "}",
+        (f"{_TESTS}/test_store_host.py",),
+    ),
     # A busy launcher loses its place, and with its next fault the job its store.
     Break(
-        f"{_ROOM}/meeting.py",
+        f"{_ROOM}/spare_rendezvous.py",
         "- {repr(context.node), membership.host}",
         "- {repr(context.node)}",
         (f"{_TESTS}/test_store_host.py",),
     ),
     # Those who train are told of a lost node by what they have read a second before.
     Break(
-        f"{_ROOM}/meeting.py",
+        f"{_ROOM}/spare_rendezvous.py",
         "_state_holder._cache_duration =",
         "_unused_s =",
-        (f"{_TESTS}/test_meeting.py",),
+        (f"{_TESTS}/test_spare_rendezvous.py",),
     ),
     # They are asked for as long as the launcher lives.
     Break(f"{_ROOM}/host_probes.py", "begun_s - self._looked_s > _AWAY_S", "False", _PROBES),

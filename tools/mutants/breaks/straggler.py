@@ -333,8 +333,20 @@ BREAKS = (
     ),
     Break(
         "relkit/launch/straggler/verdict_announcer.py",
-        "replace(spell, dropped=None, dropped_s=math.inf)",
-        "spell",
+        "self._spells[who] = spell.go_on(verdict)",
+        "pass",
+        _ANNOUNCER,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "cost_s -= before.cost_s * max(0, min(again, steps)) / steps",
+        "pass",
+        _ANNOUNCER,
+    ),
+    Break(
+        "relkit/launch/straggler/verdict_announcer.py",
+        "max(verdict.first_step, before.first_step) + 1",
+        "before.first_step + 1",
         _ANNOUNCER,
     ),
     Break(

@@ -9,7 +9,7 @@ _LIMITS = ("tests/unit/hang/suspicion/test_limits.py",)
 _WHOM = ("tests/unit/hang/suspicion/test_whom_to_ask.py",)
 _WATCH = ("tests/unit/hang/suspicion/test_watch.py",)
 _LINES = ("tests/unit/launch/test_suspicions.py",)
-_STORED = ("tests/unit/hang/picture/test_folder.py",)
+_STORED = ("tests/unit/hang_picture/test_folder.py",)
 _ACCOUNT = ("tests/unit/accounting/test_account.py",)
 
 BREAKS = (
@@ -110,7 +110,7 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/suspicion/paces.py",
-        "if pace.wait_s > _STARVED_SHARE * pace.seen_s:",
+        "if pace.wait_s > _CPU_WAIT_SHARE * pace.seen_s:",
         "if False:",
         _WATCH,
     ),
@@ -156,7 +156,7 @@ BREAKS = (
         ("tests/unit/hang/test_report.py",),
     ),
     Break(
-        "relkit/hang/picture/stored_report.py",
+        "relkit/hang/stored_report.py",
         '"sentence": _text(each.get("sentence")),\n                    "manner"',
         '"manner"',
         _STORED,

@@ -19,7 +19,7 @@ from relkit.hang.links.model import LinkCheck, LinkMeasurement, Suspects
 from relkit.launch.hang.links import notes
 from relkit.launch.hang.links.notes import Ask, BadNote, Call, Listening, PairResult
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
-from relkit.launch.job.exchange import LedMailbox, MeetingPoint
+from relkit.launch.job.exchange import LauncherAddress, LedMailbox
 from relkit.launch.job.settings import Log
 from relkit.ranks import RankSet
 
@@ -65,7 +65,7 @@ class LinkChecks:
         mute = (self._mailbox.silent | set(silent)) & set(suspects.ranks)
         nodes = tuple(sorted(set(suspects.ranks) - mute))
         nothing = LinkCheck(suspects, {}, unreachable=tuple(sorted(mute)))
-        point = self._mailbox.meeting_point
+        point = self._mailbox.launcher_address
         if len(nodes) < 2 or point is None:
             return replace(nothing, problem=_why_nothing(suspects, point))
         self._log(f"measuring the links between nodes {RankSet.of(nodes).fold()}")
@@ -103,7 +103,7 @@ class LinkChecks:
         from relkit.launch.hang.links.node_part import TURNS, NodePart
         from relkit.launch.job.node_name import node_name
 
-        mailbox, point = self._mailbox, self._mailbox.meeting_point
+        mailbox, point = self._mailbox, self._mailbox.launcher_address
         key = notes.at_key(number, mailbox.node)
         if not self._is_asked_for or point is None:
             why = "has no links" if point is None else "runs without --on-hang-netcheck"
@@ -131,7 +131,7 @@ def _bounded(call: Callable[[], LinkCheck | None]) -> tuple[LinkCheck | None, st
         return None, f"the links could not be measured: {str(error)[:200]}"
 
 
-def _why_nothing(suspects: Suspects, point: MeetingPoint | None) -> str:
+def _why_nothing(suspects: Suspects, point: LauncherAddress | None) -> str:
     if not suspects.ranks:
         return "it is not known on which nodes the suspects run"
     if len(suspects.ranks) == 1:
@@ -152,7 +152,7 @@ class _Leading:
     mailbox: LedMailbox
     number: int
     nodes: tuple[int, ...]
-    point: MeetingPoint
+    point: LauncherAddress
     log: Log
 
     def measure(self, nothing: LinkCheck) -> LinkCheck:

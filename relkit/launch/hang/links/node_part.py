@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from relkit.launch.hang.links.notes import Ask, Call, Listening, PairResult
-from relkit.launch.job.exchange import MeetingPoint
+from relkit.launch.job.exchange import LauncherAddress
 from relkit.launch.job.node_name import node_name
 from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Plan, ProbeFailed
@@ -63,7 +63,7 @@ class NodePart:
         OSError: it cannot listen there.
     """
 
-    def __init__(self, ask: Ask, node: int, point: MeetingPoint, lifetime_s: float) -> None:
+    def __init__(self, ask: Ask, node: int, point: LauncherAddress, lifetime_s: float) -> None:
         self._node, self._address = node, point.address
         self._key = derive(point.key, "links after a hang", ask.nonce)
         self._end_s = time.monotonic() + lifetime_s

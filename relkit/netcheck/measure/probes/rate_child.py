@@ -13,7 +13,7 @@ from relkit.netcheck.measure.probes.compute_child import driver_kinds
 
 _MATRIX, _DEVICE_MATRIX = 512, 8192
 # Of one round, s; a CPU that is shared with others has that much longer for it.
-_CPU_S, _CPU_MOST_S, _DEVICE_S = 0.1, 0.5, 0.1
+_CPU_S, _CPU_MAX_S, _DEVICE_S = 0.1, 0.5, 0.1
 # Products that a device has in its queue: it does not wait for the CPU between them.
 _QUEUED = 8
 
@@ -29,7 +29,7 @@ def cpu_rates(rounds: int) -> list[float]:
 
 
 def _cpu_round(product: Callable[[], object]) -> float:
-    count, begin_s, end_s = 0, time.thread_time(), time.monotonic() + _CPU_MOST_S
+    count, begin_s, end_s = 0, time.thread_time(), time.monotonic() + _CPU_MAX_S
     used_s = 0.0
     while used_s <= 0.0 or (used_s < _CPU_S and time.monotonic() < end_s):
         product()

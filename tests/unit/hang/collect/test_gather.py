@@ -16,7 +16,7 @@ from relkit.findings import Status
 from relkit.fleet.agent import Request
 from relkit.hang.collect import evidence_files
 from relkit.hang.collect.evidence_files import CHUNK_BYTES, LIST, READ
-from relkit.hang.collect.gather import Gathered, gather, new_folder
+from relkit.hang.collect.gather import CollectedEvidence, gather, new_folder
 from relkit.hang.collect.gathered_report import gathered_report
 from relkit.hosts import NodeSpec
 from tests.unit.fleet.fake_fleet import FakeFleet, Message
@@ -64,7 +64,7 @@ def disk(tmp_path: Path, name: str, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def collected(fleet: Disks, out: Path, nodes: Sequence[str] = ()) -> Gathered:
+def collected(fleet: Disks, out: Path, nodes: Sequence[str] = ()) -> CollectedEvidence:
     new_folder(out)
     names = nodes or tuple(fleet.folders)
     gathered = gather(fleet, [NodeSpec(name) for name in names], out, step_s=5.0)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relkit.hang.columns.operations import kind_of_operation
 from relkit.hang.detection.detector import Look
 from relkit.hang.detection.flights import Flight
 from relkit.hang.suspicion.history import CAPACITY, FLOOR_S, History
-from relkit.hang.suspicion.limits import MAX_KINDS, Limits, kind_of
+from relkit.hang.suspicion.limits import MAX_KINDS, Limits
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 
 SECOND = 10**9
@@ -55,7 +56,8 @@ def test_only_the_newest_durations_are_kept() -> None:
 
 
 def test_kinds_differ_by_name_group_and_payload() -> None:
-    kinds = {kind_of(flight(1, name=name, size=size)) for name in "ab" for size in (4, 5, 1 << 20)}
+    flights = [flight(1, name=name, size=size) for name in "ab" for size in (4, 5, 1 << 20)]
+    kinds = {kind_of_operation(each.op, each.state) for each in flights}
     assert len(kinds) == 4
 
 

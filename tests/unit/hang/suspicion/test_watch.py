@@ -78,7 +78,7 @@ def test_a_hang_makes_it_a_verdict_once_and_what_follows_is_not_counted() -> Non
             "R",
             0.02,
             0.9,
-            Manner.STARVED,
+            Manner.WAITING_FOR_CPU,
             "waiting for a CPU: no operation in 5 s, ready to run for 90% of that",
         ),
     ],

@@ -18,7 +18,7 @@ from relkit.launch.hang.links import checks, node_part, notes
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.links.notes import Listening
 from relkit.launch.hang.observe import Observer
-from relkit.launch.job.exchange import MeetingPoint, MemoryMailbox
+from relkit.launch.job.exchange import LauncherAddress, MemoryMailbox
 from relkit.ranks import RankSet
 from tests.patience import PATIENCE
 from tests.unit.launch.control.test_links import joined
@@ -40,7 +40,7 @@ class Launchers:
         self.logged: list[str] = []
         self.mailboxes = [MemoryMailbox(node, nodes, self.notes) for node in range(nodes)]
         for mailbox in self.mailboxes:
-            mailbox.meeting_point = MeetingPoint("127.0.0.1", key)
+            mailbox.launcher_address = LauncherAddress("127.0.0.1", key)
 
     def checks(self, node: int, *, is_asked_for: bool = True) -> LinkChecks:
         return LinkChecks(self.mailboxes[node], self.logged.append, is_asked_for=is_asked_for)
@@ -237,8 +237,8 @@ def test_over_real_links_the_successor_leads() -> None:
     job = Launchers(0)
     with joined(4) as launchers:
         for each in launchers:
-            eventually(lambda each=each: each.meeting_point, "joined")  # type: ignore[misc]
-        points = {each.meeting_point for each in launchers}
+            eventually(lambda each=each: each.launcher_address, "joined")  # type: ignore[misc]
+        points = {each.launcher_address for each in launchers}
         assert len(points) == 1
         launchers[0].close()
         for each in launchers[1:]:

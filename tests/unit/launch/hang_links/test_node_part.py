@@ -10,7 +10,7 @@ import pytest
 
 from relkit.launch.hang.links.node_part import NodePart, pairs_of
 from relkit.launch.hang.links.notes import Ask, Call
-from relkit.launch.job.exchange import MeetingPoint
+from relkit.launch.job.exchange import LauncherAddress
 from tests import ports
 from tests.patience import PATIENCE
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.timeout(60 * PATIENCE)
 ASK = Ask((4, 9), bytes(16))
 
 
-def point(key: bytes = b"k" * 32) -> MeetingPoint:
-    return MeetingPoint("127.0.0.1", key)
+def point(key: bytes = b"k" * 32) -> LauncherAddress:
+    return LauncherAddress("127.0.0.1", key)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from relkit.errors import UsageProblem
 from relkit.launch.peers.find import NodeFacts, find
 from relkit.launch.peers.kubernetes_pod import elastic_job, indexed_job
 from relkit.launch.peers.master_host import master_host
-from relkit.launch.peers.meeting_point import MeetingPoint, NoMeetingPoint
 from relkit.launch.peers.mpi_process import mpi_process
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost
 from relkit.launch.peers.slurm_step import slurm_step
 
 FACTS = NodeFacts(lambda: "host", lambda name: name)
@@ -46,7 +46,7 @@ OPEN_MPI = {
 }
 
 
-def point_of(environ: Mapping[str, str], nodes: int = 2, low: int = 0) -> MeetingPoint:
+def point_of(environ: Mapping[str, str], nodes: int = 2, low: int = 0) -> RendezvousHost:
     return find(environ, FACTS, min_nodes=low or nodes, max_nodes=nodes)
 
 
@@ -71,22 +71,22 @@ def test_a_node_is_reached_at_the_address_that_slurm_has() -> None:
 
 def test_a_batch_script_without_srun_is_told_so() -> None:
     script = {name: SLURM[name] for name in ("SLURM_JOB_ID", "SLURM_NODEID")}
-    with pytest.raises(NoMeetingPoint, match="no step of it") as caught:
+    with pytest.raises(NoRendezvousHost, match="no step of it") as caught:
         point_of(script, 4)
     assert "srun --ntasks-per-node 1" in caught.value.next_step
 
 
 def test_one_launcher_a_node() -> None:
-    with pytest.raises(NoMeetingPoint, match="32 launchers on 4 nodes"):
+    with pytest.raises(NoRendezvousHost, match="32 launchers on 4 nodes"):
         point_of({**SLURM, "SLURM_STEP_NUM_TASKS": "32"}, 4)
-    with pytest.raises(NoMeetingPoint, match="8 launchers on this node") as caught:
+    with pytest.raises(NoRendezvousHost, match="8 launchers on this node") as caught:
         point_of({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "8"})
     assert "ppr:1:node" in caught.value.next_step
 
 
 @pytest.mark.parametrize(("nodes", "low"), [(3, 3), (5, 5), (8, 5), (2, 1)])
 def test_another_number_of_nodes_is_refused(nodes: int, low: int) -> None:
-    with pytest.raises(NoMeetingPoint, match=r"Slurm step .* has 4") as caught:
+    with pytest.raises(NoRendezvousHost, match=r"Slurm step .* has 4") as caught:
         point_of(SLURM, nodes, low)
     assert "--nnodes 4" in caught.value.next_step
 
@@ -159,10 +159,10 @@ def test_a_numbered_pod(name: str, index: int, endpoint: str, is_first: bool, so
 
 
 def test_pods_without_a_headless_service_are_told_so() -> None:
-    with pytest.raises(NoMeetingPoint, match="cannot be reached by name") as caught:
+    with pytest.raises(NoRendezvousHost, match="cannot be reached by name") as caught:
         indexed_job({"JOB_COMPLETION_INDEX": "1"}, "train-1")
     assert "subdomain" in caught.value.next_step
-    with pytest.raises(NoMeetingPoint, match="not JOB-1"):
+    with pytest.raises(NoRendezvousHost, match="not JOB-1"):
         indexed_job({"JOB_COMPLETION_INDEX": "1"}, "a.b")
     assert indexed_job({}, "train-1.svc") is None
 
@@ -183,7 +183,7 @@ def test_mpirun_alone_does_not_say_where_process_0_is(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.touch()
     for file in (empty, tmp_path / "nosuch"):
-        with pytest.raises(NoMeetingPoint, match="process 1 of 2") as caught:
+        with pytest.raises(NoRendezvousHost, match="process 1 of 2") as caught:
             point_of({**OPEN_MPI, "PBS_NODEFILE": str(file)})
         assert "-x MASTER_ADDR=HOST" in caught.value.next_step
     assert mpi_process({}) is None
@@ -191,7 +191,7 @@ def test_mpirun_alone_does_not_say_where_process_0_is(tmp_path: Path) -> None:
 
 
 def test_where_nobody_says_it_is_told_what_was_looked_for() -> None:
-    with pytest.raises(NoMeetingPoint, match="2 nodes need a host") as caught:
+    with pytest.raises(NoRendezvousHost, match="2 nodes need a host") as caught:
         point_of({})
     for name in ("MASTER_ADDR", "SLURM_STEP_NODELIST", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                  "JOB_COMPLETION_INDEX", "POD_NAME"):  # fmt: skip

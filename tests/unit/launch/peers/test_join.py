@@ -13,7 +13,7 @@ from relkit.hosts import read_nodes
 from relkit.launch.options import split
 from relkit.launch.peers.find import NodeFacts
 from relkit.launch.peers.join import join_peers
-from relkit.launch.peers.meeting_point import NoMeetingPoint
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost
 from relkit.launch.peers.slurm_address import slurm_address
 
 FACTS = NodeFacts(lambda: "host", lambda name: name)
@@ -52,9 +52,9 @@ def test_spares_are_counted_beside_the_nodes_of_the_job() -> None:
     assert joined_with_spares(2, ["--nnodes", "4", "t.py"], **step)["nnodes"] == "4"
     assert joined_with_spares(2, ["t.py"], "a,b,c,d,e,f")["nnodes"] == "4"
     for line, nodes in ((["--nnodes", "6", "t.py"], None), (["--nnodes", "4", "t.py"], "a,b,c")):
-        with pytest.raises(NoMeetingPoint, match="and --spares 2, but"):
+        with pytest.raises(NoRendezvousHost, match="and --spares 2, but"):
             joined_with_spares(2, line, nodes, **step)
-    with pytest.raises(NoMeetingPoint, match="--nnodes 1 and --spares 2, but"):
+    with pytest.raises(NoRendezvousHost, match="--nnodes 1 and --spares 2, but"):
         joined_with_spares(2, ["t.py"], "a,b")
 
 
@@ -98,7 +98,7 @@ def test_a_list_of_nodes_says_how_many_there_are(tmp_path: Path) -> None:
 
 def test_a_list_may_name_more_nodes_than_the_job_has_and_not_fewer() -> None:
     assert joined(["--nnodes", "2", "t.py"], "n[1-3]")["nnodes"] == "2"
-    with pytest.raises(NoMeetingPoint, match="--nnodes 4, but --nodes has 3"):
+    with pytest.raises(NoRendezvousHost, match="--nnodes 4, but --nodes has 3"):
         joined(["--nnodes", "4", "t.py"], "n[1-3]")
 
 
@@ -125,6 +125,6 @@ def test_a_node_that_cannot_be_reached_is_named(
     says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scontrol(tmp_path, says, monkeypatch)
-    with pytest.raises(NoMeetingPoint, match=r"n1\.invalid cannot be reached") as caught:
+    with pytest.raises(NoRendezvousHost, match=r"n1\.invalid cannot be reached") as caught:
         slurm_address("n1.invalid")
     assert caught.value.next_step

@@ -22,7 +22,7 @@ from relkit.flash_checkpoint.slots.errors import BadSlot
 from relkit.launch.replicas import wire
 from relkit.launch.replicas.peers import FETCH, PUSH, Doorway, Peer, connect, fetch, push
 from relkit.launch.replicas.rank_slots import RankSlots
-from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, Pace
+from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, RateLimit
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.timeout(60)
@@ -90,7 +90,7 @@ def receiver(tmp_path: Path) -> Iterator[Receiver]:
 
 def test_a_copy_gets_there_and_can_be_fetched(sender: CopyFolder, receiver: Receiver) -> None:
     link = receiver.link()
-    assert push(link, sender, Asked(1, ROUND), WORLD, Pace(0.0)) == (Answer.WHOLE, "")
+    assert push(link, sender, Asked(1, ROUND), WORLD, RateLimit(0.0)) == (Answer.WHOLE, "")
     link.close()
     own, there = sender.of(1, ROUND), receiver.copies.of(1, ROUND)
     assert own.path.read_bytes() == there.path.read_bytes()
@@ -192,7 +192,7 @@ def test_a_hostile_peer_leaves_nothing_and_the_next_copy_is_taken(
 
 
 def until_whole(link: Link, sender: CopyFolder) -> None:
-    kind, words = push(link, sender, Asked(1, ROUND), WORLD, Pace(0.0))
+    kind, words = push(link, sender, Asked(1, ROUND), WORLD, RateLimit(0.0))
     assert kind is Answer.WHOLE, words
 
 
@@ -213,7 +213,7 @@ def test_a_peer_that_takes_for_ever_is_given_up(
     sender: CopyFolder, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wire, "_FIXED_S", 0.5)
-    monkeypatch.setattr(wire, "_LEAST_BYTES_PER_S", 1e9)
+    monkeypatch.setattr(wire, "_MIN_BYTES_PER_S", 1e9)
     link = receiver.link()
     begin(link, sender)
     link._until_s = time.monotonic() + 60
@@ -229,14 +229,14 @@ def test_no_room_is_said_and_the_copy_before_stays(
     tmp_path: Path, sender: CopyFolder, receiver: Receiver
 ) -> None:
     link = receiver.link()
-    assert push(link, sender, Asked(1, ROUND), WORLD, Pace(0.0))[0] is Answer.WHOLE
+    assert push(link, sender, Asked(1, ROUND), WORLD, RateLimit(0.0))[0] is Answer.WHOLE
     copied(sender, RankSlots(tmp_path / "job-sender", [1], WORLD), 6, NEXT, keep=ROUND)
     receiver.spare_bytes = 1 << 50
-    kind, words = push(link, sender, Asked(1, NEXT, ROUND), WORLD, Pace(0.0))
+    kind, words = push(link, sender, Asked(1, NEXT, ROUND), WORLD, RateLimit(0.0))
     assert (kind, "bytes are needed" in words) == (Answer.NO_ROOM, True)
     assert receiver.steps() == [7]
     receiver.spare_bytes = 0
-    assert push(link, sender, Asked(1, NEXT, ROUND), WORLD, Pace(0.0))[0] is Answer.WHOLE
+    assert push(link, sender, Asked(1, NEXT, ROUND), WORLD, RateLimit(0.0))[0] is Answer.WHOLE
     assert sorted(receiver.steps()) == [6, 7]
     link.close()
 
@@ -329,9 +329,9 @@ def test_a_round_has_a_number_and_no_other_name(
 
 def test_a_pace_is_kept() -> None:
     waits: list[float] = []
-    pace = Pace(1e6, waits.append)
+    rate_limit = RateLimit(1e6, waits.append)
     began_s = time.monotonic()
     for _ in range(4):
-        pace.sent(500_000)
+        rate_limit.sent(500_000)
     took_s = time.monotonic() - began_s
     assert waits[-1] == pytest.approx(2.0 - took_s, abs=0.1 + took_s)

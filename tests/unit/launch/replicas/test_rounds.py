@@ -13,7 +13,7 @@ import pytest
 from relkit.flash_checkpoint.replicas.copy_folder import CopyFolder
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.replicas.rounds import Rounds, Task
-from relkit.launch.replicas.wire import Pace
+from relkit.launch.replicas.wire import RateLimit
 from tests.unit.launch.replicas.test_exchange import ROUND, SECRET, WORLD, folder_of
 from tests.waiting import eventually
 
@@ -25,7 +25,7 @@ def follower(folder: Path, notes: dict[str, bytes]) -> Iterator[CopyFolder]:
     """Node 1, whose rank 1 has step 3; it keeps its copies to itself."""
     slots = folder_of(folder / "job", 1, 3)
     copies = CopyFolder(slots.folder, WORLD)
-    task = Task(MemoryMailbox(1, WORLD, notes), WORLD, SECRET, (), Pace(0.0))
+    task = Task(MemoryMailbox(1, WORLD, notes), WORLD, SECRET, (), RateLimit(0.0))
     rounds = Rounds(task, slots, copies, "", threading.Event(), lambda _line: None)
     try:
         yield copies

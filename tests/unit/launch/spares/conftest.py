@@ -8,6 +8,7 @@ import pytest
 
 from relkit.launch.spares.settings import SpareSettings
 from tests.unit.launch.spares.job_of_threads import LAST_CALL, Job, Node
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -23,8 +24,10 @@ def a_job() -> Iterator[Callable[..., Job]]:
 
     yield make
     for job in made:
-        # By somebody else: nodes may be in a meeting, in their threads.
-        Node(job.server.port, "end", SpareSettings(), (1, 1)).handler.shutdown()
+        # By somebody else: nodes may be in a rendezvous, in their threads. On a busy machine torch
+        # may give up, and says so in what it returns.
+        end = Node(job.server.port, "end", SpareSettings(), (1, 1))
+        eventually(end.handler.shutdown, "the rendezvous is closed", 100.0)
         job.pool.shutdown(wait=True)
         for node in job.all:
             node.handler._stop_heartbeats()

@@ -17,8 +17,8 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.rendezvous import keep_alive_as_asked, leave_rendezvous
-from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import SpareSettings
+from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from tests.patience import PATIENCE
 from tests.waiting import eventually
 
@@ -50,7 +50,7 @@ class Node:
         parameters = RendezvousParameters("c10d", address, "a job", *nodes, **beats)
         keep_alive_as_asked(self.handler, parameters)
         self.name, self.restarts, self.log = name, 0, list[str]()
-        self.meeting = Meeting(settings, self.log.append, name)
+        self.meeting = SpareRendezvous(settings, self.log.append, name)
         self.meeting.attach(self.handler, lambda: self.restarts)
 
     def leave(self, why: str) -> None:

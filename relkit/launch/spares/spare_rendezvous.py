@@ -81,7 +81,7 @@ class _Try:
     said: set[object] = field(default_factory=set)
 
 
-class Meeting:
+class SpareRendezvous:
     """One node's part in the meetings of a job: torch calls it in the place of its own rules.
 
     Args:
@@ -125,7 +125,8 @@ class Meeting:
         if operations is None:
             if self._settings.is_asked:
                 what = "node units" if self._settings.node_unit > 1 else "spares"
-                self._log(f"a rendezvous of kind {handler.get_backend()} knows no {what}")
+                backend = handler.get_backend()
+                self._log(f"rendezvous backend {backend} does not support {what}")
             return
         self._handler, self._restarts = handler, restarts
         self._is_host = holds_store(self._handler._store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relkit.findings import Report
-from relkit.hang.picture.folder import HangEvidence
+from relkit.hang_picture.folder import HangEvidence
 
 
 def page_facts(

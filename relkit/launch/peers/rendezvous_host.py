@@ -13,7 +13,7 @@ _FIRST_PORT, _PORTS = 20_000, 9_000
 _TORCHRUNS_PORT = 29_400
 
 
-class NoMeetingPoint(UsageProblem):
+class NoRendezvousHost(UsageProblem):
     """A job of several nodes, and it is not known where they meet."""
 
     next_step = (
@@ -23,7 +23,7 @@ class NoMeetingPoint(UsageProblem):
 
 
 @dataclass(frozen=True, slots=True)
-class MeetingPoint:
+class RendezvousHost:
     """What a scheduler or a file of nodes says.
 
     Args:

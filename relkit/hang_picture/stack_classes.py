@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from relkit.hang.activity import Activity
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
-from relkit.hang.picture.model import StackClass
+from relkit.hang_picture.model import StackClass
 from relkit.ranks import RankSet
 from relkit.stacks.merge import PathClass
 from relkit.stacks.model import Frame

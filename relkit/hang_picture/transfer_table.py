@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from relkit.hang.groups import Group
 from relkit.hang.model import RankView
-from relkit.hang.picture.model import TransferFact
-from relkit.hang.picture.sequences import age_s, longest
 from relkit.hang.transfers import Transfer, transfers_of
+from relkit.hang_picture.model import TransferFact
+from relkit.hang_picture.sequences import age_s, longest
 from relkit.ranks import RankSet
 
 

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
 from relkit.hang.attribute import attribute
 from relkit.hang.model import JobView, Manner, RankView, Suspicion
-from relkit.hang.picture.folder import HangEvidence, read_hang
-from relkit.hang.picture.stored_report import BadReport, recorders_of, report_of, verdict_of
 from relkit.hang.recorders import kept_recorders
 from relkit.hang.report import hang_report
+from relkit.hang.stored_report import BadReport, recorders_of, report_of, verdict_of
+from relkit.hang_picture.folder import HangEvidence, read_hang
 from relkit.hook.stored_state import state_text, stored_state
 from relkit.ranks import RankSet
 from relkit.reports import hang_page
 from tests.unit.flight_recorder.flight_builders import document, steps
 from tests.unit.hang.hang_builders import state, trained
-from tests.unit.hang.picture.hang_folders import (
+from tests.unit.hang_picture.hang_folders import (
     CAPTURED_S,
     blocked_job,
     died_job,

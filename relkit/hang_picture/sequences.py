@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from relkit.hang.groups import Group, Member
 from relkit.hang.model import RankView
-from relkit.hang.picture.model import GroupProgress, Progress
 from relkit.hang.words import numbered, size
+from relkit.hang_picture.model import GroupProgress, Progress
 from relkit.hook.model import Op
 from relkit.ranks import RankSet
 

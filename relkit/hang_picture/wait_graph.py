@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relkit.hang.model import Culprit
-from relkit.hang.picture.model import WaitGraph, WaitNode
 from relkit.hang.waits import Wait, sinks
 from relkit.hang.words import torch_name
+from relkit.hang_picture.model import WaitGraph, WaitNode
 from relkit.ranks import RankSet
 
 MAX_NODES = 16

@@ -1,4 +1,4 @@
-"""Orders of the controller on their way to the thread of a rank that carries them out."""
+"""Commands of the controller on their way to the thread of a rank that carries them out."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from relkit.ttp.messages import Commit, Discard, Exit, Finished, Save
 # How late a signal's handler may run in a thread that never goes on, s.
 _SLICE_S = 0.5
 
-Order = Save | Commit | Discard | Exit | Finished
+Command = Save | Commit | Discard | Exit | Finished
 
 
-class OrderQueue:
-    """Orders, and whether the thread that carries them out has nothing to do.
+class CommandQueue:
+    """Commands, and whether the thread that carries them out has nothing to do.
 
     That is the training thread, once it has left its loop; or a stand-in, where nothing makes it
     leave.
     """
 
     def __init__(self) -> None:
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._parked = False
         self._replaced = False
@@ -32,7 +32,7 @@ class OrderQueue:
         self._idle = threading.Event()
 
     def park(self) -> None:
-        """The training thread is here for orders; it never returns if another has its place."""
+        """The training thread is here for commands; it never returns if another has its place."""
         with self._lock:
             if not self._replaced:
                 self._parked = True
@@ -49,7 +49,7 @@ class OrderQueue:
             self._idle.clear()
 
     def replace_thread(self) -> bool:
-        """Another thread takes orders from here on; False where the training thread does."""
+        """Another thread takes commands from here on; False where the training thread does."""
         with self._lock:
             if self._parked:
                 return False
@@ -57,19 +57,19 @@ class OrderQueue:
             self._settle()
             return True
 
-    def give(self, order: Order) -> None:
-        """Hand over an order; the thread is not idle until that is done."""
+    def give(self, command: Command) -> None:
+        """Hand over a command; the thread is not idle until that is done."""
         with self._lock:
             self._pending += 1
             self._idle.clear()
-            self._orders.put(order)
+            self._commands.put(command)
 
-    def next(self) -> Order:
-        """Wait for an order; `done` must be called after it."""
-        return next_of(self._orders, math.inf)
+    def next(self) -> Command:
+        """Wait for a command; `done` must be called after it."""
+        return next_of(self._commands, math.inf)
 
     def done(self) -> None:
-        """The order is done."""
+        """The command is done."""
         with self._lock:
             self._pending -= 1
             self._settle()
@@ -90,7 +90,7 @@ class OrderQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Parked, and no order is being carried out."""
+        """Parked, and no command is being carried out."""
         return self._idle.is_set()
 
     def wait_idle(self, timeout_s: float) -> bool:

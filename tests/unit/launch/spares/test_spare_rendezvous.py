@@ -13,8 +13,8 @@ from torch.distributed.elastic.rendezvous.api import RendezvousGracefulExitError
 
 from relkit.launch.spares.dead_member import has_lost_a_member, look_at
 from relkit.launch.spares.first_exchange import MeetingBroken
-from relkit.launch.spares.meeting import Meeting
 from relkit.launch.spares.settings import NoReplacement, SpareSettings
+from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from tests.patience import PATIENCE
 from tests.unit.launch.spares.job_of_threads import HEARTBEAT_S, LIMIT_S, Job, Node
 from tests.waiting import eventually
@@ -340,12 +340,16 @@ def test_a_static_rendezvous_knows_no_spares() -> None:
             return "static"
 
     log: list[str] = []
-    Meeting(SpareSettings(1, is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
-    assert log == ["a rendezvous of kind static knows no spares"]
-    Meeting(SpareSettings(node_unit=2, is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
-    assert log.pop() == "a rendezvous of kind static knows no node units"
+
+    def attach(settings: SpareSettings) -> None:
+        SpareRendezvous(settings, log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
+
+    attach(SpareSettings(1, is_on=True))
+    assert log == ["rendezvous backend static does not support spares"]
+    attach(SpareSettings(node_unit=2, is_on=True))
+    assert log.pop() == "rendezvous backend static does not support node units"
     # An elastic job of that kind has not asked for any.
-    Meeting(SpareSettings(is_on=True), log.append, "a").attach(Static(), lambda: 0)  # type: ignore[arg-type]
+    attach(SpareSettings(is_on=True))
     assert len(log) == 1
 
 

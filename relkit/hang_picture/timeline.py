@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from relkit.hang.model import RankView
-from relkit.hang.picture.model import RankTimeline, TimelineOp
 from relkit.hang.waits import Wait
 from relkit.hang.words import operation
+from relkit.hang_picture.model import RankTimeline, TimelineOp
 from relkit.hook.model import HookState, Op, OpKind
 from relkit.ranks import RankSet
 

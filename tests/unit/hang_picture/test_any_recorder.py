@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relkit.hang.picture.folder import read_hang
+from relkit.hang_picture.folder import read_hang
 from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
 from relkit.reports import hang_page
 from tests.unit.hang.hang_builders import NOW, dump, job, view
-from tests.unit.hang.picture.hang_folders import write_hang
+from tests.unit.hang_picture.hang_folders import write_hang
 
 WORLD = 3
 small = st.integers(-2, 4)

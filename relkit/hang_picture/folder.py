@@ -21,10 +21,8 @@ from relkit.flight_recorder.stacks_and_logs import StacksAndLogs
 from relkit.foreign_json import parse_json
 from relkit.hang.attribute import attribute
 from relkit.hang.model import HangVerdict, JobView, RankView
-from relkit.hang.picture.model import HangPicture
-from relkit.hang.picture.picture import hang_picture
-from relkit.hang.picture.runbook import HangFiles
-from relkit.hang.picture.stored_report import (
+from relkit.hang.report import hang_report
+from relkit.hang.stored_report import (
     MAX_WORLD,
     BadReport,
     recorders_of,
@@ -33,7 +31,9 @@ from relkit.hang.picture.stored_report import (
     verdict_of,
     views_of,
 )
-from relkit.hang.report import hang_report
+from relkit.hang_picture.model import HangPicture
+from relkit.hang_picture.picture import hang_picture
+from relkit.hang_picture.runbook import HangFiles
 from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
 from relkit.input_file import read_input

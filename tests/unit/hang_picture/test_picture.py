@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView
-from relkit.hang.picture import picture as pictures
-from relkit.hang.picture import sequences
-from relkit.hang.picture.model import HangPicture
-from relkit.hang.picture.picture import hang_picture
-from relkit.hang.picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
-from relkit.hang.picture.wait_graph import MAX_LAYERS, MAX_NODES, wait_graph
 from relkit.hang.waits import Wait
+from relkit.hang_picture import picture as pictures
+from relkit.hang_picture import sequences
+from relkit.hang_picture.model import HangPicture
+from relkit.hang_picture.picture import hang_picture
+from relkit.hang_picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
+from relkit.hang_picture.wait_graph import MAX_LAYERS, MAX_NODES, wait_graph
 from relkit.ranks import RankSet
 from tests.unit.hang.hang_builders import job, op, state, view
-from tests.unit.hang.picture.hang_folders import blocked_job, pipeline_job
+from tests.unit.hang_picture.hang_folders import blocked_job, pipeline_job
 
 FILES = HangFiles("/root/time line", has_report=True, has_dumps=True, has_stacks=True)
 
@@ -109,7 +109,7 @@ def test_many_ranks_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(picture.wait_graph.nodes) <= MAX_NODES
     assert sum(len(lane.ops) for lane in picture.timeline) <= 1024 * 64
     assert picture.left_out.groups == 129 - len(picture.groups)
-    monkeypatch.setattr("relkit.hang.picture.timeline.MAX_RANKS", 16)
+    monkeypatch.setattr("relkit.hang_picture.timeline.MAX_RANKS", 16)
     few = picture_of(pipeline_job(64))
     assert few.left_out.timeline == 48
     assert 3 in [lane.rank for lane in few.timeline]

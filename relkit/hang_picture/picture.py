@@ -9,21 +9,21 @@ from relkit.hang.advice import ENTRIES
 from relkit.hang.frames import printable
 from relkit.hang.groups import groups_of
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
-from relkit.hang.picture.model import (
+from relkit.hang.stackclass import classify
+from relkit.hang.waits import Wait, waits_of
+from relkit.hang.words import exit_words
+from relkit.hang_picture.model import (
     Blamed,
     HangPicture,
     LeftOut,
     WaitFact,
 )
-from relkit.hang.picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
-from relkit.hang.picture.sequences import age_s, group_progress, longest
-from relkit.hang.picture.stack_classes import stack_classes
-from relkit.hang.picture.timeline import timeline
-from relkit.hang.picture.transfer_table import transfer_facts
-from relkit.hang.picture.wait_graph import wait_graph
-from relkit.hang.stackclass import classify
-from relkit.hang.waits import Wait, waits_of
-from relkit.hang.words import exit_words
+from relkit.hang_picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
+from relkit.hang_picture.sequences import age_s, group_progress, longest
+from relkit.hang_picture.stack_classes import stack_classes
+from relkit.hang_picture.timeline import timeline
+from relkit.hang_picture.transfer_table import transfer_facts
+from relkit.hang_picture.wait_graph import wait_graph
 from relkit.ranks import RankSet
 from relkit.stacks.merge import PathClass
 
