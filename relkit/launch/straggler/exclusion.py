@@ -99,12 +99,7 @@ class Exclusion:
         if self.impossible:
             return None, f"{who} is not excluded: {self.impossible}"
         if verdict.confidence < MIN_CONFIDENCE:
-            # Not rounded up: one that is just below the limit must not look as if it were there.
-            shown = math.floor(100 * verdict.confidence) / 100
-            return None, (
-                f"{who} is not excluded at a confidence of {shown:.2f}; that takes"
-                f" {MIN_CONFIDENCE:.2f}"
-            )
+            return None, f"{who} is not excluded below a confidence of {MIN_CONFIDENCE:g}"
         accused = _nodes(verdict, node_of, host_of)
         if len(accused) != 1:
             return None, f"{who} is not excluded: it is not certain which node is at fault"
@@ -147,10 +142,12 @@ def log_line(raised: RaisedVerdict, job_id: str, host_of: Mapping[int, str]) -> 
     if not raised.holds:
         return f"straggler: {who} is as fast as the others again (step {raised.ended_step})"
     slow = "its peers" if verdict.subject is Subject.RANK else "usual"
+    # Never rounded up: who is not excluded because 0.9 is missed must not show 0.90.
+    confidence = math.floor(100 * verdict.confidence + 1e-6) / 100
     return (
         f"straggler: {who} {verdict.cause}, {verdict.score:.0%} slower than {slow} since step "
         f"{verdict.first_step}, {_seconds(verdict.cost_s)} lost so far "
-        f"(confidence {verdict.confidence:.2f}); "
+        f"(confidence {confidence:.2f}); "
         f"relkit straggler watch {job_id}"
     )
 

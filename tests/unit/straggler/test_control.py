@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,13 @@ def test_a_line_names_who_why_since_when_and_how_sure() -> None:
     assert "is as fast as the others again (step 90)" in log_line(over, "j", {})
     link = Verdict(Subject.LINK, Cause.NETWORK, 2.0, 0.99, 1, 1.0, (), ends=("a", "b"))
     assert "link a -> b slow-network" in log_line(RaisedVerdict(link, 5), "j", {})
+
+
+def test_a_confidence_that_misses_a_limit_does_not_look_as_if_it_reached_it() -> None:
+    def line(confidence: float) -> str:
+        verdict = replace(accused(), confidence=confidence)
+        return log_line(RaisedVerdict(verdict, 50), "job-1", HOSTS)
+
+    assert "(confidence 0.89)" in line(0.8996)
+    for hundredths in range(101):
+        assert f"(confidence {hundredths / 100:.2f})" in line(hundredths / 100)

@@ -332,6 +332,12 @@ BREAKS = (
         _ANNOUNCER,
     ),
     Break(
+        "relkit/launch/straggler/exclusion.py",
+        "math.floor(100 * verdict.confidence + 1e-6) / 100",
+        "verdict.confidence",
+        ("tests/unit/straggler/test_control.py",),
+    ),
+    Break(
         "relkit/launch/straggler/verdict_announcer.py",
         "self._spells[who] = spell.go_on(verdict)",
         "pass",
