@@ -108,14 +108,14 @@ class RenamedOption(click.Option):
             flag, new_flag = self.old.flags[0], self.opts[0]
             if self.name in opts:
                 raise click.UsageError(f"{flag} is the old name of {new_flag}: give only one", ctx)
-            return self._in_new_unit(typed, flag, new_flag, ctx), ParameterSource.COMMANDLINE
+            return self._taken_over(typed, flag, new_flag, ctx), ParameterSource.COMMANDLINE
         value, source = super().consume_value(ctx, opts)
         if source in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP):
             variable = self.old.variable or _automatic_variable(ctx, self.old.dest)
             inherited = os.environ.get(variable)
             if inherited:
                 new_variable = self._new_variable(ctx)
-                value = self._in_new_unit(inherited, variable, new_variable, ctx)
+                value = self._taken_over(inherited, variable, new_variable, ctx)
                 return value, ParameterSource.ENVIRONMENT
         return value, source
 
@@ -124,8 +124,8 @@ class RenamedOption(click.Option):
             return _automatic_variable(ctx, self.name or "")
         return self.envvar if isinstance(self.envvar, str) else self.envvar[0]
 
-    def _in_new_unit(self, typed: str, old: str, new: str, ctx: click.Context) -> str | float:
-        """The value that an old flag or variable gave, of which one line is said."""
+    def _taken_over(self, typed: str, old: str, new: str, ctx: click.Context) -> str | float:
+        """What an old flag or variable gave, in the new unit, after a line that says so."""
         value: str | float = typed
         line = f"relkit: {old} is now {new}"
         if self.old.convert is not None:

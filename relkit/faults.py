@@ -98,8 +98,8 @@ def parse(spec: str) -> Fault | SlowFault:
         name,
         _number(spec, "rank", values["rank"]),
         _number(spec, "step", values["step"]),
-        _kind(name, values["kind"]),
-        _place(name, values["at"]),
+        _one_of(FAULTS[name][1], name, "kind", values["kind"]),
+        _one_of(PLACES if name in PLACED else (), name, "place", values["at"]),
     )
 
 
@@ -113,24 +113,14 @@ def _number(spec: str, key: str, value: str) -> int:
     return number
 
 
-def _kind(name: str, kind: str) -> str:
-    kinds = FAULTS[name][1]
-    if not kind:
-        return kinds[0] if kinds else ""
-    if kind not in kinds:
-        known = ", ".join(kinds) if kinds else "none"
-        raise UsageProblem(f"the fault {name!r} has no kind {kind!r}; known are {known}")
-    return kind
-
-
-def _place(name: str, place: str) -> str:
-    places = PLACES if name in PLACED else ()
-    if not place:
-        return places[0] if places else ""
-    if place not in places:
-        known = ", ".join(places) if places else "none"
-        raise UsageProblem(f"the fault {name!r} has no place {place!r}; known are {known}")
-    return place
+def _one_of(known: Sequence[str], name: str, key: str, value: str) -> str:
+    """What a fault's spec says, the first known where it says nothing; "" where none is known."""
+    if not value:
+        return known[0] if known else ""
+    if value not in known:
+        words = ", ".join(known) if known else "none"
+        raise UsageProblem(f"the fault {name!r} has no {key} {value!r}; known are {words}")
+    return value
 
 
 def parse_all(specs: Sequence[str]) -> tuple[Fault | SlowFault, ...]:

@@ -2,7 +2,7 @@
 
 docs/dump-format.md has the layout. Inside a thread the numbers that differ on every rank come
 first and the frames last, so that equal stacks are equal bytes and a merge can compare them
-without taking them apart.
+without taking them apart (the native one parses the innermost frame, whose offset differs).
 """
 
 from __future__ import annotations

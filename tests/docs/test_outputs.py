@@ -55,6 +55,12 @@ def _code() -> str:
     )
 
 
+def test_there_are_facts_and_advice_to_look_at() -> None:
+    lines = [line for path in OUTPUTS for line in path.read_text(encoding="utf-8").splitlines()]
+    assert any(map(_FACT.match, lines))
+    assert any(map(_ADVICE.match, lines))
+
+
 @pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: path.name)
 def test_facts_and_advice_of_a_finding_have_the_names_of_today(path: Path) -> None:
     unknown = []

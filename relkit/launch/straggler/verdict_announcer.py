@@ -51,17 +51,17 @@ class _Spell:
         return replace(self, cost_s=cost_s, dropped=over, dropped_s=now_s)
 
     def go_on(self, verdict: Verdict) -> _Spell:
-        """With a verdict that is raised after the one that was dropped.
+        """With a verdict that is raised after one was dropped.
 
-        Its cost is that of all steps from its first on; those of them in which the dropped one held
-        are not to be counted twice.
+        What it has cost counts from its first step on. Steps for which the dropped verdict has been
+        counted are not to be counted twice.
         """
         cost_s = self.cost_s
         if self.dropped is not None:
             before = self.dropped.verdict
             steps = max(1, self.dropped.ended_step - before.first_step + 1)
             again = self.dropped.ended_step - max(verdict.first_step, before.first_step) + 1
-            cost_s -= before.cost_s * max(0, min(again, steps)) / steps
+            cost_s -= before.cost_s * max(0, again) / steps
         return replace(self, cost_s=cost_s, dropped=None, dropped_s=math.inf)
 
 

@@ -51,11 +51,17 @@ BREAKS = (
     # An old environment variable is taken without a word.
     Break(
         "commands/_aliases.py",
-        "value = self._in_new_unit(inherited, variable, new_variable, ctx)",
+        "value = self._taken_over(inherited, variable, new_variable, ctx)",
         "value = self.old.convert(float(inherited)) if self.old.convert else inherited",
         _ALIASES,
     ),
     Break("commands/_aliases.py", "click.echo(line, err=True)", "pass", _ALIASES),
+    Break(
+        "relkit/faults.py",
+        " and fault.at == at:",
+        ":",
+        ("tests/unit/test_faults.py::test_fires_at_the_collective_that_was_named",),
+    ),
     # Only the variable of an old flag's name is looked for.
     Break("commands/_aliases.py", "self.old.variable or ", "", _ALIASES),
 )

@@ -69,15 +69,15 @@ BREAKS = (
     # Whoever reads the notes could connect.
     Break(
         f"{_LAUNCH}/node_part.py",
-        'derive(point.key, "links after a hang", ask.nonce)',
+        'derive(launcher.key, "links after a hang", ask.nonce)',
         'derive(bytes(32), "links after a hang", ask.nonce)',
         _PART,
     ),
     # It listens although nobody asked for that on this node.
     Break(
         f"{_LAUNCH}/checks.py",
-        "if not self._is_asked_for or point is None:",
-        "if point is None:",
+        "if not self._is_asked_for or launcher is None:",
+        "if launcher is None:",
         _CHECKS,
     ),
     # A launcher speaks for links that it has no part in.

@@ -65,11 +65,11 @@ class LinkChecks:
         mute = (self._mailbox.silent | set(silent)) & set(suspects.ranks)
         nodes = tuple(sorted(set(suspects.ranks) - mute))
         nothing = LinkCheck(suspects, {}, unreachable=tuple(sorted(mute)))
-        point = self._mailbox.launcher_address
-        if len(nodes) < 2 or point is None:
-            return replace(nothing, problem=_why_nothing(suspects, point))
+        launcher = self._mailbox.launcher_address
+        if len(nodes) < 2 or launcher is None:
+            return replace(nothing, problem=_why_nothing(suspects, launcher))
         self._log(f"measuring the links between nodes {RankSet.of(nodes).fold()}")
-        leading = _Leading(self._mailbox, number, nodes, point, self._log)
+        leading = _Leading(self._mailbox, number, nodes, launcher, self._log)
         check, problem = _bounded(lambda: leading.measure(nothing))
         return check or replace(nothing, problem=problem)
 
@@ -103,14 +103,14 @@ class LinkChecks:
         from relkit.launch.hang.links.node_part import TURNS, NodePart
         from relkit.launch.job.node_name import node_name
 
-        mailbox, point = self._mailbox, self._mailbox.launcher_address
+        mailbox, launcher = self._mailbox, self._mailbox.launcher_address
         key = notes.at_key(number, mailbox.node)
-        if not self._is_asked_for or point is None:
-            why = "has no links" if point is None else "runs without --on-hang-netcheck"
+        if not self._is_asked_for or launcher is None:
+            why = "has no links" if launcher is None else "runs without --on-hang-netcheck"
             mailbox.put(key, Listening(node_name(), problem=f"it {why}").encode())
             return
         end_s = time.monotonic() + CHECK_S - _MARGIN_S
-        with closing(NodePart(ask, mailbox.node, point, CHECK_S)) as part:
+        with closing(NodePart(ask, mailbox.node, launcher, CHECK_S)) as part:
             mailbox.put(key, part.listening().encode())
             for turn in range(TURNS):
                 go = _wait_for(mailbox, notes.go_key(number, turn), end_s, leader)
@@ -131,12 +131,12 @@ def _bounded(call: Callable[[], LinkCheck | None]) -> tuple[LinkCheck | None, st
         return None, f"the links could not be measured: {str(error)[:200]}"
 
 
-def _why_nothing(suspects: Suspects, point: LauncherAddress | None) -> str:
+def _why_nothing(suspects: Suspects, launcher: LauncherAddress | None) -> str:
     if not suspects.ranks:
         return "it is not known on which nodes the suspects run"
     if len(suspects.ranks) == 1:
         return "the suspects and those that wait for them run on one node: no link to measure"
-    return "there are no links between the launchers" if point is None else "one node is left"
+    return "there are no links between the launchers" if launcher is None else "one node is left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,14 @@ class _Leading:
 
     Args:
         mailbox: to the others; number: of the incident.
-        nodes: that are asked, ascending; point: where this node listens.
+        nodes: that are asked, ascending; launcher: where this node's listens.
         log: writes one line to the terminal.
     """
 
     mailbox: LedMailbox
     number: int
     nodes: tuple[int, ...]
-    point: LauncherAddress
+    launcher: LauncherAddress
     log: Log
 
     def measure(self, nothing: LinkCheck) -> LinkCheck:
@@ -171,7 +171,7 @@ class _Leading:
             part: NodePart | None = None
             if mailbox.node in self.nodes:
                 part = stack.enter_context(
-                    closing(NodePart(ask, mailbox.node, self.point, CHECK_S))
+                    closing(NodePart(ask, mailbox.node, self.launcher, CHECK_S))
                 )
             mailbox.put(notes.ask_key(number), ask.encode())
             # Whatever happens here, the others need not wait for more.

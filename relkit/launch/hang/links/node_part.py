@@ -56,16 +56,16 @@ class NodePart:
     Args:
         ask: the leader's request, which names this node.
         node: this one's number.
-        point: where the launchers of the job meet.
+        launcher: where this node's listens, and the key of its links.
         lifetime_s: the listeners end after this time in any case.
 
     Raises:
         OSError: it cannot listen there.
     """
 
-    def __init__(self, ask: Ask, node: int, point: LauncherAddress, lifetime_s: float) -> None:
-        self._node, self._address = node, point.address
-        self._key = derive(point.key, "links after a hang", ask.nonce)
+    def __init__(self, ask: Ask, node: int, launcher: LauncherAddress, lifetime_s: float) -> None:
+        self._node, self._address = node, launcher.address
+        self._key = derive(launcher.key, "links after a hang", ask.nonce)
         self._end_s = time.monotonic() + lifetime_s
         self._pairs = pairs_of(ask.nodes)
         self._listeners: dict[int, Listener] = {}
@@ -73,7 +73,7 @@ class NodePart:
             for number, (low, high, _) in enumerate(self._pairs):
                 if node in (low, high):
                     self._listeners[number] = Listener(
-                        point.address, number, self._key, lifetime_s=lifetime_s
+                        launcher.address, number, self._key, lifetime_s=lifetime_s
                     )
         except OSError:
             self.close()
