@@ -135,8 +135,8 @@ def _spelled(option: TorchrunOption) -> str:
     "--no-warm-standby",
     is_flag=True,
     help="Start the workers as torchrun does. Without this option they are started while the "
-    "launcher still imports torch, and with --max-restarts a spare process beside each has made "
-    "the script's imports and takes over at a restart.",
+    "launcher still imports torch. With --max-restarts, each also has a spare process beside it, "
+    "which has already made the script's imports and takes over at a restart.",
 )
 @click.option(
     "--inject",
