@@ -8,6 +8,7 @@ uninterruptible sleep may hold. The one exception, `read_within`, has a deadline
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from dataclasses import dataclass
 from io import FileIO
@@ -19,7 +20,11 @@ _STANDBY = "relkit-standby"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The first PID namespace's inode: PROC_PID_INIT_INO in include/linux/proc_ns.h.
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
+# Field 9 of /proc/PID/stat, counted from the state on, which is field 3 (proc(5)), and a flag of
+# include/linux/sched.h.
+FLAGS_FIELD, PF_EXITING = 6, 0x4
 _STOP_SIGNALS = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1)
+_END_SIGNALS = sum(1 << (number - 1) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,15 @@ def is_standby(pid: int) -> bool:
 def process_state(pid: int) -> str:
     """The main thread's state as /proc words it, e.g. "S (sleeping)"; "gone" for no process."""
     return _status_fields(_text(Path(f"/proc/{pid}/status"))).get("State") or GONE
+
+
+def is_asked_to_end(pid: int) -> bool:
+    """It is about to end: it takes itself down, or such a signal waits for it."""
+    fields = _status_fields(_text(f"/proc/{pid}/status"))
+    if (_mask(fields, "SigPnd") | _mask(fields, "ShdPnd")) & _END_SIGNALS:
+        return True
+    stat = _stat_fields(pid)
+    return len(stat) > FLAGS_FIELD and bool(int(stat[FLAGS_FIELD]) & PF_EXITING)
 
 
 def _stat_fields(pid: int) -> list[str]:

@@ -7,13 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from relkit.findings import Evidence, Finding, Status
-from relkit.hang.deaths import (
-    died,
-    ended_by_launcher,
-    is_crash,
-    oom_killed,
-    raised_before_abort,
-)
+from relkit.hang.deaths import died, is_crash, oom_killed, raised_before_abort
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
 from relkit.hang.words import exit_words, of_ranks, operation, shortened, size, where
@@ -137,10 +131,8 @@ def hardware_findings(views: Iterable[RankView]) -> list[Finding]:
 
 
 def outside_words(views: Iterable[RankView], number: int) -> str:
-    """`ranks 0-3 got SIGTERM`; not those that the launcher sent it."""
-    ranks = RankSet.of(
-        view.rank for view in views if view.exit_code == -number and not ended_by_launcher(view)
-    )
+    """`ranks 0-3 got SIGTERM`."""
+    ranks = RankSet.of(view.rank for view in views if view.exit_code == -number)
     return f"{of_ranks(ranks)} got {signal.Signals(number).name}"
 
 
@@ -148,15 +140,12 @@ def outside_finding(views: Sequence[RankView], number: int) -> Finding:
     """The job was ended by a signal to all of its ranks."""
     known = [view for view in views if not view.absent_reason]
     name = signal.Signals(number).name
-    reasons = [f"no rank failed by itself: {name} ended each of them at the same time"]
-    if by_launcher := RankSet.of(view.rank for view in known if ended_by_launcher(view)):
-        reasons.append(f"the launcher ended {of_ranks(by_launcher)} once it had seen the others go")
     return Finding(
         id="RK-DEATH-004",
         status=Status.UNKNOWN,
         title=f"somebody ended the job: {outside_words(known, number)}",
         ranks=RankSet.of(view.rank for view in known).fold(),
-        reasons=tuple(reasons),
+        reasons=(f"no rank failed by itself: {name} ended each of them at the same time",),
         advice=OUTSIDE_ADVICE,
     )
 

@@ -116,7 +116,7 @@ def primary_deaths(views: Sequence[RankView]) -> tuple[RankView, ...]:
     dead = [view for view in views if died(view)]
     if ended_from_outside(views) is not None:
         return ()
-    own = [view for view in dead if not collateral(view) and not ended_by_launcher(view)]
+    own = [view for view in dead if not collateral(view)]
     candidates = [view for view in own if not _in_communication(view) or oom_killed(view)]
     if not candidates:
         candidates = [v for v in own if v.exit_code != -signal.SIGTERM or len(dead) == 1]
@@ -142,18 +142,11 @@ def ended_from_outside(views: Sequence[RankView]) -> int | None:
     known = [view for view in views if not view.absent_reason]
     if any(view.alive for view in known):
         return None
-    # Who is asked a moment later than its peers may lose its connection to them first, or be ended
-    # by the launcher, which has seen them go.
-    asked = [view for view in known if not collateral(view) and not ended_by_launcher(view)]
-    own = [view.exit_code for view in asked if view.exit_code is not None]
+    # Who is asked a moment later than its peers may lose its connection to them first.
+    own = [v.exit_code for v in known if v.exit_code is not None and not collateral(v)]
     if len(own) < 2 or len(set(own)) != 1:
         return None
     return -own[0] if own[0] in ASKED_TO_END else None
-
-
-def ended_by_launcher(view: RankView) -> bool:
-    """The launcher sent it the signal, after another rank had failed."""
-    return view.death is not None and view.death.ended_by_launcher
 
 
 def _is_own_end(view: RankView) -> bool:

@@ -53,9 +53,8 @@ from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank
 from relkit.launch.job.worker_ends import (
     ends_now,
-    first_failure,
+    look_first,
     settle,
-    with_doing,
     worker_files,
 )
 from relkit.launch.job.worker_shutdown import shut_down
@@ -255,6 +254,7 @@ class MonitoredAgent(LocalElasticAgent):
         with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True
+        look_first(self._pcontext, lambda: self._exit_statuses)
         ranks = tuple(
             LocalRank(worker.global_rank, int(pids[worker.local_rank]))
             for worker in worker_group.workers
@@ -370,7 +370,8 @@ class MonitoredAgent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._poll_exits(worker_group)
         if failure:
-            settle(lambda: self._exit_statuses, lambda: self._poll_exits(worker_group))
+            pids = {w.global_rank: int(w.id) for w in worker_group.workers}
+            settle(pids, lambda: self._exit_statuses, lambda: self._poll_exits(worker_group))
         lead = self._recovery
         # Do not return in between: torch restarts the workers when it sees another node come back.
         while lead is not None and lead.holds(
@@ -403,20 +404,7 @@ class MonitoredAgent(LocalElasticAgent):
             left = "; no restart is left" if action is OnHang.RESTART else ""
             raise JobAborted(f"the job hung and was ended (--on-hang {action}{left})")
         result: RunResult = super()._monitor_workers(worker_group)
-        if result.state is WorkerState.FAILED and not failure:
-            # It died between our look and torch's: its peers are gone, its recorder is not.
-            self._take_failures(result)
         return result
-
-    def _take_failures(self, result: RunResult) -> None:
-        statuses = {
-            rank: self._exit_status(rank, failure.exitcode)
-            for rank, failure in result.failures.items()
-        }
-        first = first_failure(statuses)
-        self._exit_statuses = {**self._exit_statuses, **with_doing(statuses, first)}
-        failure = result.failures[first]
-        self._failed(how_rank_ended(first, failure.pid, failure.exitcode))
 
     def _failed(self, sentence: str) -> None:
         """A worker failed: capture its peers before they are stopped, unless a node is leaving."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.input_file import read_input
+from relkit.procfs import FLAGS_FIELD, PF_EXITING
 from relkit.whole_number import whole_number
 
 _LIMIT_BYTES = 1 << 16
@@ -20,9 +21,6 @@ _LIMIT_BYTES = 1 << 16
 _NO_LIMIT_BYTES = 1 << 60
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _MAX_CGROUPS = 4096
-# Field 9 of /proc/PID/stat, counted from the state on, which is field 3 (proc(5)), and a flag of
-# include/linux/sched.h.
-_FLAGS, _PF_EXITING = 6, 0x4
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +192,8 @@ class MemoryCgroups:
         To be asked after its cgroup: version 1 shows a process that ends in the root already.
         """
         fields = _read(self._proc / str(pid) / "stat").rpartition(")")[2].split()
-        flags = whole_number(fields[_FLAGS]) if len(fields) > _FLAGS else None
-        return flags is None or bool(flags & _PF_EXITING)
+        flags = whole_number(fields[FLAGS_FIELD]) if len(fields) > FLAGS_FIELD else None
+        return flags is None or bool(flags & PF_EXITING)
 
     def since(self, pid: int) -> tuple[str, MemoryCounters] | None:
         """The cgroup a process was last seen in, its counters now, and the kills since it was.

@@ -31,7 +31,6 @@ class DeathEvidence:
         output_source: the file that they are from; "" where there is none.
         core: the core file; "" for none.
         core_stack: innermost frames of the thread that crashed, from the core file.
-        ended_by_launcher: the launcher ended it, because another rank had failed.
     """
 
     cgroup: str = ""
@@ -44,7 +43,6 @@ class DeathEvidence:
     output_source: str = ""
     core: str = ""
     core_stack: tuple[str, ...] = ()
-    ended_by_launcher: bool = False
 
 
 def safe_line(text: str) -> str:
@@ -75,7 +73,6 @@ def evidence_from_json(plain: object) -> DeathEvidence | None:
         output_source=_text(plain, "output_source"),
         core=_text(plain, "core"),
         core_stack=safe_lines(plain.get("core_stack")),
-        ended_by_launcher=plain.get("ended_by_launcher") is True,
     )
 
 

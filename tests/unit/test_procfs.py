@@ -12,6 +12,7 @@ import time
 import pytest
 
 from relkit import procfs
+from tests.asked_to_end import asked_to_end
 from tests.patience import PATIENCE
 from tests.waiting import eventually
 
@@ -161,3 +162,13 @@ def test_a_container_has_process_ids_of_its_own() -> None:
         capture_output=True, check=True, text=True, timeout=30 * PATIENCE,
     )  # fmt: skip
     assert done.stdout == "False\n"
+
+
+def test_who_has_been_asked_to_end_or_is_ending() -> None:
+    assert not procfs.is_asked_to_end(os.getpid())
+    assert not procfs.is_asked_to_end(_NO_PID)
+    with asked_to_end() as pid:
+        assert procfs.is_asked_to_end(pid)
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert procfs.is_asked_to_end(child.pid)

@@ -16,7 +16,6 @@ from relkit.launch.job.exchange import LedMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import NO_DEATHS, DeathCollector
-from relkit.post_mortem.model import DeathEvidence
 from relkit.stacks.model import RankDump
 
 if TYPE_CHECKING:
@@ -83,14 +82,11 @@ class WatchedAttempt:
 
         To be called before the launcher reaps them.
         """
-        ends = self.exit_statuses()
-        return tuple(self._with_death(view, ends.get(view.rank)) for view in views)
+        return tuple(self._with_death(view) for view in views)
 
-    def _with_death(self, view: RankView, end: ExitStatus | None) -> RankView:
+    def _with_death(self, view: RankView) -> RankView:
         if not died(view):
             return view
-        if end is not None and end.by_launcher:
-            return replace(view, death=DeathEvidence(ended_by_launcher=True))
         return replace(view, death=self.deaths.evidence(view.rank, view.pid))
 
     def with_core_stacks(self, views: Sequence[RankView], timeout_s: float) -> tuple[RankView, ...]:

@@ -63,10 +63,8 @@ class ExitStatus:
         exit_code: 0..255, or negative for the signal that killed it; None where not known.
         failed_unix_s: when it failed, Unix time; 0 where it did not, or where not known.
         error: first line of the error that it reported, "" for none.
-        by_launcher: the launcher ended it, because another rank had failed.
     """
 
     exit_code: int | None
     failed_unix_s: float = 0.0
     error: str = ""
-    by_launcher: bool = False

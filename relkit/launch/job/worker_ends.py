@@ -1,15 +1,14 @@
-"""Which workers ended by themselves, and which because somebody asked them to."""
+"""When workers have ended, and whether somebody is asking all of them to."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from relkit.hang.deaths import ASKED_TO_END, BY_LAUNCHER
+from relkit import procfs
+from relkit.hang.deaths import ASKED_TO_END
 from relkit.launch.job.exit_status import peek_exit
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import WorkerFiles
@@ -17,54 +16,64 @@ from relkit.post_mortem.collector import WorkerFiles
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server.api import Worker
     from torch.distributed.elastic.multiprocessing import PContext
+    from torch.distributed.elastic.multiprocessing.api import RunProcsResult
 
 # Whoever ends a whole job signals one process after the other.
 SETTLE_S = 0.5
+# A process that has been asked to end may need this long to do so on a busy host.
+MAX_SETTLE_S = 5.0
 _SETTLE_POLL_S = 0.02
 
 
 def settle(
+    pids: Mapping[int, int],
     statuses: Callable[[], Mapping[int, ExitStatus]],
     look: Callable[[], object],
     timeout_s: float = SETTLE_S,
+    max_s: float = MAX_SETTLE_S,
 ) -> None:
     """Wait a moment where all ranks that have failed were asked to end: the others may be, too.
 
     Args:
+        pids: of all ranks of this node.
         statuses: of the ranks that have ended; look: polls all of them.
-        timeout_s: how long, s.
+        timeout_s: how long for others to be asked, s; max_s: for those that have been, to end.
     """
-    end_s = time.monotonic() + timeout_s
-    while time.monotonic() < end_s:
-        codes = [end.exit_code for end in statuses().values() if end.exit_code]
+    begin_s = time.monotonic()
+    while (waited_s := time.monotonic() - begin_s) < max_s:
+        ends = statuses()
+        codes = [end.exit_code for end in ends.values() if end.exit_code]
         if not codes or any(code not in ASKED_TO_END for code in codes):
+            return
+        others = [pid for rank, pid in pids.items() if rank not in ends]
+        if not others:
+            return
+        if waited_s >= timeout_s and not any(map(procfs.is_asked_to_end, others)):
             return
         time.sleep(_SETTLE_POLL_S)
         look()
 
 
-def first_failure(statuses: Mapping[int, ExitStatus]) -> int:
-    """The rank that failed first.
+def look_first(context: PContext | None, statuses: Callable[[], Mapping[int, ExitStatus]]) -> None:
+    """Let torch look at its workers only once the launcher has seen that they are done, or failed.
+
+    Where one has failed, torch ends the others in the same look: if the launcher has not captured
+    them by then, nobody can tell any more what they did, nor who ended them.
 
     Args:
-        statuses: by rank, in torch's order: those that it saw before it closed the others come
-            first. What it may have ended itself counts only where there is nothing else.
+        context: of these workers; statuses: of those of which the launcher has seen the end.
     """
-    own = [rank for rank, end in statuses.items() if end.exit_code not in BY_LAUNCHER]
-    killed = [rank for rank, end in statuses.items() if end.exit_code == -signal.SIGKILL]
-    return next(iter(own or killed or statuses))
+    if context is None:
+        return
+    wait = context.wait
 
+    def wait_once_seen(*args: Any, **named: Any) -> RunProcsResult | None:  # noqa: ANN401
+        ends = statuses()
+        if len(ends) < context.nprocs and not any(end.exit_code for end in ends.values()):
+            return None
+        return wait(*args, **named)
 
-def with_doing(statuses: Mapping[int, ExitStatus], first: int) -> Mapping[int, ExitStatus]:
-    """The same, with those marked that torch has ended because of the first.
-
-    Args:
-        statuses: by rank, of a look of torch's, after which it closed the rest; first: see above.
-    """
-    return {
-        rank: replace(end, by_launcher=rank != first and end.exit_code == -signal.SIGTERM)
-        for rank, end in statuses.items()
-    }
+    context.wait = wait_once_seen  # type: ignore[method-assign]
 
 
 def ends_now(

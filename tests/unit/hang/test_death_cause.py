@@ -161,13 +161,13 @@ def test_a_job_that_somebody_ended_accuses_nobody() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 3), (3, 1, 0)])
-def test_what_the_launcher_ended_is_no_finding(order: tuple[int, ...]) -> None:
-    by_launcher = DeathEvidence(ended_by_launcher=True)
-    ended = [replace(dead(-15, by_launcher, rank), hook=None) for rank in order]
+def test_who_was_asked_to_end_beside_one_that_was_killed_is_no_finding(
+    order: tuple[int, ...],
+) -> None:
+    ended = [replace(dead(-15, DeathEvidence(), rank), hook=None) for rank in order]
     killed = replace(dead(-9, DeathEvidence()), hook=None)
     looked_at = job(sorted([*ended, killed], key=lambda v: v.rank))
     verdict = attribute(looked_at)
     assert [c.rank for c in verdict.culprits] == [2]
     facts = hang_report(looked_at, verdict).facts
     assert [row["rank"] for row in facts["deaths"]] == [0, 1, 2, 3]
-    assert [row["ended_by_launcher"] for row in facts["deaths"]] == [True, True, False, True]

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from relkit.hang.death_cause import outside_finding
 from relkit.hang.deaths import collateral, ended_from_outside, oom_killed, primary_deaths
 from relkit.hang.model import RankView
 from relkit.post_mortem.model import DeathEvidence
 from tests.unit.hang.hang_builders import op, state, view
 
 WORLD = 4
-BY_LAUNCHER = DeathEvidence(ended_by_launcher=True)
 
 
 def dead(
@@ -117,39 +115,19 @@ def test_ranks_that_lost_their_peers_before_they_were_asked_change_nothing() -> 
     assert ended_from_outside([dead(0, -15), lost, unknown]) is None
 
 
-def test_who_is_asked_a_moment_later_may_be_ended_by_the_launcher() -> None:
-    # Seen on a busy machine: the launcher saw three of four go, and ended the fourth.
-    last = replace(dead(3, -15, 2.0), death=BY_LAUNCHER)
-    ranks = [dead(0, -15, 1.0), dead(1, -15, 1.0), last]
-    assert ended_from_outside(ranks) == 15
-    assert first(*ranks) == []
-    finding = outside_finding(ranks, 15)
-    assert "somebody ended the job: ranks 0-1 got SIGTERM" in finding.title
-    assert "the launcher ended rank 3 once it had seen the others go" in finding.reasons[1]
-    # Killed with SIGKILL where SIGTERM did not help.
-    assert ended_from_outside([*ranks[:2], replace(last, exit_code=-9)]) == 15
-
-
 def test_ranks_that_did_not_all_end_alike_were_not_ended_from_outside() -> None:
     assert ended_from_outside([dead(0, -15)]) is None
     assert ended_from_outside([dead(0, -15), view(1, WORLD)]) is None
     assert ended_from_outside([dead(0, -15), dead(1, -9)]) is None
     assert ended_from_outside([dead(0, -9), dead(1, -9)]) is None
     assert ended_from_outside([dead(0, 1), dead(1, 1)]) is None
-    assert ended_from_outside([dead(0, -15), replace(dead(1, -15), death=BY_LAUNCHER)]) is None
 
 
-def test_a_rank_that_the_launcher_ended_is_never_at_fault() -> None:
+def test_who_was_asked_to_end_beside_one_that_was_killed_is_not_at_fault() -> None:
     # Seen: rank 2 was killed while it imported torch, all four in the same look.
     killed = view(2, WORLD, alive=False, exit_code=-9, failed_unix_s=5.0)
-    ended = [
-        view(r, WORLD, alive=False, exit_code=-15, failed_unix_s=5.0, death=BY_LAUNCHER)
-        for r in (0, 1, 3)
-    ]
+    ended = [view(r, WORLD, alive=False, exit_code=-15, failed_unix_s=5.0) for r in (0, 1, 3)]
     assert first(*ended, killed) == [2]
-    assert first(*(replace(v, death=None) for v in ended), killed) == [2]
-    asked = view(2, WORLD, alive=False, exit_code=-15, failed_unix_s=6.0)
-    assert first(*ended, asked) == [2]
 
 
 def test_a_rank_killed_for_memory_is_at_fault_however_it_stood() -> None:

@@ -1,42 +1,37 @@
-"""Which workers failed by themselves, of those that a look of torch's finds ended."""
+"""What the launcher sees of the ends of workers, before torch ends the others."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, PContext, start_processes
 
+from relkit.launch.job.exit_status import peek_exit
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.launch.job.worker_ends import (
     ends_now,
-    first_failure,
+    look_first,
     settle,
-    with_doing,
     worker_files,
 )
+from tests.asked_to_end import asked_to_end
 
 
 def ends(codes: dict[int, int]) -> dict[int, ExitStatus]:
     return {rank: ExitStatus(code, 5.0) for rank, code in codes.items()}
 
 
-@pytest.mark.parametrize(
-    ("codes", "first"),
-    [
-        ({2: -9, 0: -15, 1: -15, 3: -15}, 2),
-        ({0: -15, 1: -15, 2: -9}, 2),
-        ({0: -15, 3: 1, 1: -9}, 3),
-        ({1: -15, 0: -15}, 1),
-        ({0: -9, 1: -9}, 0),
-    ],
-)
-def test_what_torch_ended_itself_is_never_first(codes: dict[int, int], first: int) -> None:
-    assert first_failure(ends(codes)) == first
-    by_launcher = {r for r, end in with_doing(ends(codes), first).items() if end.by_launcher}
-    assert by_launcher == {r for r, code in codes.items() if r != first and code == -15}
+# PContext.start of torch has handlers for these.
+TORCH_HANDLES = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+PIDS = {0: os.getpid(), 1: os.getpid(), 2: os.getpid()}
 
 
 def test_others_that_are_asked_to_end_as_well_are_waited_for() -> None:
@@ -48,13 +43,89 @@ def test_others_that_are_asked_to_end_as_well_are_waited_for() -> None:
         statuses[rank] = ExitStatus(code)
 
     # It ends at the code 7: a third look would raise.
-    settle(lambda: statuses, look, timeout_s=60)
+    settle(PIDS, lambda: statuses, look, timeout_s=60, max_s=60)
     assert set(statuses) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("codes", [{}, {0: 0}, {0: 1}, {0: -9, 1: -15}])
-def test_nobody_waits_after_any_other_end(codes: dict[int, int]) -> None:
-    settle(lambda: ends(codes), lambda: pytest.fail("looked"), timeout_s=60)
+@pytest.mark.parametrize("codes", [{}, {0: 0}, {0: 1}, {0: -9, 1: -15}, {0: -15, 1: -15, 2: -15}])
+def test_nobody_waits_after_any_other_end_nor_once_all_have_ended(codes: dict[int, int]) -> None:
+    settle(PIDS, lambda: ends(codes), lambda: pytest.fail("looked"), timeout_s=60, max_s=60)
+
+
+def test_who_has_been_asked_to_end_is_waited_for_longer() -> None:
+    statuses = ends({0: -15})
+    looks = iter([None, None, ExitStatus(-15)])
+
+    def look() -> None:
+        if (end := next(looks)) is not None:
+            statuses[1] = end
+
+    with asked_to_end() as pid:
+        pids = {0: os.getpid(), 1: pid}
+        settle(pids, lambda: statuses, look, timeout_s=0, max_s=60)
+        assert set(statuses) == {0, 1}
+        # It does not come to its end in time.
+        settle(pids, lambda: ends({0: -15}), lambda: None, timeout_s=0, max_s=0.1)
+
+
+def test_who_has_not_been_asked_to_end_is_not_waited_for_longer() -> None:
+    settle(PIDS, lambda: ends({0: -15}), lambda: pytest.fail("looked"), timeout_s=0, max_s=60)
+
+
+@contextmanager
+def torch_workers(folder: Path, *scripts: str) -> Iterator[PContext]:
+    """Workers of torch's, which are shell scripts; torch's signal handlers are taken back."""
+    handlers = {number: signal.getsignal(number) for number in TORCH_HANDLES}
+    context = start_processes(
+        name="worker",
+        entrypoint="sh",
+        args={rank: ("-c", script) for rank, script in enumerate(scripts)},
+        envs={rank: {} for rank in range(len(scripts))},
+        logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
+    )
+    try:
+        yield context
+    finally:
+        context.close()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def wait_for_end(pid: int) -> None:
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_torch_does_not_look_before_the_launcher_has_seen_a_failure(tmp_path: Path) -> None:
+    # It would end the second worker in the same look.
+    seen: dict[int, ExitStatus] = {}
+    with torch_workers(tmp_path, "exit 3", "while :; do sleep 1; done") as context:
+        look_first(context, lambda: seen)
+        pids = context.pids()
+        wait_for_end(pids[0])
+        assert context.wait(0) is None
+        assert peek_exit(pids[1], None) is None
+        seen[0] = ExitStatus(3)
+        result = context.wait(0)
+    assert result is not None
+    assert {rank: each.exitcode for rank, each in result.failures.items()} == {0: 3, 1: -15}
+
+
+def test_torch_looks_once_the_launcher_has_seen_all_of_them_end_well(tmp_path: Path) -> None:
+    seen: dict[int, ExitStatus] = {}
+    with torch_workers(tmp_path, "true", "true") as context:
+        look_first(context, lambda: seen)
+        for pid in context.pids().values():
+            wait_for_end(pid)
+        seen[0] = ExitStatus(0)
+        assert context.wait(0) is None
+        seen[1] = ExitStatus(0)
+        result = context.wait(0)
+    assert result is not None
+    assert not result.is_failed()
+
+
+def test_before_there_are_workers_nothing_is_looked_at() -> None:
+    look_first(None, lambda: pytest.fail("looked"))
 
 
 def test_who_has_ended_since_the_launcher_looked() -> None:

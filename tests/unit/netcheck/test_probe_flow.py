@@ -10,9 +10,15 @@ import pytest
 
 from relkit.net.handshake import Label
 from relkit.netcheck.measure.probes.base import ProbeFailed
-from relkit.netcheck.measure.probes.tcp_flow import Flow, Received, labels
+from relkit.netcheck.measure.probes.tcp_flow import (
+    Flow,
+    Received,
+    arrived_bytes,
+    labels,
+)
 from relkit.netcheck.measure.probes.tcp_wire import percentile
 from relkit.netcheck.model import Failure
+from tests.waiting import eventually
 
 Wires = list[tuple[socket.socket, socket.socket]]
 
@@ -37,6 +43,48 @@ def test_bytes_are_counted_between_two_looks(wires: Wires) -> None:
     assert got.size_bytes > 0
     assert got.silent == 0
     assert got.gbps == pytest.approx(got.size_bytes * 8 / got.seconds / 1e9)
+
+
+def test_what_arrived_before_the_window_is_not_in_it_though_it_is_read_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The thread that reads has to wait, as for imports of a launcher.
+    before, later = b"x" * 100_000, b"y" * 5000
+    may_read, first = threading.Event(), threading.Event()
+
+    def receive(flow: Flow, index: int) -> None:
+        stream = flow._receivers[index]
+        flow._counts[index] += len(stream.recv(1))
+        flow._begun.set()
+        may_read.wait(60)
+        flow._counts[index] += len(stream.recv(len(before) + len(later)))
+
+    look = Flow._look
+
+    def send_then_look(flow: Flow) -> tuple[int, float]:
+        seen = look(flow)
+        if not first.is_set():
+            first.set()
+            sender.sendall(later)
+            eventually(lambda: arrived_bytes(receiver) == len(before) + len(later), "it arrived")
+            may_read.set()
+        return seen
+
+    monkeypatch.setattr(Flow, "_receive", receive)
+    monkeypatch.setattr(Flow, "_look", send_then_look)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        receiver, _ = server.accept()
+    with sender, Flow(1) as flow:
+        flow.receive_on(receiver)
+        sender.sendall(before)
+        eventually(lambda: arrived_bytes(receiver) == len(before), "it arrived")
+        flow.start()
+        assert flow.window(0.05).size_bytes == len(later)
+
+
+def test_only_of_tcp_it_is_known_what_has_arrived(wires: Wires) -> None:
+    assert arrived_bytes(wires[0][0]) is None
 
 
 def test_a_stream_on_which_nothing_comes_is_counted(wires: Wires) -> None:

@@ -158,14 +158,14 @@ def test_in_a_container_a_process_of_the_host_with_its_number_is_not_taken_for_i
 
 
 def test_evidence_travels_as_json_and_hostile_json_does_no_harm() -> None:
-    told = DeathEvidence("/a", 1, 2, 3, ("k",), "p", ("o",), "f", "c", ("s",), True)
+    told = DeathEvidence("/a", 1, 2, 3, ("k",), "p", ("o",), "f", "c", ("s",))
     assert evidence_from_json(json.loads(json.dumps(asdict(told)))) == told
     assert evidence_from_json(None) is None
     assert evidence_from_json([1]) is None
     hostile = {
         "cgroup": 7, "oom_kills": -1, "memory_limit_bytes": 1e9, "memory_peak_bytes": True,
         "kernel_lines": "abc", "output": [1, "\x1b]0;x\x07", *["y" * 9999] * 100],
-        "ended_by_launcher": "yes", "core": {"a": 1},
+        "core": {"a": 1},
     }  # fmt: skip
     safe = evidence_from_json(hostile)
     assert safe is not None
@@ -173,4 +173,3 @@ def test_evidence_travels_as_json_and_hostile_json_does_no_harm() -> None:
     assert safe.kernel_lines == ()
     assert len(safe.output) == 40
     assert max(map(len, safe.output)) == MAX_LINE_CHARS
-    assert not safe.ended_by_launcher

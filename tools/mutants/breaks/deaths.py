@@ -40,14 +40,15 @@ BREAKS = (
     ),
     Break(
         "relkit/hang/deaths.py",
-        "own = [view for view in dead if not collateral(view) and not ended_by_launcher(view)]",
         "own = [view for view in dead if not collateral(view)]",
+        "own = dead",
         _DEATHS,
     ),
+    # Who lost its peers before it was asked to end hides that all were.
     Break(
         "relkit/hang/deaths.py",
-        "asked = [view for view in known if not collateral(view) and not ended_by_launcher(view)]",
-        "asked = [view for view in known if not collateral(view)]",
+        "if v.exit_code is not None and not collateral(v)]",
+        "if v.exit_code is not None]",
         _DEATHS,
     ),
     Break("relkit/hang/deaths.py", "candidates = not_asked or candidates", "pass", _DEATHS),
@@ -144,22 +145,49 @@ BREAKS = (
         "if path.is_file():",
         _FILES,
     ),
+    # torch ends the others in the look in which it finds one that has failed.
+    Break(
+        "relkit/launch/agent.py",
+        "        look_first(self._pcontext, lambda: self._exit_statuses)\n",
+        "",
+        ("tests/cluster/test_deaths.py::test_a_job_that_is_ended_from_outside_names_nobody",),
+    ),
     Break(
         "relkit/launch/job/worker_ends.py",
-        "next(iter(own or killed or statuses))",
-        "next(iter(own or statuses))",
+        "    context.wait = wait_once_seen",
+        "    vars(context)",
         _ENDS,
     ),
     Break(
         "relkit/launch/job/worker_ends.py",
-        "by_launcher=rank != first and",
-        "by_launcher=",
+        "and not any(end.exit_code for end in ends.values())",
+        "",
         _ENDS,
     ),
+    Break(
+        "relkit/launch/job/worker_ends.py",
+        "if len(ends) < context.nprocs and not any(",
+        "if not any(",
+        _ENDS,
+    ),
+    Break(
+        "relkit/launch/job/worker_ends.py",
+        "if waited_s >= timeout_s and not any(map(procfs.is_asked_to_end, others)):",
+        "if waited_s >= timeout_s:",
+        _ENDS,
+    ),
+    Break(
+        "relkit/launch/job/worker_ends.py",
+        "if waited_s >= timeout_s and not any(map(procfs.is_asked_to_end, others)):",
+        "if False:",
+        _ENDS,
+    ),
+    Break("relkit/procfs.py", "& _END_SIGNALS", "& 0", ("tests/unit/test_procfs.py",)),
+    Break("relkit/procfs.py", "& PF_EXITING)", "& 0)", ("tests/unit/test_procfs.py",)),
     # A process that ends is taken for one of the root cgroup.
     Break(
         "relkit/post_mortem/memory_cgroup.py",
-        "return flags is None or bool(flags & _PF_EXITING)",
+        "return flags is None or bool(flags & PF_EXITING)",
         "return flags is None",
         _CGROUP,
     ),
