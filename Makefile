@@ -1,14 +1,15 @@
 # Two commands do everything on a fresh Debian or Ubuntu machine:
 #   make demo   sets up .venv, builds, installs, and shows a real hang being explained
-#   make test   sets up all that the tests need, and runs them
-# For the daily edit: make check (ruff, mypy --strict, unit tests with fewer random examples).
+#   make test   sets up all that the tests need, and runs those that take seconds
+# What CI runs: make test-all (the long tests as well). For the daily edit: make check (ruff, mypy --strict,
+# unit tests with fewer random examples).
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test check fresh-check explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test test-all check fresh-check explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -17,12 +18,16 @@ test: $(VENV)/.develop
 	tools/debian_packages.sh
 	$(BIN)/python -m tools.run_tests $(TESTS)
 
+test-all: $(VENV)/.develop
+	tools/debian_packages.sh
+	$(BIN)/python -m tools.run_tests --all
+
 check: $(VENV)/.develop
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
 	tools/c_format.sh
 	$(BIN)/mypy
-	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -q tests/unit
+	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -q -m "not long" tests/unit
 
 # New random examples for every property; what CI runs is the same each time.
 explore: $(VENV)/.develop

@@ -32,6 +32,7 @@ def text_of(hung: JobView, *, graphviz: bool = False) -> str:
     return hang_page.render(report, picture, svgs, draw_with_graphviz=graphviz)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [1600, 1280, 420])
 @pytest.mark.parametrize("graphviz", [True, False])
 @pytest.mark.parametrize("name", JOBS)
@@ -48,6 +49,7 @@ def test_the_page_is_no_wider_than_its_window(
         driver.set_window_size(before["width"], before["height"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", JOBS)
 def test_text_stays_inside_its_box_and_its_picture(page: Show, name: str) -> None:
     driver = page(text_of(JOBS[name]()), "html")

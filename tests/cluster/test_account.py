@@ -33,6 +33,7 @@ def checked(row: dict[str, Any], *, cause: str, step: int) -> dict[str, float]:
     return phases
 
 
+@pytest.mark.long
 def test_a_kill_and_a_hang_are_accounted_for_phase_by_phase(start: Start, tmp_path: Path) -> None:
     timeline, job_id = tmp_path / "t", f"account-{os.getpid()}"
     done = start(

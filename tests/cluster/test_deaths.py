@@ -57,6 +57,7 @@ def test_killed_while_it_imported(start: Start, tmp_path: Path) -> None:
     assert "RK-DEATH-001" not in {f["id"] for f in report["findings"]}
 
 
+@pytest.mark.long
 def test_an_exception_with_its_last_lines_and_last_operation(start: Start, tmp_path: Path) -> None:
     report = death(start, tmp_path, "raise")
     mine = row(report)
@@ -112,6 +113,7 @@ def small_cgroup() -> Iterator[Path]:
     folder.rmdir()
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_killed_for_memory(start: Start, tmp_path: Path, small_cgroup: Path) -> None:
     report = death(start, tmp_path, "memory", str(small_cgroup))

@@ -23,6 +23,7 @@ sys.exit(len(sys.argv) - 1)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host_is_done", [True, False], ids=["host-done", "host-fails"])
 def test_a_node_that_is_done_does_not_wait_for_one_that_failed(
     start: Start, tmp_path: Path, free_port: int, host_is_done: bool

@@ -46,6 +46,7 @@ def verdict(start: Start, folder: Path, processes: int, *line: str | Path) -> tu
     return report["culprits"][0], worst["id"], worst["title"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "rank", "finding", "words"),
     [
@@ -79,6 +80,7 @@ def test_the_gradients_of_the_trainer(
     assert words in title
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "finding", "words"),
     [

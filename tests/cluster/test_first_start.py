@@ -68,6 +68,7 @@ _OF_A_START = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_workers_have_imported_before_torch_starts_them(
     start: Start, tmp_path: Path, script: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_workers_have_imported_before_torch_starts_them(
         assert environments[0] == environments[1]
 
 
+@pytest.mark.long
 def test_the_ranks_of_two_nodes_are_those_that_the_rendezvous_gives(
     start: Start, tmp_path: Path, script: Path
 ) -> None:

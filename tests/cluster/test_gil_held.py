@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.job, pytest.mark.timeout(120 * PATIENCE)]
 JOB = Path(__file__).with_name("gil_job.py")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("which", "words"), [("main", "the main thread holds"), ("thread", "its thread holder holds")]
 )

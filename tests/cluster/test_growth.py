@@ -23,6 +23,7 @@ def steps(folder: Path) -> list[tuple[int, int]]:
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
+@pytest.mark.long
 def test_steps_in_memory_are_not_lost_when_the_job_grows(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:

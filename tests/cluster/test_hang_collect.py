@@ -107,6 +107,7 @@ def judged(out: Path, code: int = 1) -> dict[str, Any]:
     return plain
 
 
+@pytest.mark.long
 def test_evidence_of_one_hang_comes_from_all_nodes_that_answer(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_evidence_of_one_hang_comes_from_all_nodes_that_answer(
     assert json.loads(merged.stdout)["absent"] == "", merged.stderr
 
 
+@pytest.mark.long
 def test_what_each_launcher_saw_of_a_cut_link_is_judged_together(
     fleet: Fleet, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def finding(report: dict[str, Any], number: str) -> dict[str, Any]:
     return fitting[0]
 
 
+@pytest.mark.long
 def test_good_links_are_excluded_as_the_cause(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
     (tmp_path / "sleep-2").touch()
@@ -77,6 +78,7 @@ def test_good_links_are_excluded_as_the_cause(start: Start, hosts: Hosts, tmp_pa
     assert all(good["title"] in job.text for job in jobs), told
 
 
+@pytest.mark.long
 def test_a_slow_link_is_convicted_and_joined(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
     hosts.limit_pair("h1", "h3", 8)
@@ -91,6 +93,7 @@ def test_a_slow_link_is_convicted_and_joined(start: Start, hosts: Hosts, tmp_pat
     assert "the link h1-h3 carries " in html
 
 
+@pytest.mark.long
 def test_a_cut_link_is_what_the_hang_is_from(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     jobs = begin(start, hosts, tmp_path, "--on-hang-netcheck")
     hosts.cut_pair("h2", "h3")
@@ -100,6 +103,7 @@ def test_a_cut_link_is_what_the_hang_is_from(start: Start, hosts: Hosts, tmp_pat
     assert bad["title"] in report["verdict"]
 
 
+@pytest.mark.long
 def test_a_host_that_is_gone_is_told_beside_good_links(
     start: Start, hosts: Hosts, tmp_path: Path
 ) -> None:
@@ -112,6 +116,7 @@ def test_a_host_that_is_gone_is_told_beside_good_links(
     assert {tuple(each["nodes"]) for each in report["links"]["measured"]} == {(0, 1)}
 
 
+@pytest.mark.long
 def test_without_the_option_nothing_is_measured(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     jobs = begin(start, hosts, tmp_path)
     (tmp_path / "sleep-2").touch()
@@ -121,6 +126,7 @@ def test_without_the_option_nothing_is_measured(start: Start, hosts: Hosts, tmp_
     assert "measuring" not in told
 
 
+@pytest.mark.long
 def test_the_successor_of_node_0_has_them_measured(
     start: Start, hosts: Hosts, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.patience import PATIENCE
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120 * PATIENCE)]
 
 
+@pytest.mark.long
 def test_the_folder_of_a_hang_gives_its_page(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

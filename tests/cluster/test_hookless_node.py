@@ -11,6 +11,7 @@ from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, report_of
 pytestmark = pytest.mark.job
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guilty", [0, 1], ids=["the-other-hangs", "it-hangs"])
 def test_the_hook_is_off_on_the_node_that_does_not_judge(
     start: Start, tmp_path: Path, free_port: int, guilty: int

@@ -187,6 +187,7 @@ def test_with_the_secret_an_intruder_on_the_store_is_not_believed(
         assert "rank 1 failed" not in done.err
 
 
+@pytest.mark.long
 def test_without_one_whoever_reads_the_store_is_believed_over_the_links(
     start: Start, tmp_path: Path, free_port: int, rank_script: Path
 ) -> None:

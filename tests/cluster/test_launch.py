@@ -28,6 +28,7 @@ def judged(timeline: Path) -> list[tuple[int, Category]]:
     return [(each["rank"], Category(each["category"])) for each in details]
 
 
+@pytest.mark.long
 def test_a_hang_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
     timeline = tmp_path / "timeline"
     done = start(
@@ -52,6 +53,7 @@ def test_a_hang_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
     assert "step    0" in done.out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "rank", "category"),
     [("skip", 1, Category.SKIPPED), ("mismatch", 0, Category.MISMATCH)],
@@ -91,6 +93,7 @@ def test_an_exception_and_an_unwritable_timeline_folder(start: Start, tmp_path: 
     assert judged(home / "timeline")[0] == (1, Category.DEAD), done.err
 
 
+@pytest.mark.long
 def test_a_healthy_job_gives_no_alarm(start: Start, tmp_path: Path) -> None:
     # The pause is longer than "suspect", shorter than the timeout: an evaluation, a checkpoint.
     done = start(
@@ -105,6 +108,7 @@ def test_a_healthy_job_gives_no_alarm(start: Start, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "t").iterdir()} <= {"straggler"}
 
 
+@pytest.mark.long
 def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
     done = start(
         "launch", "--nproc-per-node", "2", "--hang-timeout", "12", "--on-hang", "restart",
@@ -117,6 +121,7 @@ def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
     assert "done: 12 steps" in done.out
 
 
+@pytest.mark.long
 def test_report_only_leaves_the_job_alone(start: Start, tmp_path: Path) -> None:
     job = start(
         "launch", "--nproc-per-node", "2", "--hang-timeout", "12", "--timeline-path",
@@ -221,6 +226,7 @@ def test_what_torch_refuses_is_said_plainly(
     assert "Traceback" not in done.err
 
 
+@pytest.mark.long
 def test_two_nodes(start: Start, tmp_path: Path, free_port: int) -> None:
     def node(number: int) -> tuple[str | Path, ...]:
         return (
@@ -242,6 +248,7 @@ def test_two_nodes(start: Start, tmp_path: Path, free_port: int) -> None:
     assert "next_batch" in second.err
 
 
+@pytest.mark.long
 def test_two_nodes_and_a_crash_on_the_second(start: Start, tmp_path: Path, free_port: int) -> None:
     def node(number: int) -> tuple[str | Path, ...]:
         return (
@@ -274,6 +281,7 @@ sys.exit(1)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("notices_s", ["4.5", "1000"], ids=["late", "never"])
 def test_the_host_of_the_store_crashes_and_the_other_node_is_slow_to_notice(
     start: Start, tmp_path: Path, free_port: int, notices_s: str
@@ -311,6 +319,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.long
 def test_demo(start: Start, tmp_path: Path) -> None:
     done = start("demo", "--nproc", "2", "--hang-timeout", "4", "--fault", "deadlock", "--json",
                  "--timeline-path", tmp_path / "t").wait()  # fmt: skip

@@ -45,6 +45,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
         yield slurm
 
 
+@pytest.mark.long
 def test_a_slurm_step(slurm: Slurm, job: Path, tmp_path: Path) -> None:
     base = {**os.environ, **slurm.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
     done = subprocess.run(
@@ -67,6 +68,7 @@ def test_a_slurm_step(slurm: Slurm, job: Path, tmp_path: Path) -> None:
     assert done.stderr.count("(Slurm step ") == 2
 
 
+@pytest.mark.long
 def test_pods_of_a_pytorch_job(start: Start, job: Path, tmp_path: Path, free_port: int) -> None:
     pods = [
         start(

@@ -34,6 +34,7 @@ def assert_rank_2_is_named(timeline: Path, err: str) -> None:
     assert said_of["3"] == ("21 operations called, all_reduce #21 of the default group in flight")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["sleep", "lock"])
 def test_without_the_hook_the_rank_that_holds_the_job_up_is_named(
     start: Start, tmp_path: Path, how: str
@@ -45,6 +46,7 @@ def test_without_the_hook_the_rank_that_holds_the_job_up_is_named(
     assert "hook" not in report_of(tmp_path)["sources"]["said"]
 
 
+@pytest.mark.long
 def test_without_the_hook_a_job_that_hangs_is_restarted(start: Start, tmp_path: Path) -> None:
     done = start(
         "launch", "--nproc-per-node", "4", "--hang-timeout", "6", "--on-hang", "restart",
@@ -60,6 +62,7 @@ def test_without_the_hook_a_job_that_hangs_is_restarted(start: Start, tmp_path: 
     assert done.err.count("Server listening") == 8
 
 
+@pytest.mark.long
 def test_a_hook_that_sees_nothing_is_replaced_and_that_is_said(
     start: Start, tmp_path: Path
 ) -> None:
@@ -74,6 +77,7 @@ def test_a_hook_that_sees_nothing_is_replaced_and_that_is_said(
     assert "hook: it has seen no collective" in said["reasons"]
 
 
+@pytest.mark.long
 def test_beside_a_hook_that_sees_all_it_is_one_more_witness(start: Start, tmp_path: Path) -> None:
     done = start(
         *HANGS, "--timeline-path", tmp_path, JOB, "sleep", RELKIT_WORKER_SERVER="1"
@@ -89,6 +93,7 @@ def test_beside_a_hook_that_sees_all_it_is_one_more_witness(start: Start, tmp_pa
     assert not [each for each in report["findings"] if each["id"] == "RK-HANG-017"]
 
 
+@pytest.mark.long
 def test_what_nccls_ras_says_stands_beside_the_hook(start: Start, tmp_path: Path) -> None:
     """A simulated RAS of a real gloo job."""
     launcher: list[int] = []

@@ -38,6 +38,7 @@ def hosts() -> Iterator[tuple[str, str]]:
             _ip("netns", "del", name, check=False)
 
 
+@pytest.mark.long
 def test_the_culprit_on_the_other_host(
     start: Start, tmp_path: Path, hosts: tuple[str, str]
 ) -> None:

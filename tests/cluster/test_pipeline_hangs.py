@@ -12,6 +12,7 @@ pytestmark = pytest.mark.job
 JOB = Path(__file__).with_name("pipeline_job.py")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "finding", "words"),
     [

@@ -122,6 +122,7 @@ def job(start: Start, hosts: Hosts, tmp_path: Path) -> Callable[..., ReplicaJob]
     return make
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["cut", "killed"])
 def test_the_ranks_of_a_lost_host_start_from_a_replica(
     job: Callable[..., ReplicaJob], hosts: Hosts, how: str
@@ -154,6 +155,7 @@ def test_the_ranks_of_a_lost_host_start_from_a_replica(
     assert run.losses() == run.undisturbed()
 
 
+@pytest.mark.long
 def test_a_receiver_without_room_says_so_and_the_job_is_unharmed(
     job: Callable[..., ReplicaJob],
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_rank_that_was_asked_to_end_has_not_failed(
     assert list((tmp_path / "t").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_hang_under_torchrun(start: Start, tmp_path: Path) -> None:
     done = start(
         "run", "--hang-timeout", "4", "--on-hang", "abort", "--timeline-path", tmp_path / "t",
@@ -88,6 +89,7 @@ def test_a_healthy_torchrun(start: Start, tmp_path: Path) -> None:
     assert list((tmp_path / "t").iterdir()) == []
 
 
+@pytest.mark.long
 def test_several_of_one_job_are_watched_together(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:

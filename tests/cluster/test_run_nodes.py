@@ -37,6 +37,7 @@ def both(start: Start, timeline: Path, port: int, fault: str) -> list[Done]:
     return [job.wait() for job in jobs]
 
 
+@pytest.mark.long
 def test_all_nodes_keep_their_files_and_are_read_together(
     start: Start, tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +61,7 @@ def test_all_nodes_keep_their_files_and_are_read_together(
     assert json.loads(capsys.readouterr().out)["absent"] == ""
 
 
+@pytest.mark.long
 def test_a_node_moves_only_what_is_its_own(start: Start, tmp_path: Path, free_port: int) -> None:
     """The second incident of a node moves the files of its first, and those of no other node."""
     timeline = tmp_path / "t"

@@ -22,6 +22,7 @@ def run(start: Start, timeline: Path, how: str, on_hang: str) -> Done:
     return job.wait(120)
 
 
+@pytest.mark.long
 def test_a_rank_that_is_at_work_as_it_exits_is_left_alone(start: Start, tmp_path: Path) -> None:
     done = run(start, tmp_path, "works", "restart")
     assert done.code == 0, done.err
@@ -36,6 +37,7 @@ def test_a_rank_that_is_at_work_as_it_exits_is_left_alone(start: Start, tmp_path
     assert any("uploader" in reason for reason in finding["reasons"]), finding
 
 
+@pytest.mark.long
 def test_a_rank_that_does_nothing_as_it_exits_is_ended(start: Start, tmp_path: Path) -> None:
     done = run(start, tmp_path, "waits", "abort")
     assert done.code == 1, done.err

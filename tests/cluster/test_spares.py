@@ -105,6 +105,7 @@ def job(start: Start, hosts: Hosts, tmp_path: Path) -> Make:
     return make
 
 
+@pytest.mark.long
 def test_a_node_that_is_cut_off_is_replaced(job: Make, hosts: Hosts) -> None:
     run = job("2", "--spares", "1")
     run.add("h1", "h2")
@@ -128,6 +129,7 @@ def test_a_node_that_is_cut_off_is_replaced(job: Make, hosts: Hosts) -> None:
     assert run.end("h2") == {"h1": 0, "h3": 0}, run.text
 
 
+@pytest.mark.long
 def test_a_launcher_that_is_killed_is_replaced_and_a_spare_ends_with_the_job(job: Make) -> None:
     run = job("2", "--spares", "2", "--no-warm-standby")
     # What nodes know of each other is under the proof of a secret, too.
@@ -159,6 +161,7 @@ def next_to_train(run: SpareJob, *names: str) -> str:
     return used
 
 
+@pytest.mark.long
 def test_a_launcher_that_is_asked_to_end_is_replaced_at_once(job: Make) -> None:
     run = job("2", "--spares", "1", "--no-warm-standby")
     run.add("h1", "h2")
@@ -171,6 +174,7 @@ def test_a_launcher_that_is_asked_to_end_is_replaced_at_once(job: Make) -> None:
     assert run.end() == {"h1": 0, "h2": 128 + signal.SIGTERM, "h3": 0}, run.text
 
 
+@pytest.mark.long
 def test_nobody_comes_in_the_place_of_a_node(job: Make) -> None:
     run = job("2", "--replacement-timeout", "12", "--no-warm-standby")
     run.add("h1", "h2")
@@ -184,6 +188,7 @@ def test_nobody_comes_in_the_place_of_a_node(job: Make) -> None:
     assert all(line.startswith("[rank") for line in done.err.splitlines() if "Traceback" in line)
 
 
+@pytest.mark.long
 def test_a_job_goes_on_smaller_and_takes_a_new_node_in(job: Make) -> None:
     run = job("1:2", "--no-warm-standby")
     run.add("h1", "h2")
@@ -197,6 +202,7 @@ def test_a_job_goes_on_smaller_and_takes_a_new_node_in(job: Make) -> None:
     assert run.end("h2") == {"h1": 0, "h3": 0}, run.text
 
 
+@pytest.mark.long
 def test_a_job_has_a_multiple_of_the_unit_and_the_others_wait(job: Make) -> None:
     run = job("1:5", "--node_unit", "2", "--no-warm-standby")
     run.add("h1", "h2")
@@ -225,6 +231,7 @@ def test_a_job_has_a_multiple_of_the_unit_and_the_others_wait(job: Make) -> None
     assert run.end("h4") == {"h1": 0, "h2": 0, "h3": 0}, run.text
 
 
+@pytest.mark.long
 def test_a_nic_that_became_slow_is_found_after_a_failure_and_its_node_is_replaced(
     job: Make, hosts: Hosts
 ) -> None:
@@ -245,6 +252,7 @@ def test_a_nic_that_became_slow_is_found_after_a_failure_and_its_node_is_replace
     assert run.end("h3") == {"h1": 0, "h2": 0, "h4": 0, "h5": 0}, run.text
 
 
+@pytest.mark.long
 def test_a_node_on_which_every_failure_begins_is_given_up(job: Make) -> None:
     run = job("2", "--spares", "1", "--node-restarts", "2", "--no-warm-standby")
     run.add("h1", "h2")

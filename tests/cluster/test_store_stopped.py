@@ -28,6 +28,7 @@ _LED, _ALONE = "leads the watch over the job", "this node judges only its own ra
 _SOON_S = 25.0
 
 
+@pytest.mark.long
 def test_other_launchers_report_a_failure_and_end_by_a_signal(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:

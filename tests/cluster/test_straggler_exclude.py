@@ -32,6 +32,7 @@ def two_nodes(start: Start, port: int, folder: Path) -> list[Started]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_slow_node_leaves_and_the_rest_goes_on(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:

@@ -58,6 +58,7 @@ def stacked_ranks(folder: Path) -> set[int]:
     return {int(path.name.partition("-")[0]) for path in folder.glob("*.stacktrace")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "backend"), [("cut", "static"), ("killed", "c10d")])
 def test_the_successor_judges_and_all_evidence_is_on_disk(
     start: Start, hosts: Hosts, tmp_path: Path, how: str, backend: str

@@ -31,6 +31,7 @@ def suspicion_of(job: Started, rank: int) -> str:
     return line
 
 
+@pytest.mark.long
 def test_stalls_are_named_and_gone_again(start: Start, tmp_path: Path) -> None:
     folder, timeline, job_id = tmp_path / "f", tmp_path / "t", f"stall-{os.getpid()}"
     folder.mkdir()
@@ -79,6 +80,7 @@ def test_stalls_are_named_and_gone_again(start: Start, tmp_path: Path) -> None:
     assert "came and went" in start("status", job_id).wait().err
 
 
+@pytest.mark.long
 def test_a_suspicion_is_evidence_of_the_verdict(start: Start, tmp_path: Path) -> None:
     folder, timeline = tmp_path / "f", tmp_path / "t"
     folder.mkdir()
@@ -99,6 +101,7 @@ def test_a_suspicion_is_evidence_of_the_verdict(start: Start, tmp_path: Path) ->
     assert "goes on" not in done.err
 
 
+@pytest.mark.long
 def test_imports_after_the_first_operation_are_no_hang(start: Start, tmp_path: Path) -> None:
     # On two CPUs that takes longer than the timeout; on a crowded host, several times as long.
     done = start(

@@ -26,6 +26,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
         yield fleet
 
 
+@pytest.mark.long
 def test_ranks_follow_the_file_also_after_a_node_was_replaced(
     start: Start, hosts: Hosts, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def losses(folder: Path, rank: int, attempt: int) -> list[str]:
     return [facts["loss"] for facts in said(folder, rank, attempt) if "loss" in facts]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("as_module", [False, True])
 def test_standbys_go_on_as_the_ranks_would_have(
     start: Start, folder: Path, as_module: bool
@@ -100,6 +101,7 @@ def test_standbys_go_on_as_the_ranks_would_have(
     assert recovery["standby_pss_mb"] > 0
 
 
+@pytest.mark.long
 def test_one_that_does_not_answer_is_left_and_the_job_goes_on(start: Start, folder: Path) -> None:
     job = launch(start, folder)
     stopped = min(all_wait(job))
@@ -112,6 +114,7 @@ def test_one_that_does_not_answer_is_left_and_the_job_goes_on(start: Start, fold
     assert not psutil.pid_exists(stopped)
 
 
+@pytest.mark.long
 def test_they_end_with_a_launcher_that_is_killed(start: Start, folder: Path) -> None:
     job = launch(start, folder)
     descriptors = [os.pidfd_open(pid) for pid in all_wait(job)]
@@ -122,6 +125,7 @@ def test_they_end_with_a_launcher_that_is_killed(start: Start, folder: Path) -> 
         os.close(descriptor)
 
 
+@pytest.mark.long
 def test_without_them_the_job_starts_anew(start: Start, folder: Path) -> None:
     (folder / "go").touch()
     done = start(

@@ -65,6 +65,7 @@ def of_fsdp(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved / "fsdp", tmp_path / "fsdp"))
 
 
+@pytest.mark.long
 def test_the_file_that_the_tracker_names(of_ddp: Path) -> None:
     assert facts(of_ddp) == (0, [4], [4])
     assert "files without a checksum, not checked: 1" in invoke(of_ddp).stdout

@@ -140,6 +140,7 @@ def test_a_terminal_gets_a_bar_instead_of_lines(tmp_path: Path) -> None:
     assert b"Processed" not in shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_interrupted_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int

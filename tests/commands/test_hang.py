@@ -46,6 +46,7 @@ def save(place: Place, path: Path) -> None:
     new.rename(path)
 
 
+@pytest.mark.long
 def test_dumps_that_torch_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

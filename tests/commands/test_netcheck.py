@@ -34,6 +34,7 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return plain
 
 
+@pytest.mark.long
 def test_a_check_its_bundle_and_a_second_judgement(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     done = relkit("--nodes", "-", *FAST, "--json", "-o", bundle, given="n[1-3]\n# none\n")
@@ -60,6 +61,7 @@ def test_a_check_its_bundle_and_a_second_judgement(tmp_path: Path) -> None:
     assert "--force" in refused.stderr
 
 
+@pytest.mark.long
 def test_several_sizes_are_kept_for_every_edge(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     sizes = [4096, 1 << 16, 1 << 20]
@@ -88,6 +90,7 @@ def test_one_size_has_no_figures_by_size() -> None:
     assert "RK-NET-021" not in {finding["id"] for finding in report["findings"]}
 
 
+@pytest.mark.long
 def test_jsonl_and_the_table_have_the_same_findings(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     table = relkit("--nodes", "a,b", *FAST, "-o", bundle)
@@ -191,6 +194,7 @@ def test_a_killed_controller_leaves_no_agent(controller: subprocess.Popen[bytes]
     assert not alive
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_an_agent_that_dies_or_stops_in_a_round_is_named(
     controller: subprocess.Popen[bytes], tmp_path: Path, how: signal.Signals

@@ -105,6 +105,7 @@ def test_a_folder_that_cannot_be_written(
     assert run(["report", str(hangdir), "-o", str(tmp_path / "page.html")]) == 1
 
 
+@pytest.mark.long
 def test_a_thousand_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_hang(tmp_path, pipeline_job(1024))
     assert run(["report", str(tmp_path)]) == 1

@@ -31,6 +31,7 @@ def test_every_call_of_the_ttp_api_exists() -> None:
         assert called <= set(api.__all__), f"{name}: {called - set(api.__all__)}"
 
 
+@pytest.mark.long
 def test_every_import_of_the_api_page_works() -> None:
     text = (DOCS / "python-api.md").read_text()
     named = re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)

@@ -46,6 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_every_page_is_there_and_names_no_host_but_its_own(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
@@ -98,6 +99,7 @@ def test_the_flame_picture_is_live_on_the_page(site: Path, driver: webdriver.Chr
     driver.switch_to.default_content()
 
 
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.timeout(120)
 def test_the_search_works_from_the_disk(site: Path, driver: webdriver.Chrome) -> None:

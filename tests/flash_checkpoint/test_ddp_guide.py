@@ -25,6 +25,7 @@ def test_only_the_import_and_the_layout_differ_from_the_guide() -> None:
         compile(part, "guide", "exec")
 
 
+@pytest.mark.long
 @pytest.mark.job
 @pytest.mark.timeout(240)
 def test_the_guides_code_goes_on_from_memory_and_from_disk(start: Start, tmp_path: Path) -> None:

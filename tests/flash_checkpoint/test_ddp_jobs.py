@@ -71,6 +71,7 @@ def undisturbed(
     return folder, losses(done)
 
 
+@pytest.mark.long
 def test_killed_workers_go_on_from_memory(
     start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
 ) -> None:
@@ -109,6 +110,7 @@ def persisted_step(ck: Path, undisturbed: Path) -> int:
     return found.step
 
 
+@pytest.mark.long
 def test_two_launchers_persist_what_a_killed_job_had_in_memory(
     start: Start,
     tmp_path: Path,

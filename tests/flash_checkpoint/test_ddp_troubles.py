@@ -32,6 +32,7 @@ def launched(tmp_path: Path, *options: str, ranks: int = 2) -> tuple[object, ...
             tmp_path / "timeline", *options)  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("mount", "why"),
@@ -57,6 +58,7 @@ def test_a_disk_that_takes_nothing(
     assert re.search(rf"nothing was persisted: .*{why}", done.err), done.err
 
 
+@pytest.mark.long
 def test_two_jobs_of_one_name_keep_apart(
     start: Start, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
@@ -92,6 +94,7 @@ def kill_a_worker(launcher: int) -> None:
     os.kill(min(workers), signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_another_number_of_ranks_goes_on_from_disk_and_says_so(
     start: Start, tmp_path: Path, ranks: int
@@ -114,6 +117,7 @@ def test_another_number_of_ranks_goes_on_from_disk_and_says_so(
     assert written.step == STEPS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [

@@ -37,6 +37,7 @@ def opened(stage: int, folder: Path, tag: str) -> set[str]:
     return set(re.findall(r"^opened (.*)$", done.stdout, re.MULTILINE))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_engine_goes_on_from_memory_and_plain_deepspeed_opens_the_files(
     start: Start, tmp_path: Path, stage: int
@@ -55,6 +56,7 @@ def test_a_killed_engine_goes_on_from_memory_and_plain_deepspeed_opens_the_files
     assert (ck / "zero_to_fp32.py").exists() == (stage > 0)
 
 
+@pytest.mark.long
 def test_a_later_job_goes_on_from_disk_with_the_same_random_numbers(
     start: Start, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def loaded(reader: Any, like: dict[str, torch.Tensor]) -> tuple[dict[str, torch.
     return state["model"], state["step"]
 
 
+@pytest.mark.long
 @pytest.mark.job
 def test_the_guides_code_goes_on_from_memory_and_dcp_loads_what_is_on_disk(
     start: Start, tmp_path: Path
@@ -87,6 +88,7 @@ def test_the_guides_code_goes_on_from_memory_and_dcp_loads_what_is_on_disk(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.job
 def test_fully_shard_goes_on_from_memory_and_launchers_write_what_dcp_loads(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]

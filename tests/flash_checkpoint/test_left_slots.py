@@ -236,6 +236,7 @@ def test_a_launcher_that_lives_keeps_its_own(root: Path, monkeypatch: pytest.Mon
         each.host.close()
 
 
+@pytest.mark.long
 @pytest.mark.job
 @pytest.mark.root
 @pytest.mark.timeout(200)

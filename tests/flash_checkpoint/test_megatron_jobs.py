@@ -72,6 +72,7 @@ def opened(path: Path) -> object:
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.job
 def test_ranks_that_share_a_file_go_on_from_memory_and_the_files_are_megatrons(
     start: Start, tmp_path: Path
@@ -95,6 +96,7 @@ def test_ranks_that_share_a_file_go_on_from_memory_and_the_files_are_megatrons(
         }
 
 
+@pytest.mark.long
 @pytest.mark.job
 @pytest.mark.parametrize("kind", ["tp", "dist"])
 def test_ranks_with_parts_of_their_own_go_on_from_what_launchers_wrote_and_from_memory(

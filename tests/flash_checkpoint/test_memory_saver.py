@@ -318,6 +318,7 @@ saver.close()
 """
 
 
+@pytest.mark.long
 def test_a_limit_on_files_leaves_what_there_is(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FILE_LIMIT, str(tmp_path)], env=eager(os.environ),

@@ -406,6 +406,7 @@ def persist(
     return outcome
 
 
+@pytest.mark.long
 def test_slots_are_written_while_the_job_saves_on(
     tmp_path: Path, node: tuple[Path, MemorySaver]
 ) -> None:
@@ -436,6 +437,7 @@ def test_slots_are_written_while_the_job_saves_on(
     checkpointer.close()
 
 
+@pytest.mark.long
 def test_a_slot_with_a_wrong_bit_is_never_published(
     tmp_path: Path, node: tuple[Path, MemorySaver]
 ) -> None:
@@ -467,6 +469,7 @@ def small_files() -> Iterator[Callable[[], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_nothing_behind(
     tmp_path: Path, node: tuple[Path, MemorySaver], small_files: Callable[[], None]
 ) -> None:

@@ -23,6 +23,7 @@ JOB = Path(__file__).with_name("protect_job.py")
 _LOSS = re.compile(r"^(\S+) rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.job
 def test_a_killed_loop_makes_the_same_steps_again(start: Start, tmp_path: Path) -> None:
     done = start(
@@ -68,6 +69,7 @@ def protections(monkeypatch: pytest.MonkeyPatch) -> list[Protection]:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop", [SIZE // BATCH, SIZE // BATCH + 5])
 def test_a_loop_goes_on_from_disk(tmp_path: Path, protections: list[Protection], stop: int) -> None:
     expected = steps_of("")
@@ -79,6 +81,7 @@ def test_a_loop_goes_on_from_disk(tmp_path: Path, protections: list[Protection],
     assert [path.name for path in tmp_path.glob("*.pt")] == [FILE]
 
 
+@pytest.mark.long
 def test_random_generators_go_on_in_a_loop_without_a_loader(tmp_path: Path) -> None:
     net = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -96,6 +99,7 @@ def test_random_generators_go_on_in_a_loop_without_a_loader(tmp_path: Path) -> N
     second.close()
 
 
+@pytest.mark.long
 def test_other_objects_are_refused_by_name(tmp_path: Path, protections: list[Protection]) -> None:
     steps_of(str(tmp_path), stop=1)
     protections[-1].save()

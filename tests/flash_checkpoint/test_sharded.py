@@ -285,6 +285,7 @@ def test_a_hostile_value_is_refused_by_name(tmp_path: Path) -> None:
     assert called == []
 
 
+@pytest.mark.long
 def test_a_checkpointer_of_one_rank_saves_to_disk_with_and_without_room_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

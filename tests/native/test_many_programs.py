@@ -298,6 +298,7 @@ def without_ours(text: str) -> list[str]:
     return lines
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_with_relkit_run_and_without(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "program"

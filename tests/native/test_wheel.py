@@ -36,6 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_wheel_serves_every_python3_and_holds_the_hook(wheel: Path) -> None:
     assert "-py3-none-linux_" in wheel.name
@@ -93,6 +94,7 @@ def test_an_installed_wheel_finds_its_hook_and_leaks_no_generic_package(
     assert leak == "no commands"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_demo_of_an_installed_wheel_names_file_and_line(wheel: Path, tmp_path: Path) -> None:
     # Its trainer lies in site-packages there, as the trainer of many a site does.

@@ -37,6 +37,7 @@ def write_theirs(megatron: Any, prefix: Path, dtype: type[np.generic]) -> None: 
     builder.finalize(f"{prefix}.idx")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32])
 def test_both_write_the_same_bytes_and_read_each_others(

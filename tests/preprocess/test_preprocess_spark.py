@@ -33,6 +33,7 @@ def children() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
 
 
+@pytest.mark.long
 def test_shards_become_the_single_machines_pair(tmp_path: Path) -> None:
     texts = stanzas()
     write_jsonl(tmp_path / "1.jsonl", texts)

@@ -33,6 +33,7 @@ def like_neox() -> Tokenizer:
     return library
 
 
+@pytest.mark.long
 def test_every_kind_of_character_gives_the_librarys_tokens() -> None:
     # Unicode's white space ends at U+3000. Each character stands beside white space and letters.
     texts = [f"a{c} {c}b{c}\n{c}{c} 1{c}" for c in map(chr, range(0x3010))]

@@ -206,6 +206,7 @@ def test_the_window_shows_the_hang_on_a_scale_of_its_own() -> None:
     assert not moving.is_broken
 
 
+@pytest.mark.long
 def test_a_large_job_makes_a_small_page_in_seconds() -> None:
     hung = pipeline_job(1024)
     report, picture = page_parts(hung)

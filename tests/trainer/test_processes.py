@@ -15,6 +15,7 @@ def stands_still(place: Place) -> None:
         threading.Event().wait()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 def test_ranks_that_do_not_end_are_ended_and_say_where_they_stood(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"(?s)had not ended after 25 s.*in stands_still"):

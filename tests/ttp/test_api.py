@@ -15,6 +15,7 @@ __all__ = ["orphans_come_to_us", "start"]
 JOB = Path(__file__).with_name("api_job.py")
 
 
+@pytest.mark.long
 @pytest.mark.job
 @pytest.mark.timeout(120)
 def test_a_loop_through_the_calls(start: Start, tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return folder, Done(done.returncode, done.stdout, done.stderr, 0.0)
 
 
+@pytest.mark.long
 def test_one_fault_after_another_in_one_job(
     start: Start, tmp_path: Path, undisturbed: tuple[Path, Done]
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_death_in_the_middle_of_a_payload(start: Start, tmp_path: Path, hook: 
     nothing_half(tmp_path)
 
 
+@pytest.mark.long
 def test_a_stopped_rank(start: Start, tmp_path: Path) -> None:
     done = launch(start, tmp_path, "rank=1:step=9:deed=stop").wait(60)
     assert done.code == 75, done.err
@@ -179,6 +181,7 @@ def test_a_stopped_rank(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "ck" / TRACKER).read_text() == "8"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deed", ["hold", "sleep"])
 def test_a_rank_that_holds_the_interpreter_lock_is_left_alone(
     start: Start, tmp_path: Path, deed: str
@@ -198,6 +201,7 @@ def test_a_rank_that_sleeps_for_longer_than_the_limit(start: Start, tmp_path: Pa
     assert (tmp_path / "ck" / TRACKER).read_text() == "8"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hook", [True, False], ids=["hook", "no-hook"])
 def test_an_endless_loop(start: Start, tmp_path: Path, hook: bool) -> None:
     options = ("--hang-timeout", "12") if hook else ("--hang-timeout", "12", "--no-hook")
@@ -212,6 +216,7 @@ def test_an_endless_loop(start: Start, tmp_path: Path, hook: bool) -> None:
     assert "did not answer in time" in done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_preemption(
     start: Start, tmp_path: Path, undisturbed: tuple[Path, Done], number: signal.Signals

@@ -65,6 +65,7 @@ def saved_step(folder: Path) -> int:
     return int((folder / "ck" / TRACKER).read_text())
 
 
+@pytest.mark.long
 def test_a_launcher_is_killed_and_the_other_node_saves(
     start: Start, tmp_path: Path, fleet: Fleet
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_launcher_is_killed_and_the_other_node_saves(
     assert saved_step(tmp_path) in (seen, seen + 1)
 
 
+@pytest.mark.long
 def test_the_first_launcher_is_killed_and_a_backup_leads(
     start: Start, tmp_path: Path, fleet: Fleet
 ) -> None:
@@ -89,6 +91,7 @@ def test_the_first_launcher_is_killed_and_a_backup_leads(
     assert saved_step(tmp_path) >= 5
 
 
+@pytest.mark.long
 def test_less_than_a_majority_must_not_decide(start: Start, tmp_path: Path, fleet: Fleet) -> None:
     # A backup waits a sixth of this for others to come.
     jobs = running(start, fleet(2), tmp_path, 1, "--ttp-timeout", "30")
@@ -103,6 +106,7 @@ def test_less_than_a_majority_must_not_decide(start: Start, tmp_path: Path, flee
     assert not (tmp_path / "ck" / TRACKER).exists()
 
 
+@pytest.mark.long
 def test_the_link_between_two_nodes_is_cut(start: Start, tmp_path: Path, fleet: Fleet) -> None:
     hosts = fleet(2)
     jobs = running(start, hosts, tmp_path, 1, "--ttp-timeout", "30")
@@ -115,6 +119,7 @@ def test_the_link_between_two_nodes_is_cut(start: Start, tmp_path: Path, fleet: 
     assert saved_step(tmp_path) in (seen, seen + 1)
 
 
+@pytest.mark.long
 def test_one_node_is_preempted_and_all_are_saved(
     start: Start, tmp_path: Path, fleet: Fleet
 ) -> None:
@@ -128,6 +133,7 @@ def test_one_node_is_preempted_and_all_are_saved(
     assert "the launcher got SIGTERM" in first.err
 
 
+@pytest.mark.long
 def test_two_nodes_go_on_after_a_kill(start: Start, tmp_path: Path, free_port: int) -> None:
     def node(number: int, folder: Path, deeds: str) -> Started:
         # The same bits, and no key of an earlier meeting in the way after the restart.

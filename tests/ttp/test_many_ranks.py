@@ -34,6 +34,7 @@ def test_thirteen_hundred_ranks_and_three_hundred_who_say_nothing() -> None:
     assert found["host_cpu_share"] < 0.6
 
 
+@pytest.mark.long
 def test_a_hard_limit_that_is_too_low_is_named_and_nothing_spins() -> None:
     found = run(
         "--ranks", 150, "--soft", 128, "--hard", 128, "--silent", 20, "--beats", 2,

@@ -257,6 +257,7 @@ def facts_of(folder: Path, case: Case) -> list[dict[str, Any]]:
     return [facts[case.name] for facts in loaded]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_copies_change_no_bit(folder: Path, case: Case) -> None:

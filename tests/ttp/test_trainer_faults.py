@@ -107,6 +107,7 @@ def assert_nothing_is_seen_of_it(
         assert not differs(one / "save" / iteration, other / "save" / iteration), step
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_job_that_loses_ranks_twice_and_then_a_pair(folder: Path) -> None:
     deaths = [
@@ -127,6 +128,7 @@ def test_a_job_that_loses_ranks_twice_and_then_a_pair(folder: Path) -> None:
     assert_nothing_is_seen_of_it(folder, "DP4", [5], said)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("layout", "deaths", "saved"),
@@ -146,6 +148,7 @@ def test_the_job_goes_on_bit_by_bit(
     assert_nothing_is_seen_of_it(folder, layout, saved, done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_fault_before_the_first_step_is_refused(folder: Path) -> None:
     # Not before the barrier: a rank can be through its first forward pass, and dead, before others
@@ -156,6 +159,7 @@ def test_a_fault_before_the_first_step_is_refused(folder: Path) -> None:
     assert not (folder / "DP3" / "refused" / "save").exists()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 def test_a_sample_of_the_matrix(tmp_path: Path) -> None:
     report = tmp_path / "faults.json"

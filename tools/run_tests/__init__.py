@@ -1,1 +1,1 @@
-"""`make test`: ruff, mypy, then all tests in four lanes, then those that need a quiet machine."""
+"""`make test`: ruff, mypy, then tests in four lanes, then those that need a quiet machine."""

@@ -1,7 +1,8 @@
-"""All checks and tests: ruff, mypy, and every test in four lanes side by side.
+"""All checks and tests: ruff, mypy, and the tests in four lanes side by side.
 
-    make test                           (everything, as CI does)
-    make test TESTS="tests/native"      (pytest's arguments: only these)
+    make test                           (all but those marked `long`)
+    make test TESTS="tests/native"      (pytest's arguments: only these, long ones as well)
+    make test-all                       (everything, as CI does)
 
 Most tests wait for something now and then, and the end says how much CPU each folder took. Tests
 that judge the speed of ranks run after all others. A marker whose tools are missing is left out,
@@ -22,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from tools.run_tests.lanes import Rules, Runner, Screen
-from tools.run_tests.left_out import is_strict, markers_left_out
+from tools.run_tests.left_out import is_strict, markers_left_out, selection
 from tools.run_tests.results import Problem
 from tools.run_tests.summary import summary
 from tools.run_tests.units import Plan, Unit, plan, selected
@@ -35,8 +36,11 @@ _LANES = ("lane 1", "lane 2", "lane 3", "lane 4")
 def main() -> int:
     """Run what is asked for; the exit code says whether all of it passed."""
     parser = argparse.ArgumentParser(prog="run_tests", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--all", action="store_true", help="the tests marked `long` as well")
     parser.add_argument(
-        "tests", nargs=argparse.REMAINDER, help="pytest's arguments; all if left out"
+        "tests",
+        nargs=argparse.REMAINDER,
+        help="pytest's arguments; without any, all but the long ones",
     )
     options = parser.parse_args()
     os.chdir(_ROOT)
@@ -46,9 +50,10 @@ def main() -> int:
     strict = is_strict(os.environ, is_root)
     left = markers_left_out(is_root)
     work = Path(tempfile.mkdtemp(prefix="relkit-tests-"))
-    selection = " and ".join(f"not {marker}" for marker in left)
+    # Who names tests wants all of them.
+    has_long = options.all or bool(options.tests)
     screen = Screen()
-    runner = Runner(Rules(selection, strict, work), screen)
+    runner = Runner(Rules(selection(left, has_long=has_long), strict, work), screen)
     for marker, reason in left.items():
         what = f"left out: tests marked {marker!r} ({reason})"
         screen.lines("markers", [what])
@@ -57,6 +62,8 @@ def main() -> int:
     # Also where it was started in the background of a shell, which lets SIGINT be ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    if not has_long:
+        screen.lines("markers", ["without tests marked 'long': make test-all runs them as well"])
     began = time.monotonic()
     interrupted = False
     try:

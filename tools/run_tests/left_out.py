@@ -1,4 +1,4 @@
-"""Which markers this machine cannot run, and why."""
+"""Which markers are left out: those that this machine cannot run, and long tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 _PROGRAMS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -42,6 +42,16 @@ def markers_left_out(
     if not (can_fuzz or _links_a_fuzzer)():
         left["fuzz"] = "clang does not link a fuzzer: it is missing, or its libclang-rt"
     return left
+
+
+def selection(left: Iterable[str], *, has_long: bool) -> str:
+    """Pytest's -m; "" where nothing is left out.
+
+    Args:
+        left: markers that this machine cannot run.
+        has_long: run the tests marked `long`.
+    """
+    return " and ".join(f"not {marker}" for marker in (*left, *(() if has_long else ("long",))))
 
 
 def is_strict(environ: Mapping[str, str], is_root: bool) -> bool:

@@ -49,6 +49,7 @@ def verdict(nodes: list[str], links: list[list[str]]) -> dict[str, Any]:
     return {"nodes": nodes, "links": links, "groups": []}
 
 
+@pytest.mark.long
 def test_a_port_scanner_is_refused_counted_and_reported(check: Check, fleet: Hosts) -> None:
     for host in fleet.hosts:
         fleet.own_ports(host.name, *PORTS)
@@ -71,6 +72,7 @@ def test_a_port_scanner_is_refused_counted_and_reported(check: Check, fleet: Hos
     assert done.code == 0
 
 
+@pytest.mark.long
 def test_an_earlier_run_excuses_what_was_always_slow(
     check: Check, fleet: Hosts, tmp_path: Path
 ) -> None:
@@ -86,6 +88,7 @@ def test_an_earlier_run_excuses_what_was_always_slow(
     assert done.code == 1
 
 
+@pytest.mark.long
 def test_a_node_that_answers_late_is_convicted_by_its_bound_alone(
     check: Check, fleet: Hosts
 ) -> None:

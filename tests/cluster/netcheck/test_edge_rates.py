@@ -85,6 +85,7 @@ def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
     process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("whole_interface", [False, True])
 def test_the_slow_edge_or_interface_of_a_ring_is_named(
     tmp_path: Path, whole_interface: bool

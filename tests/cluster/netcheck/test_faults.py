@@ -63,6 +63,7 @@ def test_one_slow_link(check: Check, fleet: Hosts) -> None:
     assert report["verdict"] == verdict([], [["h2", "h5"]], []), report["findings"]
 
 
+@pytest.mark.long
 def test_one_dead_link(check: Check, fleet: Hosts) -> None:
     fleet.cut_pair("h1", "h4")
     report, _ = check("--mode", "full")
@@ -70,6 +71,7 @@ def test_one_dead_link(check: Check, fleet: Hosts) -> None:
     assert report["diagnoses"][0]["fault"] == "dead"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "here", "there"),
     [
@@ -99,6 +101,7 @@ def test_a_dead_host(check: Check, fleet: Hosts) -> None:
     assert done.code == 1
 
 
+@pytest.mark.long
 def test_two_faults_at_once(check: Check, fleet: Hosts) -> None:
     fleet.limit("h2", out_mbit=90, in_mbit=90)
     fleet.cut_pair("h4", "h6")

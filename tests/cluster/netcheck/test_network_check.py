@@ -58,6 +58,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("t*/netcheck.json"))]
 
 
+@pytest.mark.long
 def test_a_healthy_job_trains_and_says_what_was_measured(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_healthy_job_trains_and_says_what_was_measured(
     assert not (tmp_path / "t1" / "netcheck.json").exists()
 
 
+@pytest.mark.long
 def test_pairs_are_measured_by_the_probe_that_is_asked_for(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:
@@ -103,6 +105,7 @@ def test_pairs_are_measured_by_the_probe_that_is_asked_for(
     assert report["probe"] == "gloo"
 
 
+@pytest.mark.long
 def test_one_node_has_nothing_to_measure(start: Start, tmp_path: Path) -> None:
     done = start(
         "launch", "--timeline-path", tmp_path / "t", "--network-check", "--switchbox-check",
@@ -113,6 +116,7 @@ def test_one_node_has_nothing_to_measure(start: Start, tmp_path: Path) -> None:
     assert "switchbox check: inconclusive" in done.err
 
 
+@pytest.mark.long
 def test_all_nodes_are_measured_again_before_a_restart(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:
@@ -135,6 +139,7 @@ def test_all_nodes_are_measured_again_before_a_restart(
     assert text.count("2 nodes, no fault") == 4
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_a_straggler_leaves_and_the_others_train(
     start: Start, hosts: Hosts, tmp_path: Path
@@ -156,6 +161,7 @@ def test_a_straggler_leaves_and_the_others_train(
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_a_node_whose_data_network_is_dead_leaves_and_the_others_train(
     start: Start, hosts: Hosts, tmp_path: Path
@@ -178,6 +184,7 @@ def test_a_node_whose_data_network_is_dead_leaves_and_the_others_train(
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_a_straggler_only_makes_a_warning_where_it_may_stay(
     start: Start, hosts: Hosts, tmp_path: Path
@@ -189,6 +196,7 @@ def test_a_straggler_only_makes_a_warning_where_it_may_stay(
     assert all("h3 is slow" in one.err and "it stays" in one.err for one in done), text
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_too_few_nodes_are_left(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     done = [job.wait(130) for job in on_hosts(start, hosts, tmp_path, "3", "--exclude-straggler")]
@@ -199,6 +207,7 @@ def test_too_few_nodes_are_left(start: Start, hosts: Hosts, tmp_path: Path) -> N
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_the_store_stays_until_all_know_that_its_node_leaves(
     start: Start, hosts: Hosts, tmp_path: Path
@@ -212,6 +221,7 @@ def test_the_store_stays_until_all_know_that_its_node_leaves(
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_the_topology_file_gives_out_the_ranks(start: Start, tmp_path: Path) -> None:
     script = tmp_path / "show.py"

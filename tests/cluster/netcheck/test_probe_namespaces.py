@@ -199,6 +199,7 @@ def test_a_firewall_that_drops_is_no_answer_and_a_closed_port_is_refused(pair: P
     assert {edge.failure for edge in dropped} == {Failure.NO_ANSWER.value}
 
 
+@pytest.mark.long
 @pytest.mark.job
 def test_gloo_takes_the_interface_that_leads_to_the_peer(pair: Pair) -> None:
     for agent in (pair.near, pair.far):

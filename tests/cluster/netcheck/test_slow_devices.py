@@ -75,6 +75,7 @@ def report_of(folder: Path) -> dict[str, Any]:
     return plain
 
 
+@pytest.mark.long
 def test_a_node_that_computes_slowly_leaves_and_the_others_train(
     start: Start, hosts: Hosts, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_node_that_computes_slowly_leaves_and_the_others_train(
     assert {row["node"] for row in report["devices"]} == {"h1", "h2", "h3"}
 
 
+@pytest.mark.long
 def test_where_nothing_is_slow_nobody_is_named(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     done = on_hosts(start, hosts, tmp_path)
     text = "\n".join(one.err for one in done.values())
@@ -104,6 +106,7 @@ def test_where_nothing_is_slow_nobody_is_named(start: Start, hosts: Hosts, tmp_p
     assert not [f for f in report["findings"] if f["id"] in ("RK-NET-022", "RK-NET-023")], text
 
 
+@pytest.mark.long
 def test_nodes_of_one_host_are_not_compared(start: Start, hosts: Hosts, tmp_path: Path) -> None:
     done = on_hosts(start, hosts, tmp_path, slow="h3", one_boot=True)
     text = "\n".join(one.err for one in done.values())

@@ -43,6 +43,7 @@ def check(start: Start, cluster: Slurm, *options: str | Path) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.long
 def test_verdicts_through_slurm(start: Start, cluster: Slurm) -> None:
     daemons = cluster.hosts.processes()
     report = check(start, cluster)

@@ -18,6 +18,7 @@ RUNS = 200_000
 LIMIT_S = 20
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_fuzzer_finds_nothing(tmp_path: Path) -> None:
     fuzzer = build(

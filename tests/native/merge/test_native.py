@@ -78,6 +78,7 @@ def content(index: StackIndex) -> dict[object, object]:
     return found
 
 
+@pytest.mark.long
 @SHARED
 @given(st.lists(dumps(plain, rich=False, world_size=4), min_size=1, max_size=6))
 def test_random_dumps_gather_alike(library: Path, found: list[RankDump]) -> None:
@@ -111,6 +112,7 @@ def partly_foreign(draw: st.DrawFn) -> bytes:
     )
 
 
+@pytest.mark.long
 @SHARED
 @given(st.lists(partly_foreign(), min_size=1, max_size=4))
 def test_roles_are_inferred_alike(library: Path, files: list[bytes]) -> None:
@@ -283,6 +285,7 @@ def test_ids_behind_the_frames_are_not_taken_for_frames(library: Path) -> None:
     assert content(native) == content(python_index(files)[1])
 
 
+@pytest.mark.long
 def test_frames_are_counted_alike_whether_they_are_parsed_or_recognised(library: Path) -> None:
     # Equal threads: the second one's frames are recognised by their bytes.
     most, frame = dumpfile.MAX_FRAMES, wire.bytes_field(3, b"")

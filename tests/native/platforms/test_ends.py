@@ -18,6 +18,7 @@ EVERY = {"RELKIT_HOOK_SAMPLE": "1"}
 SOME = pytest.mark.parametrize("platform", ["cuda", "hip"])
 
 
+@pytest.mark.long
 @ALL
 @SOME
 def test_a_program_ends_while_its_device_works(

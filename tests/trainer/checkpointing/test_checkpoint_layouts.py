@@ -116,6 +116,7 @@ def told(folder: Path, what: str, ranks: int) -> list[dict[str, Any]]:
 pytestmark = pytest.mark.timeout(260)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_a_resumed_run_is_the_undisturbed_one_bit_for_bit(folder: Path, layout: Layout) -> None:
     for rank, seen in enumerate(told(folder, layout.name, layout.ranks)):

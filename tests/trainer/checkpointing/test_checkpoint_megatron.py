@@ -40,6 +40,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {name: (one, ours[name]) for name, one in zip(MODELS, found, strict=True)}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("model", MODELS)
 def test_names_and_shapes_are_megatron_cores(seen: dict[str, Any], model: str) -> None:

@@ -145,6 +145,7 @@ def steps_of(text: str) -> dict[int, tuple[str, ...]]:
     return {int(found[0]): found[1:6] for found in LINE.findall(text)}
 
 
+@pytest.mark.long
 def test_the_guide_from_data_to_going_on(workspace: Path) -> None:
     sizes = {"TRAIN_ITERS": str(STEPS), "SAVE_INTERVAL": str(SAVED), "LOG_INTERVAL": "1"}
     sizes |= {"SEQ_LENGTH": "32", "HIDDEN_SIZE": "32", "MICRO_BATCH_SIZE": "8", "LR": "0.01"}
@@ -171,6 +172,7 @@ def test_the_guide_from_data_to_going_on(workspace: Path) -> None:
     assert again == {step: whole[step] for step in range(SAVED + 1, STEPS + 1)}, text
 
 
+@pytest.mark.long
 def test_the_guides_own_script_with_its_slips(workspace: Path) -> None:
     script = workspace / "own" / "pretrain_single.sh"
     script.parent.mkdir()
@@ -185,6 +187,7 @@ def test_the_guides_own_script_with_its_slips(workspace: Path) -> None:
     assert (script.parent / "ckpt/iter_0000003/mp_rank_00/model_optim_rng.pt").is_file(), said
 
 
+@pytest.mark.long
 def test_the_tutorials_way_in_one_process(workspace: Path) -> None:
     folder = workspace / "tutorial"
     folder.mkdir()
@@ -201,6 +204,7 @@ def test_the_tutorials_way_in_one_process(workspace: Path) -> None:
         assert files == {"model_optim_rng.pt", "distrib_optim.pt"}
 
 
+@pytest.mark.long
 def test_an_unknown_flag_is_said_once(workspace: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "pretrain_gpt.py"), "--num-layer", "2"],

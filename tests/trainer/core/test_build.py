@@ -128,6 +128,7 @@ def test_gradients_grow_with_the_scale_also_those_of_load_balancing(model: str) 
         torch.testing.assert_close(twice[name], gradient, msg=name)
 
 
+@pytest.mark.long
 def test_a_step_waits_for_no_compiler() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _ONE_STEP, *MODELS], cwd=Path(__file__).parents[3],

@@ -158,6 +158,7 @@ def losses_of(ranks: list[dict[str, Any]], step: int) -> float:
 pytestmark = pytest.mark.timeout(1020)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(CASES)), ids=NAMES)
 def test_one_step_has_the_loss_and_every_gradient_of_one_process(folder: Path, number: int) -> None:
     reference = alone(folder, CASES[number][1])

@@ -368,6 +368,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(4)]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 def test_all_forms_have_the_same_bits(ranks: list[dict[str, Any]]) -> None:
     for seen in ranks:

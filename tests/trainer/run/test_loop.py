@@ -176,6 +176,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.timeout(170)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_run_that_is_stopped_and_resumed_has_the_losses_of_one_left_alone(

@@ -65,6 +65,7 @@ def test_any_bytes_are_counts_or_an_error(data: bytes, begins: bool) -> None:
             read(body)
 
 
+@pytest.mark.long
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -246,6 +246,7 @@ def test_lines_that_say_nothing(line: str) -> None:
     assert parse_watchdog([line]) == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60 * PATIENCE)
 def test_lines_that_try_patience() -> None:
     begun = [
@@ -257,6 +258,7 @@ def test_lines_that_try_patience() -> None:
         parse_watchdog([*begun, *[line] * 100])
 
 
+@pytest.mark.long
 def test_hostile_ranks_are_bounded() -> None:
     rows = [
         f" [{', '.join(map(str, range(n, n + 9000)))}] started X" for n in range(0, 270_000, 9000)

@@ -44,6 +44,7 @@ STATES = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(STATES | st.none(), min_size=WORLD, max_size=WORLD),

@@ -347,6 +347,7 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), json_values | ROWS))
 def test_any_document_is_a_report_or_an_error(

@@ -95,6 +95,7 @@ def test_the_timeline_ends_with_what_is_in_flight() -> None:
     assert all(each.ended_s is not None for each in lanes[3].ops)
 
 
+@pytest.mark.long
 def test_ranks_that_wait_are_counted_however_they_are_drawn() -> None:
     assert picture_of(blocked_job(4)).waiting == 3
     assert picture_of(pipeline_job(1024)).waiting == 1023
@@ -104,6 +105,7 @@ def test_ranks_that_wait_are_counted_however_they_are_drawn() -> None:
     assert picture_of(job(views)).waiting == 0
 
 
+@pytest.mark.long
 def test_many_ranks_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = picture_of(pipeline_job(1024))
     assert len(picture.wait_graph.nodes) <= MAX_NODES

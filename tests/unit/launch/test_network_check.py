@@ -209,6 +209,7 @@ def test_a_job_of_fixed_size_goes_on_where_another_node_may_come(store: TCPStore
     assert isinstance(second, NodeFailedCheck)
 
 
+@pytest.mark.long
 def test_the_probe_that_was_asked_for_is_used(store: TCPStore) -> None:
     job = Job([CheckSettings(probe="gloo"), CheckSettings(probe="gloo")])
     assert job.meet(store, "0") == [True, True]

@@ -153,6 +153,7 @@ def test_a_node_that_comes_twice_in_a_message_is_as_it_came_last(sizes: tuple[in
     assert ranks.columns(NOBODY).rank.tolist() == [0, *(10 + n for n in range(sizes[1])), 4]
 
 
+@pytest.mark.long
 @given(st.lists(st.sampled_from(["step", "stall", "wait", "end"]), max_size=12))
 def test_a_look_through_summaries_sees_what_one_at_the_ranks_sees(turns: list[str]) -> None:
     """The detector's verdicts are the same, whichever way its ranks come to it."""

@@ -92,6 +92,7 @@ def test_a_loss_of_a_fifth_is_found_in_nearly_every_fleet() -> None:
     assert sum(found) >= 0.99 * len(found)
 
 
+@pytest.mark.long
 @given(st.integers(2, 20), st.integers(0, 2**20), st.data())
 @settings(max_examples=60, deadline=None)
 def test_renaming_nodes_renames_the_verdict(count: int, seed: int, data: st.DataObject) -> None:
@@ -146,6 +147,7 @@ def test_any_edges_give_a_sound_verdict(edges: list[Edge], groups: dict[str, str
         assert one.reasons
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["quick", "groups", "full"])
 def test_a_few_sets_of_the_benchmark_are_all_right(mode: str) -> None:
     rng = random.Random(mode)  # noqa: S311

@@ -61,6 +61,7 @@ def test_full_covers_each_pair_once_and_then_asks_nothing_of_a_quiet_fleet(count
     assert done.verdict.tested_links == done.verdict.possible_links
 
 
+@pytest.mark.long
 @given(st.integers(min_value=1, max_value=40), st.data())
 @settings(max_examples=40, deadline=None)
 def test_rounds_are_disjoint_pairs_and_never_more_than_the_bound(
@@ -93,6 +94,7 @@ def test_quick_is_bounded_by_two_and_the_doublings_but_for_three_or_four_nodes(
     assert schedule.quick(names(count)).max_rounds == schedule.most_quick_rounds(count) == bound
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plan", [schedule.quick, schedule.full])
 def test_four_nodes_on_busy_hosts_are_measured_until_the_slow_one_is_known(plan: Plan) -> None:
     """Three in ten measurements are slowed by something that is no fault."""

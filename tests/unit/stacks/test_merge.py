@@ -70,6 +70,7 @@ def test_random_worlds_print_what_the_viewer_prints(captured: list[RankDump]) ->
     assert sorted(lines(merged.native)) == viewer_lines(captured, python=False)
 
 
+@pytest.mark.long
 @given(world(), st.randoms(use_true_random=False))
 def test_any_order_of_ranks_and_threads_gives_the_same(
     captured: list[RankDump], random: Random
@@ -89,6 +90,7 @@ def test_any_order_of_ranks_and_threads_gives_the_same(
     assert first == merge_dumps((dump for _, dump in other), WORLD)
 
 
+@pytest.mark.long
 @given(world())
 def test_every_node_is_the_union_of_what_lies_below(captured: list[RankDump]) -> None:
     merged = merge_dumps(captured, WORLD)
@@ -186,6 +188,7 @@ def test_a_rank_outside_the_world_is_refused() -> None:
     assert merged.present == RankSet.of([0])
 
 
+@pytest.mark.long
 def test_regular_steps_stay_short_at_a_hundred_thousand_ranks() -> None:
     size = 100_000
     captured = (

@@ -119,6 +119,7 @@ def test_a_vanished_process_leaves_names_unknown() -> None:
     assert Symboliser().stacks(2**22 + 1, [[4096, 8192]])[0][1].func == "??"
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_hostile_elf_files_never_crash(library: Path, data: st.DataObject) -> None:

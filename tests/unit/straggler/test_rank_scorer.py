@@ -321,6 +321,7 @@ def test_an_accused_rank_that_is_no_slower_is_dropped_before_it_is_called_noise(
     assert [one.rank for one in said[-1]] == [1]
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 1000),

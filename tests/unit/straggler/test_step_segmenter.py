@@ -75,6 +75,7 @@ def test_a_plain_loop() -> None:
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     step=st.lists(talks, min_size=1, max_size=12),

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from tests.eager import eager
 from tests.patience import PATIENCE
 
@@ -49,6 +51,7 @@ def _said_by(script: str) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.long
 def test_what_ranks_do_not_use_is_loaded_when_it_is_asked_for() -> None:
     said = _said_by(_SCRIPT)
     assert said.pop("waiting") > 10

@@ -124,7 +124,7 @@ def test_both_commands_run_where_nothing_is_selected() -> None:
     )
 
 
-@pytest.mark.parametrize("words", [["demo", "more"], ["clean"]])
+@pytest.mark.parametrize("words", [["demo", "more"], ["clean"], ["test-all", "tests/native"]])
 def test_another_command_is_refused(words: list[str]) -> None:
     with pytest.raises(ValueError, match=words[-1]):
         steps(words)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools.run_tests.lanes import Rules, Runner, Screen
-from tools.run_tests.left_out import is_strict, markers_left_out
+from tools.run_tests.left_out import is_strict, markers_left_out, selection
 from tools.run_tests.results import Problem, UnitResult
 from tools.run_tests.summary import closing_line, summary
 from tools.run_tests.units import Unit, arrange, plan, selected
@@ -97,6 +97,7 @@ def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
+@pytest.mark.long
 def test_a_failed_test_is_listed_with_its_lane_and_shown_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,6 +257,25 @@ def test_what_belongs_to_no_test_is_listed_too() -> None:
     lines = summary([], {}, [lost], 1.0)
     assert "  [markers] left out: tests marked 'gdb' (no gdb)" in lines
     assert lines[-1] == "1 error in 1.00s"
+
+
+def test_long_tests_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None:
+    assert selection({"gdb": "", "dot": ""}, has_long=False) == "not gdb and not dot and not long"
+    assert selection({}, has_long=True) == ""
+    text = f"import pytest\n@pytest.mark.long\n{GOOD}def test_short(): pass\n"
+    counts = []
+    for number, has_long in enumerate((True, False)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        runner = run(folder, {f"a{number}": text}, selection=selection({}, has_long=has_long))
+        assert not runner.others
+        counts.append(sum(result.count("passed") for result in runner.results))
+    assert counts == [2, 1]
+
+
+def test_ci_runs_long_tests() -> None:
+    assert (ROOT / ".ci/run").read_text().rstrip().endswith("exec make test-all")
+    assert "tools.run_tests --all\n" in (ROOT / "Makefile").read_text()
 
 
 def test_nothing_is_left_out_where_all_is_there() -> None:

@@ -297,6 +297,7 @@ def test_a_healthy_job_is_never_looked_at_more_closely() -> None:
 durations = st.lists(st.floats(0.2, 60.0), min_size=1, max_size=25)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=60)
 @given(durations, st.integers(0, 3))
 def test_nothing_below_the_floor_is_ever_suspected(pauses: list[float], culprit: int) -> None:
@@ -310,6 +311,7 @@ def test_nothing_below_the_floor_is_ever_suspected(pauses: list[float], culprit:
     assert len(loop.said(What.BEGAN)) == len(loop.said(What.WENT_ON))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)  # a second an example on a machine with a load of 20
 @settings(deadline=None, max_examples=60)
 @given(st.floats(FLOOR_S + 1, 200.0), st.integers(0, 3), st.integers(1, 60))

@@ -227,6 +227,7 @@ def test_a_host_whose_name_means_its_loopback_takes_the_way_to_the_others() -> N
         first.close()
 
 
+@pytest.mark.long
 def test_a_job_of_one_node_and_a_command_that_starts_none_load_nothing_of_it() -> None:
     code = (
         "import sys, relkit.launch.job_run\n"
