@@ -1,0 +1,53 @@
+"""No function of the product is longer than a screen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.test_layout import ROOT, python_files
+
+# Without the head and the docstring, which in a command are most of it.
+MAX_BODY_LINES = 70
+
+
+def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from the first statement after the docstring to the end."""
+    assert node.end_lineno is not None
+    statements = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return node.end_lineno - statements[0].lineno + 1 if statements else 0
+
+
+def functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("def f():\n    a = 1\n    return a\n", 2),
+        (
+            'async def f(\n    a,\n):\n    """What for.\n\n    More."""\n    return (\n    a)\n',
+            2,
+        ),
+        ('class A:\n    def f(self):\n        """Nothing."""\n', 0),
+        ("def f():\n    def g():\n        return 1\n    return g\n", 3),
+    ],
+)
+def test_head_and_docstring_do_not_count(source: str, lines: int) -> None:
+    assert max(map(body_lines, functions(source))) == lines
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    files = [path for folder in ("relkit", "commands", "reports") for path in python_files(folder)]
+    lengths = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": body_lines(node)
+        for path in files
+        for node in functions(path.read_text())
+    }
+    assert len(lengths) > 1000
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_BODY_LINES} == {}
