@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import Start, Started, report_of, until
+from tests.cluster.conftest import NODE_CPU_S, Start, Started, report_of, until
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.cluster.link_sockets import wait_for_links
 from tests.patience import PATIENCE
@@ -47,7 +47,7 @@ def begin(
             GLOO_SOCKET_IFNAME="eth0", RELKIT_NODE_NAME=name,
         )  # fmt: skip
         jobs.append(job)
-    until(lambda: len(list(folder.glob("pid-*"))) == 6, *jobs)
+    until(lambda: len(list(folder.glob("pid-*"))) == 6, *jobs, timeout_s=3 * NODE_CPU_S)
     jobs[0].wait_for("watching rank 0-1 of 6")
     wait_for_links(jobs, 29400 if backend == "c10d" else 29500)
     return dict(zip(NAMES, jobs, strict=True))
