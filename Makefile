@@ -1,8 +1,8 @@
 # Two commands do everything on a fresh Debian or Ubuntu machine:
 #   make demo   sets up .venv, builds, installs, and shows a real hang being explained
-#   make test   sets up all that the tests need, and runs those that take seconds
-# What CI runs: make test-all (the long tests as well). For the daily edit: make check (ruff, mypy --strict,
-# unit tests with fewer random examples).
+#   make test   sets up all that the tests need, and runs all but the long ones
+# What CI runs: make test-all (every test). For the daily edit: make check (ruff, mypy --strict, short unit
+# tests with fewer random examples).
 
 PYTHON ?= python3
 VENV := .venv
@@ -62,7 +62,7 @@ stress: $(VENV)/.develop
 soak: $(VENV)/.develop
 	$(BIN)/python -m tools.soak $(SOAK_ARGS)
 
-# The two commands above as root in a bare Debian, in namespaces; FRESH_ARGS="test tests/native".
+# make demo and make test-all as root in a bare Debian, in namespaces; FRESH_ARGS="test tests/native".
 fresh-check:
 	$(PYTHON) -m tools.fresh_check $(FRESH_ARGS)
 

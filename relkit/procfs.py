@@ -133,12 +133,17 @@ def process_state(pid: int) -> str:
 
 
 def is_asked_to_end(pid: int) -> bool:
-    """It is about to end: it takes itself down, or such a signal waits for it."""
-    fields = _status_fields(_text(f"/proc/{pid}/status"))
-    if (_mask(fields, "SigPnd") | _mask(fields, "ShdPnd")) & _END_SIGNALS:
+    """It ends, or will as soon as it runs: a signal that asks it to waits for it."""
+    if _will_be_asked(_status_fields(_text(f"/proc/{pid}/status"))):
         return True
     stat = _stat_fields(pid)
     return len(stat) > FLAGS_FIELD and bool(int(stat[FLAGS_FIELD]) & PF_EXITING)
+
+
+def _will_be_asked(fields: dict[str, str]) -> bool:
+    waiting = (_mask(fields, "SigPnd") | _mask(fields, "ShdPnd")) & ~_mask(fields, "SigBlk")
+    # Who is stopped, or waits for a device, may do so for ever.
+    return bool(waiting & _END_SIGNALS) and fields.get("State", "")[:1] not in ("T", "t", "D")
 
 
 def _stat_fields(pid: int) -> list[str]:

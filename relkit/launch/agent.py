@@ -404,7 +404,18 @@ class MonitoredAgent(LocalElasticAgent):
             left = "; no restart is left" if action is OnHang.RESTART else ""
             raise JobAborted(f"the job hung and was ended (--on-hang {action}{left})")
         result: RunResult = super()._monitor_workers(worker_group)
+        if result.state is WorkerState.FAILED and not failure:
+            self._take_failures(result)
         return result
+
+    def _take_failures(self, result: RunResult) -> None:
+        """Torch has seen a failure before the launcher: its peers are gone, its recorder is not."""
+        failures = result.failures
+        ends = {rank: self._exit_status(rank, each.exitcode) for rank, each in failures.items()}
+        self._exit_statuses = {**self._exit_statuses, **ends}
+        # The others have been ended by torch.
+        first = min(failures, key=lambda rank: failures[rank].exitcode == -signal.SIGTERM)
+        self._failed(how_rank_ended(first, failures[first].pid, failures[first].exitcode))
 
     def _failed(self, sentence: str) -> None:
         """A worker failed: capture its peers before they are stopped, unless a node is leaving."""

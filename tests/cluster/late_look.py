@@ -1,4 +1,4 @@
-"""The launcher of a host on which all ranks end between the launcher's look at them and torch's.
+"""The launcher of a host on which ranks end between the launcher's look at them and torch's.
 
 python late_look.py ARGUMENTS: as `relkit ARGUMENTS`; it says once when it has looked.
 """
@@ -6,6 +6,7 @@ python late_look.py ARGUMENTS: as `relkit ARGUMENTS`; it says once when it has l
 from __future__ import annotations
 
 import os
+import select
 import sys
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup
@@ -18,13 +19,12 @@ waited_for: set[int] = set()
 
 
 def look_late(agent: LocalElasticAgent, group: WorkerGroup) -> RunResult:
-    """Torch's look, once all of these workers have ended."""
+    """Torch's look, once one of these workers has ended."""
     pids = {int(worker.id) for worker in group.workers}
     if not waited_for & pids:
         waited_for.update(pids)
         print("the launcher has looked", file=sys.stderr, flush=True)
-        for pid in pids:
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        select.select([os.pidfd_open(pid) for pid in pids], [], [])
     result: RunResult = torch_looks(agent, group)
     return result
 

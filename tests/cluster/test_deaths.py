@@ -149,6 +149,24 @@ def test_a_job_that_is_ended_from_outside_names_nobody(
     assert [f["id"] for f in report["findings"]] == ["RK-DEATH-004"], done.err
 
 
+def test_who_ends_just_before_torch_looks_is_seen_before_torch_ends_the_others(
+    start: Start, tmp_path: Path
+) -> None:
+    job = start(
+        "launch", "--nproc-per-node", "4", "--timeline-path", tmp_path / "t", JOB, "never", "-1",
+        program=(sys.executable, str(LATE_LOOK)),
+    )  # fmt: skip
+    job.wait_for("all there")
+    job.wait_for("the launcher has looked")
+    ranks = {procfs.rank_environment(pid)["RANK"]: pid for pid in procfs.children(job.process.pid)}
+    os.kill(ranks[str(VICTIM)], signal.SIGKILL)
+    done = job.wait()
+    assert done.code == 1
+    report = report_of(tmp_path / "t")
+    assert report["culprits"] == [VICTIM], done.err
+    assert row(report)["exit_code"] == -9
+
+
 def test_a_launcher_that_is_asked_to_end_names_nobody(start: Start, tmp_path: Path) -> None:
     job = start(
         "launch", "--nproc-per-node", "2", "--timeline-path", tmp_path / "t", JOB, "never", "-1",

@@ -28,7 +28,6 @@ def judged(timeline: Path) -> list[tuple[int, Category]]:
     return [(each["rank"], Category(each["category"])) for each in details]
 
 
-@pytest.mark.long
 def test_a_hang_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
     timeline = tmp_path / "timeline"
     done = start(
@@ -81,6 +80,22 @@ def test_a_crash_is_named_and_the_job_fails_as_under_torchrun(start: Start, tmp_
     assert "Root Cause" in done.err
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_script_that_is_run_as_a_function(start: Start, tmp_path: Path, fails: bool) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\nrank = os.environ['RANK']\nprint('here is', rank, flush=True)\n"
+        f"if {fails} and rank == '1':\n    raise ValueError('bad batch 17')\n"
+    )
+    done = start(
+        "launch", "--run-path", "--nproc-per-node", "2", "--timeline-path", tmp_path / "t", script
+    ).wait()
+    assert done.code == int(fails), done.err
+    assert {"here is 0", "here is 1"} <= set(done.out.splitlines())
+    if fails:
+        assert report_of(tmp_path / "t")["culprits"] == [1], done.err
+
+
 def test_an_exception_and_an_unwritable_timeline_folder(start: Start, tmp_path: Path) -> None:
     blocked, home = tmp_path / "file", tmp_path / "home"
     blocked.write_text("")
@@ -108,7 +123,6 @@ def test_a_healthy_job_gives_no_alarm(start: Start, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "t").iterdir()} <= {"straggler"}
 
 
-@pytest.mark.long
 def test_restart_after_a_hang_recovers(start: Start, tmp_path: Path) -> None:
     done = start(
         "launch", "--nproc-per-node", "2", "--hang-timeout", "12", "--on-hang", "restart",

@@ -161,7 +161,6 @@ def next_to_train(run: SpareJob, *names: str) -> str:
     return used
 
 
-@pytest.mark.long
 def test_a_launcher_that_is_asked_to_end_is_replaced_at_once(job: Make) -> None:
     run = job("2", "--spares", "1", "--no-warm-standby")
     run.add("h1", "h2")

@@ -68,7 +68,6 @@ def losses(folder: Path, rank: int, attempt: int) -> list[str]:
     return [facts["loss"] for facts in said(folder, rank, attempt) if "loss" in facts]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("as_module", [False, True])
 def test_standbys_go_on_as_the_ranks_would_have(
     start: Start, folder: Path, as_module: bool

@@ -39,7 +39,6 @@ def sections() -> dict[str, str]:
     }
 
 
-@pytest.mark.long
 def test_every_id_has_a_section_and_every_section_an_id() -> None:
     assert sections().keys() == ids_in_code()
 

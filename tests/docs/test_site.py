@@ -46,7 +46,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_every_page_is_there_and_names_no_host_but_its_own(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))

@@ -71,7 +71,6 @@ def undisturbed(
     return folder, losses(done)
 
 
-@pytest.mark.long
 def test_killed_workers_go_on_from_memory(
     start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
 ) -> None:

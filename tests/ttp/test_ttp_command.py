@@ -17,7 +17,6 @@ __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("hook", [True, False], ids=["hook", "no-hook"])
 def test_status_and_save(start: Start, tmp_path: Path, hook: bool) -> None:
     name = f"ttp-{os.getpid()}-{hook}"

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from relkit import procfs
-from tests.asked_to_end import asked_to_end
+from tests.ends_late import ends_late
 from tests.patience import PATIENCE
 from tests.waiting import eventually
 
@@ -167,8 +167,33 @@ def test_a_container_has_process_ids_of_its_own() -> None:
 def test_who_has_been_asked_to_end_or_is_ending() -> None:
     assert not procfs.is_asked_to_end(os.getpid())
     assert not procfs.is_asked_to_end(_NO_PID)
-    with asked_to_end() as pid:
+    with ends_late() as pid:
         assert procfs.is_asked_to_end(pid)
-    with subprocess.Popen(["true"]) as child:
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert procfs.is_asked_to_end(child.pid)
+
+
+@pytest.mark.parametrize(
+    ("state", "shared", "blocked", "asked"),
+    [
+        ("R (running)", signal.SIGTERM, None, True),
+        ("S (sleeping)", signal.SIGINT, signal.SIGTERM, True),
+        ("S (sleeping)", signal.SIGTERM, signal.SIGTERM, False),
+        ("S (sleeping)", signal.SIGUSR1, None, False),
+        ("T (stopped)", signal.SIGTERM, None, False),
+        ("t (tracing stop)", signal.SIGTERM, None, False),
+        ("D (disk sleep)", signal.SIGTERM, None, False),
+    ],
+)
+def test_a_signal_that_waits_for_a_process_that_can_run(
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    shared: signal.Signals,
+    blocked: signal.Signals | None,
+    asked: bool,
+) -> None:
+    def mask(number: signal.Signals | None) -> str:
+        return f"{1 << (number - 1) if number else 0:016x}"
+
+    status = f"State:\t{state}\nSigPnd:\t{mask(None)}\nShdPnd:\t{mask(shared)}\n"
+    files = {"/proc/77/status": f"{status}SigBlk:\t{mask(blocked)}\n"}
+    monkeypatch.setattr(procfs, "_text", lambda path: files.get(str(path), ""))
+    assert procfs.is_asked_to_end(77) is asked

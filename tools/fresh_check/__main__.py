@@ -1,9 +1,9 @@
-"""The README's two commands as root on a Debian machine that has nothing yet.
+"""The README's demo and every test as root on a Debian machine that has nothing yet.
 
-    make fresh-check                                    (make demo, then make test)
+    make fresh-check                                    (make demo, then make test-all)
     make fresh-check FRESH_ARGS=demo
     make fresh-check FRESH_ARGS="test tests/native"     (only these tests)
-    make fresh-check FRESH_ARGS=test-all                (every test, as CI does)
+    make fresh-check FRESH_ARGS=test-all                (every test)
 
 A minimal Debian root is built (once a week; kept as a tarball), a clean clone of HEAD is put into
 it, and the commands run there in namespaces of their own, on this host's network. How packages are
@@ -82,7 +82,7 @@ def steps(words: Sequence[str]) -> list[Step]:
         ValueError: none of `demo`, `test PATHS` and `test-all`.
     """
     if not words:
-        return [*steps(["demo"]), *steps(["test"])]
+        return [*steps(["demo"]), *steps(["test-all"])]
     name, *paths = words
     if name not in _LIMITS_S or (name != "test" and paths):
         raise ValueError(f"not `demo`, `test PATHS` or `test-all`: {' '.join(words)}")
@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument(
         "what",
         nargs="*",
-        help="demo, test PATHS, or test-all; demo and test where nothing is named",
+        help="demo, test PATHS, or test-all; demo and test-all where nothing is named",
     )
     parser.add_argument("--rebuild", action="store_true", help="build the base root anew")
     parser.add_argument("--keep", action="store_true", help="leave the root folder for a look")

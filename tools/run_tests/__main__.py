@@ -1,7 +1,7 @@
 """All checks and tests: ruff, mypy, and the tests in four lanes side by side.
 
     make test                           (all but those marked `long`)
-    make test TESTS="tests/native"      (pytest's arguments: only these, long ones as well)
+    make test TESTS="tests/native"      (pytest's arguments; long tests as well)
     make test-all                       (everything, as CI does)
 
 Most tests wait for something now and then, and the end says how much CPU each folder took. Tests
@@ -50,7 +50,7 @@ def main() -> int:
     strict = is_strict(os.environ, is_root)
     left = markers_left_out(is_root)
     work = Path(tempfile.mkdtemp(prefix="relkit-tests-"))
-    # Who names tests wants all of them.
+    # Who has arguments for pytest selects tests himself.
     has_long = options.all or bool(options.tests)
     screen = Screen()
     runner = Runner(Rules(selection(left, has_long=has_long), strict, work), screen)

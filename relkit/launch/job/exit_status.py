@@ -25,8 +25,8 @@ def peek_exit(pid: int, reaped: int | None = 0) -> int | None:
 
     Args:
         pid: of the child.
-        reaped: what to return for one that was reaped already: torch's own poll does that silently
-            only after exit code 0, but between its poll and ours there may be another.
+        reaped: what to return for one that was reaped already, as torch does with workers that have
+            ended well.
     """
     try:
         status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -23,6 +23,7 @@ SETTLE_S = 0.5
 # A process that has been asked to end may need this long to do so on a busy host.
 MAX_SETTLE_S = 5.0
 _SETTLE_POLL_S = 0.02
+_REAPED = 1 << 20  # no exit code
 
 
 def settle(
@@ -37,7 +38,8 @@ def settle(
     Args:
         pids: of all ranks of this node.
         statuses: of the ranks that have ended; look: polls all of them.
-        timeout_s: how long for others to be asked, s; max_s: for those that have been, to end.
+        timeout_s: how long to wait for others to be asked, s.
+        max_s: how long to wait for those that have been asked to end, s.
     """
     begin_s = time.monotonic()
     while (waited_s := time.monotonic() - begin_s) < max_s:
@@ -55,10 +57,11 @@ def settle(
 
 
 def look_first(context: PContext | None, statuses: Callable[[], Mapping[int, ExitStatus]]) -> None:
-    """Let torch look at its workers only once the launcher has seen that they are done, or failed.
+    """Let torch look at its workers only once the launcher has seen that one of them has failed.
 
     Where one has failed, torch ends the others in the same look: if the launcher has not captured
-    them by then, nobody can tell any more what they did, nor who ended them.
+    them by then, nobody can tell any more what they did, nor who ended them. While torch must not
+    look, `context.wait` returns None at once.
 
     Args:
         context: of these workers; statuses: of those of which the launcher has seen the end.
@@ -69,11 +72,28 @@ def look_first(context: PContext | None, statuses: Callable[[], Mapping[int, Exi
 
     def wait_once_seen(*args: Any, **named: Any) -> RunProcsResult | None:  # noqa: ANN401
         ends = statuses()
-        if len(ends) < context.nprocs and not any(end.exit_code for end in ends.values()):
+        seen_failure = any(end.exit_code for end in ends.values())
+        if not seen_failure and _is_too_early(context, len(ends)):
             return None
         return wait(*args, **named)
 
     context.wait = wait_once_seen  # type: ignore[method-assign]
+
+
+def _is_too_early(context: PContext, ends: int) -> bool:
+    """A worker may have failed, and the launcher has not seen it.
+
+    Args:
+        ends: number of workers of which the launcher has seen the end.
+    """
+    exits = [peek_exit(pid, _REAPED) for pid in context.pids().values()]
+    # Of what somebody else has reaped only torch may know the exit code.
+    if _REAPED in exits:
+        return False
+    if hasattr(context, "subprocess_handlers"):
+        return ends < context.nprocs
+    # Functions (--run-path) wait, once they have returned, until torch has looked at them.
+    return any(exits)
 
 
 def ends_now(

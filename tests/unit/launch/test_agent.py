@@ -124,3 +124,19 @@ def test_what_try_to_persist_has_saved_is_passed_on() -> None:
         ("rank 1 died", SavedStep(7, "/ck/iter_0000007")),
         ("rank 1 died", None),
     ]
+
+
+def test_a_failure_that_torch_has_seen_first_is_told_with_the_rank_that_it_did_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    agent = agent_with(Slots())
+    agent.services.monitor.failed = told.append
+    failures = {
+        rank: SimpleNamespace(pid=70 + rank, exitcode=code) for rank, code in ((0, -15), (1, 3))
+    }
+    failed = SimpleNamespace(state=WorkerState.FAILED, failures=failures)
+    monkeypatch.setattr(LocalElasticAgent, "_monitor_workers", lambda *_: failed)
+    assert agent._monitor_workers(agent._worker_group) is failed
+    assert told == ["rank 1 (pid 71) exited with code 3"]
+    assert {rank: end.exit_code for rank, end in agent._exit_statuses.items()} == {0: -15, 1: 3}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,14 +22,14 @@ from relkit.launch.job.worker_ends import (
     settle,
     worker_files,
 )
-from tests.asked_to_end import asked_to_end
+from tests.ends_late import ends_late
+from tests.waiting import eventually
 
 
 def ends(codes: dict[int, int]) -> dict[int, ExitStatus]:
     return {rank: ExitStatus(code, 5.0) for rank, code in codes.items()}
 
 
-# PContext.start of torch has handlers for these.
 TORCH_HANDLES = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 PIDS = {0: os.getpid(), 1: os.getpid(), 2: os.getpid()}
 
@@ -52,7 +52,7 @@ def test_nobody_waits_after_any_other_end_nor_once_all_have_ended(codes: dict[in
     settle(PIDS, lambda: ends(codes), lambda: pytest.fail("looked"), timeout_s=60, max_s=60)
 
 
-def test_who_has_been_asked_to_end_is_waited_for_longer() -> None:
+def test_who_is_ending_is_waited_for_longer() -> None:
     statuses = ends({0: -15})
     looks = iter([None, None, ExitStatus(-15)])
 
@@ -60,7 +60,7 @@ def test_who_has_been_asked_to_end_is_waited_for_longer() -> None:
         if (end := next(looks)) is not None:
             statuses[1] = end
 
-    with asked_to_end() as pid:
+    with ends_late() as pid:
         pids = {0: os.getpid(), 1: pid}
         settle(pids, lambda: statuses, look, timeout_s=0, max_s=60)
         assert set(statuses) == {0, 1}
@@ -68,27 +68,32 @@ def test_who_has_been_asked_to_end_is_waited_for_longer() -> None:
         settle(pids, lambda: ends({0: -15}), lambda: None, timeout_s=0, max_s=0.1)
 
 
-def test_who_has_not_been_asked_to_end_is_not_waited_for_longer() -> None:
+def test_who_is_not_ending_is_not_waited_for_longer() -> None:
     settle(PIDS, lambda: ends({0: -15}), lambda: pytest.fail("looked"), timeout_s=0, max_s=60)
 
 
 @contextmanager
-def torch_workers(folder: Path, *scripts: str) -> Iterator[PContext]:
-    """Workers of torch's, which are shell scripts; torch's signal handlers are taken back."""
+def torchs_handlers_taken_back() -> Iterator[None]:
+    """PContext.start of torch has handlers for some signals."""
     handlers = {number: signal.getsignal(number) for number in TORCH_HANDLES}
-    context = start_processes(
-        name="worker",
-        entrypoint="sh",
-        args={rank: ("-c", script) for rank, script in enumerate(scripts)},
-        envs={rank: {} for rank in range(len(scripts))},
-        logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
-    )
     try:
-        yield context
+        yield
     finally:
-        context.close()
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def torch_workers(folder: Path, *scripts: str) -> Iterator[PContext]:
+    """Workers of torch's, which are shell scripts."""
+    args = {rank: ("-c", script) for rank, script in enumerate(scripts)}
+    none: dict[int, dict[str, str]] = {rank: {} for rank in args}
+    with torchs_handlers_taken_back():
+        context = start_processes("worker", "sh", args, none, DefaultLogsSpecs(log_dir=str(folder)))
+        try:
+            yield context
+        finally:
+            context.close()
 
 
 def wait_for_end(pid: int) -> None:
@@ -122,6 +127,58 @@ def test_torch_looks_once_the_launcher_has_seen_all_of_them_end_well(tmp_path: P
         result = context.wait(0)
     assert result is not None
     assert not result.is_failed()
+
+
+def function_workers(folder: Path, function: Callable[[], object]) -> PContext:
+    """Two workers that call a function each, as under --run-path."""
+    return start_processes(
+        "worker", function, {0: (), 1: ()}, {0: {}, 1: {}}, DefaultLogsSpecs(log_dir=str(folder)),
+        start_method="fork",
+    )  # fmt: skip
+
+
+def test_functions_that_have_returned_end_once_torch_has_looked(tmp_path: Path) -> None:
+    with torchs_handlers_taken_back():
+        context = function_workers(tmp_path, int)
+        try:
+            look_first(context, dict)
+            results = iter(lambda: context.wait(0), object())
+            eventually(lambda: next(results) is not None, "torch sees what they returned")
+        finally:
+            context.close()
+
+
+def test_a_function_that_fails_is_not_seen_by_torch_before_the_launcher(tmp_path: Path) -> None:
+    seen: dict[int, ExitStatus] = {}
+    with torchs_handlers_taken_back():
+        context = function_workers(tmp_path, fails)
+        try:
+            look_first(context, lambda: seen)
+            for pid in context.pids().values():
+                wait_for_end(pid)
+            assert context.wait(0) is None
+            seen[1] = ExitStatus(1)
+            result = context.wait(0)
+        finally:
+            context.close()
+    assert result is not None
+    assert result.is_failed()
+
+
+def fails() -> None:
+    raise SystemExit(3)
+
+
+def test_torch_may_look_where_somebody_else_has_reaped_a_worker(tmp_path: Path) -> None:
+    with torch_workers(tmp_path, "exit 3", "while :; do sleep 1; done") as context:
+        look_first(context, lambda: {0: ExitStatus(0)})
+        os.waitpid(context.pids()[0], 0)
+        assert context.wait(0) is None  # torch takes it for one that has ended well
+        os.kill(context.pids()[1], signal.SIGKILL)
+        wait_for_end(context.pids()[1])
+        result = context.wait(0)
+    assert result is not None
+    assert result.is_failed()
 
 
 def test_before_there_are_workers_nothing_is_looked_at() -> None:

@@ -118,7 +118,7 @@ def test_nothing_is_installed_before_but_git_python_and_a_compiler() -> None:
 
 
 def test_both_commands_run_where_nothing_is_selected() -> None:
-    assert [step.argv for step in steps([])] == [("make", "demo"), ("make", "test")]
+    assert [step.argv for step in steps([])] == [("make", "demo"), ("make", "test-all")]
     assert steps(["test", "tests/native", "a b"])[0].argv == (
         *("make", "test", "TESTS=tests/native 'a b'"),
     )

@@ -22,7 +22,7 @@ _WARM_UP_SHARE = 0.2
 _FIRST_BYTE_S = 2.0
 # struct tcp_info of linux/tcp.h, up to tcpi_bytes_received (Linux 4.1).
 _BYTES_RECEIVED_AT, _TCP_INFO_BYTES = 128, 136
-# Two looks at all streams are as far apart as it took to look, mostly.
+# A look at all streams that takes longer than this, s, is made again, this often at most.
 _LOOK_S, _LOOKS = 1e-3, 20
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -89,7 +89,9 @@ class Flow:
         self._senders: list[socket.socket] = []
         self._receivers: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+        # Of each receiver: bytes that its thread has read, and that had arrived at the start.
         self._counts: list[int] = []
+        self._at_start: list[int] = []
         self._broken: list[str] = []
         self._begun, self._broke = threading.Event(), threading.Event()
 
@@ -116,6 +118,7 @@ class Flow:
         """Start one thread for each stream."""
         message = bytes(self._message_bytes) if self._senders else b""
         self._counts = [0] * len(self._receivers)
+        self._at_start = self._arrived()
         self._threads = [
             *(self._thread(_send, (stream, message)) for stream in self._senders),
             *(self._thread(self._receive, (i,)) for i in range(len(self._receivers))),
@@ -150,7 +153,7 @@ class Flow:
             )
         if after == before:
             raise ProbeFailed(Failure.DEADLINE, "the data stopped after some bytes")
-        silent = sum(count == 0 for count in self._counts)
+        silent = sum(now == then for now, then in zip(self._arrived(), self._at_start, strict=True))
         return Received(after - before, end - start, silent)
 
     def _look(self) -> tuple[int, float]:
@@ -162,14 +165,16 @@ class Flow:
         """
         for _ in range(_LOOKS):
             began_s = time.perf_counter()
-            total_bytes = 0
-            for stream, counted in zip(self._receivers, self._counts, strict=True):
-                arrived = arrived_bytes(stream)
-                total_bytes += counted if arrived is None else arrived
+            total_bytes = sum(self._arrived())
             ended_s = time.perf_counter()
             if ended_s - began_s < _LOOK_S:
                 break
         return total_bytes, (began_s + ended_s) / 2
+
+    def _arrived(self) -> list[int]:
+        """Of each receiver; where the kernel does not count, what has been read."""
+        pairs = zip(self._receivers, self._counts, strict=True)
+        return [max(counted, arrived_bytes(stream) or 0) for stream, counted in pairs]
 
     def _thread(self, target: object, arguments: Iterable[object]) -> threading.Thread:
         assert callable(target)
