@@ -91,9 +91,12 @@ def test_a_script_that_is_run_as_a_function(start: Start, tmp_path: Path, fails:
         "launch", "--run-path", "--nproc-per-node", "2", "--timeline-path", tmp_path / "t", script
     ).wait()
     assert done.code == int(fails), done.err
-    assert {"here is 0", "here is 1"} <= set(done.out.splitlines())
     if fails:
+        # Rank 0 may have been ended before it came to its line.
+        assert "here is 1" in done.out.splitlines()
         assert report_of(tmp_path / "t")["culprits"] == [1], done.err
+    else:
+        assert {"here is 0", "here is 1"} <= set(done.out.splitlines())
 
 
 def test_an_exception_and_an_unwritable_timeline_folder(start: Start, tmp_path: Path) -> None:
