@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
+from relkit.whole_number import whole_number
+
 GONE = "gone"
 # As relkit/launch/warm_standby/standby_process.py names itself.
 _STANDBY = "relkit-standby"
@@ -22,7 +24,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 # Field 9 of /proc/PID/stat, counted from the state on, which is field 3 (proc(5)), and a flag of
 # include/linux/sched.h.
-FLAGS_FIELD, PF_EXITING = 6, 0x4
+_FLAGS_FIELD, _PF_EXITING = 6, 0x4
 _STOP_SIGNALS = 1 << (19 - 1) | 1 << (20 - 1) | 1 << (21 - 1) | 1 << (22 - 1)
 _END_SIGNALS = sum(1 << (number - 1) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
@@ -132,23 +134,29 @@ def process_state(pid: int) -> str:
     return _status_fields(_text(Path(f"/proc/{pid}/status"))).get("State") or GONE
 
 
-def is_asked_to_end(pid: int) -> bool:
-    """It ends, or will as soon as it runs: a signal that asks it to waits for it."""
-    if _will_be_asked(_status_fields(_text(f"/proc/{pid}/status"))):
-        return True
-    stat = _stat_fields(pid)
-    return len(stat) > FLAGS_FIELD and bool(int(stat[FLAGS_FIELD]) & PF_EXITING)
+def is_ending(pid: int) -> bool:
+    """It is ending or gone, or will end as soon as it runs: a signal that asks it to is pending."""
+    fields = _status_fields(_text(f"/proc/{pid}/status"))
+    pending = (_mask(fields, "SigPnd") | _mask(fields, "ShdPnd")) & ~_mask(fields, "SigBlk")
+    # A process that is stopped, or waits for a device, may never run again.
+    may_run = fields.get("State", "")[:1] not in ("T", "t", "D")
+    return bool(pending & _END_SIGNALS and may_run) or is_exiting(_text(f"/proc/{pid}/stat"))
 
 
-def _will_be_asked(fields: dict[str, str]) -> bool:
-    waiting = (_mask(fields, "SigPnd") | _mask(fields, "ShdPnd")) & ~_mask(fields, "SigBlk")
-    # Who is stopped, or waits for a device, may do so for ever.
-    return bool(waiting & _END_SIGNALS) and fields.get("State", "")[:1] not in ("T", "t", "D")
+def is_exiting(stat: str) -> bool:
+    """A process with this text in its /proc/PID/stat is ending; "" is one that is gone."""
+    fields = _fields_of(stat)
+    flags = whole_number(fields[_FLAGS_FIELD]) if len(fields) > _FLAGS_FIELD else None
+    return flags is None or bool(flags & _PF_EXITING)
+
+
+def _fields_of(stat: str) -> list[str]:
+    """Fields of /proc/PID/stat from the state (field 3) on; the name may hold anything."""
+    return stat.rpartition(")")[2].split()
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state (field 3) on; the name may hold anything."""
-    return _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return _fields_of(_text(f"/proc/{pid}/stat"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.input_file import read_input
-from relkit.procfs import FLAGS_FIELD, PF_EXITING
+from relkit.procfs import is_exiting
 from relkit.whole_number import whole_number
 
 _LIMIT_BYTES = 1 << 16
@@ -191,9 +191,7 @@ class MemoryCgroups:
 
         To be asked after its cgroup: version 1 shows a process that ends in the root already.
         """
-        fields = _read(self._proc / str(pid) / "stat").rpartition(")")[2].split()
-        flags = whole_number(fields[FLAGS_FIELD]) if len(fields) > FLAGS_FIELD else None
-        return flags is None or bool(flags & PF_EXITING)
+        return is_exiting(_read(self._proc / str(pid) / "stat"))
 
     def since(self, pid: int) -> tuple[str, MemoryCounters] | None:
         """The cgroup a process was last seen in, its counters now, and the kills since it was.

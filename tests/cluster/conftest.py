@@ -162,7 +162,7 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def until(condition: Callable[[], bool], *jobs: Started, timeout_s: float = 40.0) -> None:
+def until(condition: Callable[[], bool], *jobs: Started, timeout_s: float = 20.0) -> None:
     """Poll until the condition holds; what the jobs have printed explains a failure."""
     eventually(condition, lambda: "\n".join(job.text for job in jobs), timeout_s, poll_s=0.05)
 

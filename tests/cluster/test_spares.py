@@ -73,7 +73,7 @@ class SpareJob:
             ranks = {row["rank"] for row in here if row["world"] == world}
             return ranks == set(range(world)) and all(_lives(row["pid"]) for row in here)
 
-        until(is_so, *self.launchers.values(), timeout_s=max(40.0, NODE_CPU_S * world))
+        until(is_so, *self.launchers.values(), timeout_s=max(20.0, NODE_CPU_S * world))
 
     def end(self, *without: str) -> dict[str, int]:
         """Let it end; node -> the launcher's exit code."""

@@ -164,15 +164,15 @@ def test_a_container_has_process_ids_of_its_own() -> None:
     assert done.stdout == "False\n"
 
 
-def test_who_has_been_asked_to_end_or_is_ending() -> None:
-    assert not procfs.is_asked_to_end(os.getpid())
-    assert not procfs.is_asked_to_end(_NO_PID)
+def test_who_is_ending() -> None:
+    assert not procfs.is_ending(os.getpid())
+    assert procfs.is_ending(_NO_PID)
     with ends_late() as pid:
-        assert procfs.is_asked_to_end(pid)
+        assert procfs.is_ending(pid)
 
 
 @pytest.mark.parametrize(
-    ("state", "shared", "blocked", "asked"),
+    ("state", "shared", "blocked", "ending"),
     [
         ("R (running)", signal.SIGTERM, None, True),
         ("S (sleeping)", signal.SIGINT, signal.SIGTERM, True),
@@ -188,12 +188,13 @@ def test_a_signal_that_waits_for_a_process_that_can_run(
     state: str,
     shared: signal.Signals,
     blocked: signal.Signals | None,
-    asked: bool,
+    ending: bool,
 ) -> None:
     def mask(number: signal.Signals | None) -> str:
         return f"{1 << (number - 1) if number else 0:016x}"
 
     status = f"State:\t{state}\nSigPnd:\t{mask(None)}\nShdPnd:\t{mask(shared)}\n"
-    files = {"/proc/77/status": f"{status}SigBlk:\t{mask(blocked)}\n"}
+    stat = f"77 (python) {state[0]} 1 77 77 0 -1 4194304 0 0"
+    files = {"/proc/77/status": f"{status}SigBlk:\t{mask(blocked)}\n", "/proc/77/stat": stat}
     monkeypatch.setattr(procfs, "_text", lambda path: files.get(str(path), ""))
-    assert procfs.is_asked_to_end(77) is asked
+    assert procfs.is_ending(77) is ending

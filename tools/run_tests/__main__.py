@@ -50,7 +50,7 @@ def main() -> int:
     strict = is_strict(os.environ, is_root)
     left = markers_left_out(is_root)
     work = Path(tempfile.mkdtemp(prefix="relkit-tests-"))
-    # Who has arguments for pytest selects tests himself.
+    # Arguments for pytest say which tests are meant, long ones as well.
     has_long = options.all or bool(options.tests)
     screen = Screen()
     runner = Runner(Rules(selection(left, has_long=has_long), strict, work), screen)

@@ -50,14 +50,14 @@ def settle(
         others = [pid for rank, pid in pids.items() if rank not in ends]
         if not others:
             return
-        if waited_s >= timeout_s and not any(map(procfs.is_asked_to_end, others)):
+        if waited_s >= timeout_s and not any(map(procfs.is_ending, others)):
             return
         time.sleep(_SETTLE_POLL_S)
         look()
 
 
 def look_first(context: PContext | None, statuses: Callable[[], Mapping[int, ExitStatus]]) -> None:
-    """Let torch look at its workers only once the launcher has seen that one of them has failed.
+    """Let torch look at its workers only after the launcher has seen that they fail, or are done.
 
     Where one has failed, torch ends the others in the same look: if the launcher has not captured
     them by then, nobody can tell any more what they did, nor who ended them. While torch must not

@@ -129,14 +129,18 @@ def test_torch_looks_once_the_launcher_has_seen_all_of_them_end_well(tmp_path: P
     assert not result.is_failed()
 
 
+# Python 3.12 and later warn of a fork beside threads; other methods leave a process of their own.
+BY_FORK = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
 def function_workers(folder: Path, function: Callable[[], object]) -> PContext:
     """Two workers that call a function each, as under --run-path."""
-    return start_processes(
-        "worker", function, {0: (), 1: ()}, {0: {}, 1: {}}, DefaultLogsSpecs(log_dir=str(folder)),
-        start_method="fork",
-    )  # fmt: skip
+    none: dict[int, dict[str, str]] = {0: {}, 1: {}}
+    logs = DefaultLogsSpecs(log_dir=str(folder))
+    return start_processes("worker", function, {0: (), 1: ()}, none, logs, start_method="fork")
 
 
+@BY_FORK
 def test_functions_that_have_returned_end_once_torch_has_looked(tmp_path: Path) -> None:
     with torchs_handlers_taken_back():
         context = function_workers(tmp_path, int)
@@ -148,6 +152,7 @@ def test_functions_that_have_returned_end_once_torch_has_looked(tmp_path: Path) 
             context.close()
 
 
+@BY_FORK
 def test_a_function_that_fails_is_not_seen_by_torch_before_the_launcher(tmp_path: Path) -> None:
     seen: dict[int, ExitStatus] = {}
     with torchs_handlers_taken_back():

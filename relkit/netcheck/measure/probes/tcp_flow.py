@@ -172,7 +172,7 @@ class Flow:
         return total_bytes, (began_s + ended_s) / 2
 
     def _arrived(self) -> list[int]:
-        """Of each receiver; where the kernel does not count, what has been read."""
+        """Bytes for each receiver; where the kernel does not count them, those that were read."""
         pairs = zip(self._receivers, self._counts, strict=True)
         return [max(counted, arrived_bytes(stream) or 0) for stream, counted in pairs]
 
