@@ -1,5 +1,6 @@
 #!/bin/sh
-# Build the hook beside the checkout, and check it on this machine's GPU with this machine's torch.
+# Lay relkit and its libraries out in build/ as an installation has them, and check that on this machine's
+# GPU with this machine's torch.
 # PYTHON names the interpreter that has torch with CUDA; nothing is installed or fetched.
 set -eu
 cd "$(dirname "$0")/.."
@@ -9,9 +10,16 @@ python=${PYTHON:-python3}
     echo "next: $python -m pip install relkit, beside a torch with CUDA; PYTHON=... names another." >&2
     exit 3
 }
-build=build/gpu-check
+root=$PWD
+case $python in /*) ;; */*) python=$root/$python ;; esac
+build=$root/build/gpu-check
+stage=$build/stage
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 cmake --build "$build" --parallel >/dev/null
-library=$(find "$PWD/$build" -name librelkit_hook.so | head -n 1)
-exec env PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" RELKIT_HOOK_LIBRARY="$library" \
-    "$python" -m tools.gpu_check "$@"
+rm -rf "$stage"
+cmake --install "$build" --prefix "$stage" >/dev/null
+cp -RL relkit tools examples "$stage"
+# In the stage: `python -m` takes the packages of the folder that it runs in before all others.
+cd "$stage"
+exec env PYTHONPATH="$stage${PYTHONPATH:+:$PYTHONPATH}" "$python" -m tools.gpu_check \
+    --results "$root/build/gpu-results.json" --page "$root/docs/gpu-results.md" "$@"

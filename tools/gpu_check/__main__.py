@@ -1,6 +1,6 @@
 """Everything that needs a real NVIDIA GPU, in one command of under ten minutes.
 
-    make gpu-check            (or: python -m tools.gpu_check --results FILE)
+    make gpu-check            (GPU_CHECK_ARGS="--only flash": one of the checks)
 
 It needs one GPU, torch with CUDA and NCCL, and no network. Exit code 0 where all checks passed,
 1 where one failed, 3 where no accelerator is at hand or something could not be told.
@@ -16,9 +16,13 @@ import sys
 import time
 from pathlib import Path
 
-from relkit.errors import EXIT_UNKNOWN, RelkitError
+from relkit.errors import EXIT_UNKNOWN, HookUnavailable, RelkitError
 from relkit.findings import Status, worst
+from relkit.flash_checkpoint.slots import native_copy
+from relkit.hook import locate
 from relkit.output import write_atomic
+from relkit.stacks import native_merge
+from relkit.straggler.collect import run_times
 from tools.gpu_check.outcome import Outcome
 from tools.gpu_check.page import document, markdown
 
@@ -69,6 +73,15 @@ def main() -> int:
 
 def look() -> tuple[str, dict[str, str]]:
     """(why nothing can be checked or "", the machine)."""
+    # Without one of them the rest works, and a check would fail for that alone.
+    libraries = (native_merge, native_copy, run_times)
+    try:
+        paths = [locate.hook_library(), *(each.library_path() for each in libraries)]
+    except HookUnavailable as error:
+        return str(error), {}
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
+        return f"{', '.join(missing)} is not built; run make gpu-check", {}
     try:
         import torch
     except ImportError:

@@ -18,7 +18,7 @@ from tools.gpu_check.place import Ran, run, run_job
 
 # Every launch is timed, so that nothing that is compared was left out.
 ALL = {"RELKIT_HOOK_SAMPLE": "1"}
-ROUNDS = 5
+ROUNDS = 6
 
 
 def gemm() -> Outcome:
@@ -53,17 +53,16 @@ def graph() -> Outcome:
 
 
 def overhead() -> Outcome:
-    """Step time of a small transformer with the hook, between two runs without."""
-    before_s: list[float] = []
+    """Step time of a small transformer in runs with and without the hook, in turn."""
+    bare_s: list[float] = []
     hooked_s: list[float] = []
-    after_s: list[float] = []
-    for _ in range(ROUNDS):
-        for hook, medians in ((False, before_s), (True, hooked_s), (False, after_s)):
-            ran = run_job("transformer.py", hook=hook)
-            if ran.code or "steps_s" not in ran.said:
-                return _broken("overhead", ran)
-            medians.append(median(ran.said["steps_s"]))
-    return judge.overhead(before_s, hooked_s, after_s)
+    for turn in range(2 * ROUNDS + 1):
+        hook = turn % 2 == 1
+        ran = run_job("transformer.py", hook=hook)
+        if ran.code or "steps_s" not in ran.said:
+            return _broken("overhead", ran)
+        (hooked_s if hook else bare_s).append(median(ran.said["steps_s"]))
+    return judge.overhead(bare_s, hooked_s)
 
 
 def links() -> Outcome:

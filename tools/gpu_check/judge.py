@@ -31,17 +31,16 @@ def flops(recorded: int, expected: int, products: int) -> Outcome:
     )  # fmt: skip
 
 
-def overhead(
-    before_s: Sequence[float], hooked_s: Sequence[float], after_s: Sequence[float]
-) -> Outcome:
+def overhead(bare_s: Sequence[float], hooked_s: Sequence[float]) -> Outcome:
     """Median step times of runs with the hook, each between two without it.
 
     Two runs without the hook differ as well, and no smaller difference can be told from that.
 
     Args:
-        before_s, hooked_s, after_s: one median a run, s, in the order in which they ran.
+        bare_s: n + 1 medians, one a run without the hook, s, in the order in which they ran.
+        hooked_s: n medians, each of the run between two of those.
     """
-    before, hooked, after = map(np.asarray, (before_s, hooked_s, after_s))
+    before, after, hooked = map(np.asarray, (bare_s[:-1], bare_s[1:], hooked_s))
     ratios = hooked / ((before + after) / 2)
     noise = float(np.median(np.abs(after / before - 1.0)))
     rng = np.random.default_rng(0)
@@ -54,7 +53,7 @@ def overhead(
     return Outcome(
         "overhead", status,
         f"a step takes {middle:+.2%} (95 %: {low:+.2%} to {high:+.2%}) with the hook, "
-        f"{1e3 * median(before_s):.2f} ms without; two runs without it differ by {noise:.2%}",
+        f"{1e3 * median(bare_s):.2f} ms without; two runs without it differ by {noise:.2%}",
         {
             "overhead": round(middle, 5), "low": round(low, 5), "high": round(high, 5),
             "noise": round(noise, 5),
