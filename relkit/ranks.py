@@ -1,15 +1,37 @@
-"""Rank sets as sorted, disjoint intervals: small for any world size, folded like `0-3,7`."""
+"""Rank sets: small for any world size, folded like `0-3,7`.
+
+A set is kept as its intervals where these are few, else as the bits of one number: bit N is rank N.
+The same ranks are always kept in the same way. What reads bits takes numpy, which comes with the
+first large set: most commands never see one, and start sooner without it.
+"""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints: TypeAlias = NDArray[np.int64]
 
 Interval = tuple[int, int]
 
+FEW = 256
+"""Intervals up to which they are kept as such: for so few, bits take more room and time."""
+
+MAX_BITS = 1 << 20
+"""At a million ranks a set is 128 KiB. Larger worlds exist only in hostile files."""
+
 _LOW, _HIGH = itemgetter(0), itemgetter(1)
+_RUN = re.compile("1+")
+_MIN_STRIDE = 3
 
 
 def _normalise(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -36,7 +58,6 @@ def _gaps(low: int, high: int, cuts: tuple[Interval, ...]) -> tuple[Interval, ..
     return tuple(zip(starts[skip:stop], ends[skip:stop], strict=True))
 
 
-@dataclass(frozen=True, slots=True)
 class RankSet:
     """An immutable set of ranks.
 
@@ -45,9 +66,17 @@ class RankSet:
             constructors below, which see to that.
     """
 
-    intervals: tuple[Interval, ...] = ()
-    # A picture asks for it of every box, and counting goes through all intervals.
-    _count: int = field(default=-1, init=False, repr=False, compare=False)
+    __slots__ = ("_bits", "_count", "_intervals")
+
+    def __init__(self, intervals: tuple[Interval, ...] = ()) -> None:
+        self._intervals = intervals
+        # 0 where the intervals are kept.
+        self._bits = 0
+        # A picture asks for it of every box, and counting goes through all of the set.
+        self._count = -1
+        if len(intervals) > FEW and intervals[-1][1] < MAX_BITS:
+            lows, highs = zip(*intervals, strict=True)
+            self._bits, self._intervals = _bits_of_many(lows, highs), ()
 
     @classmethod
     def of(cls, ranks: Iterable[int]) -> RankSet:
@@ -58,6 +87,43 @@ class RankSet:
     def from_intervals(cls, intervals: Iterable[Interval]) -> RankSet:
         """From inclusive intervals, in any order, overlapping or not."""
         return cls(_normalise(intervals))
+
+    @classmethod
+    def from_ends(cls, lows: Sequence[int], highs: Sequence[int]) -> RankSet:
+        """From the first and the last ranks of intervals, in any order, overlapping or not.
+
+        Args:
+            lows, highs: as many of each; arrays of many are read faster than pairs.
+        """
+        if len(lows) <= FEW or min(lows) < 0 or max(highs) >= MAX_BITS:
+            return cls.from_intervals(zip(lows, highs, strict=True))
+        return cls.from_bits(_bits_of_many(lows, highs))
+
+    @classmethod
+    def from_bits(cls, bits: int) -> RankSet:
+        """From a number whose bit N is 1 for rank N.
+
+        Args:
+            bits: of at most MAX_BITS bits.
+        """
+        if _interval_count(bits) <= FEW:
+            return cls(_few(bits))
+        made = cls()
+        made._bits = bits
+        return made
+
+    @classmethod
+    def union(cls, sets: Iterable[RankSet]) -> RankSet:
+        """All ranks of all sets, in one pass however many there are."""
+        kept = [ranks for ranks in sets if ranks]
+        few = list(chain.from_iterable(ranks._intervals for ranks in kept))
+        large = [ranks._bits for ranks in kept if ranks._bits]
+        if not large or any(high >= MAX_BITS for _, high in few):
+            return cls.from_intervals(chain.from_iterable(ranks.intervals for ranks in kept))
+        bits = cls.from_ends(*zip(*few, strict=True)).bits() if few else 0
+        for each in large:
+            bits |= each
+        return cls.from_bits(bits)
 
     @classmethod
     def unfold(cls, folded: str) -> RankSet:
@@ -74,14 +140,47 @@ class RankSet:
         """All ranks of a world of `size` (0 ranks for 0)."""
         return cls(((0, size - 1),)) if size > 0 else cls()
 
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """Inclusive (low, high) pairs, sorted, disjoint, not adjacent; of a large set made anew."""
+        return self.some_intervals(slice(None))
+
+    def some_intervals(self, which: slice) -> tuple[Interval, ...]:
+        """`intervals[which]`, without making those of a large set that are not asked for."""
+        if not self._bits:
+            return self._intervals[which]
+        lows, highs = _ends(self._bits)
+        return tuple(zip(lows[which].tolist(), highs[which].tolist(), strict=True))
+
+    @property
+    def interval_count(self) -> int:
+        """How many intervals there are."""
+        return _interval_count(self._bits) if self._bits else len(self._intervals)
+
+    def bits(self) -> int:
+        """A number whose bit N is 1 for rank N; as long as its highest rank is high."""
+        return self._bits or _bits_of_few(self._intervals)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RankSet):
+            return NotImplemented
+        return self._bits == other._bits and self._intervals == other._intervals
+
+    def __hash__(self) -> int:
+        return hash(self._bits or self._intervals)
+
+    def __repr__(self) -> str:
+        return f"RankSet({self.fold()})"
+
     def __len__(self) -> int:
         if self._count < 0:
-            count = len(self.intervals) + sum([high - low for low, high in self.intervals])
-            object.__setattr__(self, "_count", count)
+            count = self._bits.bit_count()
+            count += len(self._intervals) + sum([high - low for low, high in self._intervals])
+            self._count = count
         return self._count
 
     def __bool__(self) -> bool:
-        return bool(self.intervals)
+        return bool(self._bits or self._intervals)
 
     def __iter__(self) -> Iterator[int]:
         for low, high in self.intervals:
@@ -90,41 +189,207 @@ class RankSet:
     def __contains__(self, rank: object) -> bool:
         if not isinstance(rank, int):
             return False
-        at = bisect_right(self.intervals, rank, key=_LOW)
-        return at > 0 and rank <= self.intervals[at - 1][1]
+        if self._bits:
+            return rank >= 0 and bool(self._bits >> rank & 1)
+        at = bisect_right(self._intervals, rank, key=_LOW)
+        return at > 0 and rank <= self._intervals[at - 1][1]
 
     def __or__(self, other: RankSet) -> RankSet:
-        if not other.intervals or self.intervals == other.intervals:
+        if not other or self == other:
             return self
-        if not self.intervals:
-            return other
-        return RankSet(_normalise(self.intervals + other.intervals))
+        return RankSet.union((self, other)) if self else other
 
     def __sub__(self, other: RankSet) -> RankSet:
-        if len(self.intervals) == 1:
-            return RankSet(_gaps(*self.intervals[0], other.intervals))
-        kept: list[Interval] = []
-        cuts = other.intervals
-        start = 0
-        for first, high in self.intervals:
-            low = first
-            while start < len(cuts) and cuts[start][1] < low:
-                start += 1
-            i = start
-            while i < len(cuts) and cuts[i][0] <= high:
-                if cuts[i][0] > low:
-                    kept.append((low, cuts[i][0] - 1))
-                low = cuts[i][1] + 1
-                i += 1
-            if low <= high:
-                kept.append((low, high))
-        return RankSet(tuple(kept))
+        if self._bits or (other._bits and self and self._intervals[-1][1] < MAX_BITS):
+            mine = self.bits()
+            highest = mine.bit_length() - 1
+            cuts = ((low, min(high, highest)) for low, high in other._intervals if low <= highest)
+            return RankSet.from_bits(mine & ~(other._bits or _bits_of_few(cuts)))
+        return RankSet(_left(self._intervals, other.intervals))
 
     def __and__(self, other: RankSet) -> RankSet:
         return self - (self - other)
 
     def fold(self, separator: str = ",") -> str:
         """`0-2,5` (or `0-2/5` with separator "/", as the xpu_timer guide writes it)."""
-        return separator.join(
-            [str(low) if low == high else f"{low}-{high}" for low, high in self.intervals]
-        )
+        if self._bits:
+            return _folded(self._bits, separator)
+        return separator.join([_span(low, high) for low, high in self._intervals])
+
+    def fold_strided(self, separator: str = ",") -> str:
+        """`0-3,7`, and `0-99998:2` for a run of single ranks at equal steps (three or more)."""
+        if self._bits:
+            return _folded_strided(self._bits, separator)
+        return separator.join(_strided(self._intervals))
+
+
+def _few(bits: int) -> tuple[Interval, ...]:
+    """The intervals of a number that has few of them."""
+    digits = f"{bits:b}"[::-1]
+    spans = [run.span() for run in _RUN.finditer(digits)]
+    return tuple([(start, end - 1) for start, end in spans])
+
+
+def _left(intervals: tuple[Interval, ...], cuts: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """What cuts leave of intervals; both sorted, disjoint and not adjacent."""
+    if len(intervals) == 1:
+        return _gaps(*intervals[0], cuts)
+    kept: list[Interval] = []
+    start = 0
+    for first, high in intervals:
+        low = first
+        while start < len(cuts) and cuts[start][1] < low:
+            start += 1
+        i = start
+        while i < len(cuts) and cuts[i][0] <= high:
+            if cuts[i][0] > low:
+                kept.append((low, cuts[i][0] - 1))
+            low = cuts[i][1] + 1
+            i += 1
+        if low <= high:
+            kept.append((low, high))
+    return tuple(kept)
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _strided(intervals: tuple[Interval, ...]) -> Iterator[str]:
+    at, count = 0, len(intervals)
+    while at < count:
+        low, high = intervals[at]
+        stop = at
+        if low == high and at + 1 < count:
+            step = intervals[at + 1][0] - low
+            # Single ranks that go on in equal steps; an interval of several ends the run.
+            while stop + 1 < count and intervals[stop + 1] == (high + step, high + step):
+                high += step
+                stop += 1
+        if stop - at >= _MIN_STRIDE - 1:
+            yield f"{low}-{high}:{step}"
+            at = stop + 1
+        else:
+            yield _span(*intervals[at])
+            at += 1
+
+
+def _bits_of_few(intervals: Iterable[tuple[int, int]]) -> int:
+    """The bits of some intervals; each costs the whole number once."""
+    bits = 0
+    for low, high in intervals:
+        bits |= ((1 << (high + 1 - low)) - 1) << low
+    return bits
+
+
+def _bits_of_many(lows: Sequence[int], highs: Sequence[int]) -> int:
+    """The bits of any number of intervals, in any order.
+
+    Args:
+        lows, highs: the first and last rank of each, 0 <= low and high < MAX_BITS.
+
+    Raises:
+        ValueError: one ends before it begins.
+    """
+    import numpy as np
+
+    firsts, lasts = np.asarray(lows, np.int64), np.asarray(highs, np.int64)
+    if bool((firsts > lasts).any()):
+        raise ValueError("bad rank interval: one ends before it begins")
+    size = int(lasts.max(initial=-1)) + 2
+    begun = np.bincount(firsts, minlength=size) - np.bincount(lasts + 1, minlength=size)
+    packed = np.packbits(np.cumsum(begun) > 0, bitorder="little")
+    return int.from_bytes(packed.tobytes(), "little")
+
+
+def _interval_count(bits: int) -> int:
+    """How many intervals there are."""
+    return (bits & ~(bits >> 1)).bit_count()
+
+
+def _ends(bits: int) -> tuple[Ints, Ints]:
+    """The first and the last rank of each interval, ascending."""
+    import numpy as np
+
+    raw = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+    flags = np.unpackbits(raw, bitorder="little")
+    # The last bit is 0 by the size above; before the first one there is none.
+    changes = np.flatnonzero(flags[1:] != flags[:-1]) + 1
+    if flags[0]:
+        changes = np.concatenate(([0], changes))
+    return changes[0::2], changes[1::2] - 1
+
+
+def _folded(bits: int, separator: str) -> str:
+    """`0-3,7`: every interval."""
+    lows, highs = _ends(bits)
+    return _joined(lows, highs, None, separator)
+
+
+def _folded_strided(bits: int, separator: str) -> str:
+    """`0-3,7`, and `0-99998:2` for three or more single ranks at equal steps."""
+    import numpy as np
+
+    lows, highs = _ends(bits)
+    if len(lows) < _MIN_STRIDE:
+        return _joined(lows, highs, None, separator)
+    single = lows == highs
+    steps = np.where(single[:-1] & single[1:], np.diff(lows), 0)
+    changes = np.flatnonzero(steps[1:] != steps[:-1]) + 1
+    begin, end = np.concatenate(([0], changes)), np.concatenate((changes, [len(steps)]))
+    is_run = (end - begin >= _MIN_STRIDE - 1) & (steps[begin] > 0)
+    # The first and the last interval of each run.
+    runs: list[tuple[int, int]] = []
+    end_before = -1
+    for first, last in zip(begin[is_run].tolist(), end[is_run].tolist(), strict=True):
+        # A single rank between two runs belongs to the one before it.
+        first += first == end_before
+        if last - first >= _MIN_STRIDE - 1:
+            runs.append((first, last))
+            end_before = last
+    firsts, lasts = np.array(runs, np.int64).reshape(-1, 2).T
+    inside = np.zeros(len(lows) + 1, np.int64)
+    inside[firsts] += 1
+    inside[lasts + 1] -= 1
+    shown = np.cumsum(inside)[:-1] == 0
+    shown[firsts] = True
+    step = np.zeros(len(lows), np.int64)
+    step[firsts] = steps[firsts]
+    upper = highs.copy()
+    upper[firsts] = highs[lasts]
+    return _joined(lows[shown], upper[shown], step[shown], separator)
+
+
+def _joined(lows: Ints, highs: Ints, steps: Ints | None, separator: str) -> str:
+    """`low`, `low-high` or `low-high:step` of each, the last where there is a step."""
+    import numpy as np
+
+    digits = _digits(len(str(int(highs[-1]))))
+    columns = [(b",", lows, None), (b"-", highs, highs > lows)]
+    if steps is not None and steps.any():
+        columns.append((b":", steps, steps > 0))
+    # Eight bytes each: a mark in the first, then the digits, and zeros where nothing stands.
+    words = np.zeros((len(lows), len(columns)), np.uint64)
+    for at, (mark, values, is_there) in enumerate(columns):
+        text = digits[values] | np.frombuffer(mark.ljust(8, b"\0"), np.uint64)
+        words[:, at] = text if is_there is None else np.where(is_there, text, 0)
+    joined = words.tobytes().translate(None, b"\0")[1:].decode("ascii")
+    return joined if separator == "," else joined.replace(",", separator)
+
+
+@lru_cache(maxsize=2)
+def _digits(width: int) -> NDArray[np.uint64]:
+    """Each number of at most `width` digits, as text at the end of eight bytes.
+
+    Args:
+        width: 1 to 7.
+    """
+    import numpy as np
+
+    numbers = np.arange(min(10**width, MAX_BITS))
+    written = np.zeros((len(numbers), 8), np.uint8)
+    for place in range(width):
+        power = 10**place
+        digit = numbers // power % 10 + ord("0")
+        written[:, 7 - place] = np.where((numbers >= power) | (place == 0), digit, 0)
+    return written.view(np.uint64)[:, 0]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from relkit.ranks import RankSet
 from relkit.reports.markup import NAME_LIMIT
 from relkit.reports.palette import END_FUNC, ROLE_FUNC, STATE_FUNC, is_cpython
-from relkit.reports.rank_sets import union
 from relkit.stacks.tree import StackTree, TreeNode
 
 MAX_LEAVES = 480
@@ -95,7 +94,7 @@ def _sizes(sets: Iterable[RankSet]) -> list[int]:
     # By identity: the sets live as long as the tree, and hashing one costs more than counting it.
     out = []
     for ranks in sets:
-        key = id(ranks.intervals)
+        key = id(ranks)
         if key not in known:
             known[key] = len(ranks)
         out.append(known[key])
@@ -150,7 +149,7 @@ def _flatten(tree: StackTree) -> _Flat:
 
 def _own_end(node: TreeNode) -> list[TreeNode]:
     """A leaf for the ranks that stop in a frame while others go on from it: none may vanish."""
-    only_here = node.ranks - union(child.ranks for child in node.children)
+    only_here = node.ranks - RankSet.union(child.ranks for child in node.children)
     if not only_here:
         return []
     return [TreeNode(END_FUNC, node.source, only_here, len(only_here), True)]
@@ -184,7 +183,7 @@ def _within_bounds(flat: _Flat) -> set[int]:
 def _cost(node: TreeNode) -> int:
     # Every name stands twice (title and data) and may grow by escapes.
     text = min(len(node.func), NAME_LIMIT) + min(len(node.source), NAME_LIMIT)
-    ranks = 2 * min(256, 4 * len(node.ranks.intervals) + 8)
+    ranks = 2 * min(256, 4 * node.ranks.interval_count + 8)
     return _BOX_BYTES + 2 * (text * (1 if node.func.isascii() else 3) + ranks)
 
 
@@ -274,7 +273,7 @@ def _more(flat: _Flat, kept: set[int], owner: int, parent: int) -> Box:
         "more",
         parent,
         flat.nodes[owner] if owner >= 0 else None,
-        union(flat.nodes[child].ranks for child in left_out),
+        RankSet.union(flat.nodes[child].ranks for child in left_out),
         sum(flat.nodes[child].threads for child in left_out),
         count=stacks,
         listed=names,

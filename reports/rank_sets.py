@@ -1,8 +1,7 @@
-"""Rank sets as short text: strided ranges, abbreviations, and one table a picture."""
+"""Rank sets as short text: abbreviations, and one table a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relkit.ranks import RankSet
@@ -11,38 +10,12 @@ LABEL_LIMIT = 256
 """Characters of rank list that a label spells out before it is abbreviated."""
 
 
-def compact(ranks: RankSet) -> str:
-    """`0-3,7`, and `0-99998:2` for a run of single ranks at equal steps (three or more)."""
-    parts: list[str] = []
-    spans = ranks.intervals
-    i = 0
-    while i < len(spans):
-        low, high = spans[i]
-        last = i
-        if low == high:
-            step = spans[i + 1][0] - low if i + 1 < len(spans) else 0
-            while (
-                last + 1 < len(spans)
-                and spans[last + 1][0] == spans[last + 1][1]
-                and spans[last + 1][0] - spans[last][0] == step
-            ):
-                last += 1
-        if last - i >= 2:
-            parts.append(f"{low}-{spans[last][0]}:{step}")
-            i = last + 1
-        else:
-            parts.append(str(low) if low == high else f"{low}-{high}")
-            i += 1
-    return ",".join(parts)
-
-
 def brief(ranks: RankSet, separator: str = "/") -> str:
     """The first and the last ranks and how many: `0/2/4/…/99998 (50000 ranks)`."""
-    spans = ranks.intervals
-    if len(spans) <= 4:
+    if ranks.interval_count <= 4:
         return ranks.fold(separator)
-    head = RankSet(spans[:3]).fold(separator)
-    tail = RankSet(spans[-1:]).fold(separator)
+    head = RankSet(ranks.some_intervals(slice(3))).fold(separator)
+    tail = RankSet(ranks.some_intervals(slice(-1, None))).fold(separator)
     return f"{head}{separator}…{separator}{tail} ({len(ranks)} ranks)"
 
 
@@ -53,7 +26,7 @@ def badge(ranks: RankSet, present: int) -> str:
         return "all"
     if count == 1:
         return f"rank {ranks.fold()}"
-    folded = ranks.fold() if len(ranks.intervals) <= 3 else ""
+    folded = ranks.fold() if ranks.interval_count <= 3 else ""
     if 0 < len(folded) <= 9:
         return f"ranks {folded}"
     return f"all but {present - count}" if present - count < 10 else f"{count:,} ranks"
@@ -113,12 +86,12 @@ class SetTable:
 
     def text(self, ranks: RankSet) -> SetText:
         """Everything to say of this set; entered into the table on first use."""
-        held = self._by_id.get(id(ranks.intervals))
+        held = self._by_id.get(id(ranks))
         if held is None:
             number = self._number(ranks)
             if number not in self._texts:
                 self._texts[number] = self._make(number, ranks)
-            held = self._by_id[id(ranks.intervals)] = (ranks, self._texts[number])
+            held = self._by_id[id(ranks)] = (ranks, self._texts[number])
         return held[1]
 
     def _make(self, number: int, ranks: RankSet) -> SetText:
@@ -143,7 +116,7 @@ class SetTable:
 
     def _side(self, ranks: RankSet) -> str:
         # Two characters is the least that one more interval takes: no need to fold a huge set.
-        if len(ranks.intervals) * 2 - 1 <= LABEL_LIMIT:
+        if ranks.interval_count * 2 - 1 <= LABEL_LIMIT:
             folded = ranks.fold("/")
             if len(folded) <= LABEL_LIMIT:
                 return folded
@@ -158,16 +131,11 @@ class SetTable:
         for i in sorted(range(len(self.sets)), key=lambda i: (counts[i], i)):
             ranks = self.sets[i]
             # Folding costs time for each interval; after a few vain tries only short sets get one.
-            hopeless = refused > 8 and len(ranks.intervals) > 64
-            text = "" if hopeless else compact(ranks)
+            hopeless = refused > 8 and ranks.interval_count > 64
+            text = "" if hopeless else ranks.fold_strided()
             if not text or len(text) > left:
                 refused += 1
                 text = f"~{brief(ranks, ',')}"
             left -= len(text)
             lines[i] = text
         return lines
-
-
-def union(sets: Iterable[RankSet]) -> RankSet:
-    """All ranks of all sets, in one pass however many there are."""
-    return RankSet.from_intervals(span for ranks in sets for span in ranks.intervals)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relkit.output import atomic_file
 from relkit.ranks import RankSet
-from relkit.stacks.tree import StackTree, TreeNode
+from relkit.stacks.tree import StackTree
 
 MAX_EXACT_CHARS = 4096
 
@@ -30,57 +30,36 @@ def safe_name(name: str) -> str:
     return _UNSAFE.sub(_escape, name)
 
 
-def _strided(ranks: RankSet) -> str:
-    intervals = ranks.intervals
-    parts = []
-    at, count = 0, len(intervals)
-    while at < count:
-        low, high = intervals[at]
-        stop = at
-        if low == high and at + 1 < count:
-            step = intervals[at + 1][0] - low
-            # Single ranks that go on in equal steps; an interval of several ends the run.
-            while stop + 1 < count and intervals[stop + 1] == (high + step, high + step):
-                high += step
-                stop += 1
-        if stop - at >= 2:
-            parts.append(f"{low}-{high}:{step}")
-            at = stop + 1
-        else:
-            low, high = intervals[at]
-            parts.append(f"{low}-{high}" if low != high else str(low))
-            at += 1
-    return "/".join(parts)
-
-
 def fold_ranks(ranks: RankSet) -> str:
     """`0-3/8`; where that is longer than MAX_EXACT_CHARS, also `0-99998:2` for every second rank.
 
     Both forms are exact: the short one only says regular steps in fewer characters.
     """
     # At least a digit and a stroke an interval: of a large set the long form is not even tried.
-    if 2 * len(ranks.intervals) <= MAX_EXACT_CHARS:
+    if 2 * ranks.interval_count <= MAX_EXACT_CHARS:
         text = ranks.fold("/")
         if len(text) <= MAX_EXACT_CHARS:
             return text
-    return _strided(ranks)
+    return ranks.fold_strided("/")
 
 
 class _Labels:
-    """The text of each rank set of one tree, folded once: nodes on a path mostly share theirs."""
+    """The text of each rank set of one tree; one that is short is made once."""
 
     def __init__(self, tree: StackTree) -> None:
         self._tree = tree
-        # Keyed by identity: hashing a set of 50,000 intervals costs as much as folding it. The
-        # tree keeps the sets alive, so no id is used twice.
+        # Keyed by identity: hashing a large set is slow. The tree keeps the sets alive, so no id
+        # is used twice.
         self._known: dict[int, str] = {}
 
-    def of(self, node: TreeNode) -> str:
-        key = id(node.ranks.intervals)
-        if key not in self._known:
-            leak = fold_ranks(self._tree.leak(node))
-            self._known[key] = f"{fold_ranks(node.ranks)}|{leak}"
-        return f"{safe_name(f'{node.func}@{node.source}')}@{self._known[key]}"
+    def of(self, ranks: RankSet) -> str:
+        known = self._known.get(id(ranks))
+        if known is None:
+            known = f"{fold_ranks(ranks)}|{fold_ranks(self._tree.present - ranks)}"
+            # All long ones of 100,000 ranks together can be gigabytes.
+            if len(known) <= MAX_EXACT_CHARS:
+                self._known[id(ranks)] = known
+        return known
 
 
 def folded_lines(tree: StackTree) -> Iterator[str]:
@@ -90,13 +69,21 @@ def folded_lines(tree: StackTree) -> Iterator[str]:
     writes them. Lines come one at a time: at 100,000 ranks all of them together are large.
     """
     labels = _Labels(tree)
-    stack = [(node, "") for node in reversed(tree.roots)]
-    while stack:
-        node, path = stack.pop()
-        path += labels.of(node)
+    # Of the frames from the outermost to the one in hand: their ranks, the text of these, and all.
+    sets: list[tuple[RankSet, str]] = []
+    frames: list[str] = []
+    pending = [(node, 0) for node in reversed(tree.roots)]
+    while pending:
+        node, depth = pending.pop()
+        del sets[depth:], frames[depth:]
+        # A frame mostly has the ranks of the one that calls it.
+        is_shared = bool(sets) and sets[-1][0] is node.ranks
+        ranks = sets[-1][1] if is_shared else labels.of(node.ranks)
+        sets.append((node.ranks, ranks))
+        frames.append(f"{safe_name(f'{node.func}@{node.source}')}@{ranks}")
         if node.ends:
-            yield f"{path} 1"
-        stack.extend((child, path + ";") for child in reversed(node.children))
+            yield f"{';'.join(frames)} 1"
+        pending.extend((child, depth + 1) for child in reversed(node.children))
 
 
 def write_folded(path: Path, tree: StackTree) -> None:

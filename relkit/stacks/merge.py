@@ -64,7 +64,7 @@ def _classes(paths: Iterable[tree_builder.Path]) -> tuple[PathClass, ...]:
     classes = []
     for group in groups.values():
         usual = min(group, key=lambda path: (-len(path.ranks), _sortable(path.frames)))
-        ranks = RankSet.from_intervals(i for path in group for i in path.ranks.intervals)
+        ranks = RankSet.union(path.ranks for path in group)
         classes.append(PathClass(usual.frames[:-1], ranks))
     return tuple(sorted(classes, key=lambda c: (-len(c.ranks), _sortable(c.frames))))
 

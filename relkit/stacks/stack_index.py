@@ -60,7 +60,7 @@ class RankTally:
         key = self._lows.tobytes() + self._highs.tobytes()
         ranks = None if known is None else known.get(key)
         if ranks is None:
-            ranks = RankSet.from_intervals(zip(self._lows, self._highs, strict=True))
+            ranks = RankSet.from_ends(self._lows, self._highs)
             if known is not None:
                 known[key] = ranks
         return ranks
@@ -143,6 +143,4 @@ class StackIndex:
 
     def present(self) -> RankSet:
         """Every rank added: each has exactly one process state, if only an empty one."""
-        return RankSet.from_intervals(
-            interval for tally in self.states.values() for interval in tally.ranks().intervals
-        )
+        return RankSet.union(tally.ranks() for tally in self.states.values())

@@ -50,6 +50,7 @@ def row(report: dict[str, Any]) -> dict[str, Any]:
     return mine
 
 
+@pytest.mark.long
 def test_killed_while_it_imported(start: Start, tmp_path: Path) -> None:
     report = death(start, tmp_path, "import")
     assert row(report)["exit_code"] == -9
@@ -68,6 +69,7 @@ def test_an_exception_with_its_last_lines_and_last_operation(start: Start, tmp_p
     assert "its last operation was all_reduce" in words(report)
 
 
+@pytest.mark.long
 def test_an_exception_whose_process_aborts_on_its_way_out(start: Start, tmp_path: Path) -> None:
     report = death(start, tmp_path, "abort", str(tmp_path / "gate"))
     # From 3.14 on CPython lets the thread wait, and the process ends as it should.
@@ -87,6 +89,7 @@ def test_a_segmentation_fault(start: Start, tmp_path: Path) -> None:
         assert ("segfault at 0" in words(report)) == procfs.has_kernels_pids()
 
 
+@pytest.mark.long
 def test_an_exit_code_of_its_own(start: Start, tmp_path: Path) -> None:
     report = death(start, tmp_path, "exit")
     mine = row(report)
@@ -149,6 +152,7 @@ def test_a_job_that_is_ended_from_outside_names_nobody(
     assert [f["id"] for f in report["findings"]] == ["RK-DEATH-004"], done.err
 
 
+@pytest.mark.long
 def test_who_ends_just_before_torch_looks_is_seen_before_torch_ends_the_others(
     start: Start, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def test_the_gradients_of_ddp(
     assert words in title
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "rank", "finding", "words"),
     [

@@ -114,6 +114,7 @@ def test_the_ranks_of_two_nodes_are_those_that_the_rendezvous_gives(
         assert found["total"] == 2
 
 
+@pytest.mark.long
 def test_the_operator_s_secret_is_in_no_worker(start: Start, tmp_path: Path, script: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

@@ -120,6 +120,7 @@ def run_two(
     return jobs
 
 
+@pytest.mark.long
 def test_a_node_that_is_done_first_stays_although_somebody_says_that_all_are(
     start: Start, tmp_path: Path, free_port: int, rank_script: Path
 ) -> None:
@@ -151,6 +152,7 @@ def with_options(
     return (line[0], *options, *line[1:])
 
 
+@pytest.mark.long
 def test_with_the_secret_an_intruder_on_the_store_is_not_believed(
     start: Start, tmp_path: Path, free_port: int, rank_script: Path
 ) -> None:
@@ -245,6 +247,7 @@ def test_a_node_with_another_secret_and_the_one_that_waits_for_it_say_so(
         assert not any(words in text for words in (WORDS, OTHER))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("second", "words"),
     [

@@ -80,6 +80,7 @@ def test_a_crash_is_named_and_the_job_fails_as_under_torchrun(start: Start, tmp_
     assert "Root Cause" in done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_script_that_is_run_as_a_function(start: Start, tmp_path: Path, fails: bool) -> None:
     script = tmp_path / "script.py"
@@ -99,6 +100,7 @@ def test_a_script_that_is_run_as_a_function(start: Start, tmp_path: Path, fails:
         assert {"here is 0", "here is 1"} <= set(done.out.splitlines())
 
 
+@pytest.mark.long
 def test_an_exception_and_an_unwritable_timeline_folder(start: Start, tmp_path: Path) -> None:
     blocked, home = tmp_path / "file", tmp_path / "home"
     blocked.write_text("")

@@ -172,6 +172,7 @@ def test_a_receiver_without_room_says_so_and_the_job_is_unharmed(
     assert len(set(run.losses())) == 4 * max(run.steps_on("h1"))
 
 
+@pytest.mark.long
 def test_two_launchers_on_one_host_are_no_replica_of_each_other(
     start: Start, tmp_path: Path, free_port: int
 ) -> None:

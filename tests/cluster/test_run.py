@@ -79,6 +79,7 @@ def test_a_hang_under_torchrun(start: Start, tmp_path: Path) -> None:
     assert report_of(tmp_path / "t")["culprits"] == [1], done.err
 
 
+@pytest.mark.long
 def test_a_healthy_torchrun(start: Start, tmp_path: Path) -> None:
     done = start(
         "run", "--hang-timeout", "6", "--timeline-path", tmp_path / "t", "--",

@@ -79,6 +79,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_launcher_whose_store_accepts_and_says_nothing(
     start: Start, tmp_path: Path
 ) -> None:

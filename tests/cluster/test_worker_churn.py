@@ -41,6 +41,7 @@ def line(tmp_path: Path) -> tuple[str | Path, ...]:
     return ("launch", "--nproc-per-node", str(RANKS), "--timeline-path", timeline, JOB)
 
 
+@pytest.mark.long
 def test_loaders_come_and_go_in_64_mib(start: Start, tmp_path: Path) -> None:
     program = (*in_container(), *relkit())
     done = start(*line(tmp_path), "8", program=program).wait(120)
@@ -53,6 +54,7 @@ def test_loaders_come_and_go_in_64_mib(start: Start, tmp_path: Path) -> None:
     assert "folder /dev/shm/" in done.out
 
 
+@pytest.mark.long
 def test_children_that_are_recorded_are_removed_when_they_have_ended(
     start: Start, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_the_file_that_the_tracker_names(of_ddp: Path) -> None:
     assert "No such file" in result.stdout
 
 
+@pytest.mark.long
 def test_a_tracker_that_is_none(of_ddp: Path) -> None:
     (of_ddp / TRACKER).write_text("{}")
     result = invoke(of_ddp)

@@ -46,6 +46,7 @@ def test_the_migration_guides_command_line(
     assert document["input_mb_per_s"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_the_dlrover_guides_command_line(

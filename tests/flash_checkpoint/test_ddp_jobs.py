@@ -74,7 +74,7 @@ def undisturbed(
 def test_killed_workers_go_on_from_memory(
     start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
 ) -> None:
-    job = "killed-workers"
+    job = f"killed-workers-{os.getpid()}"
     line = ("launch", "--nproc-per-node", "2", "--max-restarts", "2", "--rdzv-id", job,
             "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
             "--timeline-path", tmp_path / "timeline")  # fmt: skip
@@ -143,6 +143,7 @@ def test_two_launchers_persist_what_a_killed_job_had_in_memory(
     assert losses(again) == {at: x for at, x in undisturbed[1].items() if at[1] > 5}
 
 
+@pytest.mark.long
 def test_a_launcher_that_is_ended_persists_what_is_in_memory(
     start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
 ) -> None:
@@ -159,6 +160,7 @@ def test_a_launcher_that_is_ended_persists_what_is_in_memory(
     assert report["findings"][0]["id"] == "RK-FLASH-001"
 
 
+@pytest.mark.long
 def test_from_disk_where_no_launcher_keeps_the_memory(
     tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
 ) -> None:

@@ -107,6 +107,7 @@ def step(engine: TinyEngine, checkpointer: DeepSpeedCheckpointer, kind: StorageT
     return checkpointer.save_checkpoint(client_state={"seen": 8}, storage_type=kind)
 
 
+@pytest.mark.long
 def test_the_newest_step_is_loaded_with_its_random_numbers_wherever_it_is(
     begin: Begin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,7 @@ __all__ = ["one_thread"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 def test_kills_at_random_moments_tear_nothing() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.flash_kills", "--kills", "12", "--persisted",
@@ -41,6 +42,7 @@ def test_kills_at_random_moments_tear_nothing() -> None:
         assert tally["wrong"] == tally["lost_steps"] == 0
 
 
+@pytest.mark.long
 def test_a_save_to_disk_is_torchs_own_file_and_comes_back(tmp_path: Path) -> None:
     checkpointer = DdpCheckpointer(tmp_path / "ck")
     wanted = rich_state(3)

@@ -115,6 +115,7 @@ def test_fully_shard_goes_on_from_memory_and_launchers_write_what_dcp_loads(
     )
 
 
+@pytest.mark.long
 @pytest.mark.job
 def test_ranks_that_divide_the_model_in_another_way_load_from_disk(
     start: Start, tmp_path: Path

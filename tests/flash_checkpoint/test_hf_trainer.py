@@ -37,6 +37,7 @@ STEPS, KILL = 7, 6
 _STATE = re.compile(r"^(\S+) rank (\d) step (\d+) (\w{64})$", re.MULTILINE)
 
 
+@pytest.mark.long
 def test_a_killed_trainer_goes_on_from_memory(start: Start, tmp_path: Path) -> None:
     done = start(
         "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--no-warm-standby",
@@ -90,6 +91,7 @@ def flash_of(trainer: Trainer) -> FlashCheckpointCallback:
     return flash
 
 
+@pytest.mark.long
 def test_the_newest_step_is_resumed_from_wherever_it_is(
     tmp_path: Path, trainer: Callable[..., Trainer], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_newest_step_is_resumed_from_wherever_it_is(
     assert trainer(8).state.global_step == 8
 
 
+@pytest.mark.long
 def test_what_it_cannot_resume_from_is_refused(
     tmp_path: Path, trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_ranks_with_parts_of_their_own_go_on_from_what_launchers_wrote_and_from_
     assert own <= names
 
 
+@pytest.mark.long
 @pytest.mark.job
 def test_a_distributed_checkpoint_on_disk_is_megatrons_own(start: Start, tmp_path: Path) -> None:
     run(start, tmp_path, JOB, "dist", "2", steps=2)

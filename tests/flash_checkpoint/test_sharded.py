@@ -336,6 +336,7 @@ def two_ranks(
     return tuple(made)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", [0, 1])
 def test_nobody_waits_for_a_rank_that_has_closed_without_saving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: int
@@ -350,6 +351,7 @@ def test_nobody_waits_for_a_rank_that_has_closed_without_saving(
     assert [path.name for path in (tmp_path / "ck").glob("*")] == []
 
 
+@pytest.mark.long
 def test_rank_0_is_told_why_another_rank_cannot_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_wheel_serves_every_python3_and_holds_the_hook(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"relkit"}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_an_installed_wheel_finds_its_hook_and_leaks_no_generic_package(
     wheel: Path, tmp_path: Path

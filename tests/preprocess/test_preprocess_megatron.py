@@ -59,6 +59,7 @@ def test_both_write_the_same_bytes_and_read_each_others(
     assert theirs_of_ours.get(0, 1, 2).tolist() == ours_of_theirs.get(0, 1, 2).tolist()
 
 
+@pytest.mark.long
 def test_both_merge_to_the_same_bytes(tmp_path: Path, megatron: Any) -> None:  # noqa: ANN401
     prefixes = [str(tmp_path / name) for name in ("a", "b")]
     for prefix in prefixes:

@@ -27,7 +27,7 @@ class Drawn:
 
 
 def parse_set(text: str) -> RankSet | None:
-    """The inverse of rank_sets.compact; None for a set that is not spelled out."""
+    """The inverse of RankSet.fold_strided; None for a set that is not spelled out."""
     if text.startswith("~"):
         return None
     spans: list[tuple[int, int]] = []

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
-from relkit.reports.rank_sets import SetTable, badge, brief, compact, short_badge, union
+from relkit.reports.rank_sets import SetTable, badge, brief, short_badge
 from tests.reports.picture import parse_set
 from tests.reports.trees import ranks
 
 
 @given(st.sets(st.integers(0, 300)))
 def test_the_compact_form_says_exactly_the_set(members: set[int]) -> None:
-    assert parse_set(compact(RankSet.of(members))) == RankSet.of(members)
+    assert parse_set(RankSet.of(members).fold_strided()) == RankSet.of(members)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_the_compact_form_says_exactly_the_set(members: set[int]) -> None:
     ],
 )
 def test_equal_steps_are_one_term(members: list[int], wanted: str) -> None:
-    assert compact(RankSet.of(members)) == wanted
+    assert RankSet.of(members).fold_strided() == wanted
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_ranks_that_were_not_read_are_not_all() -> None:
 
 @given(st.lists(st.sets(st.integers(0, 50)), max_size=6))
 def test_the_union_of_many_sets(groups: list[set[int]]) -> None:
-    assert union(RankSet.of(g) for g in groups) == RankSet.of(set().union(*groups))
+    assert RankSet.union(RankSet.of(g) for g in groups) == RankSet.of(set().union(*groups))

@@ -64,6 +64,7 @@ def test_a_slow_rank_is_said_while_the_job_runs_and_reported_after_it(
     assert "rank 2" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.long
 def test_collections_of_garbage_are_the_hosts(start: Start, tmp_path: Path) -> None:
     launch(start, tmp_path, "gc:rank=1:step=15:ms=200:every=3", "--steps=50")
     raised = load(tmp_path / "straggler" / "history.npz").verdicts
@@ -110,6 +111,7 @@ def test_it_is_switched_off_and_on_while_the_job_runs(start: Start, tmp_path: Pa
     job.stop()
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_a_slow_interface_of_one_of_four_hosts(tmp_path: Path) -> None:
     job = ("stand_in.py", "--steps=50", "--step-ms=40", "--layers=2", "--elements=65536")

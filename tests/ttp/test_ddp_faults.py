@@ -193,6 +193,7 @@ def test_a_rank_that_holds_the_interpreter_lock_is_left_alone(
     assert "RK-TTP" not in done.err
 
 
+@pytest.mark.long
 def test_a_rank_that_sleeps_for_longer_than_the_limit(start: Start, tmp_path: Path) -> None:
     options = ("--ttp-heartbeat", "0.3", "--ttp-timeout", "2")
     done = launch(start, tmp_path, "rank=1:step=9:deed=sleep", *options).wait(60)
@@ -239,6 +240,7 @@ def test_preemption(
     assert all(expected.get(key, loss) == loss for key, loss in losses(done).items())
 
 
+@pytest.mark.long
 def test_a_death_before_the_first_step_is_done(start: Start, tmp_path: Path) -> None:
     name = f"first-step-{os.getpid()}"
     options = ("--rdzv-id", name, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
@@ -325,6 +327,7 @@ def test_a_rank_that_ends_before_it_has_begun(start: Start, tmp_path: Path) -> N
     assert done.duration_s < 40
 
 
+@pytest.mark.long
 def test_switched_off_it_is_torchrun(
     start: Start, tmp_path: Path, undisturbed: tuple[Path, Done]
 ) -> None:

@@ -267,6 +267,7 @@ def test_copies_change_no_bit(folder: Path, case: Case) -> None:
         assert facts["differences"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_survivors_write_what_all_would_have_written(folder: Path, case: Case) -> None:

@@ -18,7 +18,7 @@ from tools.gpu_check.place import Ran, run, run_job
 
 # Every launch is timed, so that nothing that is compared was left out.
 ALL = {"RELKIT_HOOK_SAMPLE": "1"}
-ROUNDS = 6
+ROUNDS = 5
 
 
 def gemm() -> Outcome:
@@ -53,7 +53,7 @@ def graph() -> Outcome:
 
 
 def overhead() -> Outcome:
-    """Step time of a small transformer in runs with and without the hook, in turn."""
+    """Step time of a transformer in runs with and without the hook, in turn."""
     bare_s: list[float] = []
     hooked_s: list[float] = []
     for turn in range(2 * ROUNDS + 1):

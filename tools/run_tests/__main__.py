@@ -5,8 +5,9 @@
     make test-all                       (everything, as CI does)
 
 Most tests wait for something now and then, and the end says how much CPU each folder took. Tests
-that judge the speed of ranks run after all others. A marker whose tools are missing is left out,
-with a note; as root or with CI=true that is a failure, as is a test that was skipped.
+that judge the speed of ranks run after all others, and on one host those of one checkout at a time.
+A marker whose tools are missing is left out, with a note; as root or with CI=true that is a
+failure, as is a test that was skipped.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tools.run_tests.lanes import Rules, Runner, Screen
 from tools.run_tests.left_out import is_strict, markers_left_out, selection
 from tools.run_tests.results import Problem
 from tools.run_tests.summary import summary
+from tools.run_tests.turns import turn
 from tools.run_tests.units import Plan, Unit, plan, selected
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +98,9 @@ def _run(runner: Runner, screen: Screen, tests: list[str]) -> None:
         "tests", [f"{len(todo.shared)} units in {len(_LANES)} lanes, then {len(todo.alone)} alone"]
     )
     runner.run(_LANES, (mypy, *todo.shared))
-    runner.run(("alone",), todo.alone)
+    if todo.alone:
+        with turn(lambda text: screen.lines("alone", [text])):
+            runner.run(("alone",), todo.alone)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -130,6 +130,7 @@ def test_a_host_that_cannot_be_asked_is_unknown_and_never_healthy(
     assert "RK-NET-015" not in ids(report)
 
 
+@pytest.mark.long
 def test_a_saved_check_is_judged_again_without_the_fleet(
     check: Check, fleet: Hosts, start: Start, tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_one_stack_under_names_of_two_roles(library: Path) -> None:
     ]
 
 
+@pytest.mark.long
 @SHARED
 @given(st.data(), st.lists(dumps(rich=True, world_size=4), min_size=1, max_size=3))
 def test_damaged_dumps_are_taken_or_refused_alike(

@@ -97,6 +97,7 @@ print(round(elapsed_ms(*ends), 3))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "said"),
     [

@@ -16,6 +16,7 @@ from tests.native.simulated import DOUBLES, build_platforms
 pytestmark = [pytest.mark.native, pytest.mark.timeout(120)]
 
 
+@pytest.mark.long
 def test_every_runtime_is_found_with_its_symbols(tmp_path: Path) -> None:
     libraries, recorders = tmp_path / "lib", tmp_path / "job"
     libraries.mkdir()

@@ -37,6 +37,7 @@ def test_a_program_ends_while_its_device_works(
     assert state.started == 3
 
 
+@pytest.mark.long
 @ALL
 @SOME
 def test_a_device_is_reset_while_it_works(

@@ -123,6 +123,7 @@ def test_a_resumed_run_is_the_undisturbed_one_bit_for_bit(folder: Path, layout: 
         assert seen["again"] == seen["on"], rank
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("source", "layout"), RESIZED, ids=[to.name for _, to in RESIZED])
 def test_another_data_parallel_size_has_the_same_state(
     folder: Path, source: str, layout: Layout

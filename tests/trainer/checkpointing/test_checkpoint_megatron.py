@@ -47,6 +47,7 @@ def test_names_and_shapes_are_megatron_cores(seen: dict[str, Any], model: str) -
     assert seen[model][0]["differing"] == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("model", ["gpt2", "llama"])
 def test_megatron_core_computes_the_same_logits(seen: dict[str, Any], model: str) -> None:

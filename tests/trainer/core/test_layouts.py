@@ -172,6 +172,7 @@ def test_one_step_has_the_loss_and_every_gradient_of_one_process(folder: Path, n
     assert compared == set(reference["gradients"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", CURVES, ids=[NAMES[number] for number in CURVES])
 def test_fifty_steps_on_real_text_have_the_losses_of_one_process(folder: Path, number: int) -> None:
     curve = alone(folder, CASES[number][1])["curve"]

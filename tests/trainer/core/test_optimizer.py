@@ -378,6 +378,7 @@ def test_all_forms_have_the_same_bits(ranks: list[dict[str, Any]]) -> None:
         assert seen["distributed elements"] * 4 == seen["replicas elements"] * 2 == whole
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("layout", NORM_LAYOUTS, ids=lambda layout: layout.name)
 def test_the_norm_counts_every_parameter_once(ranks: list[dict[str, Any]], layout: Any) -> None:  # noqa: ANN401

@@ -268,6 +268,7 @@ pytestmark = pytest.mark.timeout(120)
 Results = list[dict[str, dict[str, float]]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_cut_model_is_the_whole_one(results: Results, case: Case) -> None:
     tolerance = TOLERANCE if case.model.compute_dtype == "float32" else ROUGH_TOLERANCE

@@ -203,6 +203,7 @@ def test_a_run_that_is_stopped_and_resumed_has_the_losses_of_one_left_alone(
     shutil.rmtree(runs / name / "undisturbed" / "save")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(170)
 def test_sigterm_on_one_rank_stops_all_after_the_next_step_with_a_checkpoint(runs: Path) -> None:
     for rank in range(2):

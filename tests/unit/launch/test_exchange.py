@@ -125,6 +125,7 @@ def test_a_dead_store_is_said_and_soon() -> None:
     assert time.monotonic() - began < exchange.STORE_TIMEOUT_S + 5
 
 
+@pytest.mark.long
 def test_a_store_that_is_cut_off_holds_no_launcher_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with store_elsewhere() as (host, mailbox):
         host.send_signal(signal.SIGSTOP)

@@ -73,6 +73,7 @@ def one_bad(count: int, seed: int, left: float, way: str) -> list[bool]:
     return [[(c.kind, c.nodes) for c in v.diagnoses] == [("node", (bad,))] for v in verdicts]
 
 
+@pytest.mark.long
 @given(st.integers(3, 40), st.integers(0, 2**20), LEFT, st.sampled_from(WAYS))
 @settings(max_examples=120, **NOISY)  # type: ignore[arg-type]
 def test_one_bad_node_is_diagnosed_and_no_other(
@@ -81,6 +82,7 @@ def test_one_bad_node_is_diagnosed_and_no_other(
     assert all(one_bad(count, seed, left, way))
 
 
+@pytest.mark.long
 def test_a_loss_of_a_fifth_is_found_in_nearly_every_fleet() -> None:
     # The weakest fault of benchmarks/netcheck_sim.py, whose bar of 99.5 % is over all its faults.
     rng = random.Random(1)  # noqa: S311  the same draws in every run

@@ -7,6 +7,7 @@ from tools.mutants.model import Break
 _FINDINGS = ("tests/unit/test_findings.py",)
 _OUTPUT = ("tests/unit/test_output.py", "tests/unit/test_findings.py")
 _RANKS = ("tests/unit/test_ranks.py",)
+_LARGE = ("tests/unit/test_large_rank_sets.py",)
 _SETS = ("tests/reports/test_rank_sets.py",)
 
 BREAKS = (
@@ -53,7 +54,22 @@ BREAKS = (
         ("tests/reports/test_rank_sets.py",),
     ),
     Break("reports/rank_sets.py", "if not text or len(text) > left:", "if not text:", _SETS),
-    Break("reports/rank_sets.py", "if last - i >= 2:", "if last - i >= 3:", _SETS),
+    Break("relkit/ranks.py", "if stop - at >= _MIN_STRIDE - 1:", "if stop - at >= 1:", _SETS),
+    Break("relkit/ranks.py", "{low}-{high}:{step}", "{low}-{high}", _SETS),
+    Break("relkit/ranks.py", "(start, end - 1)", "(start, end)", _LARGE),
+    Break("relkit/ranks.py", "or max(highs) >= MAX_BITS", "", _LARGE),
+    Break("relkit/ranks.py", "bits & ~(bits >> 1)", "bits & ~(bits << 2)", _LARGE),
+    Break("relkit/ranks.py", "lasts + 1, minlength", "lasts, minlength", _LARGE),
+    Break("relkit/ranks.py", "if flags[0]:", "if False:", _LARGE),
+    Break("relkit/ranks.py", "first += first == end_before", "first += 0", _LARGE),
+    Break(
+        "relkit/ranks.py",
+        "            end_before = last\n",
+        "        end_before = last\n",
+        _LARGE,
+    ),
+    Break("relkit/ranks.py", "upper[firsts] = highs[lasts]", "pass", _LARGE),
+    Break("relkit/ranks.py", "numbers // power % 10", "numbers // power", _LARGE),
     Break(
         "reports/markup.py",
         '        "<": "&lt;",\n',
