@@ -37,9 +37,10 @@ def test_steps_in_memory_are_not_lost_when_the_job_grows(
         )  # fmt: skip
 
     first = launch(0)
-    until(lambda: len(steps(tmp_path)) > 5, first)
+    # Its launcher and its worker import torch at the same time, without a standby.
+    until(lambda: len(steps(tmp_path)) > 5, first, timeout_s=40)
     second = launch(1)
-    until(lambda: any(world == 2 for world, _ in steps(tmp_path)), first, second)
+    until(lambda: any(world == 2 for world, _ in steps(tmp_path)), first, second, timeout_s=40)
     (tmp_path / "end").touch()
     done = [job.wait(60) for job in (first, second)]
     text = done[0].err + done[1].err
