@@ -24,6 +24,7 @@ def test_the_compact_form_says_exactly_the_set(members: set[int]) -> None:
         ([0, 1, 2, 7], "0-2,7"),
         ([1, 3, 5, 8, 10, 12, 20], "1-5:2,8-12:2,20"),
         ([4], "4"),
+        ([1, 3], "1,3"),
     ],
 )
 def test_equal_steps_are_one_term(members: list[int], wanted: str) -> None:
