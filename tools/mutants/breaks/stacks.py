@@ -114,7 +114,7 @@ BREAKS = (
     Break(
         "relkit/stacks/folded.py", "del sets[depth:], frames[depth:]", "del sets[depth:]", _MERGE
     ),
-    Break("relkit/stacks/folded.py", "sets[-1][0] is node.ranks", "True", _FOLDED),
+    Break("relkit/stacks/folded.py", "sets[-1][0] is node.ranks", "True", _MERGE),
     Break("relkit/stacks/rank_set_union.py", "self._made.get(bits)", "None", _MERGE),
     Break("relkit/stacks/roles.py", "if is_main:", "if False:", _ROLES),
     Break("relkit/stacks/roles.py", '_TRANSFERS.sub("", name.lower())', "name.lower()", _ROLES),
