@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,13 @@ from relkit.hook import layout, request
 from relkit.hook.interruptible import WAITS_FOR_SIGNALS, Interruptible
 from relkit.hook.model import HookState
 from relkit.hook.state_file import StateFile, open_state_file
-from relkit.hook.threads import ThreadStatus, start_ticks, thread_status, thread_statuses
+from relkit.hook.threads import (
+    ThreadStatus,
+    is_newborn,
+    start_ticks,
+    thread_status,
+    thread_statuses,
+)
 
 # Half of the hook's entries, so that two collectors at once do not overwrite each other's answers.
 BATCH = 128
@@ -168,7 +174,7 @@ def _ask(
         asked -= silent.for_good(asked - answers.keys(), missed)
         waited_s = time.monotonic() - begin
         if waited_s >= left_s or (
-            asked <= answers.keys() and (not unasked or waited_s >= _UNBLOCK_GRACE_S)
+            asked <= answers.keys() and not _may_unblock(pid, unasked, waited_s)
         ):
             break
         time.sleep(_POLL_S)
@@ -190,6 +196,14 @@ def _ask(
     for tid in answers:
         missed.pop(tid, None)
     return answers
+
+
+def _may_unblock(pid: int, unasked: Mapping[int, ThreadStatus], waited_s: float) -> bool:
+    """Whether one of the threads that could not be asked will soon be ready for it."""
+    if waited_s < _UNBLOCK_GRACE_S:
+        return bool(unasked)
+    # On a busy host it takes longer until a thread that was just born gets a core.
+    return any(t.state == "R" and is_newborn(pid, t.os_thread_id) for t in unasked.values())
 
 
 class _Silent:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+# The C library unblocks a thread's signals some microseconds after its first instruction.
+_NEWBORN_NS = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class ThreadStatus:
@@ -65,6 +68,15 @@ def thread_status(pid: int, tid: int) -> ThreadStatus | None:
         )
     except (KeyError, ValueError):
         return None
+
+
+def is_newborn(pid: int, tid: int) -> bool:
+    """Whether a thread has hardly run yet: it is born with all signals blocked until it runs."""
+    try:
+        text = Path(f"/proc/{pid}/task/{tid}/schedstat").read_text()
+        return int(text.split()[0]) < _NEWBORN_NS
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def start_ticks(pid: int) -> int:
