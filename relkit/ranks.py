@@ -66,14 +66,12 @@ class RankSet:
             constructors below, which see to that.
     """
 
-    __slots__ = ("_bits", "_count", "_intervals")
+    __slots__ = ("_bits", "_intervals")
 
     def __init__(self, intervals: tuple[Interval, ...] = ()) -> None:
         self._intervals = intervals
         # 0 where the intervals are kept.
         self._bits = 0
-        # A picture asks for it of every box, and counting goes through all of the set.
-        self._count = -1
         if len(intervals) > FEW and intervals[-1][1] < MAX_BITS:
             lows, highs = zip(*intervals, strict=True)
             self._bits, self._intervals = _bits_of_many(lows, highs), ()
@@ -120,7 +118,7 @@ class RankSet:
         large = [ranks._bits for ranks in kept if ranks._bits]
         if not large or any(high >= MAX_BITS for _, high in few):
             return cls.from_intervals(chain.from_iterable(ranks.intervals for ranks in kept))
-        bits = cls.from_ends(*zip(*few, strict=True)).bits() if few else 0
+        bits = _bits_of_many(*zip(*few, strict=True)) if few else 0
         for each in large:
             bits |= each
         return cls.from_bits(bits)
@@ -173,11 +171,9 @@ class RankSet:
         return f"RankSet({self.fold()})"
 
     def __len__(self) -> int:
-        if self._count < 0:
-            count = self._bits.bit_count()
-            count += len(self._intervals) + sum([high - low for low, high in self._intervals])
-            self._count = count
-        return self._count
+        if self._bits:
+            return self._bits.bit_count()
+        return len(self._intervals) + sum([high - low for low, high in self._intervals])
 
     def __bool__(self) -> bool:
         return bool(self._bits or self._intervals)
@@ -224,7 +220,7 @@ class RankSet:
 
 
 def _few(bits: int) -> tuple[Interval, ...]:
-    """The intervals of a number that has few of them."""
+    """The intervals of a number that has few of them, without numpy."""
     digits = f"{bits:b}"[::-1]
     spans = [run.span() for run in _RUN.finditer(digits)]
     return tuple([(start, end - 1) for start, end in spans])

@@ -80,19 +80,13 @@ class SetTable:
     sets: list[RankSet] = field(default_factory=list)
     _numbers: dict[RankSet, int] = field(default_factory=dict)
     _texts: dict[int, SetText] = field(default_factory=dict)
-    # Hashing a set of 30,000 intervals takes as long as folding it, and most boxes share theirs
-    # with a neighbour: so first by identity, which is safe as long as the set is held here.
-    _by_id: dict[int, tuple[RankSet, SetText]] = field(default_factory=dict)
 
     def text(self, ranks: RankSet) -> SetText:
         """Everything to say of this set; entered into the table on first use."""
-        held = self._by_id.get(id(ranks))
-        if held is None:
-            number = self._number(ranks)
-            if number not in self._texts:
-                self._texts[number] = self._make(number, ranks)
-            held = self._by_id[id(ranks)] = (ranks, self._texts[number])
-        return held[1]
+        number = self._number(ranks)
+        if number not in self._texts:
+            self._texts[number] = self._make(number, ranks)
+        return self._texts[number]
 
     def _make(self, number: int, ranks: RankSet) -> SetText:
         leak = self.present - ranks

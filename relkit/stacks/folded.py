@@ -48,17 +48,15 @@ class _Labels:
 
     def __init__(self, tree: StackTree) -> None:
         self._tree = tree
-        # Keyed by identity: hashing a large set is slow. The tree keeps the sets alive, so no id
-        # is used twice.
-        self._known: dict[int, str] = {}
+        self._known: dict[RankSet, str] = {}
 
     def of(self, ranks: RankSet) -> str:
-        known = self._known.get(id(ranks))
+        known = self._known.get(ranks)
         if known is None:
             known = f"{fold_ranks(ranks)}|{fold_ranks(self._tree.present - ranks)}"
             # All long ones of 100,000 ranks together can be gigabytes.
             if len(known) <= MAX_EXACT_CHARS:
-                self._known[id(ranks)] = known
+                self._known[ranks] = known
         return known
 
 
