@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lay relkit and its libraries out in build/ as an installation has them, and check that on this machine's
-# GPU with this machine's torch.
+# Lay relkit and its libraries out in build/ as an installation has them, and check that on this
+# machine's GPU with this machine's torch.
 # PYTHON names the interpreter that has torch with CUDA; nothing is installed or fetched.
 set -eu
 cd "$(dirname "$0")/.."

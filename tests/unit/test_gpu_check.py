@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from relkit.findings import Status
+from relkit.flash_checkpoint.slots import native_copy
 from tests.patience import PATIENCE
+from tools.gpu_check import __main__ as gpu_check
 from tools.gpu_check import judge
 from tools.gpu_check.datasheet import stated
 from tools.gpu_check.outcome import Outcome
@@ -29,6 +31,15 @@ def test_without_a_gpu_it_says_so_and_exits_3(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "nothing was checked: torch sees no CUDA device" in done.stderr
     assert not page.exists()
+
+
+def test_a_library_that_is_missing_is_named_before_anything_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = tmp_path / "librelkit_slots.so"
+    monkeypatch.setattr(native_copy, "library_path", lambda: missing)
+    why, _ = gpu_check.look()
+    assert why == f"not built: {missing}; make gpu-check builds them"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def main() -> int:
 
 def look() -> tuple[str, dict[str, str]]:
     """(why nothing can be checked or "", the machine)."""
-    # Without one of them the rest works, and a check would fail for that alone.
+    # relkit does without most of them, so that a check would fail and not say why.
     libraries = (native_merge, native_copy, run_times)
     try:
         paths = [locate.hook_library(), *(each.library_path() for each in libraries)]
@@ -81,7 +81,7 @@ def look() -> tuple[str, dict[str, str]]:
         return str(error), {}
     missing = [str(path) for path in paths if not path.is_file()]
     if missing:
-        return f"{', '.join(missing)} is not built; run make gpu-check", {}
+        return f"not built: {', '.join(missing)}; make gpu-check builds them", {}
     try:
         import torch
     except ImportError:

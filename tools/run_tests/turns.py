@@ -20,31 +20,33 @@ def lock_file() -> Path:
 
 
 @contextmanager
-def turn(say: Callable[[str], None], *, wait_s: float = _WAIT_S) -> Iterator[bool]:
-    """Hold the lock; yields whether it could be had.
+def turn(say: Callable[[str], None], *, wait_s: float = _WAIT_S) -> Iterator[None]:
+    """Run the block while no other run of this user is in one.
 
     Args:
-        say: told once where another run has it.
+        say: told that another run is, and where it is for too long.
         wait_s: after this time the block runs all the same.
     """
     held = os.open(lock_file(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        yield _is_mine(held, say, wait_s)
+        _wait(held, say, wait_s)
+        yield
     finally:
         # The kernel lets the lock go with it.
         os.close(held)
 
 
-def _is_mine(held: int, say: Callable[[str], None], wait_s: float) -> bool:
+def _wait(held: int, say: Callable[[str], None], wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
     is_told = False
     while True:
         with suppress(BlockingIOError):
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        if time.monotonic() >= deadline_s:
-            return False
+            return
         if not is_told:
-            say("wait until the tests of another checkout have judged speed")
+            say("waiting for the tests of another checkout to judge speed")
             is_told = True
+        if time.monotonic() >= deadline_s:
+            say(f"going on beside them after {wait_s:g} s")
+            return
         time.sleep(_POLL_S)

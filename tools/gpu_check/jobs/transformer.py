@@ -1,7 +1,7 @@
 """Steps of a transformer, and how long each took: for runs with and without the hook.
 
-Its steps keep the GPU busy, as training does. Those of a small one wait for the host, which on a
-virtual machine takes 10 % more in one process than in the next, without any hook.
+It is large, so that a step waits for the GPU, as in training. Steps of a small one waited for the
+host, and on a virtual machine two runs of it differed by 10 % without any hook.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CORES = 4
 
 def main() -> None:
     """Train on noise, and print the step times."""
-    # The same few cores for each run: to be moved about costs more than the hook does.
+    # The same few cores for each run, so that the scheduler's choice of cores is no difference.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-CORES:])
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, batch_first=True, device="cuda")
