@@ -46,8 +46,8 @@ def _peak_mb() -> float:
     return float("nan")
 
 
-def _relkit(folder: Path, output: Path) -> Callable[[], int]:
-    from relkit.stacks.folded import folded_lines
+def _relkit(folder: Path, output: Path) -> Callable[[], None]:
+    from relkit.stacks.folded import write_folded
     from relkit.stacks.merge import merge_folder
     from relkit.stacks.native_merge import native_scanner
 
@@ -56,41 +56,41 @@ def _relkit(folder: Path, output: Path) -> Callable[[], int]:
             "note: librelkit_merge.so is not built; this is the reader in Python", file=sys.stderr
         )
 
-    def work() -> int:
+    def work() -> None:
         merged = merge_folder(folder)
-        count = 0
         for tree in (merged.python, merged.native, merged.mixed):
-            with (output / f"{tree.view}_stack").open("w", encoding="utf-8") as stream:
-                for line in folded_lines(tree):
-                    stream.write(line + "\n")
-                    count += 1
+            write_folded(output / f"{tree.view}_stack", tree)
         assert not merged.refused
-        return count
 
     return work
 
 
-def _viewer(folder: Path, output: Path, viewer: Path) -> Callable[[], int]:
+def _viewer(folder: Path, output: Path, viewer: Path) -> Callable[[], None]:
     sys.path.insert(0, str(viewer))
     from py_xpu_timer.stack_viewer import StackViewer  # type: ignore[import-not-found]
 
-    def work() -> int:
+    def work() -> None:
         StackViewer(str(folder))
-        count = 0
         for name in ("py_stack", "cpp_stack"):
-            count += len((folder / name).read_text().splitlines())
             (folder / name).replace(output / name)
-        return count
 
     return work
+
+
+def _lines(output: Path) -> int:
+    count = 0
+    for path in output.iterdir():
+        with path.open("rb") as stream:
+            count += sum(part.count(b"\n") for part in iter(lambda: stream.read(1 << 20), b""))
+    return count
 
 
 def _child(who: str, folder: Path, output: Path, viewer: Path | None) -> None:
     work = _viewer(folder, output, viewer) if viewer else _relkit(folder, output)
     start, cpu = time.perf_counter(), time.process_time()
-    lines = work()
+    work()
     wall_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu
-    run = Run(wall_s, cpu_s, _peak_mb(), lines)
+    run = Run(wall_s, cpu_s, _peak_mb(), _lines(output))
     print(json.dumps({"who": who, **run._asdict()}))
 
 

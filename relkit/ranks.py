@@ -159,6 +159,10 @@ class RankSet:
         """A number whose bit N is 1 for rank N; as long as its highest rank is high."""
         return self._bits or _bits_of_few(self._intervals)
 
+    def packed(self) -> bytes:
+        """The bits, eight ranks a byte, lowest first; b"" of a set that is kept as intervals."""
+        return self._bits.to_bytes((self._bits.bit_length() + 7) // 8, "little")
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RankSet):
             return NotImplemented
@@ -211,6 +215,14 @@ class RankSet:
         if self._bits:
             return _folded(self._bits, separator)
         return separator.join([_span(low, high) for low, high in self._intervals])
+
+    def fold_briefly(self, separator: str = ",") -> str:
+        """The first and the last ranks and how many: `0,2,4,…,99998 (50000 ranks)`."""
+        if self.interval_count <= 4:
+            return self.fold(separator)
+        head = RankSet(self.some_intervals(slice(3))).fold(separator)
+        tail = RankSet(self.some_intervals(slice(-1, None))).fold(separator)
+        return f"{head}{separator}…{separator}{tail} ({len(self)} ranks)"
 
     def fold_strided(self, separator: str = ",") -> str:
         """`0-3,7`, and `0-99998:2` for a run of single ranks at equal steps (three or more)."""

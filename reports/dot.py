@@ -13,7 +13,6 @@ from relkit.ranks import FEW, RankSet
 from relkit.reports.flame_boxes import Box, boxes
 from relkit.reports.markup import display_name, middle_cut, place, shown
 from relkit.reports.palette import oklch
-from relkit.reports.rank_sets import brief
 from relkit.stacks.tree import StackTree
 
 _NAME_CHARS = 60
@@ -34,7 +33,7 @@ def stack_dot(tree: StackTree) -> str:
         edge_attr={"fontname": "monospace", "color": "#5b6270"},
     )
     if tree.absent:
-        label = f"absent (no dump)\n{len(tree.absent)}:[{brief(tree.absent, ',')}]"
+        label = f"absent (no dump)\n{len(tree.absent)}:[{tree.absent.fold_briefly()}]"
         graph.node("absent", graphviz.escape(label), style="filled,dashed", fillcolor="#fff3ea")
     graph.node("root", f"{len(tree.present)} of {tree.world_size} ranks", fillcolor="#ffffff")
     heads = {i for i, box in enumerate(drawn) if box.kind != "fold" and _starts_run(drawn, i)}
@@ -47,7 +46,7 @@ def stack_dot(tree: StackTree) -> str:
         ranks = run[0].ranks
         graph.node(f"n{i}", text, fillcolor=_colour(ranks))
         above = _owner(drawn, i, heads)
-        label = f"{len(ranks)}:[{brief(ranks, ',')}]"
+        label = f"{len(ranks)}:[{ranks.fold_briefly()}]"
         graph.edge("root" if above < 0 else f"n{above}", f"n{i}", graphviz.escape(label))
     return str(graph.source)
 

@@ -14,7 +14,7 @@ from relkit.reports.flame_boxes import Box, boxes
 from relkit.reports.flame_layout import layout
 from relkit.reports.flame_text import box_markup
 from relkit.reports.markup import middle_cut, shown, xml
-from relkit.reports.rank_sets import SetTable, brief
+from relkit.reports.rank_sets import SetTable
 from relkit.stacks.tree import StackTree
 
 WIDTH = 1600
@@ -170,7 +170,11 @@ def _absent(tree: StackTree, identity: str) -> str:
     """A hatched banner: a rank without a dump must never look innocent."""
     if not tree.absent:
         return ""
-    names = tree.absent.fold(", ") if tree.absent.interval_count <= 24 else brief(tree.absent, ", ")
+    names = (
+        tree.absent.fold(", ")
+        if tree.absent.interval_count <= 24
+        else tree.absent.fold_briefly(", ")
+    )
     many = "rank" if len(tree.absent) == 1 else "ranks"
     text = f"absent: {names} (no dump of {len(tree.absent):,} {many}; nothing here clears them)"
     return (

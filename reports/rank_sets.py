@@ -10,15 +10,6 @@ LABEL_LIMIT = 256
 """Characters of rank list that a label spells out before it is abbreviated."""
 
 
-def brief(ranks: RankSet, separator: str = "/") -> str:
-    """The first and the last ranks and how many: `0/2/4/…/99998 (50000 ranks)`."""
-    if ranks.interval_count <= 4:
-        return ranks.fold(separator)
-    head = RankSet(ranks.some_intervals(slice(3))).fold(separator)
-    tail = RankSet(ranks.some_intervals(slice(-1, None))).fold(separator)
-    return f"{head}{separator}…{separator}{tail} ({len(ranks)} ranks)"
-
-
 def badge(ranks: RankSet, present: int) -> str:
     """What a box says at its right end: `rank 2`, `ranks 0-1,3`, `all but 1`, `412 ranks`."""
     count = len(ranks)
@@ -114,7 +105,7 @@ class SetTable:
             folded = ranks.fold("/")
             if len(folded) <= LABEL_LIMIT:
                 return folded
-        return f"{brief(ranks)} #s{self._number(ranks)}"
+        return f"{ranks.fold_briefly('/')} #s{self._number(ranks)}"
 
     def texts(self) -> list[str]:
         """The table's lines in number order; `~...` marks a set that is not spelled out."""
@@ -129,7 +120,7 @@ class SetTable:
             text = "" if hopeless else ranks.fold_strided()
             if not text or len(text) > left:
                 refused += 1
-                text = f"~{brief(ranks, ',')}"
+                text = f"~{ranks.fold_briefly()}"
             left -= len(text)
             lines[i] = text
         return lines

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "dump.h"
+#include "fold.h"
 
 /* Tails save time only, so they may take this part of the budget. */
 enum { TAIL_SHARE = 4 };
@@ -183,4 +184,9 @@ const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table, ui
     }
     *size = entries->entries[number].size;
     return entries->entries[number].data;
+}
+
+uint64_t rkm_fold(const uint8_t *bits, uint64_t size, char separator, char *text, uint64_t room)
+{
+    return fold_bits(bits, size, separator, text, room);
 }

@@ -7,7 +7,7 @@
 
 #define RKM_EXPORT __attribute__((visibility("default")))
 
-enum { RKM_ABI = 3 };
+enum { RKM_ABI = 4 };
 
 /* One distinct thing and who has it; pointers are valid until the next rkm_read or rkm_add. */
 struct rkm_item {
@@ -51,5 +51,11 @@ RKM_EXPORT void rkm_item(const struct merge_context *context, uint32_t index,
 /* One distinct text or stack; returns its bytes, or NULL where there is no such number. */
 RKM_EXPORT const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table,
                                     uint32_t number, uint32_t *size);
+
+/* Write ranks as text, without an end mark: `0-3/7`, and `0-98:2` for three or more single ranks
+ * at equal steps. Bit N of `bits`, lowest bit of a byte first, is rank N. Returns the characters
+ * written, or UINT64_MAX where `room` is too little: it is enough where each item has 64. */
+RKM_EXPORT uint64_t rkm_fold(const uint8_t *bits, uint64_t size, char separator, char *text,
+                             uint64_t room);
 
 #endif

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relkit.output import atomic_file
 from relkit.ranks import RankSet
+from relkit.stacks.native_fold import native_fold
 from relkit.stacks.tree import StackTree
 
 MAX_EXACT_CHARS = 4096
@@ -30,17 +31,22 @@ def safe_name(name: str) -> str:
     return _UNSAFE.sub(_escape, name)
 
 
-def fold_ranks(ranks: RankSet) -> str:
+def fold_ranks(
+    ranks: RankSet, fold_large: Callable[[RankSet, str], str] = RankSet.fold_strided
+) -> str:
     """`0-3/8`; where that is longer than MAX_EXACT_CHARS, also `0-99998:2` for every second rank.
 
     Both forms are exact: the short one only says regular steps in fewer characters.
+
+    Args:
+        fold_large: what writes the short form.
     """
     # At least a digit and a stroke an interval: of a large set the long form is not even tried.
     if 2 * ranks.interval_count <= MAX_EXACT_CHARS:
         text = ranks.fold("/")
         if len(text) <= MAX_EXACT_CHARS:
             return text
-    return ranks.fold_strided("/")
+    return fold_large(ranks, "/")
 
 
 class _Labels:
@@ -48,16 +54,45 @@ class _Labels:
 
     def __init__(self, tree: StackTree) -> None:
         self._tree = tree
-        self._known: dict[RankSet, str] = {}
+        self._fold_large = native_fold() or RankSet.fold_strided
+        self._known: dict[RankSet, bytes] = {}
 
-    def of(self, ranks: RankSet) -> str:
+    def of(self, ranks: RankSet) -> bytes:
         known = self._known.get(ranks)
         if known is None:
-            known = f"{fold_ranks(ranks)}|{fold_ranks(self._tree.present - ranks)}"
+            sides = (ranks, self._tree.present - ranks)
+            text = "|".join([fold_ranks(side, self._fold_large) for side in sides])
+            known = text.encode("ascii")
             # All long ones of 100,000 ranks together can be gigabytes.
             if len(known) <= MAX_EXACT_CHARS:
                 self._known[ranks] = known
         return known
+
+
+def _lines(tree: StackTree) -> Iterator[list[bytes]]:
+    """Each line in pieces.
+
+    Most of a line are rank sets, some 100 KB each at 100,000 ranks, and frames share theirs: to
+    join the pieces takes longer than to make them.
+    """
+    labels = _Labels(tree)
+    # Of the frames from the outermost to the one in hand: their ranks, and two pieces each.
+    sets: list[RankSet] = []
+    pieces: list[bytes] = []
+    pending = [(node, 0) for node in reversed(tree.roots)]
+    while pending:
+        node, depth = pending.pop()
+        del sets[depth:], pieces[2 * depth :]
+        # A frame mostly has the ranks of the one that calls it.
+        is_shared = bool(sets) and sets[-1] is node.ranks
+        sets.append(node.ranks)
+        # A lone surrogate in a name must not cost the file.
+        name = safe_name(f"{node.func}@{node.source}").encode("utf-8", "replace")
+        ranks = pieces[-1] if is_shared else labels.of(node.ranks)
+        pieces += (b"%b%b@" % (b";" if depth else b"", name), ranks)
+        if node.ends:
+            yield [*pieces, b" 1\n"]
+        pending.extend((child, depth + 1) for child in reversed(node.children))
 
 
 def folded_lines(tree: StackTree) -> Iterator[str]:
@@ -66,31 +101,16 @@ def folded_lines(tree: StackTree) -> Iterator[str]:
     Every frame carries its rank sets, and the weight is always 1, as the original viewer
     writes them. Lines come one at a time: at 100,000 ranks all of them together are large.
     """
-    labels = _Labels(tree)
-    # Of the frames from the outermost to the one in hand: their ranks, the text of these, and all.
-    sets: list[tuple[RankSet, str]] = []
-    frames: list[str] = []
-    pending = [(node, 0) for node in reversed(tree.roots)]
-    while pending:
-        node, depth = pending.pop()
-        del sets[depth:], frames[depth:]
-        # A frame mostly has the ranks of the one that calls it.
-        is_shared = bool(sets) and sets[-1][0] is node.ranks
-        ranks = sets[-1][1] if is_shared else labels.of(node.ranks)
-        sets.append((node.ranks, ranks))
-        frames.append(f"{safe_name(f'{node.func}@{node.source}')}@{ranks}")
-        if node.ends:
-            yield f"{';'.join(frames)} 1"
-        pending.extend((child, depth + 1) for child in reversed(node.children))
+    for pieces in _lines(tree):
+        yield b"".join(pieces)[:-1].decode()
 
 
 def write_folded(path: Path, tree: StackTree) -> None:
-    """Write the folded lines to a file, one at a time: the whole text can be 100 MB and more.
+    """Write the folded lines to a file, one at a time: the whole text can be gigabytes.
 
     Raises:
         UnwritablePath: the folder is missing, read-only or full; an older file is then untouched.
     """
     with atomic_file(path) as stream:
-        for line in folded_lines(tree):
-            # A lone surrogate in a name must not cost the file.
-            stream.write(line.encode("utf-8", "replace") + b"\n")
+        for pieces in _lines(tree):
+            stream.writelines(pieces)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.findings import Evidence, Finding, Report, Status
+from relkit.ranks import RankSet
 from relkit.stacks.folded import safe_name
 from relkit.stacks.merge import Merged, PathClass
 from relkit.stacks.model import Frame
@@ -15,14 +16,18 @@ from relkit.stacks.model import Frame
 MAX_CLASSES = 10
 _MAX_REASONS = 20
 _SHOWN_FRAMES = 4
+_SHOWN_INTERVALS = 16
 _PYTHON_SOURCE = re.compile(r"\.pyx?:\d+$|^<.*>:\d+$")
 
 
 # Texts of a file are shown with safe_name(): a hostile one must not steer the terminal.
 
 
-def _ranks(folded: str) -> str:
-    return f"rank{'s' if not folded.isdigit() else ''} {folded}"
+def _ranks(ranks: RankSet) -> str:
+    """For a title: all of them where they fit into it; the finding itself has them anyway."""
+    all_fit = ranks.interval_count <= _SHOWN_INTERVALS
+    folded = ranks.fold() if all_fit else ranks.fold_briefly()
+    return f"rank{'s' if len(ranks) > 1 else ''} {folded}"
 
 
 def _where(frames: tuple[Frame, ...]) -> str:
@@ -51,8 +56,7 @@ def _absent(merged: Merged) -> Iterator[Finding]:
     yield Finding(
         id="RK-STK-010",
         status=Status.UNKNOWN,
-        title=f"{len(absent)} of {merged.world_size} ranks have no usable dump: "
-        f"{_ranks(absent.fold())}",
+        title=f"{len(absent)} of {merged.world_size} ranks have no usable dump: {_ranks(absent)}",
         ranks=absent.fold(),
         reasons=("an absent rank is not innocent: the one that hangs first often cannot report",),
         evidence=(Evidence("ranks read", len(merged.present), threshold=merged.world_size),),
@@ -77,12 +81,11 @@ def _outliers(merged: Merged) -> Iterator[Finding]:
 
 
 def _outlier(outlier: PathClass, usual: PathClass, merged: Merged) -> Finding:
-    ranks = outlier.ranks.fold()
     return Finding(
         id="RK-STK-012",
         status=Status.WARN,
-        title=f"{_ranks(ranks)}: main thread in {_where(outlier.frames)}",
-        ranks=ranks,
+        title=f"{_ranks(outlier.ranks)}: main thread in {_where(outlier.frames)}",
+        ranks=outlier.ranks.fold(),
         reasons=(
             f"call path: {_path(outlier.frames)}",
             f"{len(usual.ranks)} of {len(merged.present)} ranks are in {_where(usual.frames)}",

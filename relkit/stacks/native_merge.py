@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
@@ -24,7 +25,7 @@ from relkit.stacks.roles import role_of_frames, role_of_name
 from relkit.stacks.stack_index import StackIndex
 
 LIBRARY_VARIABLE = "RELKIT_MERGE_LIBRARY"
-ABI = 3
+ABI = 4
 BUDGET_BYTES = 1 << 30
 _BATCH = 256
 _MAX_THREADS = 4
@@ -62,7 +63,7 @@ class _Item(ctypes.Structure):
         ("name_count", ctypes.c_uint32),
         ("threads", ctypes.c_uint64),
         ("interval_count", ctypes.c_uint64),
-        ("intervals", ctypes.POINTER(ctypes.c_int32)),
+        ("intervals", ctypes.c_void_p),
         ("names", ctypes.c_uint32 * 8),
     )
 
@@ -74,7 +75,8 @@ def library_path() -> Path:
 
 
 @lru_cache(maxsize=4)
-def _load(path: Path) -> ctypes.CDLL | None:
+def load_library(path: Path) -> ctypes.CDLL | None:
+    """The library with the types of its functions; None where it is not built or does not fit."""
     try:
         library = ctypes.CDLL(str(path))
         library.rkm_abi.restype = ctypes.c_uint32
@@ -109,6 +111,14 @@ def _load(path: Path) -> ctypes.CDLL | None:
     library.rkm_item.restype = None
     library.rkm_bytes.argtypes = (context, ctypes.c_uint32, ctypes.c_uint32, size)
     library.rkm_bytes.restype = ctypes.c_void_p
+    library.rkm_fold.argtypes = (
+        ctypes.c_char_p,
+        ctypes.c_uint64,
+        ctypes.c_char,
+        ctypes.c_char_p,
+        ctypes.c_uint64,
+    )
+    library.rkm_fold.restype = ctypes.c_uint64
     return library
 
 
@@ -200,8 +210,15 @@ class NativeContext:
             else:
                 tally = index.note(self.text(item.first))
             tally.threads += item.threads
-            tally.add_intervals(item.intervals[: 2 * item.interval_count])
+            tally.add_intervals(_int32s(item.intervals, 2 * item.interval_count))
             tally.add_names(self.text(name) for name in item.names[: item.name_count])
+
+
+def _int32s(address: ctypes.c_void_p, count: int) -> array[int]:
+    """A copy of the library's numbers, none of which becomes an object of Python."""
+    made = array("i")
+    made.frombytes(ctypes.string_at(address, made.itemsize * count) if count else b"")
+    return made
 
 
 def _head(folder: Path, name: str, raw: _Head, job_id: str, explain: bool) -> Head:
@@ -279,7 +296,7 @@ def native_scanner(path: Path | None = None) -> Scanner | None:
     Args:
         path: the library; None takes library_path().
     """
-    library = _load(path or library_path())
+    library = load_library(path or library_path())
     if library is None:
         return None
 
@@ -298,7 +315,7 @@ def native_scanner(path: Path | None = None) -> Scanner | None:
             index = StackIndex()
             bad = 0
             for context, share in zip(contexts, shares, strict=True):
-                jobs = {raw.job: context.text(raw.job) for raw in share}
+                jobs = {job: context.text(job) for job in {raw.job for raw in share}}
                 for raw in share:
                     bad += raw.status != 0
                     name = names[len(heads)]

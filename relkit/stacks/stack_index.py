@@ -7,7 +7,7 @@ and not with that of ranks, and two indices add up to the same one in any order.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from relkit.ranks import RankSet
@@ -40,7 +40,7 @@ class RankTally:
             self._lows.append(rank)
             self._highs.append(rank)
 
-    def add_intervals(self, flat: Sequence[int]) -> None:
+    def add_intervals(self, flat: array[int]) -> None:
         """Take in inclusive intervals: low, high, low, high, ..."""
         self._lows.extend(flat[0::2])
         self._highs.extend(flat[1::2])

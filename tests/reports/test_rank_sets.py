@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
-from relkit.reports.rank_sets import SetTable, badge, brief, short_badge
+from relkit.reports.rank_sets import SetTable, badge, short_badge
 from tests.reports.picture import parse_set
 from tests.reports.trees import ranks
 
@@ -53,7 +53,7 @@ def test_a_table_beyond_its_budget_keeps_the_rarest_sets_whole() -> None:
     # Number 1 is the complement of the crowd, which its label has to refer to.
     first, _, last = table.texts()
     assert last == "9"
-    assert first == f"~{brief(crowd, ',')}"
+    assert first == f"~{crowd.fold_briefly()}"
     assert f"({len(crowd)} ranks)" in first
 
 

@@ -56,6 +56,16 @@ def test_the_same_ranks_are_equal_however_they_were_made(left: set[int], right: 
     assert whole != few
 
 
+def test_only_a_large_set_has_packed_bits() -> None:
+    ranks = RankSet.of(range(7, 3000, 3))
+    packed = ranks.packed()
+    assert {
+        8 * at + bit for at, byte in enumerate(packed) for bit in range(8) if byte >> bit & 1
+    } == set(ranks)
+    assert len(packed) == 3000 // 8
+    assert RankSet.of([1, 3000]).packed() == b""
+
+
 @given(large, st.integers(-2, SIZE + 2))
 def test_membership(ranks: set[int], rank: int) -> None:
     made = RankSet.of(ranks)

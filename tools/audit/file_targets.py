@@ -68,7 +68,7 @@ def _dumps(_: Path) -> list[bytes]:
 
 
 def _read_dump(_: Path) -> Run:
-    library = native_merge._load(native_merge.library_path())
+    library = native_merge.load_library(native_merge.library_path())
     name = file_name(1, 4)
 
     def is_taken_natively(data: bytes) -> bool:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.native
 
 def both(library: Path, data: bytes, name: str) -> tuple[bool, bool]:
     """Whether the C and the Python reader take a file."""
-    loaded = native_merge._load(library)
+    loaded = native_merge.load_library(library)
     assert loaded is not None
     with native_merge.NativeContext(loaded) as context:
         native = context.add(data, name).status == 0

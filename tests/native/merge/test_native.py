@@ -45,7 +45,7 @@ def scanner(library: Path) -> Scanner:
 
 
 def native_index(library: Path, files: list[bytes]) -> tuple[list[int], StackIndex]:
-    loaded = native_merge._load(library)
+    loaded = native_merge.load_library(library)
     assert loaded is not None
     index = StackIndex()
     with NativeContext(loaded) as context:
@@ -206,7 +206,7 @@ def test_pipes_folders_and_unreadable_files(scanner: Scanner, tmp_path: Path) ->
 
 @pytest.mark.parametrize("budget_kib", [1, 100, 300, 1200, 2300])
 def test_running_out_of_memory_is_an_answer(library: Path, budget_kib: int) -> None:
-    loaded = native_merge._load(library)
+    loaded = native_merge.load_library(library)
     assert loaded is not None
     big = tuple(
         ThreadStack(i, "t", tuple(Frame(f"f{i}-{k}", "s" * 50) for k in range(40)))

@@ -38,3 +38,12 @@ def test_further_groups_are_counted() -> None:
     apart = [finding for finding in report.findings if finding.id == "RK-STK-012"]
     assert len(apart) == MAX_CLASSES + 1
     assert apart[-1].title.startswith("2 more groups of main threads")
+
+
+def test_a_title_names_the_first_and_last_of_many_ranks_and_the_finding_all() -> None:
+    funcs = ["wait" if rank % 3 else "load" for rank in range(120)]
+    dumps = [dump(rank, len(funcs), func) for rank, func in enumerate(funcs)]
+    report = merge_report(merge_dumps(dumps, len(funcs)), (), argv=(), started=1, duration_s=0)
+    (apart,) = (finding for finding in report.findings if finding.id == "RK-STK-012")
+    assert apart.title.startswith("ranks 0,3,6,…,117 (40 ranks): main thread in load")
+    assert apart.ranks == ",".join(map(str, range(0, 120, 3)))

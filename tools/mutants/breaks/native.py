@@ -10,6 +10,8 @@ _PEERS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-peers_te
 _POSTS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-gloo_posts_test]",)
 _HELPERS = "tests/native/hook/test_helpers.py"
 _EDGES = ("tests/native/merge/test_edges.py",)
+_FOLD = "native/merge/fold.c"
+_FOLDS = ("tests/native/merge/test_fold.py",)
 _LEAVES = (
     "tests/native/merge/test_native.py::test_stacks_that_differ_in_the_innermost_frame_alone",
 )
@@ -165,6 +167,18 @@ BREAKS = (
         _EDGES,
     ),
     Break("native/merge/dump.c", "if (++digits > 10) {", "if (++digits > 11) {", _EDGES),
+    Break(_FOLD, "if (text->room - text->used < MAX_ITEM)", "if (text->used > text->room)", _FOLDS),
+    Break(_FOLD, "MIN_RUN = 3", "MIN_RUN = 2", _FOLDS),
+    Break(_FOLD, "before = word >> (WORD_BITS - 1);", "", _FOLDS),
+    Break(_FOLD, "memcpy(&word, set->bytes + at, set->size - at);", "", _FOLDS),
+    Break(_FOLD, "    if (before != 0) {", "    if (false) {", _FOLDS),
+    Break(_FOLD, "run->first = run->last;", "", _FOLDS),
+    Break(
+        _FOLD, "    end_run(text, run);\n    put_item(text, low", "    put_item(text, low", _FOLDS
+    ),
+    Break(_FOLD, "    end_run(&out, &run);\n    return", "    return", _FOLDS),
+    Break(_FOLD, "out.is_full ? UINT64_MAX : out.used", "out.used", _FOLDS),
+    Break(_FOLD, "if (run->count > 1) {", "if (run->count > 2) {", _FOLDS),
     Break(
         "native/merge/thread.c",
         "memcmp(guess->data, context->canonical, leaf) == 0 &&",

@@ -43,6 +43,12 @@ BREAKS = (
     Break("relkit/output.py", 'if os.environ.get("NO_COLOR"):', "if False:", _OUTPUT),
     Break("relkit/output.py", "os.fsync(stream.fileno())", "pass", _OUTPUT),
     Break("relkit/output.py", "Path(temporary).replace(path)", "pass", _OUTPUT),
+    Break(
+        "relkit/ranks.py",
+        '.bit_length() + 7) // 8, "little")',
+        '.bit_length() + 8) // 8, "big")',
+        _LARGE,
+    ),
     Break("relkit/ranks.py", "low <= merged[-1][1] + 1:", "low <= merged[-1][1]:", _RANKS),
     Break("relkit/ranks.py", "max(high, merged[-1][1])", "high", _RANKS),
     Break("relkit/ranks.py", "skip = starts[0] > ends[0]", "skip = False", _RANKS),

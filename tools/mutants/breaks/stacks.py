@@ -15,6 +15,7 @@ _FLAME = (
     "tests/reports/test_flame_layout.py",
     "tests/reports/test_flame_svg.py::test_the_picture_is_the_one_that_was_looked_at",
 )
+_NATIVE_FOLD = ("tests/native/merge/test_fold.py",)
 _FOLDED = ("tests/unit/stacks/test_folded.py",)
 _FOLDER = ("tests/unit/stacks/test_merge_folder.py",)
 _MERGE = (
@@ -111,10 +112,22 @@ BREAKS = (
     ),
     Break("relkit/stacks/folded.py", "if node.ends:", "if not node.children:", _MERGE),
     Break("relkit/stacks/folded.py", r'r"[;\x00-', r'r"[\x00-', _FOLDED),
+    Break("relkit/stacks/folded.py", "sets[depth:], pieces[2 * depth :]", "sets[depth:]", _MERGE),
+    Break("relkit/stacks/folded.py", "sets[-1] is node.ranks", "True", _MERGE),
+    Break("relkit/stacks/folded.py", 'b";" if depth else b""', 'b";"', _MERGE),
     Break(
-        "relkit/stacks/folded.py", "del sets[depth:], frames[depth:]", "del sets[depth:]", _MERGE
+        "relkit/stacks/merge_report.py",
+        "all_fit = ranks.interval_count <= _SHOWN_INTERVALS",
+        "all_fit = True",
+        ("tests/unit/stacks/test_merge_report.py",),
     ),
-    Break("relkit/stacks/folded.py", "sets[-1][0] is node.ranks", "True", _MERGE),
+    Break(
+        "relkit/stacks/native_fold.py",
+        "        if not bits:\n            return ranks.fold_strided(separator)\n",
+        "",
+        _NATIVE_FOLD,
+    ),
+    Break("relkit/stacks/native_fold.py", "(2 * digits + 2)", "(2 * digits)", _NATIVE_FOLD),
     Break("relkit/stacks/rank_set_union.py", "self._made.get(bits)", "None", _MERGE),
     Break("relkit/stacks/roles.py", "if is_main:", "if False:", _ROLES),
     Break("relkit/stacks/roles.py", '_TRANSFERS.sub("", name.lower())', "name.lower()", _ROLES),
