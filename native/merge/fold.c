@@ -1,5 +1,5 @@
 /* Ranks as text: `0-3/7`, and `0-98:2` for three or more single ranks at equal steps. The same
- * text as relkit/ranks.py's fold_strided, a tenth of whose time this takes. */
+ * text as that of fold_strided in relkit/ranks.py. */
 #include "fold.h"
 
 #include <endian.h>

@@ -72,8 +72,8 @@ class _Labels:
 def _lines(tree: StackTree) -> Iterator[list[bytes]]:
     """Each line in pieces.
 
-    Most of a line are rank sets, some 100 KB each at 100,000 ranks, and frames share theirs: to
-    join the pieces takes longer than to make them.
+    Most of a line are rank sets, up to 160 KB each at 100,000 ranks, and frames share theirs: the
+    joined lines would be gigabytes that are copied once more.
     """
     labels = _Labels(tree)
     # Of the frames from the outermost to the one in hand: their ranks, and two pieces each.

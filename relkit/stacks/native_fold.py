@@ -1,4 +1,4 @@
-"""Large rank sets as text, by librelkit_merge.so: one of 10,000 gaps takes a tenth of the time."""
+"""Large rank sets as text, by librelkit_merge.so."""
 
 from __future__ import annotations
 
