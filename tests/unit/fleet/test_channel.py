@@ -15,6 +15,7 @@ from relkit.errors import UsageProblem
 from relkit.fleet.channel import Channel
 from relkit.fleet.open import KINDS, open_channel
 from relkit.hosts import NodeSpec, read_nodes
+from tests.patience import PATIENCE
 
 BAD = f"{sys.executable} {Path(__file__).with_name('fleet_agents.py')}"
 UP_S = 20.0
@@ -76,10 +77,12 @@ def test_who_does_not_come_up_is_told_with_the_reason(bad_agents: Channel) -> No
 
 def test_a_silent_agent_costs_its_own_limit_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    channel = open_channel("local", relkit=BAD, node_limit_s=3, fanout=1)
+    # Enough for the good one too, which on a busy host took more than 3 s to start.
+    limit_s = 3 * PATIENCE
+    channel = open_channel("local", relkit=BAD, node_limit_s=limit_s, fanout=1)
     try:
         answers = channel.start(nodes("silent-1", "good-1"), UP_S)
-        assert "did not answer within 3 s" in answers["silent-1"].detail
+        assert f"did not answer within {limit_s:g} s" in answers["silent-1"].detail
         assert answers["good-1"].answered
     finally:
         channel.close(5)
@@ -87,12 +90,15 @@ def test_a_silent_agent_costs_its_own_limit_and_no_more(monkeypatch: pytest.Monk
 
 def test_the_deadline_holds_however_many_are_silent(bad_agents: Channel) -> None:
     silent = nodes(*(f"silent-{n}" for n in range(16)))
+    # All of them are started in that time; on a busy host one second was too short for it.
+    deadline_s = 2 * PATIENCE
     began_s = time.monotonic()
-    answers = bad_agents.start(silent, 1.0)
+    answers = bad_agents.start(silent, deadline_s)
     # One after the other they would take this long.
-    assert time.monotonic() - began_s < len(silent) * 1.0
+    assert time.monotonic() - began_s < len(silent) * deadline_s
     assert len(answers) == len(silent)
-    assert all("did not answer within 1 s" in answer.detail for answer in answers.values())
+    reason = f"did not answer within {deadline_s:g} s"
+    assert all(reason in answer.detail for answer in answers.values())
 
 
 def test_nodes_whose_turn_never_came_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
