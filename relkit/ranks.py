@@ -216,9 +216,13 @@ class RankSet:
             return _folded(self._bits, separator)
         return separator.join([_span(low, high) for low, high in self._intervals])
 
-    def fold_briefly(self, separator: str = ",") -> str:
-        """The first and the last ranks and how many: `0,2,4,…,99998 (50000 ranks)`."""
-        if self.interval_count <= 4:
+    def fold_briefly(self, separator: str = ",", most: int = 4) -> str:
+        """The first and the last ranks and how many: `0,2,4,…,99998 (50000 ranks)`.
+
+        Args:
+            most: up to so many intervals are all there.
+        """
+        if self.interval_count <= most:
             return self.fold(separator)
         head = RankSet(self.some_intervals(slice(3))).fold(separator)
         tail = RankSet(self.some_intervals(slice(-1, None))).fold(separator)

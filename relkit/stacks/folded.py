@@ -69,11 +69,12 @@ class _Labels:
         return known
 
 
-def _lines(tree: StackTree) -> Iterator[list[bytes]]:
-    """Each line in pieces.
+def folded_lines(tree: StackTree) -> Iterator[list[bytes]]:
+    """The lines of py_stack, cpp_stack or mixed_stack, each in pieces, in a fixed order.
 
-    Most of a line are rank sets, up to 160 KB each at 100,000 ranks, and frames share theirs: the
-    joined lines would be gigabytes that are copied once more.
+    Every frame carries its rank sets, and the weight is always 1, as the original viewer
+    writes them. A line is mostly rank sets, which can have 100 KB each at 100,000 ranks. Frames
+    share them, so a line that is joined, or kept, is a copy of them all.
     """
     labels = _Labels(tree)
     # Of the frames from the outermost to the one in hand: their ranks, and two pieces each.
@@ -95,16 +96,6 @@ def _lines(tree: StackTree) -> Iterator[list[bytes]]:
         pending.extend((child, depth + 1) for child in reversed(node.children))
 
 
-def folded_lines(tree: StackTree) -> Iterator[str]:
-    """The lines of py_stack, cpp_stack or mixed_stack, without line ends, in a fixed order.
-
-    Every frame carries its rank sets, and the weight is always 1, as the original viewer
-    writes them. Lines come one at a time: at 100,000 ranks all of them together are large.
-    """
-    for pieces in _lines(tree):
-        yield b"".join(pieces)[:-1].decode()
-
-
 def write_folded(path: Path, tree: StackTree) -> None:
     """Write the folded lines to a file, one at a time: the whole text can be gigabytes.
 
@@ -112,5 +103,5 @@ def write_folded(path: Path, tree: StackTree) -> None:
         UnwritablePath: the folder is missing, read-only or full; an older file is then untouched.
     """
     with atomic_file(path) as stream:
-        for pieces in _lines(tree):
+        for pieces in folded_lines(tree):
             stream.writelines(pieces)

@@ -24,10 +24,8 @@ _PYTHON_SOURCE = re.compile(r"\.pyx?:\d+$|^<.*>:\d+$")
 
 
 def _ranks(ranks: RankSet) -> str:
-    """For a title: all of them where they fit into it; the finding itself has them anyway."""
-    all_fit = ranks.interval_count <= _SHOWN_INTERVALS
-    folded = ranks.fold() if all_fit else ranks.fold_briefly()
-    return f"rank{'s' if len(ranks) > 1 else ''} {folded}"
+    """For a title; the finding itself has all of them."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {ranks.fold_briefly(most=_SHOWN_INTERVALS)}"
 
 
 def _where(frames: tuple[Frame, ...]) -> str:

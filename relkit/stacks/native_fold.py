@@ -14,7 +14,7 @@ _ITEM_CHARS = 64
 
 
 class _NativeFold:
-    """Writes one set after the other into the same memory: fresh pages take longer than the text.
+    """Writes one set after the other into the same memory.
 
     Args:
         library: the library.
@@ -37,7 +37,7 @@ class _NativeFold:
         size = self._library.rkm_fold(
             bits, len(bits), separator.encode("ascii"), self._text, len(self._text)
         )
-        return ctypes.string_at(self._text, size).decode("ascii")
+        return str(memoryview(self._text)[:size], "ascii")
 
 
 def native_fold(path: Path | None = None) -> Callable[[RankSet, str], str] | None:

@@ -214,10 +214,10 @@ class NativeContext:
             tally.add_names(self.text(name) for name in item.names[: item.name_count])
 
 
-def _int32s(address: ctypes.c_void_p, count: int) -> array[int]:
+def _int32s(address: int, count: int) -> array[int]:
     """A copy of the library's numbers, none of which becomes an object of Python."""
     made = array("i")
-    made.frombytes(ctypes.string_at(address, made.itemsize * count) if count else b"")
+    made.frombytes(ctypes.string_at(address, made.itemsize * count))
     return made
 
 

@@ -23,7 +23,7 @@ _POLL_S = 0.5
 _QUIET_S = 60.0  # a lane that has said nothing for this long says what it is at
 # pytest-timeout ends a test; this ends a process in which not even that works.
 _STALLED_S = 1200.0
-# mypy says nothing until it has ended. Beside 17 other processes 20 minutes were too few for it.
+# mypy says nothing until it has ended. At a load average of 15, 20 minutes were too few for it.
 _TOOL_S = 3600.0
 _CLEAN_UP_S = 60.0
 _TRACEBACK_S = 15.0

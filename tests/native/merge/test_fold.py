@@ -102,7 +102,11 @@ def test_a_set_of_a_large_job(library: Path, share: float) -> None:
     ranks = RankSet.of(rank for rank in range(20_000) if random.random() < share)
     assert ranks.interval_count > FEW
     assert fold(ranks, "/") == ranks.fold_strided("/")
-    # The longest text a set of so many intervals can have.
+
+
+def test_the_longest_text_that_a_set_of_so_many_intervals_can_have(library: Path) -> None:
+    fold = native_fold(library)
+    assert fold is not None
     pairs = RankSet.of(rank for rank in range(90_000, 100_000) if rank % 3)
     assert fold(pairs, "/") == pairs.fold_strided("/") == pairs.fold("/")
 

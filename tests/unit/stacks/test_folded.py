@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
-from relkit.stacks.folded import MAX_EXACT_CHARS, fold_ranks, folded_lines, safe_name
+from relkit.stacks.folded import MAX_EXACT_CHARS, fold_ranks, safe_name
 from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import Frame, RankDump, ThreadStack
+from tests.unit.stacks.text_lines import text_lines
 
 
 def unfold(text: str) -> set[int]:
@@ -39,7 +40,7 @@ def test_a_safe_name_is_one_frame_of_one_line(name: str) -> None:
 def test_a_folded_line_can_be_taken_apart(func: str, source: str) -> None:
     frames = (Frame("leaf", ""), Frame(func, source), Frame("main", "m.py:1"))
     dump = RankDump(0, 1, 1, "S", python=(ThreadStack(1, "", frames),))
-    (line,) = (line for line in folded_lines(merge_dumps([dump], 1).python) if "leaf" in line)
+    (line,) = (line for line in text_lines(merge_dumps([dump], 1).python) if "leaf" in line)
     stack, weight = line.rsplit(" ", 1)
     names = [word.rsplit("@", 1)[0] for word in stack.split(";")]
     assert weight == "1"

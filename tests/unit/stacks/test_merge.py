@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
 from relkit.stacks.dumpfile import read_dump
-from relkit.stacks.folded import folded_lines
 from relkit.stacks.merge import merge_dumps, merge_folder
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
-from relkit.stacks.tree import StackTree
 from relkit.stacks.tree_builder import MAX_DEPTH
 from tests.unit.stacks.dump_strategies import dumps, plain
+from tests.unit.stacks.text_lines import text_lines
 from tests.unit.stacks.viewer_rules import viewer_lines
 
 GOLD = Path(__file__).parents[2] / "data/xpu_timer/eight_ranks"
@@ -33,10 +32,6 @@ def rank(number: int, *native: ThreadStack, state: str = "S") -> RankDump:
     return RankDump(number, WORLD, 1, state, native)
 
 
-def lines(tree: StackTree) -> list[str]:
-    return list(folded_lines(tree))
-
-
 def world() -> st.SearchStrategy[list[RankDump]]:
     one_each = [dumps(plain, rich=False, world_size=WORLD) for _ in range(WORLD)]
     return st.tuples(*one_each).map(
@@ -48,7 +43,7 @@ def world() -> st.SearchStrategy[list[RankDump]]:
 def test_the_lines_of_the_original_viewer(name: str) -> None:
     merged = merge_folder(GOLD)
     tree = merged.python if name == "py_stack" else merged.native
-    assert sorted(lines(tree)) == sorted((GOLD / name).read_text().splitlines())
+    assert sorted(text_lines(tree)) == sorted((GOLD / name).read_text().splitlines())
 
 
 def test_threads_of_the_original_tool_are_told_apart() -> None:
@@ -66,8 +61,8 @@ def test_the_dumps_in_memory_merge_as_the_folder_does() -> None:
 @given(world())
 def test_random_worlds_print_what_the_viewer_prints(captured: list[RankDump]) -> None:
     merged = merge_dumps(captured, WORLD)
-    assert sorted(lines(merged.python)) == viewer_lines(captured, python=True)
-    assert sorted(lines(merged.native)) == viewer_lines(captured, python=False)
+    assert sorted(text_lines(merged.python)) == viewer_lines(captured, python=True)
+    assert sorted(text_lines(merged.native)) == viewer_lines(captured, python=False)
 
 
 @pytest.mark.long
@@ -106,7 +101,7 @@ def test_every_node_is_the_union_of_what_lies_below(captured: list[RankDump]) ->
 def test_absent_ranks_are_shown_and_are_not_innocent() -> None:
     merged = merge_dumps([rank(0, stack("a")), rank(2, stack("b")), rank(3, stack("a"))], WORLD)
     assert merged.present == RankSet.of([0, 2, 3])
-    assert lines(merged.native) == [
+    assert text_lines(merged.native) == [
         "State@S@0/2-3| 1",
         "State@absent@1|0/2-3 1",
         "a@s@0/3|2 1",
@@ -118,7 +113,7 @@ def test_link_time_optimisation_cuts_no_stack() -> None:
     with_suffix = rank(0, stack("main", "_PyEval_EvalFrameDefault.lto_priv.0", "ncclWait"))
     without = rank(1, stack("main", "_PyEval_EvalFrameDefault", "ncclWait"))
     merged = merge_dumps([with_suffix, without], 2)
-    assert lines(merged.native)[1:] == [
+    assert text_lines(merged.native)[1:] == [
         "main@s@0-1|;_PyEval_EvalFrameDefault@s@0-1|;ncclWait@s@0-1| 1"
     ]
 
@@ -134,7 +129,7 @@ def test_threads_are_counted_and_keep_their_names() -> None:
 def test_a_runaway_recursion_keeps_both_ends() -> None:
     deep = ["main", *(f"f{i}" for i in range(5000)), "leaf"]
     merged = merge_dumps([rank(0, stack(*deep))], 1)
-    (line,) = (line for line in lines(merged.native) if line.startswith("main"))
+    (line,) = (line for line in text_lines(merged.native) if line.startswith("main"))
     assert line.count(";") == MAX_DEPTH
     assert "[frames left out]" in line
     assert "leaf@s@0| 1" in line
@@ -170,8 +165,8 @@ def test_where_evaluations_begin_tells_stacks_apart_in_the_mixed_view_only() -> 
     captured = [dump(0, False, True, True), dump(1, True, False, True)]
     merged = merge_dumps(captured, 2)
     assert merged == merge_dumps(reversed(captured), 2)
-    assert lines(merged.python)[1:] == ["d@a.py:1@0-1|;e@a.py:1@0-1|;f@a.py:1@0-1| 1"]
-    assert [line.split(";", 1)[1] for line in lines(merged.mixed)[:-1]] == [
+    assert text_lines(merged.python)[1:] == ["d@a.py:1@0-1|;e@a.py:1@0-1|;f@a.py:1@0-1| 1"]
+    assert [line.split(";", 1)[1] for line in text_lines(merged.mixed)[:-1]] == [
         "d@a.py:1@0-1|;c@x.so@0|1;e@a.py:1@0|1;f@a.py:1@0|1 1",
         "d@a.py:1@0-1|;e@a.py:1@1|0;c@x.so@1|0;f@a.py:1@1|0 1",
     ]
@@ -195,7 +190,7 @@ def test_regular_steps_stay_short_at_a_hundred_thousand_ranks() -> None:
         replace(rank(i, stack("even" if i % 2 == 0 else "odd")), world_size=size)
         for i in range(size)
     )
-    text = lines(merge_dumps(captured, size).native)
+    text = text_lines(merge_dumps(captured, size).native)
     assert text == [
         "State@S@0-99999| 1",
         "even@s@0-99998:2|1-99999:2 1",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from relkit.ranks import RankSet
-from relkit.stacks.folded import folded_lines
 from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.stacks.stack_index import MAX_NAMES, RankTally
 from relkit.stacks.tree_builder import Path, build_tree
+from tests.unit.stacks.text_lines import text_lines
 
 
 def thread(*funcs: str, line: int = 1, lwp: int = 1, build: str = "") -> ThreadStack:
@@ -57,7 +57,7 @@ def test_a_stack_that_ends_where_others_go_on_keeps_its_ranks_and_its_line() -> 
     tree = merge_dumps(dumps, 2).native
     (main,) = (root for root in tree.roots if root.func == "main")
     assert main.ranks == main.children[0].ranks == RankSet.of([0, 1])
-    assert [line for line in folded_lines(tree) if line.startswith("main")] == [
+    assert [line for line in text_lines(tree) if line.startswith("main")] == [
         "main@a.py:1@0-1|;f@a.py:1@0-1| 1",
         "main@a.py:1@0-1|;f@a.py:1@0-1|;g@a.py:1@1|0 1",
     ]

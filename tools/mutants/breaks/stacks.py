@@ -117,8 +117,8 @@ BREAKS = (
     Break("relkit/stacks/folded.py", 'b";" if depth else b""', 'b";"', _MERGE),
     Break(
         "relkit/stacks/merge_report.py",
-        "all_fit = ranks.interval_count <= _SHOWN_INTERVALS",
-        "all_fit = True",
+        "ranks.fold_briefly(most=_SHOWN_INTERVALS)",
+        "ranks.fold()",
         ("tests/unit/stacks/test_merge_report.py",),
     ),
     Break(
