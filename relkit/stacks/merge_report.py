@@ -28,6 +28,11 @@ def _ranks(ranks: RankSet) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {ranks.fold_briefly(most=_SHOWN_INTERVALS)}"
 
 
+def _where_all_are(ranks: RankSet) -> str:
+    """What the advice adds where the title leaves ranks out."""
+    return " `--json` lists all of these ranks." if ranks.interval_count > _SHOWN_INTERVALS else ""
+
+
 def _where(frames: tuple[Frame, ...]) -> str:
     """The innermost Python frame, which people know, and the innermost native one, if any."""
     if not frames:
@@ -58,7 +63,8 @@ def _absent(merged: Merged) -> Iterator[Finding]:
         ranks=absent.fold(),
         reasons=("an absent rank is not innocent: the one that hangs first often cannot report",),
         evidence=(Evidence("ranks read", len(merged.present), threshold=merged.world_size),),
-        advice="Look at these ranks' hosts and logs; `relkit stacks dump` captures them there.",
+        advice="Look at these ranks' hosts and logs; `relkit stacks dump` captures them there."
+        + _where_all_are(absent),
     )
 
 
@@ -89,7 +95,8 @@ def _outlier(outlier: PathClass, usual: PathClass, merged: Merged) -> Finding:
             f"{len(usual.ranks)} of {len(merged.present)} ranks are in {_where(usual.frames)}",
         ),
         evidence=(Evidence("ranks on this path", len(outlier.ranks)),),
-        advice="Type the rank into the rank lens of mixed_stack.svg to see all of its threads.",
+        advice="Type the rank into the rank lens of mixed_stack.svg to see all of its threads."
+        + _where_all_are(outlier.ranks),
     )
 
 

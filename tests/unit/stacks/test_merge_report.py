@@ -20,6 +20,7 @@ def test_the_rarest_group_of_main_threads_comes_first() -> None:
     apart = [finding for finding in report.findings if finding.id == "RK-STK-012"]
     assert [finding.ranks for finding in apart] == ["7", "5-6"]
     assert apart[0].title == "rank 7: main thread in lock (/home/ada/train.py:7)"
+    assert "--json" not in apart[0].advice
     assert report.exit_code == 0
 
 
@@ -46,4 +47,5 @@ def test_a_title_names_the_first_and_last_of_many_ranks_and_the_finding_all() ->
     report = merge_report(merge_dumps(dumps, len(funcs)), (), argv=(), started=1, duration_s=0)
     (apart,) = (finding for finding in report.findings if finding.id == "RK-STK-012")
     assert apart.title.startswith("ranks 0,3,6,…,117 (40 ranks): main thread in load")
+    assert apart.advice.endswith("`--json` lists all of these ranks.")
     assert apart.ranks == ",".join(map(str, range(0, 120, 3)))
