@@ -22,6 +22,7 @@ from relkit.straggler.score.causes import attribute
 from relkit.straggler.score.evidence import RankEvidence
 from relkit.straggler.score.ewma import begin, ewma
 from relkit.straggler.score.features import COMPUTE, FEATURES, WHOLE, WITHOUT_WAIT
+from relkit.straggler.score.onset import OnsetFinder
 from relkit.straggler.score.peers import Peers
 from relkit.straggler.score.sequential import BurstTest, ShiftTest
 from relkit.straggler.score.slowdown import (
@@ -118,6 +119,7 @@ class RankScorer:
         self._shift = ShiftTest(self._settings.shifts, shape, self._limit)
         self._burst = BurstTest(ranks, self._limit)
         self._since = RankEvidence(ranks)
+        self._onset = OnsetFinder(*shape)
         # What each rank took itself, by parts, and its slowdown as a share.
         self._usual = np.full((len(PARTS) + 1, ranks), np.nan)
         self._calm = np.zeros(ranks, dtype=np.int64)
@@ -206,6 +208,7 @@ class RankScorer:
         numbers, log_likelihood, clean = batch.numbers[taken], log_likelihood[:steps], clean[:steps]
         self._shift.keep(numbers, batch.shift[taken], shift[:steps])
         self._burst.keep(numbers, batch.burst[taken], burst[:steps])
+        self._onset.add(numbers, batch.slowdowns.share[taken])
         # Place of the last step of each rank that was clean.
         last = np.where(clean.any(axis=0), steps - 1 - np.argmax(clean[::-1], axis=0), -1)
         begun = np.where(last >= 0, last + 1, -1)
@@ -228,12 +231,14 @@ class RankScorer:
         step = int(batch.numbers[place])
         self._shift.add(step, batch.shift[place])
         self._burst.add(step, batch.burst[place])
+        taken = slice(place, place + 1)
+        self._onset.add(batch.numbers[taken], batch.slowdowns.share[taken])
         self._steps += 1
         clean, dismissed = self._dismiss(step)
         self._since.add(batch.summands[place], ~clean, self._raised)
         self._decide(batch.slowdowns.recent[place], batch.slowdowns.usual_wait[place])
         innocent = ~self._raised & (self.evidence < 0.5)
-        self._learn_past(batch, slice(place, place + 1), innocent[None])
+        self._learn_past(batch, taken, innocent[None])
         verdicts = [self._verdict(int(rank)) for rank in np.flatnonzero(self._raised)]
         accused = sorted(verdicts, key=lambda verdict: (-verdict.cost_s, verdict.rank))
         return (*accused, *dismissed)
@@ -265,7 +270,11 @@ class RankScorer:
         burst = np.where(material[WHOLE], burst_best, 0.0)
         late = (since.late_steps == 0) | (since.late_s >= _LATE_SHARE * since.slowdown_s[WHOLE])
         fresh = ~self._raised & (np.maximum(shift, burst) >= self._limit) & late
-        self._first_step[fresh] = np.where(shift >= burst, shift_onset, burst_onset)[fresh]
+        self._first_step[fresh] = burst_onset[fresh]
+        for rank in np.flatnonzero(fresh & (shift >= burst)):
+            self._first_step[rank] = self._onset.onset(
+                int(shift_onset[rank]), int(feature[0, rank]), int(rank)
+            )
         self._raised |= fresh
         quiet = recent < 0.5 * self._settings.min_slowdown
         self._calm = np.where(self._raised & quiet, self._calm + 1, 0)

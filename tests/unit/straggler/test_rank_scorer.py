@@ -87,6 +87,18 @@ def test_ten_percent_is_found_within_thirty_steps(change: Change, cause: Cause, 
     assert verdict.cost_s > 0.1
 
 
+@pytest.mark.parametrize("slower", [0.2, 0.4])
+def test_a_fault_begins_in_its_first_step_though_noise_came_before_it(slower: float) -> None:
+    """Five steps of little noise are evidence to the test for 5 %, and no part of such a fault."""
+    before = {15: 0.06, 16: 0.03, 17: 0.05, 18: 0.03, 19: 0.04}
+
+    def change(step: int, parts: Floats) -> None:
+        parts[COMPUTE, 1] += 0.1 * (slower if step >= 20 else before.get(step, 0.0))
+
+    (verdict,) = _run([0] * 4, change)[30]
+    assert (verdict.rank, verdict.first_step) == (1, 20)
+
+
 def test_positions_with_more_work_are_not_slow() -> None:
     def last_stage_works_more(step: int, parts: Floats) -> None:
         parts[COMPUTE, 4:] *= 1.5

@@ -7,6 +7,7 @@ from tools.mutants.model import Break
 _RANK_SCORER = "tests/unit/straggler/test_rank_scorer.py"
 _RANK_LIMIT = ("tests/unit/straggler/test_rank_limit.py",)
 _SEQUENTIAL = ("tests/unit/straggler/test_sequential.py",)
+_ONSET = ("tests/unit/straggler/test_onset.py",)
 _EVIDENCE = ("tests/unit/straggler/test_evidence.py",)
 _CAUSES = ("tests/unit/straggler/test_causes.py",)
 _EDGES = ("tests/unit/straggler/test_edge_rates.py",)
@@ -98,6 +99,18 @@ BREAKS = (
         "fresh = (self.log_likelihood <= 0.0) & (ratio > 0.0)",
         "fresh = ratio > 0.0",
         (f"{_RANK_SCORER}::test_ten_percent_is_found_within_thirty_steps",),
+    ),
+    Break(
+        "relkit/straggler/score/onset.py",
+        "np.minimum(slowdown, most)[::-1]",
+        "slowdown[::-1]",
+        _ONSET,
+    ),
+    Break(
+        "relkit/straggler/score/onset.py",
+        "return int(numbers[used][begins(share[used])]) if used.any() else evident",
+        "return evident",
+        (f"{_RANK_SCORER}::test_a_fault_begins_in_its_first_step_though_noise_came_before_it",),
     ),
     Break(
         "relkit/straggler/score/sequential.py",
