@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from relkit.commands._progress import progress_bar
 from relkit.errors import UsageProblem
 from relkit.output import emit
 
@@ -50,28 +51,23 @@ def merge(
       relkit stacks merge --path /root/timeline
     """
     source = _one_of(dumps, path)
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from relkit.reports.merged_files import draw, write_each, writers
+    from relkit.reports.merged_files import write_all
+    from relkit.stacks.collector import without_collector
     from relkit.stacks.folder import output_folder
     from relkit.stacks.merge import merge_folder
     from relkit.stacks.merge_report import merge_report
 
     started = time.time()
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=None)
+    with progress_bar("reading") as progress, without_collector():
         merged = merge_folder(
             source,
             job_id=job_id,
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
+            progress=lambda done, total: progress(completed=done, total=total),
         )
         results = output_folder(folder or source)
-        progress.update(task, description="drawing")
-        svgs = draw(merged, f"job {merged.job_id}" if merged.job_id else "")
-        progress.update(task, description="writing")
-        written = write_each(results, writers(merged, svgs, graph_timeout_s=10.0))
+        progress(description="drawing")
+        subtitle = f"job {merged.job_id}" if merged.job_id else ""
+        written = write_all(results, merged, subtitle, graph_timeout_s=10.0)
     report = merge_report(
         merged, written, argv=sys.argv, started=started, duration_s=time.time() - started
     )

@@ -8,6 +8,7 @@ first large set: most commands never see one, and start sooner without it.
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -141,14 +142,29 @@ class RankSet:
     @property
     def intervals(self) -> tuple[Interval, ...]:
         """Inclusive (low, high) pairs, sorted, disjoint, not adjacent; of a large set made anew."""
-        return self.some_intervals(slice(None))
-
-    def some_intervals(self, which: slice) -> tuple[Interval, ...]:
-        """`intervals[which]`, without making those of a large set that are not asked for."""
         if not self._bits:
-            return self._intervals[which]
+            return self._intervals
         lows, highs = _ends(self._bits)
-        return tuple(zip(lows[which].tolist(), highs[which].tolist(), strict=True))
+        return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
+
+    def first_intervals(self, count: int) -> tuple[Interval, ...]:
+        """`intervals[:count]`, without making the others of a large set."""
+        if not self._bits:
+            return self._intervals[:count]
+        made: list[Interval] = []
+        bits = self._bits
+        while bits and len(made) < count:
+            low = _lowest(bits)
+            after = _lowest(~(bits >> low)) + low
+            made.append((low, after - 1))
+            bits = bits >> after << after
+        return tuple(made)
+
+    def _last_interval(self) -> Interval:
+        if not self._bits:
+            return self._intervals[-1]
+        size = self._bits.bit_length()
+        return ((1 << size) - 1 ^ self._bits).bit_length(), size - 1
 
     @property
     def interval_count(self) -> int:
@@ -224,8 +240,8 @@ class RankSet:
         """
         if self.interval_count <= most:
             return self.fold(separator)
-        head = RankSet(self.some_intervals(slice(3))).fold(separator)
-        tail = RankSet(self.some_intervals(slice(-1, None))).fold(separator)
+        head = RankSet(self.first_intervals(3)).fold(separator)
+        tail = RankSet((self._last_interval(),)).fold(separator)
         return f"{head}{separator}…{separator}{tail} ({len(self)} ranks)"
 
     def fold_strided(self, separator: str = ",") -> str:
@@ -236,7 +252,10 @@ class RankSet:
 
 
 def _few(bits: int) -> tuple[Interval, ...]:
-    """The intervals of a number that has few of them, without numpy."""
+    """The intervals of a number that has few of them; numpy is faster, but not worth loading."""
+    if "numpy" in sys.modules:
+        lows, highs = _ends(bits)
+        return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
     digits = f"{bits:b}"[::-1]
     spans = [run.span() for run in _RUN.finditer(digits)]
     return tuple([(start, end - 1) for start, end in spans])
@@ -312,6 +331,11 @@ def _bits_of_many(lows: Sequence[int], highs: Sequence[int]) -> int:
     begun = np.bincount(firsts, minlength=size) - np.bincount(lasts + 1, minlength=size)
     packed = np.packbits(np.cumsum(begun) > 0, bitorder="little")
     return int.from_bytes(packed.tobytes(), "little")
+
+
+def _lowest(bits: int) -> int:
+    """The place of the lowest bit that is 1."""
+    return (bits & -bits).bit_length() - 1
 
 
 def _interval_count(bits: int) -> int:

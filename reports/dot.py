@@ -19,13 +19,17 @@ _NAME_CHARS = 60
 _SHOWN_FRAMES = 3
 
 
-def stack_dot(tree: StackTree) -> str:
+def stack_dot(tree: StackTree, drawn: list[Box] | None = None) -> str:
     """DOT text in the manner of STAT: edges say `count:[ranks]`, equal rank sets equal colour.
 
     A run of frames without a branch is one node. Large trees are bounded like the flame SVG: at
     most some 480 stacks, the rarest first, the rest as explicit "+N more" nodes.
+
+    Args:
+        tree: the merged stacks of one view.
+        drawn: its boxes, where they are made already.
     """
-    drawn = boxes(tree)
+    drawn = boxes(tree) if drawn is None else drawn
     graph = graphviz.Digraph(
         f"stacks_{tree.view}",
         graph_attr={"rankdir": "TB", "fontname": "monospace", "nodesep": "0.25"},

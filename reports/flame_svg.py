@@ -74,19 +74,22 @@ def _template(name: str) -> str:
     return files("relkit.reports").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def render(tree: StackTree, *, title: str, subtitle: str = "") -> str:
+def render(
+    tree: StackTree, *, title: str, subtitle: str = "", drawn: Sequence[Box] | None = None
+) -> str:
     """Draw the tree, root on top, suspects to the left.
 
     Args:
         tree: the merged stacks of one view.
         title: the picture's heading.
         subtitle: one line below it; what was looked at, when, of which job.
+        drawn: the tree's boxes, where they are made already.
 
     Returns:
         An SVG document, without policy_block() also fit to be inlined in HTML: the same bytes
         for the same tree, at most 2 MB, every rank of the tree in it.
     """
-    drawn = boxes(tree)
+    drawn = boxes(tree) if drawn is None else drawn
     present = len(tree.present)
     places = layout(drawn, WIDTH - 2 * MARGIN, present)
     table = SetTable(tree.present, tree.world_size)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relkit.ranks import RankSet
+from relkit.stacks.native_fold import native_fold
 
 LABEL_LIMIT = 256
 """Characters of rank list that a label spells out before it is abbreviated."""
@@ -54,6 +56,10 @@ class SetText:
     short_badge: str
 
 
+def _fold_strided() -> Callable[[RankSet, str], str]:
+    return native_fold() or RankSet.fold_strided
+
+
 @dataclass(slots=True)
 class SetTable:
     """Every distinct rank set of one picture, once; boxes refer to it by number.
@@ -71,6 +77,7 @@ class SetTable:
     sets: list[RankSet] = field(default_factory=list)
     _numbers: dict[RankSet, int] = field(default_factory=dict)
     _texts: dict[int, SetText] = field(default_factory=dict)
+    _fold: Callable[[RankSet, str], str] = field(default_factory=_fold_strided)
 
     def text(self, ranks: RankSet) -> SetText:
         """Everything to say of this set; entered into the table on first use."""
@@ -117,7 +124,7 @@ class SetTable:
             ranks = self.sets[i]
             # Folding costs time for each interval; after a few vain tries only short sets get one.
             hopeless = refused > 8 and ranks.interval_count > 64
-            text = "" if hopeless else ranks.fold_strided()
+            text = "" if hopeless else self._fold(ranks, ",")
             if not text or len(text) > left:
                 refused += 1
                 text = f"~{ranks.fold_briefly()}"

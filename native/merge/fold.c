@@ -10,8 +10,11 @@ enum {
     WORD_BITS = 64,
     MIN_RUN = 3,
     MAX_DIGITS = 20,
-    MAX_ITEM = 1 + 3 * (MAX_DIGITS + 1), /* separator, low, '-', high, ':', step */
+    /* Separator, low, '-', high, ':', step. */
+    MAX_ITEM = 1 + 3 * (MAX_DIGITS + 1),
 };
+
+_Static_assert((int)MAX_ITEM <= (int)FOLD_ITEM, "what fold.h promises");
 
 struct bit_set {
     const uint8_t *bytes;
@@ -22,6 +25,7 @@ struct text {
     char *start;
     size_t used;
     size_t room;
+    enum fold_form form;
     char separator;
     bool is_full;
 };
@@ -117,7 +121,7 @@ static void add_single(struct text *text, struct run *run, uint64_t rank)
 
 static void add_interval(struct text *text, struct run *run, uint64_t low, uint64_t high)
 {
-    if (low == high) {
+    if (low == high && text->form == FOLD_STRIDED) {
         add_single(text, run, low);
         return;
     }
@@ -125,10 +129,11 @@ static void add_interval(struct text *text, struct run *run, uint64_t low, uint6
     put_item(text, low, high, 0);
 }
 
-uint64_t fold_bits(const uint8_t *bits, uint64_t size, char separator, char *text, uint64_t room)
+uint64_t fold_bits(const uint8_t *bits, uint64_t size, enum fold_form form, char separator,
+                   char *text, uint64_t room)
 {
     struct bit_set set = {bits, (size_t)size};
-    struct text out = {.start = text, .room = (size_t)room, .separator = separator};
+    struct text out = {.start = text, .room = (size_t)room, .form = form, .separator = separator};
     struct run run = {0};
     uint64_t low = 0;
     uint64_t before = 0; /* the bit in front of the word */

@@ -10,6 +10,7 @@
 
 #include "dump.h"
 #include "fold.h"
+#include "lines.h"
 
 /* Tails save time only, so they may take this part of the budget. */
 enum { TAIL_SHARE = 4 };
@@ -188,5 +189,10 @@ const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table, ui
 
 uint64_t rkm_fold(const uint8_t *bits, uint64_t size, char separator, char *text, uint64_t room)
 {
-    return fold_bits(bits, size, separator, text, room);
+    return fold_bits(bits, size, FOLD_STRIDED, separator, text, room);
+}
+
+int32_t rkm_write_lines(int file, const struct rkm_lines *lines)
+{
+    return lines_write(file, lines);
 }

@@ -4,10 +4,11 @@
 #define RELKIT_MERGE_H
 
 #include "context.h"
+#include "lines.h"
 
 #define RKM_EXPORT __attribute__((visibility("default")))
 
-enum { RKM_ABI = 4 };
+enum { RKM_ABI = 5 };
 
 /* One distinct thing and who has it; pointers are valid until the next rkm_read or rkm_add. */
 struct rkm_item {
@@ -57,5 +58,9 @@ RKM_EXPORT const uint8_t *rkm_bytes(const struct merge_context *context, uint32_
  * written, or UINT64_MAX where `room` is too little: it is enough where each item has 64. */
 RKM_EXPORT uint64_t rkm_fold(const uint8_t *bits, uint64_t size, char separator, char *text,
                              uint64_t room);
+
+/* Write the folded text of a tree to an open file; returns 0 or an errno. The caller's file offset
+ * is used, and nothing else of this library: any thread may write any tree. */
+RKM_EXPORT int32_t rkm_write_lines(int file, const struct rkm_lines *lines);
 
 #endif

@@ -31,7 +31,7 @@ def of_ranks(ranks: RankSet) -> str:
     """`rank 2`, `ranks 0-1,3`; many scattered ones are counted and begun."""
     folded = ranks.fold()
     if len(folded) > _LONGEST_FOLD:
-        begun = RankSet(ranks.some_intervals(slice(3))).fold()
+        begun = RankSet(ranks.first_intervals(3)).fold()
         return f"{len(ranks)} ranks ({begun},...)"
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {folded}"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from relkit.output import atomic_file
 from relkit.ranks import RankSet
-from relkit.stacks.native_fold import native_fold
+from relkit.stacks.native_lines import native_lines
 from relkit.stacks.tree import StackTree
 
 MAX_EXACT_CHARS = 4096
@@ -31,22 +31,17 @@ def safe_name(name: str) -> str:
     return _UNSAFE.sub(_escape, name)
 
 
-def fold_ranks(
-    ranks: RankSet, fold_large: Callable[[RankSet, str], str] = RankSet.fold_strided
-) -> str:
+def fold_ranks(ranks: RankSet) -> str:
     """`0-3/8`; where that is longer than MAX_EXACT_CHARS, also `0-99998:2` for every second rank.
 
     Both forms are exact: the short one only says regular steps in fewer characters.
-
-    Args:
-        fold_large: what writes the short form.
     """
     # At least a digit and a stroke an interval: of a large set the long form is not even tried.
     if 2 * ranks.interval_count <= MAX_EXACT_CHARS:
         text = ranks.fold("/")
         if len(text) <= MAX_EXACT_CHARS:
             return text
-    return fold_large(ranks, "/")
+    return ranks.fold_strided("/")
 
 
 class _Labels:
@@ -54,14 +49,13 @@ class _Labels:
 
     def __init__(self, tree: StackTree) -> None:
         self._tree = tree
-        self._fold_large = native_fold() or RankSet.fold_strided
         self._known: dict[RankSet, bytes] = {}
 
     def of(self, ranks: RankSet) -> bytes:
         known = self._known.get(ranks)
         if known is None:
             sides = (ranks, self._tree.present - ranks)
-            text = "|".join([fold_ranks(side, self._fold_large) for side in sides])
+            text = "|".join([fold_ranks(side) for side in sides])
             known = text.encode("ascii")
             # All long ones of 100,000 ranks together can be gigabytes.
             if len(known) <= MAX_EXACT_CHARS:
@@ -102,6 +96,9 @@ def write_folded(path: Path, tree: StackTree) -> None:
     Raises:
         UnwritablePath: the folder is missing, read-only or full; an older file is then untouched.
     """
+    write = native_lines(safe_name)
     with atomic_file(path) as stream:
+        if write is not None and write(stream, tree):
+            return
         for pieces in folded_lines(tree):
             stream.writelines(pieces)

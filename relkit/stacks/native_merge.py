@@ -25,7 +25,7 @@ from relkit.stacks.roles import role_of_frames, role_of_name
 from relkit.stacks.stack_index import StackIndex
 
 LIBRARY_VARIABLE = "RELKIT_MERGE_LIBRARY"
-ABI = 4
+ABI = 5
 BUDGET_BYTES = 1 << 30
 _BATCH = 256
 _MAX_THREADS = 4
@@ -119,6 +119,8 @@ def load_library(path: Path) -> ctypes.CDLL | None:
         ctypes.c_uint64,
     )
     library.rkm_fold.restype = ctypes.c_uint64
+    library.rkm_write_lines.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    library.rkm_write_lines.restype = ctypes.c_int32
     return library
 
 

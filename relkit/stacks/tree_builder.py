@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 
 from relkit.ranks import RankSet
 from relkit.stacks.model import Frame
@@ -43,16 +44,40 @@ class Path:
 
 
 class _Node:
+    """A frame of the tree in the making; what ends in it, but nothing of what goes on from it."""
+
     __slots__ = ("children", "ends", "func", "names", "sets", "source", "threads")
 
     def __init__(self, func: str, source: str) -> None:
         self.func = func
         self.source = source
-        self.children: dict[tuple[str, str], _Node] = {}
+        self.children: dict[int, _Node] = {}
         self.sets: list[RankSet] = []
         self.threads = 0
         self.ends = False
-        self.names: set[str] = set()
+        self.names: tuple[str, ...] = ()
+
+
+class _Names:
+    """A number for each (func, source): as keys, numbers are faster than two texts."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+        # By identity: most frames are in many stacks. The frame is kept, so its id stays its own.
+        self._known: dict[int, tuple[Frame, int]] = {}
+        self.texts: list[tuple[str, str]] = []
+
+    def number(self, frame: Frame) -> int:
+        known = self._known.get(id(frame))
+        if known is not None:
+            return known[1]
+        func = _LTO.sub("", frame.func) if "lto_priv" in frame.func else frame.func
+        text = func, frame.source
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        self._known[id(frame)] = frame, number
+        return number
 
 
 def _outermost_first(frames: tuple[Frame, ...]) -> Iterable[Frame]:
@@ -63,21 +88,53 @@ def _outermost_first(frames: tuple[Frame, ...]) -> Iterable[Frame]:
     return chain(reversed(frames[-half:]), (_LEFT_OUT,), reversed(frames[:half]))
 
 
-def _insert(root: _Node, path: Path, order: list[_Node]) -> None:
+def _insert(root: _Node, path: Path, order: list[_Node], names: _Names) -> None:
     node = root
     for frame in _outermost_first(path.frames):
-        func = _LTO.sub("", frame.func) if "lto_priv" in frame.func else frame.func
-        child = node.children.get((func, frame.source))
+        number = names.number(frame)
+        child = node.children.get(number)
         if child is None:
-            child = node.children[func, frame.source] = _Node(func, frame.source)
+            child = node.children[number] = _Node(*names.texts[number])
             order.append(child)
         node = child
-        node.threads += path.threads
-        if not node.names.issuperset(path.names):
-            node.names = set(sorted(node.names.union(path.names))[:MAX_NAMES])
     if node is not root:
         node.ends = True
+        node.threads += path.threads
         node.sets.append(path.ranks)
+        node.names = _first_names((node.names, path.names))
+
+
+def _first_names(each: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The alphabetically first names of all: the same ones, however they are put together."""
+    distinct = set(each)
+    if len(distinct) == 1:
+        return distinct.pop()
+    return tuple(sorted(set(chain.from_iterable(distinct)))[:MAX_NAMES])
+
+
+def _in_order(children: dict[int, _Node]) -> list[_Node]:
+    if len(children) < 2:
+        return list(children.values())
+    return sorted(children.values(), key=attrgetter("func", "source"))
+
+
+def _tree_node(node: _Node, children: list[TreeNode], unions: RankSetUnion) -> TreeNode:
+    """The finished node: what ends in it, and all that goes on from it."""
+    if len(children) == 1 and not node.ends:
+        # Nearly every frame: it has what its only child has.
+        (only,) = children
+        return TreeNode(
+            node.func, node.source, only.ranks, only.threads, False, (only,), only.names
+        )
+    return TreeNode(
+        func=node.func,
+        source=node.source,
+        ranks=unions.of([*node.sets, *[child.ranks for child in children]]),
+        threads=node.threads + sum([child.threads for child in children]),
+        ends=node.ends,
+        children=tuple(children),
+        names=_first_names([node.names, *[child.names for child in children]]),
+    )
 
 
 def build_tree(
@@ -100,26 +157,19 @@ def build_tree(
     """
     root = _Node("", "")
     order: list[_Node] = []
+    known = _Names()
     absent = RankSet.world(world_size) - present
     for state, ranks in states:
-        _insert(root, Path((Frame(STATE, state),), ranks, 0), order)
+        _insert(root, Path((Frame(STATE, state),), ranks, 0), order, known)
     if absent:
-        _insert(root, Path((Frame(STATE, ABSENT),), absent, 0), order)
+        _insert(root, Path((Frame(STATE, ABSENT),), absent, 0), order, known)
     for path in paths:
-        _insert(root, path, order)
+        _insert(root, path, order, known)
     built: dict[int, TreeNode] = {}
     unions = unions or RankSetUnion(world_size)
     # Parents stand before their children in `order`, so reversed it is a bottom-up pass.
     for node in reversed(order):
-        children = tuple(built.pop(id(node.children[key])) for key in sorted(node.children))
-        built[id(node)] = TreeNode(
-            func=node.func,
-            source=node.source,
-            ranks=unions.of([*node.sets, *(child.ranks for child in children)]),
-            threads=node.threads,
-            ends=node.ends,
-            children=children,
-            names=tuple(sorted(node.names)),
-        )
-    roots = tuple(built[id(root.children[key])] for key in sorted(root.children))
+        children = [built.pop(id(child)) for child in _in_order(node.children)]
+        built[id(node)] = _tree_node(node, children, unions)
+    roots = tuple(built[id(node)] for node in _in_order(root.children))
     return StackTree(view=view, world_size=world_size, present=present, roots=roots)

@@ -65,3 +65,7 @@ def test_a_cut_cpp_name_keeps_its_last_part() -> None:
 def test_text_that_turns_direction_or_line_is_shown_flat() -> None:
     assert shown("a\u202eb\nc\x1bd") == "a·b·c\u241bd"
     assert place("/a/b/train.py:88") == "train.py:88"
+
+
+def test_each_of_several_special_characters_is_written_as_one() -> None:
+    assert xml('<<&lt;>>"\n\n"&') == "&lt;&lt;&amp;lt;&gt;&gt;&quot;&#10;&#10;&quot;&amp;"

@@ -80,8 +80,11 @@ def test_intervals_and_text_are_exact(ranks: set[int]) -> None:
     assert made.fold("/").replace("/", ",") == made.fold()
     assert made.interval_count == len(made.intervals)
     assert {r for low, high in made.intervals for r in range(low, high + 1)} == ranks
-    assert made.some_intervals(slice(3)) == made.intervals[:3]
-    assert made.some_intervals(slice(-1, None)) == made.intervals[-1:]
+    for count in (0, 1, 3, 10_000):
+        assert made.first_intervals(count) == made.intervals[:count]
+    if made.interval_count > 4:
+        first, last = RankSet(made.intervals[:3]), RankSet(made.intervals[-1:])
+        assert made.fold_briefly() == f"{first.fold()},…,{last.fold()} ({len(ranks)} ranks)"
 
 
 @given(some)

@@ -11,6 +11,8 @@ _POSTS = ("tests/native/hook/test_recorder.py::test_recorder_in_c[plain-gloo_pos
 _HELPERS = "tests/native/hook/test_helpers.py"
 _EDGES = ("tests/native/merge/test_edges.py",)
 _FOLD = "native/merge/fold.c"
+_LINES = "native/merge/lines.c"
+_LINE_TESTS = ("tests/native/merge/test_lines.py",)
 _FOLDS = ("tests/native/merge/test_fold.py",)
 _LEAVES = (
     "tests/native/merge/test_native.py::test_stacks_that_differ_in_the_innermost_frame_alone",
@@ -19,6 +21,35 @@ _FILE = "native/src/core/recorder.c"
 _GLOO_POSTS = "native/src/hooks/gloo_posts.c"
 
 BREAKS = (
+    Break(
+        _LINES,
+        "        return write_all(writer, data, size);\n",
+        "        return true;\n",
+        _LINE_TESTS,
+    ),
+    Break(_LINES, "    return flush(writer);\n", "    return true;\n", _LINE_TESTS),
+    Break(_LINES, "fail(writer, done < 0 ? errno : EIO)", "true", _LINE_TESTS),
+    Break(_LINES, "rank % 8 == 0 && rank + 7 <= (uint32_t)ends[1]", "rank % 8 == 0", _LINE_TESTS),
+    Break(_LINES, "(uint64_t)ends[1] >= 8 * lines->rank_bytes", "false", _LINE_TESTS),
+    Break(_LINES, "MAX_EXACT_CHARS = 4096", "MAX_EXACT_CHARS = 4095", _LINE_TESTS),
+    Break(_LINES, "MAX_EXACT_CHARS = 4096", "MAX_EXACT_CHARS = 4097", _LINE_TESTS),
+    Break(
+        _LINES,
+        "writer->present[i] & (uint8_t)~writer->bits[i]",
+        "(uint8_t)~writer->bits[i]",
+        _LINE_TESTS,
+    ),
+    Break(_LINES, "piece[-1].ranks == piece->ranks", "true", _LINE_TESTS),
+    Break(
+        _LINES,
+        "piece->is_own = piece->label.size > writer->room_to_keep;",
+        "piece->is_own = true;",
+        _LINE_TESTS,
+        survives="what is kept spares time only",
+    ),
+    Break(_LINES, 'i > 0 && !put(writer, ";", 1)', '!put(writer, ";", 1)', _LINE_TESTS),
+    Break(_LINES, "leave(writer, frame->depth);", "writer->depth = frame->depth;", _LINE_TESTS),
+    Break(_FOLD, "low == high && text->form == FOLD_STRIDED", "low == high", _LINE_TESTS),
     Break(
         _FILE, "if (op->seq >= 0 && (op->flags & RK_OP_FAILED) == 0)", "if (op->seq >= 0)", _PEERS
     ),
