@@ -95,7 +95,8 @@ def whole(*command: str) -> Timed:
             command, capture_output=True, text=True, timeout=_LIMIT_S, check=False, cwd=_ROOT
         )
         took_s = time.perf_counter() - began
-        if done.returncode not in (0, 1):
+        # 1 is a finding, and also how Python ends after an error that nobody caught.
+        if done.returncode not in (0, 1) or "Traceback" in done.stderr:
             raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
         return took_s
 

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from relkit.commands._options import finish, report_options
-
-
-@contextmanager
-def byte_bar(words: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar over bytes on stderr, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(words, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+from relkit.commands._progress import progress_bar
 
 
 def bare(prefix: str) -> str:
@@ -79,7 +66,7 @@ def merge(prefixes: tuple[str, ...], output_prefix: str, force: bool, fmt: str |
     target = bare(output_prefix)
     if not force:
         refuse_existing([target])
-    with byte_bar("merging") as tell:
+    with progress_bar("merging") as tell:
         merge_pairs([bare(prefix) for prefix in prefixes], target, tell)
     report = made_report(made([target]), argv=sys.argv, started=started)
     return finish(report, fmt, None, False)
@@ -112,7 +99,7 @@ def verify(
     started = time.time()
     results: dict[str, Verified | BadInputFile] = {}
     for prefix in map(bare, prefixes):
-        with byte_bar(prefix) as tell:
+        with progress_bar(prefix) as tell:
             try:
                 results[prefix] = verify_pair(prefix, vocab_size=vocab_size, eod=eod, progress=tell)
             except BadInputFile as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relkit.commands._options import finish
+from relkit.commands._progress import progress_bar
 from relkit.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -189,21 +190,16 @@ def _run(
 @contextmanager
 def _progress(log_interval: int) -> Iterator[Callable[[int, int, int], None]]:
     """A bar on a terminal; Megatron's lines elsewhere."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     started = time.monotonic()
     said = 0
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("encoding", total=None)
+    with progress_bar("encoding") as bar:
 
         def tell(done: int, total: int, documents: int) -> None:
             nonlocal said
             elapsed_s = max(time.monotonic() - started, 1e-9)
             rates = f"{documents / elapsed_s:.0f} docs/s, {done / 1e6 / elapsed_s:.1f} MB/s"
-            bar.update(task, completed=done, total=total, description=f"{documents} ({rates})")
-            if not console.is_terminal and documents // log_interval > said:
+            bar(done, total, f"{documents} ({rates})")
+            if not sys.stderr.isatty() and documents // log_interval > said:
                 said = documents // log_interval
                 click.echo(f"Processed {documents} documents ({rates}).", err=True)
 

@@ -1,4 +1,4 @@
-"""A progress bar for commands of which some take a second and some take minutes."""
+"""The progress bar of commands that can take long."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Protocol
 
 
 class Bar(Protocol):
-    """What a command says of its progress."""
+    """What a command calls to say how far it is."""
 
-    def __call__(
-        self, *, description: str | None = None, completed: int | None = None, total: int = 0
-    ) -> None:
-        """Say how much of `total` is done, or, with a description, what is done now."""
+    def __call__(self, done: int = 0, total: int = 0, description: str = "") -> None:
+        """Say that `done` of `total` is done, and what is being done; 0 and "" change nothing."""
+
+
+def _say_nothing(done: int = 0, total: int = 0, description: str = "") -> None:
+    """Where there is no terminal."""
 
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Bar]:
-    """A bar on stderr until the block ends, where that is a terminal."""
+    """A bar on stderr until the block ends, where that is a terminal; elsewhere nothing."""
     if not sys.stderr.isatty():
-        # Loading what draws it takes longer than many a merge.
-        yield lambda **_progress: None
+        # rich is not loaded for nothing.
+        yield _say_nothing
         return
     from rich.console import Console
     from rich.progress import Progress
@@ -30,9 +32,12 @@ def progress_bar(description: str) -> Iterator[Bar]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(description, total=None)
 
-        def update(
-            *, description: str | None = None, completed: int | None = None, total: int = 0
-        ) -> None:
-            progress.update(task, description=description, completed=completed, total=total or None)
+        def update(done: int = 0, total: int = 0, description: str = "") -> None:
+            progress.update(
+                task,
+                completed=done if total else None,
+                total=total or None,
+                description=description or None,
+            )
 
         yield update

@@ -59,11 +59,7 @@ def merge(
 
     started = time.time()
     with progress_bar("reading") as progress, without_collector():
-        merged = merge_folder(
-            source,
-            job_id=job_id,
-            progress=lambda done, total: progress(completed=done, total=total),
-        )
+        merged = merge_folder(source, job_id=job_id, progress=progress)
         results = output_folder(folder or source)
         progress(description="drawing")
         subtitle = f"job {merged.job_id}" if merged.job_id else ""

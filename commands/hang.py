@@ -10,6 +10,7 @@ import click
 from relkit.command_group import CommandGroup
 from relkit.commands._hang_collect import collect
 from relkit.commands._options import finish, report_options
+from relkit.commands._progress import progress_bar
 
 
 @click.group(cls=CommandGroup)
@@ -49,18 +50,9 @@ def analyze(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force
       relkit hang analyze run7/nccl_trace_rank_* --json
       relkit hang analyze /tmp/nccl_traces slurm-1234.out
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from relkit.flight_recorder.analyze import analyze as judge
     from relkit.flight_recorder.analyze import find_sources
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading dumps", total=None)
-        report = judge(
-            *find_sources(paths),
-            argv=tuple(sys.argv),
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    with progress_bar("reading dumps") as progress:
+        report = judge(*find_sources(paths), argv=tuple(sys.argv), progress=progress)
     return finish(report, fmt, output, force)

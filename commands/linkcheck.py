@@ -11,6 +11,7 @@ import click
 from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
 from relkit.commands._finite import FiniteRange
 from relkit.commands._options import finish, report_options
+from relkit.commands._progress import progress_bar
 
 
 @click.command()
@@ -105,9 +106,6 @@ def linkcheck(
       relkit linkcheck --json -o links.json
       relkit linkcheck --replay links.json --min-bandwidth-gbps 160
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from relkit.linkcheck.pairs import parse_pairs
     from relkit.linkcheck.run import linkcheck as check
 
@@ -115,9 +113,7 @@ def linkcheck(
     pairs = parse_pairs(texts) if texts else ()
     # A tool that hangs must go with us, whoever ends us: its group is ended on the way out.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("looking for links", total=None)
+    with progress_bar("looking for links") as progress:
         report = check(
             pairs,
             min_bandwidth_gbps=min_bandwidth_gbps,
@@ -128,9 +124,7 @@ def linkcheck(
             replay=replay,
             is_concurrent=concurrent,
             timeout_s=timeout_s or 0.0,
-            progress=lambda done, total, what: bar.update(
-                task, completed=done, total=total, description=what
-            ),
+            progress=progress,
             argv=tuple(sys.argv),
         )
     return finish(report, fmt, output, force)

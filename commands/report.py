@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from relkit.commands._options import finish
+from relkit.commands._progress import progress_bar
 
 PAGE = "hang.html"
 
@@ -42,9 +43,6 @@ def report(hangdir: Path, page: Path | None, force: bool, fmt: str | None) -> in
       relkit report /tmp/nccl_traces -o hang.html
       relkit report /root/timeline --json | jq '.blamed[0].place, .waits'
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from relkit.hang_picture.folder import read_hang
     from relkit.hang_picture.page_facts import page_facts
     from relkit.output import require_new, write_atomic
@@ -54,16 +52,11 @@ def report(hangdir: Path, page: Path | None, force: bool, fmt: str | None) -> in
     started = time.time()
     if page is not None:
         require_new(page, force=force)
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=None)
-        evidence = read_hang(
-            hangdir,
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    with progress_bar("reading") as progress:
+        evidence = read_hang(hangdir, progress=progress)
         target = page or (None if fmt else hangdir / PAGE)
         if target is not None:
-            progress.update(task, description="drawing")
+            progress(description="drawing")
             svgs = draw(evidence.merged, "") if evidence.merged else {}
             text = hang_page.render(evidence.report, evidence.picture, svgs)
             write_atomic(target, text.encode(errors="replace"))

@@ -252,7 +252,7 @@ class RankSet:
 
 
 def _few(bits: int) -> tuple[Interval, ...]:
-    """The intervals of a number that has few of them; numpy is faster, but not worth loading."""
+    """The intervals of a number that has few of them: by numpy only where it is loaded already."""
     if "numpy" in sys.modules:
         lows, highs = _ends(bits)
         return tuple(zip(lows.tolist(), highs.tolist(), strict=True))

@@ -24,10 +24,14 @@ _ENTITIES = (
 )
 
 
+def _is_plain(text: str) -> bool:
+    """Nothing in it is to be replaced: so it is with nearly every name, and this is soon told."""
+    return text.isascii() and text.isprintable()
+
+
 def clean(text: str) -> str:
     """The text with every character that XML forbids replaced by a visible stand-in."""
-    # Nearly every name is plain, and a picture asks some ten thousand times.
-    if text.isascii() and text.isprintable():
+    if _is_plain(text):
         return text
     return _FORBIDDEN.sub(stand_in, text)
 
@@ -44,7 +48,7 @@ def xml(text: str) -> str:
 
 def shown(text: str) -> str:
     """Text to draw: one line, no control or direction-changing characters."""
-    if text.isascii() and text.isprintable():
+    if _is_plain(text):
         return text
     return _UNSAFE_TO_SHOW.sub("\u00b7", clean(text))
 

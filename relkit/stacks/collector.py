@@ -1,4 +1,4 @@
-"""Python's search for circles of objects, left out while a merge makes many objects."""
+"""Python's cyclic garbage collector, off while a merge makes many objects."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """No search for circles until the block ends: it takes an eighth of a merge and finds none.
+    """No collection of reference cycles until the block ends.
 
-    For a command that ends with its merge: a process that goes on has circles of others.
+    Nearly all that a merge makes it keeps, so collections only go through it again and again. For
+    commands that end with their merge: a process that goes on may have cycles to collect.
     """
     was_on = gc.isenabled()
     gc.disable()

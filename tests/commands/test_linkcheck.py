@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from relkit.cli import run
+from tests.terminal import drawn_on
 from tests.unit.linkcheck.link_standin import StandIn, faulty_socket, make_standin
 
 
@@ -298,18 +299,9 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
     environment = {**os.environ, "TERM": "xterm"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as child:
         os.close(theirs)
-        drawn = b""
-        while True:
-            try:
-                piece = os.read(ours, 4096)
-            except OSError:
-                break
-            if not piece:
-                break
-            drawn += piece
+        drawn = drawn_on(ours)
         assert child.stdout is not None
         assert json.loads(child.stdout.read())["status"] == "ok"
-    os.close(ours)
     assert b"%" in drawn
 
 

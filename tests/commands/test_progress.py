@@ -7,14 +7,16 @@ import pty
 import subprocess
 import sys
 
+from tests.terminal import drawn_on
+
 CHILD_S = 60
 PROGRAM = """
 import sys
 from relkit.commands._progress import progress_bar
 
 with progress_bar("reading") as progress:
-    progress(completed=1, total=4)
-    progress(completed=4, total=4)
+    progress(1, 4)
+    progress(4, 4)
     progress(description="drawing")
 print("rich" in sys.modules)
 """
@@ -28,19 +30,9 @@ def test_on_a_terminal_it_says_what_is_done_and_how_far() -> None:
     )  # fmt: skip
     os.close(theirs)
     with child:
-        drawn = b""
-        while True:
-            try:
-                piece = os.read(ours, 4096)
-            except OSError:
-                # What a terminal says whose other end is closed.
-                break
-            if not piece:
-                break
-            drawn += piece
+        drawn = drawn_on(ours)
         assert child.stdout is not None
         assert child.stdout.read() == b"True\n"
-    os.close(ours)
     assert child.returncode == 0
     assert b"reading" in drawn
     assert b"drawing" in drawn

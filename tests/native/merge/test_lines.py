@@ -69,7 +69,7 @@ def test_ranks_are_all_spelled_out_up_to_a_length(library: Path, left_out: int, 
 
 
 def long_texts() -> StackTree:
-    """More text of rank sets than is kept: 350 KB each, and 120 of them."""
+    """More text of rank sets than is kept: 280 KB each, and 120 of them."""
     world_size = 100_000
     sets = [scattered(world_size, seed, 0.2) for seed in range(6)]
     roots = tuple(
@@ -84,14 +84,6 @@ def test_long_texts_are_made_anew_where_not_all_can_be_kept(library: Path) -> No
     assert native_text(library, tree) == python_text(tree)
 
 
-def in_use_bytes() -> int:
-    """What malloc has given out."""
-    facts = ctypes.CDLL(None).mallinfo2
-    facts.restype = MallInfo
-    now = facts()
-    return int(now.uordblks + now.hblkhd)
-
-
 class MallInfo(ctypes.Structure):
     """struct mallinfo2 of malloc.h."""
 
@@ -102,6 +94,14 @@ class MallInfo(ctypes.Structure):
             "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
         )
     ]  # fmt: skip
+
+
+def in_use_bytes() -> int:
+    """What malloc has given out."""
+    facts = ctypes.CDLL(None).mallinfo2
+    facts.restype = MallInfo
+    now = facts()
+    return int(now.uordblks + now.hblkhd)
 
 
 def test_all_memory_is_given_back(library: Path) -> None:
