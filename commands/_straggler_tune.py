@@ -8,7 +8,7 @@ from relkit.commands._aliases import OldSpelling, renamed_option
 from relkit.commands._finite import FiniteRange
 from relkit.errors import UsageProblem
 from relkit.straggler.transport import control
-from relkit.straggler.transport.control import Mode
+from relkit.straggler.transport.control_settings import Mode
 
 
 @click.command()

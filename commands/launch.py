@@ -36,7 +36,7 @@ from relkit.launch.options import OwnOption, check, check_script, program, split
 from relkit.launch.quick_imports import quick_imports
 from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
 from relkit.slow_faults import SLOW_FAULTS
-from relkit.straggler.transport.control import Control, Mode
+from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.ttp.actions import Limits
 
 _OWN = (

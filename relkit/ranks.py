@@ -7,6 +7,7 @@ first large set: most commands never see one, and start sooner without it.
 
 from __future__ import annotations
 
+import operator
 import re
 import sys
 from bisect import bisect_left, bisect_right
@@ -29,6 +30,9 @@ FEW = 256
 
 MAX_BITS = 1 << 20
 """At a million ranks a set is 128 KiB. Larger worlds exist only in hostile files."""
+
+_QUICK = 1 << 22
+"""Intervals times ranks up to which making bits without numpy is faster than loading it."""
 
 _LOW, _HIGH = itemgetter(0), itemgetter(1)
 _RUN = re.compile("1+")
@@ -322,6 +326,10 @@ def _bits_of_many(lows: Sequence[int], highs: Sequence[int]) -> int:
     Raises:
         ValueError: one ends before it begins.
     """
+    if "numpy" not in sys.modules and len(lows) * max(highs) <= _QUICK:
+        if any(map(operator.gt, lows, highs)):
+            raise ValueError("bad rank interval: one ends before it begins")
+        return _bits_of_few(zip(lows, highs, strict=True))
     import numpy as np
 
     firsts, lasts = np.asarray(lows, np.int64), np.asarray(highs, np.int64)

@@ -9,7 +9,7 @@ import zlib
 
 import graphviz
 
-from relkit.ranks import FEW, RankSet
+from relkit.ranks import RankSet
 from relkit.reports.flame_boxes import Box, boxes
 from relkit.reports.markup import display_name, middle_cut, place, shown
 from relkit.reports.palette import oklch
@@ -101,9 +101,8 @@ def _line(box: Box) -> str:
 
 
 def _colour(ranks: RankSet) -> str:
-    # The intervals of a large set take long to make, and as text they are as good.
-    text = repr(ranks.intervals) if ranks.interval_count <= FEW else ranks.fold()
-    angle = zlib.crc32(text.encode()) % 360
+    # The intervals of a large set take long to make, and its bits are as good.
+    angle = zlib.crc32(ranks.packed() or repr(ranks.intervals).encode()) % 360
     return oklch(0.88, 0.075, float(angle))
 
 

@@ -94,10 +94,10 @@ def _sizes(sets: Iterable[RankSet]) -> list[int]:
     # By identity: the sets live as long as the tree, and hashing one costs more than counting it.
     out = []
     for ranks in sets:
-        key = id(ranks)
-        if key not in known:
-            known[key] = len(ranks)
-        out.append(known[key])
+        size = known.get(id(ranks))
+        if size is None:
+            size = known[id(ranks)] = len(ranks)
+        out.append(size)
     return out
 
 
@@ -110,7 +110,7 @@ def _flatten(tree: StackTree) -> _Flat:
         me = len(nodes)
         nodes.append(node)
         parents.append(parent)
-        pending.extend((child, me) for child in reversed(node.children))
+        pending += [(child, me) for child in node.children[::-1]]
         if node.ends and node.children:
             pending.extend((end, me) for end in _own_end(node))
     sizes = _sizes(node.ranks for node in nodes)
@@ -124,7 +124,8 @@ def _flatten(tree: StackTree) -> _Flat:
     children: list[list[int]] = [[] for _ in nodes]
     for i in range(len(nodes) - 1, -1, -1):
         if parents[i] >= 0:
-            rarest[parents[i]] = min(rarest[parents[i]], rarest[i])
+            if rarest[i] < rarest[parents[i]]:
+                rarest[parents[i]] = rarest[i]
             children[parents[i]].append(i)
 
     present = len(tree.present)
@@ -134,7 +135,8 @@ def _flatten(tree: StackTree) -> _Flat:
         return rarest[i], _top_order(node, sizes[i] >= present), sizes[i], node.func, node.source
 
     for family in children:
-        family.sort(key=order)
+        if len(family) > 1:
+            family.sort(key=order)
     roots.sort(key=order)
     leaves: list[int] = []
     walk = roots[::-1]
@@ -142,7 +144,7 @@ def _flatten(tree: StackTree) -> _Flat:
         i = walk.pop()
         if not children[i]:
             leaves.append(i)
-        walk.extend(reversed(children[i]))
+        walk += children[i][::-1]
     children.append(roots)
     return _Flat(nodes, parents, children, sizes, rarest, leaves)
 

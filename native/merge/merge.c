@@ -10,7 +10,9 @@
 
 #include "dump.h"
 #include "fold.h"
+#include "frames.h"
 #include "lines.h"
+#include "pack.h"
 
 /* Tails save time only, so they may take this part of the budget. */
 enum { TAIL_SHARE = 4 };
@@ -35,6 +37,7 @@ struct merge_context *rkm_new(uint64_t budget_bytes)
     context->tail_room = context->memory.left / TAIL_SHARE;
     context->texts.seed = seed;
     context->stacks.seed = seed;
+    context->distinct.seed = seed;
     context->tails[NATIVE].bytes.seed = seed;
     context->tails[PYTHON].bytes.seed = seed;
     context->tallies.seed = seed;
@@ -54,8 +57,10 @@ void rkm_free(struct merge_context *context)
     }
     intern_release(&context->texts);
     intern_release(&context->stacks);
+    intern_release(&context->distinct);
     tally_release(&context->tallies);
     memory_release(&context->memory);
+    free(context->numbers);
     free(context->notes);
     free(context->order);
     free(context->taken);
@@ -178,13 +183,24 @@ void rkm_item(const struct merge_context *context, uint32_t index, struct rkm_it
 const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table, uint32_t number,
                          uint32_t *size)
 {
-    const struct intern_table *entries = table == RKM_STACKS ? &context->stacks : &context->texts;
+    const struct intern_table *entries = table == RKM_FRAMES ? &context->distinct : &context->texts;
     if (number >= entries->count) {
         *size = 0;
         return NULL;
     }
     *size = entries->entries[number].size;
     return entries->entries[number].data;
+}
+
+int32_t rkm_stack(struct merge_context *context, uint32_t number, const uint32_t **frames,
+                  uint32_t *count)
+{
+    return (int32_t)frames_of(context, number, frames, count);
+}
+
+int32_t rkm_pack(const int32_t *intervals, uint64_t count, uint8_t *bits, uint64_t size)
+{
+    return pack_intervals(intervals, count, bits, size);
 }
 
 uint64_t rkm_fold(const uint8_t *bits, uint64_t size, char separator, char *text, uint64_t room)

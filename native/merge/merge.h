@@ -8,7 +8,7 @@
 
 #define RKM_EXPORT __attribute__((visibility("default")))
 
-enum { RKM_ABI = 5 };
+enum { RKM_ABI = 6 };
 
 /* One distinct thing and who has it; pointers are valid until the next rkm_read or rkm_add. */
 struct rkm_item {
@@ -26,7 +26,7 @@ struct rkm_item {
     uint32_t names[TALLY_NAMES];
 };
 
-enum rkm_table { RKM_TEXTS = 0, RKM_STACKS = 1 };
+enum rkm_table { RKM_TEXTS = 0, RKM_FRAMES = 1 };
 
 /* The version of this interface, RKM_ABI. */
 RKM_EXPORT uint32_t rkm_abi(void);
@@ -49,9 +49,20 @@ RKM_EXPORT uint32_t rkm_item_count(const struct merge_context *context);
 RKM_EXPORT void rkm_item(const struct merge_context *context, uint32_t index,
                          struct rkm_item *item);
 
-/* One distinct text or stack; returns its bytes, or NULL where there is no such number. */
+/* One distinct text or frame; returns its bytes, or NULL where there is no such number. A frame is
+ * three times (size, bytes): func, source, and a mark that is empty where C code entered the
+ * interpreter for it. */
 RKM_EXPORT const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table,
                                     uint32_t number, uint32_t *size);
+
+/* The frames of one distinct stack, innermost first, by number; none where there is no such stack.
+ * Returns the status: MERGE_OUT_OF_MEMORY where they do not fit. Valid until the next call. */
+RKM_EXPORT int32_t rkm_stack(struct merge_context *context, uint32_t number,
+                             const uint32_t **frames, uint32_t *count);
+
+/* Set the bits of ranks: inclusive (low, high) pairs, in any order. Bit N, lowest bit of a byte
+ * first, is rank N. Returns 0 where a rank has no place in `size` bytes, else 1. */
+RKM_EXPORT int32_t rkm_pack(const int32_t *intervals, uint64_t count, uint8_t *bits, uint64_t size);
 
 /* Write ranks as text, without an end mark: `0-3/7`, and `0-98:2` for three or more single ranks
  * at equal steps. Bit N of `bits`, lowest bit of a byte first, is rank N. Returns the characters

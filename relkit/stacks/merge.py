@@ -13,7 +13,7 @@ from relkit.stacks.mixed import join_frames, role_frame
 from relkit.stacks.model import Frame, RankDump, Role
 from relkit.stacks.native_merge import native_scanner
 from relkit.stacks.rank_set_union import RankSetUnion
-from relkit.stacks.stack_index import RankTally, StackIndex
+from relkit.stacks.stack_index import RanksKey, RankTally, StackIndex
 from relkit.stacks.tree import StackTree
 
 
@@ -93,7 +93,7 @@ def _finish(
     native: list[tree_builder.Path] = []
     python: list[tree_builder.Path] = []
     mixed: list[tree_builder.Path] = []
-    known: dict[bytes, RankSet] = {}
+    known: dict[RanksKey, RankSet] = {}
     for native_frames, python_frames, role, tally in index.threads():
         ranks, names = tally.ranks(known), tuple(tally.names)
         if native_frames is not None:

@@ -18,24 +18,26 @@ from pathlib import Path
 from threading import Event
 
 from relkit.errors import BadDump, RelkitError
+from relkit.ranks import MAX_BITS
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.folder import Head, Scan, Scanner
 from relkit.stacks.model import Frame, Role
 from relkit.stacks.roles import role_of_frames, role_of_name
-from relkit.stacks.stack_index import StackIndex
+from relkit.stacks.stack_index import RankTally, StackIndex
 
 LIBRARY_VARIABLE = "RELKIT_MERGE_LIBRARY"
-ABI = 5
+ABI = 6
 BUDGET_BYTES = 1 << 30
 _BATCH = 256
 _MAX_THREADS = 4
 _PROGRESS_S = 0.1
 _EXPLAINED = 1000
+_INTERVAL_BYTES = 8
 _NONE = 0xFFFFFFFF
 _ROLE_UNSET = 255
 _ROLES = tuple(Role)
 _OUT_OF_MEMORY = 4
-_TEXTS, _STACKS = 0, 1
+_TEXTS, _FRAMES = 0, 1
 _THREAD, _STATE, _NOTE = 0, 1, 2
 
 Progress = Callable[[int, int], None]
@@ -111,6 +113,15 @@ def load_library(path: Path) -> ctypes.CDLL | None:
     library.rkm_item.restype = None
     library.rkm_bytes.argtypes = (context, ctypes.c_uint32, ctypes.c_uint32, size)
     library.rkm_bytes.restype = ctypes.c_void_p
+    library.rkm_stack.argtypes = (context, ctypes.c_uint32, ctypes.POINTER(context), size)
+    library.rkm_stack.restype = ctypes.c_int32
+    library.rkm_pack.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+    )
+    library.rkm_pack.restype = ctypes.c_int32
     library.rkm_fold.argtypes = (
         ctypes.c_char_p,
         ctypes.c_uint64,
@@ -132,7 +143,8 @@ class NativeContext:
         self._handle = library.rkm_new(budget_bytes)
         if not self._handle:
             raise RelkitError("no memory for the merge", next_step="Free memory on this host.")
-        self._frames: dict[tuple[bytes, ...], Frame] = {}
+        self._frames: list[Frame] = []
+        self._texts: dict[int, str] = {}
         self._roles: dict[int, Role] = {}
 
     def __enter__(self) -> NativeContext:
@@ -162,24 +174,36 @@ class NativeContext:
 
     def text(self, number: int) -> str:
         """One text by its number."""
-        return self._bytes(_TEXTS, number).decode("utf-8", "replace")
+        text = self._texts.get(number)
+        if text is None:
+            text = self._texts[number] = self._bytes(_TEXTS, number).decode("utf-8", "replace")
+        return text
 
-    def _stack(self, number: int) -> tuple[Frame, ...]:
-        data = self._bytes(_STACKS, number)
+    def _frame(self, number: int) -> Frame:
+        data = self._bytes(_FRAMES, number)
         parts = []
         at = 0
         while at < len(data):
             (size,) = struct.unpack_from("=I", data, at)
             at += 4 + size
             parts.append(data[at - size : at])
-        frames = []
-        for key in zip(parts[0::3], parts[1::3], parts[2::3], strict=True):
-            frame = self._frames.get(key)
-            if frame is None:
-                func, source = (part.decode("utf-8", "replace") for part in key[:2])
-                frame = self._frames[key] = Frame(func, source, entry=not key[2])
-            frames.append(frame)
-        return tuple(frames)
+        func, source, mark = parts
+        return Frame(
+            func.decode("utf-8", "replace"), source.decode("utf-8", "replace"), entry=not mark
+        )
+
+    def _stack(self, number: int) -> tuple[Frame, ...]:
+        address, count = ctypes.c_void_p(), ctypes.c_uint32()
+        status = self._library.rkm_stack(self._handle, number, address, count)
+        if status == _OUT_OF_MEMORY:
+            raise _too_different()
+        numbers = array("I")
+        if count.value:
+            numbers.frombytes(ctypes.string_at(address, numbers.itemsize * count.value))
+        # A new frame's number is one more than the largest before it.
+        for new in range(len(self._frames), max(numbers, default=-1) + 1):
+            self._frames.append(self._frame(new))
+        return tuple([self._frames[each] for each in numbers])
 
     def _role(self, role: int, name: int, stack: int) -> Role:
         if role != _ROLE_UNSET:
@@ -195,8 +219,22 @@ class NativeContext:
             return native
         return self._role(item.fallback, item.python_name, item.second)
 
-    def fill(self, index: StackIndex) -> None:
-        """Add all that was read to a gathering."""
+    def _add_ranks(self, item: _Item, tally: RankTally, rank_bytes: int) -> None:
+        # Where bits take no more room than the intervals they are faster to read.
+        if rank_bytes <= min(MAX_BITS // 8, _INTERVAL_BYTES * item.interval_count):
+            packed = ctypes.create_string_buffer(rank_bytes)
+            if self._library.rkm_pack(item.intervals, item.interval_count, packed, rank_bytes):
+                tally.add_bits(int.from_bytes(packed.raw, "little"))
+                return
+        tally.add_intervals(_int32s(item.intervals, 2 * item.interval_count))
+
+    def fill(self, index: StackIndex, rank_bytes: int) -> None:
+        """Add all that was read to a gathering.
+
+        Args:
+            index: the gathering.
+            rank_bytes: bytes that hold one bit for each rank up to the highest that was read.
+        """
         item = _Item()
         stacks: dict[int, int | None] = {_NONE: None}
         for at in range(self._library.rkm_item_count(self._handle)):
@@ -212,8 +250,15 @@ class NativeContext:
             else:
                 tally = index.note(self.text(item.first))
             tally.threads += item.threads
-            tally.add_intervals(_int32s(item.intervals, 2 * item.interval_count))
-            tally.add_names(self.text(name) for name in item.names[: item.name_count])
+            self._add_ranks(item, tally, rank_bytes)
+            tally.add_names([self.text(name) for name in item.names[: item.name_count]])
+
+
+def _too_different() -> RelkitError:
+    return RelkitError(
+        f"the stacks differ so much that merging them needs more than {BUDGET_BYTES >> 30} GiB",
+        next_step="Merge a part of the files in a folder of their own.",
+    )
 
 
 def _int32s(address: int, count: int) -> array[int]:
@@ -225,11 +270,7 @@ def _int32s(address: int, count: int) -> array[int]:
 
 def _head(folder: Path, name: str, raw: _Head, job_id: str, explain: bool) -> Head:
     if raw.status == _OUT_OF_MEMORY:
-        raise RelkitError(
-            f"the stacks in {folder} differ so much that merging them needs more than "
-            f"{BUDGET_BYTES >> 30} GiB",
-            next_step="Merge a part of the files in a folder of their own.",
-        )
+        raise _too_different()
     if raw.status == 0:
         return Head(name, raw.rank, raw.world_size, job_id, raw.captured_unix_ns)
     reason = "not a dump, or damaged"
@@ -316,13 +357,14 @@ def native_scanner(path: Path | None = None) -> Scanner | None:
             heads: list[Head] = []
             index = StackIndex()
             bad = 0
+            rank_bytes = max([raw.rank for share in shares for raw in share], default=0) // 8 + 1
             for context, share in zip(contexts, shares, strict=True):
                 jobs = {job: context.text(job) for job in {raw.job for raw in share}}
                 for raw in share:
                     bad += raw.status != 0
                     name = names[len(heads)]
                     heads.append(_head(folder, name, raw, jobs[raw.job], bad <= _EXPLAINED))
-                context.fill(index)
+                context.fill(index, rank_bytes)
             return Scan(heads, index)
         finally:
             os.close(descriptor)

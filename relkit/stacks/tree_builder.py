@@ -1,7 +1,8 @@
 """Distinct stacks with their ranks -> the merged tree of one view.
 
-Rank sets are put on the innermost frames only; one pass from the leaves to the roots makes the
-others by union, so the cost does not depend on how many ranks share a path.
+The stacks are sorted, so that those which share their outer frames follow each other and every
+frame is made once, after all that goes on from it. Its ranks are the union of theirs: the cost does
+not depend on how many ranks share a path.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
+from operator import itemgetter
+from typing import TypeAlias
 
 from relkit.ranks import RankSet
 from relkit.stacks.model import Frame
 from relkit.stacks.rank_set_union import RankSetUnion
 from relkit.stacks.stack_index import MAX_NAMES
 from relkit.stacks.tree import StackTree, TreeNode
+
+Text: TypeAlias = tuple[str, str]
+"""(func, source) of a frame."""
+
+Numbers: TypeAlias = tuple[int, ...]
 
 MAX_DEPTH = 2000
 STATE = "State"
@@ -43,41 +50,22 @@ class Path:
     names: tuple[str, ...] = ()
 
 
-class _Node:
-    """A frame of the tree in the making; what ends in it, but nothing of what goes on from it."""
+@dataclass(slots=True)
+class _End:
+    """What ends in a frame, of all paths with the same frames.
 
-    __slots__ = ("children", "ends", "func", "names", "sets", "source", "threads")
+    Args:
+        sets: the ranks of each; threads: how many there are; names: of their threads.
+    """
 
-    def __init__(self, func: str, source: str) -> None:
-        self.func = func
-        self.source = source
-        self.children: dict[int, _Node] = {}
-        self.sets: list[RankSet] = []
-        self.threads = 0
-        self.ends = False
-        self.names: tuple[str, ...] = ()
+    sets: list[RankSet]
+    threads: int
+    names: tuple[str, ...]
 
-
-class _Names:
-    """A number for each (func, source): as keys, numbers are faster than two texts."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[str, str], int] = {}
-        # By identity: most frames are in many stacks. The frame is kept, so its id stays its own.
-        self._known: dict[int, tuple[Frame, int]] = {}
-        self.texts: list[tuple[str, str]] = []
-
-    def number(self, frame: Frame) -> int:
-        known = self._known.get(id(frame))
-        if known is not None:
-            return known[1]
-        func = _LTO.sub("", frame.func) if "lto_priv" in frame.func else frame.func
-        text = func, frame.source
-        number = self._numbers.setdefault(text, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append(text)
-        self._known[id(frame)] = frame, number
-        return number
+    def add(self, path: Path) -> None:
+        self.sets.append(path.ranks)
+        self.threads += path.threads
+        self.names = _first_names((self.names, path.names))
 
 
 def _outermost_first(frames: tuple[Frame, ...]) -> Iterable[Frame]:
@@ -88,20 +76,36 @@ def _outermost_first(frames: tuple[Frame, ...]) -> Iterable[Frame]:
     return chain(reversed(frames[-half:]), (_LEFT_OUT,), reversed(frames[:half]))
 
 
-def _insert(root: _Node, path: Path, order: list[_Node], names: _Names) -> None:
-    node = root
-    for frame in _outermost_first(path.frames):
-        number = names.number(frame)
-        child = node.children.get(number)
-        if child is None:
-            child = node.children[number] = _Node(*names.texts[number])
-            order.append(child)
-        node = child
-    if node is not root:
-        node.ends = True
-        node.threads += path.threads
-        node.sets.append(path.ranks)
-        node.names = _first_names((node.names, path.names))
+def _text(frame: Frame) -> Text:
+    func = _LTO.sub("", frame.func) if "lto_priv" in frame.func else frame.func
+    return func, frame.source
+
+
+def _in_order(paths: list[Path]) -> tuple[list[Text], list[tuple[Numbers, Path]]]:
+    """(the texts of all frames, each path as numbers of these, outermost first), both sorted."""
+    # By identity: most frames are in many stacks. The paths keep them, so an id stays its own.
+    frames = {id(frame): frame for path in paths for frame in path.frames}
+    frames[id(_LEFT_OUT)] = _LEFT_OUT
+    each = {key: _text(frame) for key, frame in frames.items()}
+    texts = sorted(set(each.values()))
+    places = {text: place for place, text in enumerate(texts)}
+    numbers = {key: places[text] for key, text in each.items()}
+    numbered = [
+        (tuple([numbers[id(frame)] for frame in _outermost_first(path.frames)]), path)
+        for path in paths
+    ]
+    numbered.sort(key=itemgetter(0))
+    return texts, numbered
+
+
+def _shared(before: Numbers, after: Numbers) -> int:
+    """How many frames two paths share, from the outermost on."""
+    count = 0
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            break
+        count += 1
+    return count
 
 
 def _first_names(each: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
@@ -112,29 +116,52 @@ def _first_names(each: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(sorted(set(chain.from_iterable(distinct)))[:MAX_NAMES])
 
 
-def _in_order(children: dict[int, _Node]) -> list[_Node]:
-    if len(children) < 2:
-        return list(children.values())
-    return sorted(children.values(), key=attrgetter("func", "source"))
-
-
-def _tree_node(node: _Node, children: list[TreeNode], unions: RankSetUnion) -> TreeNode:
+def _tree_node(
+    text: Text, end: _End | None, children: list[TreeNode], unions: RankSetUnion
+) -> TreeNode:
     """The finished node: what ends in it, and all that goes on from it."""
-    if len(children) == 1 and not node.ends:
+    func, source = text
+    if end is None and len(children) == 1:
         # Nearly every frame: it has what its only child has.
         (only,) = children
-        return TreeNode(
-            node.func, node.source, only.ranks, only.threads, False, (only,), only.names
-        )
+        return TreeNode(func, source, only.ranks, only.threads, False, (only,), only.names)
+    own = end or _End([], 0, ())
     return TreeNode(
-        func=node.func,
-        source=node.source,
-        ranks=unions.of([*node.sets, *[child.ranks for child in children]]),
-        threads=node.threads + sum([child.threads for child in children]),
-        ends=node.ends,
+        func=func,
+        source=source,
+        ranks=unions.of([*own.sets, *[child.ranks for child in children]]),
+        threads=own.threads + sum([child.threads for child in children]),
+        ends=end is not None,
         children=tuple(children),
-        names=_first_names([node.names, *[child.names for child in children]]),
+        names=_first_names([own.names, *[child.names for child in children]]),
     )
+
+
+def _roots(
+    texts: list[Text], numbered: list[tuple[Numbers, Path]], unions: RankSetUnion
+) -> tuple[TreeNode, ...]:
+    """The tree of sorted paths: each goes on where it parts from the one before it."""
+    open_path: Numbers = ()
+    # Of each depth of the open path: its finished children, and what ends there. Depth 0: the root.
+    children: list[list[TreeNode]] = [[]]
+    ends: list[_End | None] = [None]
+
+    def close(depth: int) -> None:
+        for number in reversed(open_path[depth:]):
+            node = _tree_node(texts[number], ends.pop(), children.pop(), unions)
+            children[-1].append(node)
+
+    for numbers, path in numbered:
+        shared = _shared(open_path, numbers)
+        close(shared)
+        open_path = numbers
+        children += [[] for _ in numbers[shared:]]
+        ends += [None] * (len(numbers) - shared)
+        if numbers:
+            end = ends[-1] = ends[-1] or _End([], 0, ())
+            end.add(path)
+    close(0)
+    return tuple(children[0])
 
 
 def build_tree(
@@ -155,21 +182,10 @@ def build_tree(
         paths: the distinct stacks, in any order; ones with equal frames add up.
         unions: shared by the trees of one merge, which mostly have the same rank sets.
     """
-    root = _Node("", "")
-    order: list[_Node] = []
-    known = _Names()
+    every = [Path((Frame(STATE, state),), ranks, 0) for state, ranks in states]
     absent = RankSet.world(world_size) - present
-    for state, ranks in states:
-        _insert(root, Path((Frame(STATE, state),), ranks, 0), order, known)
     if absent:
-        _insert(root, Path((Frame(STATE, ABSENT),), absent, 0), order, known)
-    for path in paths:
-        _insert(root, path, order, known)
-    built: dict[int, TreeNode] = {}
-    unions = unions or RankSetUnion(world_size)
-    # Parents stand before their children in `order`, so reversed it is a bottom-up pass.
-    for node in reversed(order):
-        children = [built.pop(id(child)) for child in _in_order(node.children)]
-        built[id(node)] = _tree_node(node, children, unions)
-    roots = tuple(built[id(node)] for node in _in_order(root.children))
+        every.append(Path((Frame(STATE, ABSENT),), absent, 0))
+    every += paths
+    roots = _roots(*_in_order(every), unions or RankSetUnion(world_size))
     return StackTree(view=view, world_size=world_size, present=present, roots=roots)

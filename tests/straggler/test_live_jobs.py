@@ -13,6 +13,7 @@ import pytest
 from relkit.hook.environment import job_dir
 from relkit.straggler.model import Cause, Subject
 from relkit.straggler.transport import control
+from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.straggler.transport.history import load
 from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.straggler.hosts_job import run_on_hosts
@@ -99,7 +100,7 @@ def test_it_is_switched_off_and_on_while_the_job_runs(start: Start, tmp_path: Pa
         "--inject", "slow-compute:rank=1:step=0:share=0.5:kind=timer", STAND_IN, "--steps=100000",
     )  # fmt: skip
     job.wait_for("watching rank")
-    assert control.read(job_dir(name), control.Control(control.Mode.OFF)).mode is control.Mode.OFF
+    assert control.read(job_dir(name), Control(Mode.OFF)).mode is Mode.OFF
     assert not (job_dir(name) / "straggler.npz").exists()
     assert relkit("tune", name, "--mode", "warn", "--min-slowdown", "0.2").returncode == 0
     job.wait_for("straggler: rank 1")
@@ -107,7 +108,7 @@ def test_it_is_switched_off_and_on_while_the_job_runs(start: Start, tmp_path: Pa
     assert "slow-compute" in shown.stdout
     assert relkit("tune", name, "--mode", "off").returncode == 0
     job.wait_for("off")
-    assert control.read(job_dir(name), control.Control()).mode is control.Mode.OFF
+    assert control.read(job_dir(name), Control()).mode is Mode.OFF
     job.stop()
 
 

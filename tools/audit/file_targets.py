@@ -26,6 +26,7 @@ from relkit.stacks.merge_report import merge_report
 from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport import control, history
+from relkit.straggler.transport.control_settings import Control
 from tests.reports.straggler_jobs import job
 from tests.unit.flight_recorder.flight_builders import document, entry, steps
 from tests.unit.flight_recorder.test_join_sources import idle, timed_out
@@ -167,7 +168,7 @@ def _read_json(folder: Path) -> Run:
             write(data)
         timeline._old_job_id(folder)
         for read in (
-            lambda: control.read(folder, control.Control()),
+            lambda: control.read(folder, Control()),
             lambda: ReplayProvider(replay).look(1.0),
         ):
             with contextlib.suppress(BadInputFile):

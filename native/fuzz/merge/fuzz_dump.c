@@ -14,7 +14,21 @@ static void require(int condition)
     }
 }
 
-static uint64_t threads(const struct merge_context *context)
+/* Every frame of a stack is there; where memory runs out, that is said. */
+static void check_stack(struct merge_context *context, uint32_t stack)
+{
+    const uint32_t *frames;
+    uint32_t count;
+    uint32_t bytes;
+    if (stack == UINT32_MAX || rkm_stack(context, stack, &frames, &count) == MERGE_OUT_OF_MEMORY) {
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        require(rkm_bytes(context, RKM_FRAMES, frames[i], &bytes) != NULL);
+    }
+}
+
+static uint64_t threads(struct merge_context *context)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < rkm_item_count(context); i++) {
@@ -25,11 +39,13 @@ static uint64_t threads(const struct merge_context *context)
             require(item.intervals[2 * k] >= 0);
             require(item.intervals[2 * k] <= item.intervals[2 * k + 1]);
         }
-        uint32_t bytes;
-        uint32_t table = item.kind == TALLY_THREAD ? RKM_STACKS : RKM_TEXTS;
-        require(item.first == UINT32_MAX || rkm_bytes(context, table, item.first, &bytes) != NULL);
-        require(item.second == UINT32_MAX ||
-                rkm_bytes(context, table, item.second, &bytes) != NULL);
+        if (item.kind == TALLY_THREAD) {
+            check_stack(context, item.first);
+            check_stack(context, item.second);
+        } else {
+            uint32_t bytes;
+            require(rkm_bytes(context, RKM_TEXTS, item.first, &bytes) != NULL);
+        }
         sum += item.threads;
     }
     return sum;

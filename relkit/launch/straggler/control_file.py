@@ -7,7 +7,7 @@ from pathlib import Path
 from relkit.errors import BadInputFile
 from relkit.launch.job.settings import Log
 from relkit.straggler.transport import control
-from relkit.straggler.transport.control import Control
+from relkit.straggler.transport.control_settings import Control
 
 
 class ControlFile:

@@ -18,7 +18,7 @@ from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.score.online_scorer import OnlineScorer
 from relkit.straggler.score.rank_scorer import Settings
 from relkit.straggler.step_record import StepRecord
-from relkit.straggler.transport.control import Control, Mode
+from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.straggler.transport.history import History
 
 # Evidence from which on a verdict may come at any moment, as a share of what it takes.

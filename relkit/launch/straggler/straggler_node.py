@@ -19,7 +19,7 @@ from relkit.straggler.collect.node_collector import NodeCollector
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.step_record import StepSource
 from relkit.straggler.transport import control
-from relkit.straggler.transport.control import Control, Mode
+from relkit.straggler.transport.control_settings import Control, Mode
 
 # A job that is slow from the start is to be reported soon.
 _FIRST_S = 15.0

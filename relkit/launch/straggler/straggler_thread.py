@@ -18,7 +18,7 @@ from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.transport import control
-from relkit.straggler.transport.control import Control
+from relkit.straggler.transport.control_settings import Control
 
 if TYPE_CHECKING:
     from relkit.launch.straggler.straggler_node import StragglerNode

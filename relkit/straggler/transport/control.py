@@ -1,11 +1,10 @@
-"""How a running job's straggler detection is set, and how it is set anew without a restart."""
+"""How a running job's straggler detection is set anew without a restart."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +12,12 @@ from relkit.errors import BadInputFile
 from relkit.foreign_json import parse_json
 from relkit.output import write_atomic
 from relkit.private_file import read_private
+from relkit.straggler.transport.control_settings import Control, Mode
 
 FILE = "straggler-control.json"
 _LIMIT_BYTES = 4096
 # The name of min_slowdown in files that an earlier version wrote.
 _OLD_MIN_SLOWDOWN = "least_slowdown"
-
-
-class Mode(str, Enum):
-    """What is done about a straggler: nothing is collected, it is said, its node leaves."""
-
-    OFF = "off"
-    WARN = "warn"
-    EXCLUDE = "exclude"
-
-    def __str__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """The settings that can be changed while a job runs.
-
-    Args:
-        mode: see Mode.
-        min_slowdown: the smallest slowdown that is reported, as a share of the peers' time, 0.01
-            to 10.
-    """
-
-    mode: Mode = Mode.WARN
-    min_slowdown: float = 0.04
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {**asdict(self), "mode": self.mode.value}
 
 
 def from_json(plain: object, otherwise: Control) -> Control:

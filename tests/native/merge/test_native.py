@@ -50,7 +50,7 @@ def native_index(library: Path, files: list[bytes]) -> tuple[list[int], StackInd
     index = StackIndex()
     with NativeContext(loaded) as context:
         statuses = [context.add(data, NAME).status for data in files]
-        context.fill(index)
+        context.fill(index, rank_bytes=1)
     return statuses, index
 
 

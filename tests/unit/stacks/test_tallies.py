@@ -5,7 +5,7 @@ from __future__ import annotations
 from relkit.ranks import RankSet
 from relkit.stacks.merge import merge_dumps
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
-from relkit.stacks.stack_index import MAX_NAMES, RankTally
+from relkit.stacks.stack_index import MAX_NAMES, RanksKey, RankTally
 from relkit.stacks.tree_builder import Path, build_tree
 from tests.unit.stacks.text_lines import text_lines
 
@@ -21,6 +21,19 @@ def test_a_rank_that_comes_again_takes_none_away() -> None:
     for rank in (1, 2, 3, 2, 1, 7, 0):
         tally.add_rank(rank)
     assert tally.ranks() == RankSet.of([0, 1, 2, 3, 7])
+
+
+def test_ranks_come_as_bits_and_as_intervals() -> None:
+    known: dict[RanksKey, RankSet] = {}
+    made = []
+    for bits in (0b1010, 0b0110):
+        tally = RankTally()
+        tally.add_rank(9)
+        tally.add_bits(bits)
+        tally.add_bits(0b1)
+        made.append(tally.ranks(known))
+        assert tally.ranks(known) is made[-1]
+    assert made == [RankSet.of([0, 1, 3, 9]), RankSet.of([0, 1, 2, 9])]
 
 
 def test_the_names_kept_are_the_first_of_the_alphabet_in_any_order() -> None:

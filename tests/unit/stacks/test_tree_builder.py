@@ -1,6 +1,11 @@
-"""Threads and names of a frame: of the stacks that end in it and of those that go on."""
+"""A merged tree, frame by frame: of the stacks that end in a frame and of those that go on."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
 from relkit.stacks.model import Frame
@@ -49,3 +54,48 @@ def test_the_first_names_of_many_are_kept() -> None:
     outer = root(*stacks)
     assert outer.names == tuple(names[:MAX_NAMES])
     assert outer.children[0].names == tuple(names[: 2 * MAX_NAMES : 2])
+
+
+frames = st.builds(Frame, st.sampled_from("abc"), st.sampled_from("xy"))
+paths = st.lists(
+    st.builds(
+        Path,
+        st.lists(frames, max_size=5).map(tuple),
+        st.sets(st.integers(0, 7), min_size=1).map(RankSet.of),
+        st.integers(1, 3),
+        st.lists(st.sampled_from("mnop"), max_size=2).map(tuple),
+    ),
+    max_size=12,
+)
+
+
+def described(nodes: tuple[TreeNode, ...], above: tuple[object, ...] = ()) -> dict[object, object]:
+    """Everything of each frame by its path, in the order of the tree."""
+    out: dict[object, object] = {}
+    for node in nodes:
+        here = (*above, (node.func, node.source))
+        out[here] = node.ranks, node.threads, node.ends, node.names
+        out |= described(node.children, here)
+    return out
+
+
+@given(paths)
+def test_any_stacks_frame_by_frame(stacks: list[Path]) -> None:
+    through: dict[tuple[object, ...], list[Path]] = defaultdict(list)
+    ends = set()
+    for stack in stacks:
+        texts = tuple((frame.func, frame.source) for frame in reversed(stack.frames))
+        ends.add(texts)
+        for depth in range(1, len(texts) + 1):
+            through[texts[:depth]].append(stack)
+    expected = {
+        here: (
+            RankSet.union(stack.ranks for stack in through[here]),
+            sum(stack.threads for stack in through[here]),
+            here in ends,
+            tuple(sorted({name for stack in through[here] for name in stack.names})),
+        )
+        for here in sorted(through)
+    }
+    tree = build_tree("py", 8, RankSet.world(8), [], stacks)
+    assert list(described(tree.roots).items()) == list(expected.items())

@@ -12,7 +12,7 @@ from relkit.launch.straggler.exclusion import Exclusion, Order, decode_order, lo
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Cause, Subject, Verdict
 from relkit.straggler.transport import control
-from relkit.straggler.transport.control import Control, Mode
+from relkit.straggler.transport.control_settings import Control, Mode
 
 
 def write_private(path: Path, text: str) -> None:

@@ -24,7 +24,7 @@ from relkit.straggler.model import Verdict
 from relkit.straggler.score.network import Network
 from relkit.straggler.step_record import RankProcess, StepRecord
 from relkit.straggler.transport import control, live_file
-from relkit.straggler.transport.control import Control, Mode
+from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.straggler.transport.history import load
 from relkit.straggler.transport.locate import KEPT_FILE, LIVE_FILE
 from tests.unit.straggler.step_records import records

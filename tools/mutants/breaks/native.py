@@ -14,6 +14,10 @@ _FOLD = "native/merge/fold.c"
 _LINES = "native/merge/lines.c"
 _LINE_TESTS = ("tests/native/merge/test_lines.py",)
 _FOLDS = ("tests/native/merge/test_fold.py",)
+_PACK = "native/merge/pack.c"
+_PACKS = ("tests/native/merge/test_pack.py",)
+_DISTINCT = "native/merge/frames.c"
+_FRAMES = ("tests/native/merge/test_frames.py",)
 _LEAVES = (
     "tests/native/merge/test_native.py::test_stacks_that_differ_in_the_innermost_frame_alone",
 )
@@ -198,6 +202,19 @@ BREAKS = (
         _EDGES,
     ),
     Break("native/merge/dump.c", "if (++digits > 10) {", "if (++digits > 11) {", _EDGES),
+    Break(_PACK, "(uint64_t)high / BYTE_BITS >= size", "(uint64_t)high / BYTE_BITS > size", _PACKS),
+    Break(_PACK, "low < 0 || high < low ||", "low < 0 ||", _PACKS),
+    Break(_PACK, "bits[first] |= from & to;", "bits[first] |= from;", _PACKS),
+    Break(_PACK, "bits[last] |= to;", "bits[last] = to;", _PACKS),
+    Break(_PACK, "last - first - 1);", "last - first);", _PACKS),
+    Break(_PACK, "BYTE_BITS - 1 - high % BYTE_BITS", "BYTE_BITS - high % BYTE_BITS", _PACKS),
+    Break(_DISTINCT, "PARTS = 3", "PARTS = 2", _FRAMES),
+    Break(
+        _DISTINCT,
+        "number == INTERN_NONE || !keep(context, *count, number)",
+        "!keep(context, *count, number)",
+        _FRAMES,
+    ),
     Break(_FOLD, "if (text->room - text->used < MAX_ITEM)", "if (text->used > text->room)", _FOLDS),
     Break(_FOLD, "MIN_RUN = 3", "MIN_RUN = 2", _FOLDS),
     Break(_FOLD, "before = word >> (WORD_BITS - 1);", "", _FOLDS),

@@ -18,6 +18,8 @@ _FLAME = (
 _NATIVE_FOLD = ("tests/native/merge/test_fold.py",)
 _TREES = ("tests/unit/stacks/test_tree_builder.py",)
 _NATIVE_LINES = ("tests/native/merge/test_lines.py",)
+_FRAMES = ("tests/native/merge/test_frames.py",)
+_BITS = ("tests/unit/stacks/test_tallies.py",)
 _FOLDED = ("tests/unit/stacks/test_folded.py",)
 _FOLDER = ("tests/unit/stacks/test_merge_folder.py",)
 _MERGE = (
@@ -89,8 +91,8 @@ BREAKS = (
     ),
     Break(
         "relkit/stacks/tree_builder.py",
-        "unions.of([*node.sets, *[child.ranks for child in children]])",
-        "unions.of([child.ranks for child in children] or node.sets)",
+        "unions.of([*own.sets, *[child.ranks for child in children]])",
+        "unions.of([child.ranks for child in children] or own.sets)",
         _MERGE,
     ),
     Break(
@@ -102,36 +104,69 @@ BREAKS = (
     Break("relkit/stacks/tree_builder.py", "(_LEFT_OUT,)", "()", _MERGE),
     Break(
         "relkit/stacks/tree_builder.py",
-        'sorted(children.values(), key=attrgetter("func", "source"))',
-        "list(children.values())",
+        "texts = sorted(set(each.values()))",
+        "texts = list(dict.fromkeys(each.values()))",
         _MERGE,
     ),
     Break(
         "relkit/stacks/tree_builder.py",
-        "len(children) == 1 and not node.ends",
+        "end is None and len(children) == 1",
         "False",
         _MERGE,
         survives="what it spares is time: a node with one child is made either way",
     ),
     Break(
         "relkit/stacks/tree_builder.py",
-        "len(children) == 1 and not node.ends",
+        "end is None and len(children) == 1",
         "len(children) == 1",
         _MERGE,
     ),
     Break(
         "relkit/stacks/tree_builder.py",
-        "node.threads + sum([child.threads for child in children])",
-        "sum([child.threads for child in children]) or node.threads",
+        "own.threads + sum([child.threads for child in children])",
+        "sum([child.threads for child in children]) or own.threads",
         _TREES,
     ),
     Break(
         "relkit/stacks/tree_builder.py",
-        "_first_names([node.names, *[child.names for child in children]])",
-        "node.names",
+        "_first_names([own.names, *[child.names for child in children]])",
+        "own.names",
         _TREES,
     ),
     Break("relkit/stacks/tree_builder.py", "[:MAX_NAMES])", ")", _TREES),
+    Break("relkit/stacks/tree_builder.py", "numbered.sort(key=itemgetter(0))", "pass", _TREES),
+    Break(
+        "relkit/stacks/tree_builder.py", "ends[-1] or _End([], 0, ())", "_End([], 0, ())", _TREES
+    ),
+    Break(
+        "relkit/stacks/tree_builder.py",
+        "self.threads += path.threads",
+        "self.threads = path.threads",
+        _TREES,
+    ),
+    Break("relkit/stacks/tree_builder.py", "    close(0)\n", "    close(1)\n", _TREES),
+    Break("relkit/stacks/tree_builder.py", "frames[id(_LEFT_OUT)] = _LEFT_OUT", "pass", _MERGE),
+    Break("relkit/stacks/stack_index.py", "self._bits | ranks.bits()", "self._bits", _BITS),
+    Break("relkit/stacks/stack_index.py", "self._bits |= bits", "self._bits = bits", _BITS),
+    Break(
+        "relkit/stacks/stack_index.py",
+        "self._highs.tobytes(), self._bits",
+        "self._highs.tobytes(), 0",
+        _BITS,
+    ),
+    Break(
+        "relkit/stacks/native_merge.py",
+        "if status == _OUT_OF_MEMORY:",
+        "if False:",
+        _FRAMES,
+    ),
+    Break(
+        "relkit/stacks/native_merge.py",
+        "range(len(self._frames), max(numbers, default=-1) + 1)",
+        "range(len(self._frames), max(numbers, default=-1))",
+        _FRAMES,
+    ),
+    Break("relkit/stacks/native_merge.py", "entry=not mark", "entry=True", _FRAMES),
     Break(
         "relkit/stacks/tree.py",
         "return self.present - node.ranks",
