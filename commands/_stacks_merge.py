@@ -11,7 +11,6 @@ import click
 from relkit.commands._progress import progress_bar
 from relkit.errors import UsageProblem
 from relkit.output import emit
-from relkit.process_exit import leave_large
 
 
 @click.command()
@@ -72,7 +71,6 @@ def merge(
     if fmt is None:
         for name in written:
             click.echo(name)
-    leave_large()
     return report.exit_code
 
 

@@ -1,4 +1,4 @@
-"""End the process: where a thread may be inside C++ that does not return, and where it is large."""
+"""End the process although a thread of it may be inside C++ that does not return."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ import threading
 from contextlib import suppress
 from typing import NoReturn
 
-_large = threading.Event()
-
-
-def leave_large() -> None:
-    """Say that this process holds so many objects that to free them one by one takes a while."""
-    _large.set()
-
 
 def leave(code: int) -> NoReturn:
     """End with this exit code, as `sys.exit` does.
@@ -23,12 +16,10 @@ def leave(code: int) -> NoReturn:
     Where a daemon thread still runs, ours or a library's, the interpreter is not taken down: one
     that is inside C++ (torch's, numpy's) and comes back meanwhile unwinds through it, which ends
     the process by SIGABRT. So does a thread of torch's own, of which Python knows nothing, when it
-    drops a tensor. Nor is it taken down after `leave_large`. What the interpreter does before that
-    is done: it waits for the threads that are not daemons, has idle thread pools end theirs, runs
-    what `atexit` has, and flushes.
+    drops a tensor. What the interpreter does before that is done: it waits for the threads that
+    are not daemons, has idle thread pools end theirs, runs what `atexit` has, and flushes.
     """
-    has_daemon = any(thread.daemon for thread in threading.enumerate())
-    if not (_large.is_set() or "torch" in sys.modules or has_daemon):
+    if "torch" not in sys.modules and not any(t.daemon for t in threading.enumerate()):
         sys.exit(code)
     try:
         # Ctrl-C ends the wait for threads, as it does in the interpreter.

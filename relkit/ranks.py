@@ -1,8 +1,8 @@
 """Rank sets: small for any world size, folded like `0-3,7`.
 
 A set is kept as its intervals where these are few, else as the bits of one number: bit N is rank N.
-The same ranks are always kept in the same way. What reads bits takes numpy, which comes with the
-first large set: most commands never see one, and start sooner without it.
+The same ranks are always kept in the same way. numpy, for bits that are many or to be read, is
+loaded where it is first needed: most commands start and end without it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_BITS = 1 << 20
 """At a million ranks a set is 128 KiB. Larger worlds exist only in hostile files."""
 
 _QUICK = 1 << 22
-"""Intervals times ranks up to which making bits without numpy is faster than loading it."""
+"""Intervals times ranks up to which bits are made as fast without numpy as with it."""
 
 _LOW, _HIGH = itemgetter(0), itemgetter(1)
 _RUN = re.compile("1+")
@@ -326,7 +326,7 @@ def _bits_of_many(lows: Sequence[int], highs: Sequence[int]) -> int:
     Raises:
         ValueError: one ends before it begins.
     """
-    if "numpy" not in sys.modules and len(lows) * max(highs) <= _QUICK:
+    if len(lows) * max(highs) <= _QUICK:
         if any(map(operator.gt, lows, highs)):
             raise ValueError("bad rank interval: one ends before it begins")
         return _bits_of_few(zip(lows, highs, strict=True))

@@ -94,10 +94,10 @@ def _sizes(sets: Iterable[RankSet]) -> list[int]:
     # By identity: the sets live as long as the tree, and hashing one costs more than counting it.
     out = []
     for ranks in sets:
-        size = known.get(id(ranks))
-        if size is None:
-            size = known[id(ranks)] = len(ranks)
-        out.append(size)
+        key = id(ranks)
+        if key not in known:
+            known[key] = len(ranks)
+        out.append(known[key])
     return out
 
 
@@ -124,8 +124,7 @@ def _flatten(tree: StackTree) -> _Flat:
     children: list[list[int]] = [[] for _ in nodes]
     for i in range(len(nodes) - 1, -1, -1):
         if parents[i] >= 0:
-            if rarest[i] < rarest[parents[i]]:
-                rarest[parents[i]] = rarest[i]
+            rarest[parents[i]] = min(rarest[parents[i]], rarest[i])
             children[parents[i]].append(i)
 
     present = len(tree.present)

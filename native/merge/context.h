@@ -78,9 +78,9 @@ struct merge_context {
     struct intern_table texts; /* thread names, process states, notes, job ids */
     struct intern_table
         stacks; /* distinct stacks: (size, bytes) of func, source and mark a frame */
-    struct intern_table distinct; /* distinct frames, of the stacks that frames_of was asked for */
-    uint32_t *numbers;            /* of the frames of one stack */
-    size_t numbers_capacity;
+    struct intern_table distinct_frames; /* of the stacks that frames_of was asked for */
+    uint32_t *frame_numbers;             /* of the stack that it was last asked for */
+    size_t frame_numbers_capacity;
     struct tail_table tails[2]; /* native, Python */
     size_t tail_room;           /* bytes that tails may still take */
     struct tally_table tallies;

@@ -18,12 +18,12 @@ static size_t frame_size(const uint8_t *frame)
 
 static bool keep(struct merge_context *context, uint32_t place, uint32_t number)
 {
-    void *numbers = context->numbers;
-    bool grown = memory_grow(&context->memory, &numbers, &context->numbers_capacity,
-                             (size_t)place + 1, sizeof *context->numbers);
-    context->numbers = numbers;
+    void *numbers = context->frame_numbers;
+    bool grown = memory_grow(&context->memory, &numbers, &context->frame_numbers_capacity,
+                             (size_t)place + 1, sizeof *context->frame_numbers);
+    context->frame_numbers = numbers;
     if (grown) {
-        context->numbers[place] = number;
+        context->frame_numbers[place] = number;
     }
     return grown;
 }
@@ -34,18 +34,19 @@ enum merge_status frames_of(struct merge_context *context, uint32_t stack, const
     *numbers = NULL;
     *count = 0;
     if (stack >= context->stacks.count) {
-        return MERGE_OK;
+        return MERGE_UNREADABLE;
     }
     const struct intern_entry *entry = &context->stacks.entries[stack];
     for (size_t at = 0; at < entry->size;) {
         size_t size = frame_size(entry->data + at);
-        uint32_t number = intern(&context->distinct, &context->memory, entry->data + at, size);
+        uint32_t number =
+            intern(&context->distinct_frames, &context->memory, entry->data + at, size);
         if (number == INTERN_NONE || !keep(context, *count, number)) {
             return MERGE_OUT_OF_MEMORY;
         }
         (*count)++;
         at += size;
     }
-    *numbers = context->numbers;
+    *numbers = context->frame_numbers;
     return MERGE_OK;
 }

@@ -37,7 +37,7 @@ struct merge_context *rkm_new(uint64_t budget_bytes)
     context->tail_room = context->memory.left / TAIL_SHARE;
     context->texts.seed = seed;
     context->stacks.seed = seed;
-    context->distinct.seed = seed;
+    context->distinct_frames.seed = seed;
     context->tails[NATIVE].bytes.seed = seed;
     context->tails[PYTHON].bytes.seed = seed;
     context->tallies.seed = seed;
@@ -57,10 +57,10 @@ void rkm_free(struct merge_context *context)
     }
     intern_release(&context->texts);
     intern_release(&context->stacks);
-    intern_release(&context->distinct);
+    intern_release(&context->distinct_frames);
     tally_release(&context->tallies);
     memory_release(&context->memory);
-    free(context->numbers);
+    free(context->frame_numbers);
     free(context->notes);
     free(context->order);
     free(context->taken);
@@ -183,7 +183,8 @@ void rkm_item(const struct merge_context *context, uint32_t index, struct rkm_it
 const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table, uint32_t number,
                          uint32_t *size)
 {
-    const struct intern_table *entries = table == RKM_FRAMES ? &context->distinct : &context->texts;
+    const struct intern_table *entries =
+        table == RKM_FRAMES ? &context->distinct_frames : &context->texts;
     if (number >= entries->count) {
         *size = 0;
         return NULL;

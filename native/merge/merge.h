@@ -55,8 +55,8 @@ RKM_EXPORT void rkm_item(const struct merge_context *context, uint32_t index,
 RKM_EXPORT const uint8_t *rkm_bytes(const struct merge_context *context, uint32_t table,
                                     uint32_t number, uint32_t *size);
 
-/* The frames of one distinct stack, innermost first, by number; none where there is no such stack.
- * Returns the status: MERGE_OUT_OF_MEMORY where they do not fit. Valid until the next call. */
+/* The frames of one distinct stack, innermost first, by number; valid until the next call. Returns the
+ * status: MERGE_UNREADABLE where there is no such stack, MERGE_OUT_OF_MEMORY where they do not fit. */
 RKM_EXPORT int32_t rkm_stack(struct merge_context *context, uint32_t number,
                              const uint32_t **frames, uint32_t *count);
 

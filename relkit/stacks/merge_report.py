@@ -143,18 +143,12 @@ def _merged(merged: Merged) -> Finding:
     )
 
 
-def _classes_json(classes: Sequence[PathClass]) -> list[dict[str, Any]]:
-    # Most frames are in many classes. By identity: the classes keep them, so an id stays its own.
-    frames = {id(frame): frame for each in classes for frame in each.frames}
-    plain = {key: {"func": frame.func, "source": frame.source} for key, frame in frames.items()}
-    return [
-        {
-            "ranks": each.ranks.fold(),
-            "count": len(each.ranks),
-            "frames": [plain[id(frame)] for frame in each.frames],
-        }
-        for each in classes
-    ]
+def _class_json(path_class: PathClass) -> dict[str, Any]:
+    return {
+        "ranks": path_class.ranks.fold(),
+        "count": len(path_class.ranks),
+        "frames": [{"func": frame.func, "source": frame.source} for frame in path_class.frames],
+    }
 
 
 def merge_report(
@@ -184,7 +178,7 @@ def merge_report(
         "ranks": merged.present.fold(),
         "absent": merged.mixed.absent.fold(),
         "refused": [{"file": name, "reason": reason} for name, reason in merged.refused],
-        "classes": _classes_json(merged.classes),
+        "classes": [_class_json(path_class) for path_class in merged.classes],
         "files": [str(path) for path in files],
     }
     return Report("stacks", tuple(findings), facts, started, duration_s, tuple(argv))

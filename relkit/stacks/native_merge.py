@@ -196,7 +196,7 @@ class NativeContext:
         address, count = ctypes.c_void_p(), ctypes.c_uint32()
         status = self._library.rkm_stack(self._handle, number, address, count)
         if status == _OUT_OF_MEMORY:
-            raise _too_different()
+            raise MemoryError
         numbers = array("I")
         if count.value:
             numbers.frombytes(ctypes.string_at(address, numbers.itemsize * count.value))
@@ -234,6 +234,9 @@ class NativeContext:
         Args:
             index: the gathering.
             rank_bytes: bytes that hold one bit for each rank up to the highest that was read.
+
+        Raises:
+            MemoryError: the stacks do not fit into what the context may allocate.
         """
         item = _Item()
         stacks: dict[int, int | None] = {_NONE: None}
@@ -254,9 +257,10 @@ class NativeContext:
             tally.add_names([self.text(name) for name in item.names[: item.name_count]])
 
 
-def _too_different() -> RelkitError:
+def _too_different(folder: Path) -> RelkitError:
     return RelkitError(
-        f"the stacks differ so much that merging them needs more than {BUDGET_BYTES >> 30} GiB",
+        f"the stacks in {folder} differ so much that merging them needs more than "
+        f"{BUDGET_BYTES >> 30} GiB",
         next_step="Merge a part of the files in a folder of their own.",
     )
 
@@ -270,7 +274,7 @@ def _int32s(address: int, count: int) -> array[int]:
 
 def _head(folder: Path, name: str, raw: _Head, job_id: str, explain: bool) -> Head:
     if raw.status == _OUT_OF_MEMORY:
-        raise _too_different()
+        raise _too_different(folder)
     if raw.status == 0:
         return Head(name, raw.rank, raw.world_size, job_id, raw.captured_unix_ns)
     reason = "not a dump, or damaged"
@@ -366,6 +370,8 @@ def native_scanner(path: Path | None = None) -> Scanner | None:
                     heads.append(_head(folder, name, raw, jobs[raw.job], bad <= _EXPLAINED))
                 context.fill(index, rank_bytes)
             return Scan(heads, index)
+        except MemoryError as error:
+            raise _too_different(folder) from error
         finally:
             os.close(descriptor)
             for context in contexts:

@@ -14,15 +14,17 @@ static void require(int condition)
     }
 }
 
-/* Every frame of a stack is there; where memory runs out, that is said. */
+/* A stack is there with all of its frames; where memory runs out, that is said. */
 static void check_stack(struct merge_context *context, uint32_t stack)
 {
     const uint32_t *frames;
     uint32_t count;
     uint32_t bytes;
-    if (stack == UINT32_MAX || rkm_stack(context, stack, &frames, &count) == MERGE_OUT_OF_MEMORY) {
+    if (stack == UINT32_MAX) {
         return;
     }
+    int32_t status = rkm_stack(context, stack, &frames, &count);
+    require(status == MERGE_OK || status == MERGE_OUT_OF_MEMORY);
     for (uint32_t i = 0; i < count; i++) {
         require(rkm_bytes(context, RKM_FRAMES, frames[i], &bytes) != NULL);
     }
@@ -39,6 +41,8 @@ static uint64_t threads(struct merge_context *context)
             require(item.intervals[2 * k] >= 0);
             require(item.intervals[2 * k] <= item.intervals[2 * k + 1]);
         }
+        uint8_t bits[64] = {0};
+        rkm_pack(item.intervals, item.interval_count, bits, sizeof bits);
         if (item.kind == TALLY_THREAD) {
             check_stack(context, item.first);
             check_stack(context, item.second);

@@ -1,6 +1,6 @@
 """What can be changed of straggler detection while a job runs.
 
-Apart from their file, so that a page of help that shows them reads no JSON.
+Apart from what reads their file, which `relkit launch --help`, where they are shown, need not load.
 """
 
 from __future__ import annotations

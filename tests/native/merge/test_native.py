@@ -47,10 +47,13 @@ def scanner(library: Path) -> Scanner:
 def native_index(library: Path, files: list[bytes]) -> tuple[list[int], StackIndex]:
     loaded = native_merge.load_library(library)
     assert loaded is not None
-    index = StackIndex()
+    index, of_bits = StackIndex(), StackIndex()
     with NativeContext(loaded) as context:
         statuses = [context.add(data, NAME).status for data in files]
-        context.fill(index, rank_bytes=1)
+        # More bytes than the intervals take, and fewer: they come as they are, and as bits.
+        context.fill(index, rank_bytes=1000)
+        context.fill(of_bits, rank_bytes=1)
+    assert content(index) == content(of_bits)
     return statuses, index
 
 
@@ -224,6 +227,19 @@ def test_the_scanner_says_when_memory_runs_out(
     write_dump(tmp_path, RankDump(0, 1, 1, "S"))
     monkeypatch.setattr(native_merge.NativeContext.__init__, "__defaults__", (1,))
     with pytest.raises(RelkitError, match="needs more than"):
+        merge_folder(tmp_path, scanner=scanner)
+
+
+def test_the_scanner_says_when_memory_runs_out_between_stacks_and_frames(
+    scanner: Scanner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_dump(tmp_path, RankDump(0, 1, 1, "S", (ThreadStack(1, "t", (Frame("f", "s"),)),)))
+
+    def no_room(_context: NativeContext, _number: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(NativeContext, "_stack", no_room)
+    with pytest.raises(RelkitError, match=f"in {tmp_path} .*needs more than"):
         merge_folder(tmp_path, scanner=scanner)
 
 

@@ -16,7 +16,7 @@ _LINE_TESTS = ("tests/native/merge/test_lines.py",)
 _FOLDS = ("tests/native/merge/test_fold.py",)
 _PACK = "native/merge/pack.c"
 _PACKS = ("tests/native/merge/test_pack.py",)
-_DISTINCT = "native/merge/frames.c"
+_STACK_FRAMES = "native/merge/frames.c"
 _FRAMES = ("tests/native/merge/test_frames.py",)
 _LEAVES = (
     "tests/native/merge/test_native.py::test_stacks_that_differ_in_the_innermost_frame_alone",
@@ -208,9 +208,12 @@ BREAKS = (
     Break(_PACK, "bits[last] |= to;", "bits[last] = to;", _PACKS),
     Break(_PACK, "last - first - 1);", "last - first);", _PACKS),
     Break(_PACK, "BYTE_BITS - 1 - high % BYTE_BITS", "BYTE_BITS - high % BYTE_BITS", _PACKS),
-    Break(_DISTINCT, "PARTS = 3", "PARTS = 2", _FRAMES),
+    Break(_STACK_FRAMES, "PARTS = 3", "PARTS = 2", _FRAMES),
     Break(
-        _DISTINCT,
+        _STACK_FRAMES, "        return MERGE_UNREADABLE;\n", "        return MERGE_OK;\n", _FRAMES
+    ),
+    Break(
+        _STACK_FRAMES,
         "number == INTERN_NONE || !keep(context, *count, number)",
         "!keep(context, *count, number)",
         _FRAMES,

@@ -19,6 +19,9 @@ _NATIVE_FOLD = ("tests/native/merge/test_fold.py",)
 _TREES = ("tests/unit/stacks/test_tree_builder.py",)
 _NATIVE_LINES = ("tests/native/merge/test_lines.py",)
 _FRAMES = ("tests/native/merge/test_frames.py",)
+_A_LARGE_FOLDER = (
+    "tests/native/merge/test_native.py::test_a_folder_large_enough_for_several_readers"
+)
 _BITS = ("tests/unit/stacks/test_tallies.py",)
 _FOLDED = ("tests/unit/stacks/test_folded.py",)
 _FOLDER = ("tests/unit/stacks/test_merge_folder.py",)
@@ -167,6 +170,22 @@ BREAKS = (
         _FRAMES,
     ),
     Break("relkit/stacks/native_merge.py", "entry=not mark", "entry=True", _FRAMES),
+    Break(
+        "relkit/stacks/native_merge.py",
+        "raise _too_different(folder) from error",
+        "raise",
+        (
+            "tests/native/merge/test_native.py"
+            "::test_the_scanner_says_when_memory_runs_out_between_stacks_and_frames",
+        ),
+    ),
+    Break(
+        "relkit/stacks/native_merge.py",
+        "min(MAX_BITS // 8, _INTERVAL_BYTES * item.interval_count)",
+        "MAX_BITS // 8",
+        (_A_LARGE_FOLDER,),
+        survives="what it spares is memory: bits and intervals are the same ranks",
+    ),
     Break(
         "relkit/stacks/tree.py",
         "return self.present - node.ranks",
