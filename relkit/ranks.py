@@ -8,12 +8,10 @@ loaded where it is first needed: most commands start and end without it.
 from __future__ import annotations
 
 import operator
-import re
-import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -35,7 +33,6 @@ _QUICK = 1 << 22
 """Intervals times ranks up to which bits are made as fast without numpy as with it."""
 
 _LOW, _HIGH = itemgetter(0), itemgetter(1)
-_RUN = re.compile("1+")
 _MIN_STRIDE = 3
 
 
@@ -71,12 +68,14 @@ class RankSet:
             constructors below, which see to that.
     """
 
-    __slots__ = ("_bits", "_intervals")
+    __slots__ = ("_bits", "_intervals", "_size")
 
     def __init__(self, intervals: tuple[Interval, ...] = ()) -> None:
         self._intervals = intervals
         # 0 where the intervals are kept.
         self._bits = 0
+        # Counted when first asked for: a merge asks for that of the same sets again and again.
+        self._size = -1
         if len(intervals) > FEW and intervals[-1][1] < MAX_BITS:
             lows, highs = zip(*intervals, strict=True)
             self._bits, self._intervals = _bits_of_many(lows, highs), ()
@@ -195,9 +194,13 @@ class RankSet:
         return f"RankSet({self.fold()})"
 
     def __len__(self) -> int:
-        if self._bits:
-            return self._bits.bit_count()
-        return len(self._intervals) + sum([high - low for low, high in self._intervals])
+        if self._size < 0:
+            self._size = (
+                self._bits.bit_count()
+                if self._bits
+                else len(self._intervals) + sum([high - low for low, high in self._intervals])
+            )
+        return self._size
 
     def __bool__(self) -> bool:
         return bool(self._bits or self._intervals)
@@ -256,13 +259,14 @@ class RankSet:
 
 
 def _few(bits: int) -> tuple[Interval, ...]:
-    """The intervals of a number that has few of them: by numpy only where it is loaded already."""
-    if "numpy" in sys.modules:
-        lows, highs = _ends(bits)
-        return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
-    digits = f"{bits:b}"[::-1]
-    spans = [run.span() for run in _RUN.finditer(digits)]
-    return tuple([(start, end - 1) for start, end in spans])
+    """The intervals of a number that has few of them, without numpy."""
+    # A 1 where an interval begins, and one behind its end. Parts of a text are made faster than
+    # anything can look at one bit after the other; the lowest rank stands at the end of it.
+    gaps = f"{bits ^ bits << 1:b}".split("1")[::-1]
+    behind = list(accumulate([len(gap) + 1 for gap in gaps]))
+    lows = [place - 1 for place in behind[:-1:2]]
+    highs = [place - 2 for place in behind[1::2]]
+    return tuple(zip(lows, highs, strict=True))
 
 
 def _left(intervals: tuple[Interval, ...], cuts: tuple[Interval, ...]) -> tuple[Interval, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relkit.ranks import RankSet
@@ -65,13 +64,20 @@ class Box:
 
 @dataclass(slots=True)
 class _Flat:
-    """The tree as parallel lists in preorder."""
+    """The tree as parallel lists in preorder.
+
+    Args:
+        nodes, parents, children: the tree, -1 for no parent; the last of `children` are the roots.
+        sizes: ranks of each; rarest: of the smallest stack through it; stacks: how many these are.
+        leaves: the nodes without children, in drawing order.
+    """
 
     nodes: list[TreeNode]
     parents: list[int]
     children: list[list[int]]
     sizes: list[int]
     rarest: list[int]
+    stacks: list[int]
     leaves: list[int]
 
 
@@ -81,39 +87,33 @@ def boxes(tree: StackTree) -> list[Box]:
     kept = _within_bounds(flat)
     chains = _chains(flat, kept) if tree.view != "py" else {}
     drawn = _build(flat, kept, chains)
-    for box, size in zip(drawn, _sizes(box.ranks for box in drawn), strict=True):
-        box.size = size
+    for box in drawn:
+        box.size = len(box.ranks)
         at_top = box.parent < 0 and box.node is not None
-        box.absent = at_top and size > 0 and not box.ranks & tree.present
+        box.absent = at_top and box.size > 0 and not box.ranks & tree.present
     return drawn
-
-
-def _sizes(sets: Iterable[RankSet]) -> list[int]:
-    """How many ranks each set holds, counted once for all that share it."""
-    known: dict[int, int] = {}
-    # By identity: the sets live as long as the tree, and hashing one costs more than counting it.
-    out = []
-    for ranks in sets:
-        key = id(ranks)
-        if key not in known:
-            known[key] = len(ranks)
-        out.append(known[key])
-    return out
 
 
 def _flatten(tree: StackTree) -> _Flat:
     nodes: list[TreeNode] = []
     parents: list[int] = []
+    with_own_leaf: list[int] = []
     pending = [(root, -1) for root in reversed(tree.roots)]
     while pending:
         node, parent = pending.pop()
-        me = len(nodes)
-        nodes.append(node)
-        parents.append(parent)
-        pending += [(child, me) for child in node.children[::-1]]
-        if node.ends and node.children:
-            pending.extend((end, me) for end in _own_end(node))
-    sizes = _sizes(node.ranks for node in nodes)
+        # Down to where the stacks part: most frames have one child.
+        while True:
+            nodes.append(node)
+            parents.append(parent)
+            parent = len(parents) - 1
+            if node.ends or len(node.children) != 1:
+                break
+            (node,) = node.children
+        pending += [(child, parent) for child in node.children[::-1]]
+        if node.ends and node.children and (end := _own_end(node)):
+            with_own_leaf.append(parent)
+            pending.append((end, parent))
+    sizes = [len(node.ranks) for node in nodes]
     # Ranks of which nothing was read come before even the rarest that were.
     roots = [i for i, parent in enumerate(parents) if parent < 0]
     unread = {i for i in roots if not nodes[i].ranks & tree.present}
@@ -121,11 +121,17 @@ def _flatten(tree: StackTree) -> _Flat:
         0 if i in unread else sizes[i] if node.ends or not node.children else 1 << 62
         for i, node in enumerate(nodes)
     ]
+    stacks = [1 if node.ends or not node.children else 0 for node in nodes]
+    for i in with_own_leaf:
+        stacks[i] = 0
     children: list[list[int]] = [[] for _ in nodes]
     for i in range(len(nodes) - 1, -1, -1):
-        if parents[i] >= 0:
-            rarest[parents[i]] = min(rarest[parents[i]], rarest[i])
-            children[parents[i]].append(i)
+        parent = parents[i]
+        if parent >= 0:
+            if rarest[i] < rarest[parent]:
+                rarest[parent] = rarest[i]
+            stacks[parent] += stacks[i]
+            children[parent].append(i)
 
     present = len(tree.present)
 
@@ -141,19 +147,21 @@ def _flatten(tree: StackTree) -> _Flat:
     walk = roots[::-1]
     while walk:
         i = walk.pop()
+        while len(children[i]) == 1:
+            (i,) = children[i]
         if not children[i]:
             leaves.append(i)
         walk += children[i][::-1]
     children.append(roots)
-    return _Flat(nodes, parents, children, sizes, rarest, leaves)
+    return _Flat(nodes, parents, children, sizes, rarest, stacks, leaves)
 
 
-def _own_end(node: TreeNode) -> list[TreeNode]:
+def _own_end(node: TreeNode) -> TreeNode | None:
     """A leaf for the ranks that stop in a frame while others go on from it: none may vanish."""
     only_here = node.ranks - RankSet.union(child.ranks for child in node.children)
     if not only_here:
-        return []
-    return [TreeNode(END_FUNC, node.source, only_here, len(only_here), True)]
+        return None
+    return TreeNode(END_FUNC, node.source, only_here, len(only_here), True)
 
 
 def _within_bounds(flat: _Flat) -> set[int]:
@@ -261,13 +269,6 @@ def _build(flat: _Flat, kept: set[int], chains: dict[int, list[int]]) -> list[Bo
 
 def _more(flat: _Flat, kept: set[int], owner: int, parent: int) -> Box:
     left_out = [child for child in flat.children[owner] if child not in kept]
-    stacks = 0
-    for child in left_out:
-        pending = [child]
-        while pending:
-            i = pending.pop()
-            stacks += 1 if not flat.children[i] else int(flat.nodes[i].ends)
-            pending.extend(flat.children[i])
     listed = [(flat.nodes[child], flat.sizes[child]) for child in left_out[:2000]]
     names = tuple(f"{node.func}@{node.source}  ({size} ranks)" for node, size in listed)
     return Box(
@@ -276,7 +277,7 @@ def _more(flat: _Flat, kept: set[int], owner: int, parent: int) -> Box:
         flat.nodes[owner] if owner >= 0 else None,
         RankSet.union(flat.nodes[child].ranks for child in left_out),
         sum(flat.nodes[child].threads for child in left_out),
-        count=stacks,
+        count=sum(flat.stacks[child] for child in left_out),
         listed=names,
     )
 

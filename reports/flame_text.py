@@ -134,4 +134,8 @@ def fit(name: str, extra: str, mark: str, short: str, width: float) -> tuple[str
 
 
 def _utf16(text: str) -> int:
-    return len(text.encode("utf-16-le", errors="surrogatepass")) // 2
+    """How long a script finds it."""
+    # Python loads that encoding from a file; most pictures have no need of it.
+    return (
+        len(text) if text.isascii() else len(text.encode("utf-16-le", errors="surrogatepass")) // 2
+    )

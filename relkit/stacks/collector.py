@@ -11,8 +11,9 @@ from contextlib import contextmanager
 def without_collector() -> Iterator[None]:
     """No collection of reference cycles until the block ends.
 
-    Nearly all that a merge makes it keeps, so collections only go through it again and again. For
-    commands that end with their merge: a process that goes on may have cycles to collect.
+    Nearly all that a merge makes it keeps, so collections only go through it again and again, and
+    those after the block pass over it. For commands that end with their merge: a process that goes
+    on may have cycles to collect.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -20,4 +21,5 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            gc.freeze()
             gc.enable()

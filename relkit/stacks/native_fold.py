@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
-from relkit.ranks import RankSet
+from relkit.ranks import MAX_BITS, RankSet
 from relkit.stacks.native_merge import library_path, load_library
 
 # What the library asks to be free before it writes an item.
 _ITEM_CHARS = 64
+
+_WORTH_A_CALL = 16
+"""Intervals from which on it is faster to have the library write them."""
 
 
 class _NativeFold:
@@ -26,7 +31,7 @@ class _NativeFold:
 
     def fold(self, ranks: RankSet, separator: str) -> str:
         """As `RankSet.fold_strided`."""
-        bits = ranks.packed()
+        bits = ranks.packed() or self._packed(ranks)
         if not bits:
             return ranks.fold_strided(separator)
         digits = len(str(8 * len(bits)))
@@ -38,6 +43,17 @@ class _NativeFold:
             bits, len(bits), separator.encode("ascii"), self._text, len(self._text)
         )
         return str(memoryview(self._text)[:size], "ascii")
+
+    def _packed(self, ranks: RankSet) -> bytes:
+        """The bits of a set that is kept as intervals; b"" where Python writes it as fast."""
+        intervals = ranks.intervals
+        if len(intervals) < _WORTH_A_CALL or intervals[-1][1] >= MAX_BITS:
+            return b""
+        pairs = array("i", chain.from_iterable(intervals))
+        packed = ctypes.create_string_buffer(intervals[-1][1] // 8 + 1)
+        address, _ = pairs.buffer_info()
+        is_packed = self._library.rkm_pack(address, len(intervals), packed, len(packed))
+        return packed.raw if is_packed else b""
 
 
 def native_fold(path: Path | None = None) -> Callable[[RankSet, str], str] | None:

@@ -74,20 +74,27 @@ class _Sets:
 
 
 def _frames(tree: StackTree, names: _Parts, sets: _Sets, safe_name: SafeName) -> array[int]:
-    frames = array("I")
+    """Depth, name, set and whether a stack ends there, of every frame, parents first."""
+    frames: list[int] = []
     known: dict[tuple[str, str], int] = {}
     pending = [(node, 0) for node in reversed(tree.roots)]
     while pending:
         node, depth = pending.pop()
-        key = node.func, node.source
-        name = known.get(key)
-        if name is None:
-            # A lone surrogate in a name must not cost the file.
-            text = safe_name(f"{node.func}@{node.source}").encode("utf-8", "replace")
-            name = known[key] = names.add(text)
-        frames.extend((depth, name, sets.number(node.ranks), node.ends))
-        pending.extend([(child, depth + 1) for child in reversed(node.children)])
-    return frames
+        # Down to where the stacks part: most frames have one child.
+        while True:
+            key = node.func, node.source
+            name = known.get(key)
+            if name is None:
+                # A lone surrogate in a name must not cost the file.
+                text = safe_name(f"{node.func}@{node.source}").encode("utf-8", "replace")
+                name = known[key] = names.add(text)
+            frames += (depth, name, sets.number(node.ranks), node.ends)
+            depth += 1
+            if len(node.children) != 1:
+                break
+            (node,) = node.children
+        pending += [(child, depth) for child in node.children[::-1]]
+    return array("I", frames)
 
 
 def native_lines(

@@ -39,6 +39,7 @@ _ROLES = tuple(Role)
 _OUT_OF_MEMORY = 4
 _TEXTS, _FRAMES = 0, 1
 _THREAD, _STATE, _NOTE = 0, 1, 2
+_SIZE = struct.Struct("=I")
 
 Progress = Callable[[int, int], None]
 
@@ -181,16 +182,14 @@ class NativeContext:
 
     def _frame(self, number: int) -> Frame:
         data = self._bytes(_FRAMES, number)
-        parts = []
-        at = 0
-        while at < len(data):
-            (size,) = struct.unpack_from("=I", data, at)
-            at += 4 + size
-            parts.append(data[at - size : at])
-        func, source, mark = parts
-        return Frame(
-            func.decode("utf-8", "replace"), source.decode("utf-8", "replace"), entry=not mark
-        )
+        # Function, source and a mark, each behind its size. Written out: it is every frame's way.
+        (size,) = _SIZE.unpack_from(data)
+        middle = _SIZE.size + size
+        (size,) = _SIZE.unpack_from(data, middle)
+        end = middle + _SIZE.size + size
+        func = data[_SIZE.size : middle].decode("utf-8", "replace")
+        source = data[middle + _SIZE.size : end].decode("utf-8", "replace")
+        return Frame(func, source, entry=len(data) == end + _SIZE.size)
 
     def _stack(self, number: int) -> tuple[Frame, ...]:
         address, count = ctypes.c_void_p(), ctypes.c_uint32()

@@ -21,6 +21,15 @@ def test_any_text_comes_back_from_an_attribute_and_an_element(text: str) -> None
     assert (read.text or "") == clean(text)
 
 
+def test_exactly_what_xml_forbids_is_replaced() -> None:
+    # https://www.w3.org/TR/xml/#charsets; what HTML forbids beyond that is C1, but for NEL.
+    allowed = [(0x9, 0xA), (0xD, 0xD), (0x20, 0x7E), (0x85, 0x85), (0xA0, 0xD7FF)]
+    allowed += [(0xE000, 0xFFFD), (0x10000, 0x10FFFF)]
+    every = "".join(map(chr, range(0x110000)))
+    kept = {code for code, text in enumerate(clean(every)) if text == every[code]}
+    assert kept == {code for low, high in allowed for code in range(low, high + 1)}
+
+
 @given(ANY, st.integers(0, 40))
 def test_a_cut_name_is_never_wider_than_asked(text: str, columns: int) -> None:
     assert cells(end_cut(text, columns)) <= columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import accumulate
 from random import Random
 from unittest.mock import patch
@@ -99,6 +100,24 @@ def test_bits_give_the_intervals_and_the_text_that_few_intervals_give(ranks: set
         assert as_bits.interval_count == made.interval_count
         assert as_bits.fold("/") == made.fold("/")
         assert len(as_bits) == len(ranks)
+
+
+@given(either)
+def test_bits_are_read_without_numpy(ranks: set[int]) -> None:
+    made = RankSet.of(ranks)
+    bits, intervals = made.bits(), made.intervals
+    with patch.dict(sys.modules, {"numpy": None}):
+        assert ranks_module._few(bits) == intervals
+
+
+@given(either)
+def test_a_count_is_made_once_and_stays_right(ranks: set[int]) -> None:
+    made = RankSet.of(ranks)
+    assert [len(made), len(made), len(made | RankSet.of([9000]))] == [
+        len(ranks),
+        len(ranks),
+        len(ranks) + 1,
+    ]
 
 
 @given(st.lists(st.integers(0, 4000), min_size=FEW + 1, max_size=400, unique=True))

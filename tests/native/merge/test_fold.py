@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit.ranks import FEW, RankSet
+from relkit.ranks import FEW, MAX_BITS, RankSet
 from relkit.stacks.native_fold import native_fold
 from relkit.stacks.native_merge import load_library
 from tests.native.merge.test_native import SHARED, library
@@ -111,12 +111,23 @@ def test_the_longest_text_that_a_set_of_so_many_intervals_can_have(library: Path
     assert fold(pairs, "/") == pairs.fold_strided("/") == pairs.fold("/")
 
 
-def test_sets_that_are_kept_as_intervals_are_written_too(library: Path) -> None:
+@SHARED
+@given(ranks=st.sets(st.integers(0, 5000), max_size=FEW))
+def test_sets_that_are_kept_as_intervals_are_written_too(library: Path, ranks: set[int]) -> None:
     fold = native_fold(library)
     assert fold is not None
-    far = 1 << 60
-    assert fold(RankSet.of([1, 3, 5, far]), "/") == f"1-5:2/{far}"
-    assert fold(RankSet(), "/") == ""
+    made = RankSet.of(ranks)
+    assert made.packed() == b""
+    assert fold(made, "/") == made.fold_strided("/")
+
+
+@pytest.mark.parametrize("far", [MAX_BITS - 1, MAX_BITS, 1 << 31, 1 << 60])
+@pytest.mark.parametrize("count", [3, 50])
+def test_a_rank_far_above_the_others(library: Path, count: int, far: int) -> None:
+    fold = native_fold(library)
+    assert fold is not None
+    low = [3 * rank for rank in range(count)]
+    assert fold(RankSet.of([*low, far]), "/") == f"0-{low[-1]}:3/{far}"
 
 
 def test_without_the_library_there_is_none(tmp_path: Path) -> None:

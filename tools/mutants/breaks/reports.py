@@ -62,7 +62,7 @@ BREAKS = (
     Break("reports/rank_sets.py", "if not text or len(text) > left:", "if not text:", _SETS),
     Break("relkit/ranks.py", "if stop - at >= _MIN_STRIDE - 1:", "if stop - at >= 1:", _SETS),
     Break("relkit/ranks.py", "{low}-{high}:{step}", "{low}-{high}", _SETS),
-    Break("relkit/ranks.py", "(start, end - 1)", "(start, end)", _LARGE),
+    Break("relkit/ranks.py", "[place - 2 for", "[place - 1 for", _LARGE),
     Break("relkit/ranks.py", "or max(highs) >= MAX_BITS", "", _LARGE),
     Break("relkit/ranks.py", "bits & ~(bits >> 1)", "bits & ~(bits << 2)", _LARGE),
     Break("relkit/ranks.py", "lasts + 1, minlength", "lasts, minlength", _LARGE),
@@ -76,6 +76,12 @@ BREAKS = (
     ),
     Break("relkit/ranks.py", "upper[firsts] = highs[lasts]", "pass", _LARGE),
     Break("relkit/ranks.py", "numbers // power % 10", "numbers // power", _LARGE),
+    Break(
+        "reports/markup.py",
+        r"\x7f-\x84\x86-\x9f",
+        r"\x7f-\x9f",
+        ("tests/reports/test_markup.py",),
+    ),
     Break(
         "reports/markup.py",
         '    ("<", "&lt;"),\n',

@@ -15,6 +15,7 @@ _FLAME = (
     "tests/reports/test_flame_layout.py",
     "tests/reports/test_flame_svg.py::test_the_picture_is_the_one_that_was_looked_at",
 )
+_BOXES = ("tests/reports/test_flame_boxes.py",)
 _NATIVE_FOLD = ("tests/native/merge/test_fold.py",)
 _TREES = ("tests/unit/stacks/test_tree_builder.py",)
 _NATIVE_LINES = ("tests/native/merge/test_lines.py",)
@@ -169,7 +170,12 @@ BREAKS = (
         "range(len(self._frames), max(numbers, default=-1))",
         _FRAMES,
     ),
-    Break("relkit/stacks/native_merge.py", "entry=not mark", "entry=True", _FRAMES),
+    Break(
+        "relkit/stacks/native_merge.py",
+        "entry=len(data) == end + _SIZE.size",
+        "entry=True",
+        _FRAMES,
+    ),
     Break(
         "relkit/stacks/native_merge.py",
         "raise _too_different(folder) from error",
@@ -214,6 +220,13 @@ BREAKS = (
         "        if not bits:\n            return ranks.fold_strided(separator)\n",
         "",
         _NATIVE_FOLD,
+    ),
+    Break("relkit/stacks/native_fold.py", "or intervals[-1][1] >= MAX_BITS", "", _NATIVE_FOLD),
+    Break(
+        "relkit/stacks/collector.py",
+        "            gc.freeze()\n",
+        "",
+        ("tests/unit/stacks/test_collector.py",),
     ),
     Break("relkit/stacks/native_fold.py", "(2 * digits + 2)", "(2 * digits)", _NATIVE_FOLD),
     Break("relkit/stacks/native_lines.py", "tree.world_size > MAX_BITS", "False", _NATIVE_LINES),
@@ -344,7 +357,9 @@ BREAKS = (
     ),
     Break("reports/flame_layout.py", "if odd and wide < least:", "if False:", _FLAME),
     Break("reports/flame_boxes.py", "0 if i in unread else sizes[i]", "sizes[i]", _FLAME),
-    Break("reports/flame_boxes.py", "if node.ends and node.children:", "if False:", _FLAME),
+    Break("reports/flame_boxes.py", "(end := _own_end(node))", "(end := None)", _FLAME),
+    Break("reports/flame_boxes.py", "        stacks[i] = 0\n", "        pass\n", _BOXES),
+    Break("reports/flame_boxes.py", "stacks[parent] += stacks[i]", "pass", _BOXES),
     Break(
         "reports/flame_boxes.py",
         "by_rarity[-common:][::-1] + by_rarity[: MAX_LEAVES - common]",
