@@ -239,17 +239,19 @@ class RankSet:
             return _folded(self._bits, separator)
         return separator.join([_span(low, high) for low, high in self._intervals])
 
-    def fold_briefly(self, separator: str = ",", most: int = 4) -> str:
+    def fold_briefly(self, separator: str = ",", most: int = 4, *, is_counted: bool = True) -> str:
         """The first and the last ranks and how many: `0,2,4,…,99998 (50000 ranks)`.
 
         Args:
             most: up to so many intervals are all there.
+            is_counted: False where the count stands beside it already.
         """
         if self.interval_count <= most:
             return self.fold(separator)
         head = RankSet(self.first_intervals(3)).fold(separator)
         tail = RankSet((self._last_interval(),)).fold(separator)
-        return f"{head}{separator}…{separator}{tail} ({len(self)} ranks)"
+        count = f" ({len(self)} ranks)" if is_counted else ""
+        return f"{head}{separator}…{separator}{tail}{count}"
 
     def fold_strided(self, separator: str = ",") -> str:
         """`0-3,7`, and `0-99998:2` for a run of single ranks at equal steps (three or more)."""

@@ -173,7 +173,7 @@ def _absent(tree: StackTree, identity: str) -> str:
     """A hatched banner: a rank without a dump must never look innocent."""
     if not tree.absent:
         return ""
-    names = tree.absent.fold_briefly(", ", most=24)
+    names = tree.absent.fold_briefly(", ", most=24, is_counted=False)
     many = "rank" if len(tree.absent) == 1 else "ranks"
     text = f"absent: {names} (no dump of {len(tree.absent):,} {many}; nothing here clears them)"
     return (

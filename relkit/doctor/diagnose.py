@@ -116,9 +116,17 @@ def _torch(facts: HostFacts) -> Finding:
             "torch is not installed: `relkit launch` cannot run here; every other command can",
             advice="Install your site's torch build, or `pip install 'relkit[torch]'`.",
         )
-    backends = ", ".join(torch.backends) or "none"
+    if not torch.backends:
+        return Finding(
+            "RK-DOC-006",
+            Status.WARN,
+            f"torch {torch.version} has no backend: `relkit launch` cannot run here",
+            advice="Install a torch build with torch.distributed and gloo or NCCL; those of "
+            "`pip install 'relkit[torch]'` have it.",
+        )
+    backends = ", ".join(torch.backends)
     title = f"torch {torch.version}; backends: {backends}; accelerators: {torch.accelerators}"
-    return Finding("RK-DOC-006", Status.OK if torch.backends else Status.WARN, title)
+    return Finding("RK-DOC-006", Status.OK, title)
 
 
 def _cores(facts: HostFacts) -> Finding:

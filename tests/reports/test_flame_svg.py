@@ -182,6 +182,11 @@ def test_absent_ranks_are_named_on_a_banner() -> None:
     assert 'class="rk-absent"' not in draw(hang("cpp"))
 
 
+def test_a_banner_of_many_absent_ranks_says_once_how_many() -> None:
+    text = draw(hang("cpp", 318, odd="3", present=RankSet.of(range(1, 318, 2))))
+    assert ">absent: 0, 2, 4, …, 316 (no dump of 159 ranks; nothing here clears them)<" in text
+
+
 def test_interpreter_chains_are_one_thin_box_with_the_frames_inside() -> None:
     text = draw(hang("cpp"))
     picture = Picture.parse(text)

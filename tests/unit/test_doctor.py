@@ -69,6 +69,7 @@ def test_a_healthy_host_has_only_ok() -> None:
         ({"shm_free_bytes": 1 << 20}, "RK-DOC-005", Status.WARN, "too full"),
         ({"shm_total_bytes": 32 << 20}, "RK-DOC-005", Status.WARN, "too full"),
         ({"shm_free_bytes": -1, "shm_total_bytes": -1}, "RK-DOC-005", Status.WARN, "no /dev/shm"),
+        ({"torch": TorchFacts("2.13.0")}, "RK-DOC-006", Status.WARN, "has no backend"),
         ({"torch": TorchFacts()}, "RK-DOC-006", Status.WARN, "not installed"),
         ({"torch": TorchFacts(error="boom")}, "RK-DOC-006", Status.UNKNOWN, "boom"),
         ({"core_limit_bytes": 0}, "RK-DOC-007", Status.WARN, "core files are off"),

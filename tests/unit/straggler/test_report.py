@@ -11,6 +11,7 @@ import pytest
 
 from relkit.findings import Status
 from relkit.output import as_json
+from relkit.ranks import RankSet
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.present.advice import advice
 from relkit.straggler.present.metrics import breakdown, metrics_of, share_lost, step_seconds
@@ -90,6 +91,19 @@ def test_suspects_are_told_and_not_accused() -> None:
     assert suspect.ranks == "6"
     assert "70 % of the evidence" in suspect.reasons[0]
     assert report.exit_code == 0
+
+
+def test_a_title_begins_a_long_list_of_ranks_and_the_finding_has_all_of_it() -> None:
+    healthy = job(80, 100, slow=False)
+    own, evidence = healthy.local_s.copy(), healthy.evidence.copy()
+    own[::2], evidence[1::2] = np.nan, 0.7
+    report = straggler_report(replace(healthy, local_s=own, evidence=evidence))
+    unknown = next(f for f in report.findings if f.id == "RK-STRAG-010")
+    suspects = next(f for f in report.findings if f.id == "RK-STRAG-006")
+    assert unknown.title == "nothing is known of 40 ranks: 0,2,4,…,78"
+    assert suspects.title.startswith("ranks 1,3,5,…,79 (40 ranks) suspected")
+    assert RankSet.unfold(unknown.ranks) == RankSet.of(range(0, 80, 2))
+    assert RankSet.unfold(suspects.ranks) == RankSet.of(range(1, 80, 2))
 
 
 def test_links_and_hosts_are_named() -> None:

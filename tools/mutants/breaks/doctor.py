@@ -8,6 +8,7 @@ _DOCTOR = ("tests/unit/test_doctor.py",)
 _DIAGNOSE = "relkit/doctor/diagnose.py"
 
 BREAKS = (
+    Break(_DIAGNOSE, "if not torch.backends:", "if False:", _DOCTOR),
     Break(_DIAGNOSE, "scope in (None, 0)", "scope in (None, 0, 1)", _DOCTOR),
     Break(_DIAGNOSE, ' and not facts.core_pattern.startswith("|")', "", _DOCTOR),
     Break(
