@@ -9,6 +9,7 @@ from typing import NamedTuple
 from relkit.ranks import RankSet
 
 
+# A tuple is made three times as fast as a frozen dataclass, and a merge makes tens of thousands.
 class TreeNode(NamedTuple):
     """One frame on a shared path.
 
