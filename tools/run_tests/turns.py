@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
-import tempfile
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 _WAIT_S = 1200.0
 _POLL_S = 0.5
 
 
-def lock_file() -> Path:
-    """What a user's runs lock on this host."""
-    return Path(tempfile.gettempdir()) / f"relkit-tests-of-speed-{os.getuid()}.lock"
+def lock_name() -> str:
+    """The socket that a user's run holds on this host while it judges speed.
+
+    Of the abstract kind (unix(7)): that of a file in /tmp would be another one in a fresh root.
+    """
+    return f"\0relkit-tests-of-speed-{os.getuid()}"
 
 
 @contextmanager
@@ -27,22 +29,16 @@ def turn(say: Callable[[str], None], *, wait_s: float = _WAIT_S) -> Iterator[Non
         say: told that another run is, and where it is for too long.
         wait_s: after this time the block runs all the same.
     """
-    held = os.open(lock_file(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
+    # The kernel frees the name with the process, however that ends. Nobody can connect to it.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as held:
         _wait(held, say, wait_s)
         yield
-    finally:
-        # The kernel lets the lock go with it.
-        os.close(held)
 
 
-def _wait(held: int, say: Callable[[str], None], wait_s: float) -> None:
+def _wait(held: socket.socket, say: Callable[[str], None], wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
     is_told = False
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+    while not _is_bound(held):
         if not is_told:
             say("waiting for the tests of another checkout to judge speed")
             is_told = True
@@ -50,3 +46,13 @@ def _wait(held: int, say: Callable[[str], None], wait_s: float) -> None:
             say(f"going on beside them after {wait_s:g} s")
             return
         time.sleep(_POLL_S)
+
+
+def _is_bound(held: socket.socket) -> bool:
+    try:
+        held.bind(lock_name())
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +13,10 @@ from tools.run_tests import turns
 
 
 @pytest.fixture(autouse=True)
-def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of this test's own: a real run may hold the host's."""
-    path = tmp_path / "lock"
-    monkeypatch.setattr(turns, "lock_file", lambda: path)
-    return path
+    own = f"{turns.lock_name()}-test-{os.getpid()}"
+    monkeypatch.setattr(turns, "lock_name", lambda: own)
 
 
 def test_the_second_waits_until_the_first_has_done() -> None:
@@ -44,8 +45,29 @@ def test_who_has_waited_long_enough_goes_on() -> None:
         ]
 
 
-def test_a_link_in_its_place_is_not_followed(lock: Path, tmp_path: Path) -> None:
-    lock.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic link"), turns.turn(print):
-        pass
-    assert not (tmp_path / "elsewhere").exists()
+_HOLD = r"""
+import sys
+from tools.run_tests import turns
+turns.lock_name = lambda: "\0" + sys.argv[1]
+with turns.turn(print):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_run_in_namespaces_of_its_own_has_the_same_lock_and_its_end_frees_it() -> None:
+    # As tools/fresh_check has them, which root alone may make.
+    own = ("unshare", "--mount", "--pid", "--fork", "--kill-child") if os.geteuid() == 0 else ()
+    said: list[str] = []
+    with subprocess.Popen(
+        [*own, sys.executable, "-c", _HOLD, turns.lock_name().removeprefix("\0")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as holder:  # fmt: skip
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with turns.turn(said.append, wait_s=0):
+            assert said[-1] == "going on beside them after 0 s"
+        holder.kill()
+    said.clear()
+    with turns.turn(said.append, wait_s=60):
+        assert "going on beside them after 60 s" not in said
