@@ -29,6 +29,9 @@ FEW = 256
 MAX_BITS = 1 << 20
 """At a million ranks a set is 128 KiB. Larger worlds exist only in hostile files."""
 
+LISTED = 16
+"""Intervals that a sentence spells out; of a longer list it has the ends, and a count."""
+
 _QUICK = 1 << 22
 """Intervals times ranks up to which bits are made as fast without numpy as with it."""
 
@@ -252,6 +255,10 @@ class RankSet:
         tail = RankSet((self._last_interval(),)).fold(separator)
         count = f" ({len(self)} ranks)" if is_counted else ""
         return f"{head}{separator}…{separator}{tail}{count}"
+
+    def in_words(self) -> str:
+        """`rank 2`, `ranks 0-1,3`; `ranks 0,3,6,…,117 (40 ranks)` where a list is long."""
+        return f"rank{'s' if len(self) > 1 else ''} {self.fold_briefly(most=LISTED)}"
 
     def fold_strided(self, separator: str = ",") -> str:
         """`0-3,7`, and `0-99998:2` for a run of single ranks at equal steps (three or more)."""

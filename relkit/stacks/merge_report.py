@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.ranks import RankSet
+from relkit.ranks import LISTED, RankSet
 from relkit.stacks.folded import safe_name
 from relkit.stacks.merge import Merged, PathClass
 from relkit.stacks.model import Frame
@@ -16,21 +16,15 @@ from relkit.stacks.model import Frame
 MAX_CLASSES = 10
 _MAX_REASONS = 20
 _SHOWN_FRAMES = 4
-_SHOWN_INTERVALS = 16
 _PYTHON_SOURCE = re.compile(r"\.pyx?:\d+$|^<.*>:\d+$")
 
 
 # Texts of a file are shown with safe_name(): a hostile one must not steer the terminal.
 
 
-def _ranks(ranks: RankSet) -> str:
-    """For a title; the finding itself has all of them."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {ranks.fold_briefly(most=_SHOWN_INTERVALS)}"
-
-
 def _where_all_are(ranks: RankSet) -> str:
     """What the advice adds where the title leaves ranks out."""
-    return " `--json` lists all of these ranks." if ranks.interval_count > _SHOWN_INTERVALS else ""
+    return " `--json` lists all of these ranks." if ranks.interval_count > LISTED else ""
 
 
 def _where(frames: tuple[Frame, ...]) -> str:
@@ -59,7 +53,8 @@ def _absent(merged: Merged) -> Iterator[Finding]:
     yield Finding(
         id="RK-STK-010",
         status=Status.UNKNOWN,
-        title=f"{len(absent)} of {merged.world_size} ranks have no usable dump: {_ranks(absent)}",
+        title=f"{len(absent)} of {merged.world_size} ranks have no usable dump: "
+        f"{absent.in_words()}",
         ranks=absent.fold(),
         reasons=("an absent rank is not innocent: the one that hangs first often cannot report",),
         evidence=(Evidence("ranks read", len(merged.present), threshold=merged.world_size),),
@@ -88,7 +83,7 @@ def _outlier(outlier: PathClass, usual: PathClass, merged: Merged) -> Finding:
     return Finding(
         id="RK-STK-012",
         status=Status.WARN,
-        title=f"{_ranks(outlier.ranks)}: main thread in {_where(outlier.frames)}",
+        title=f"{outlier.ranks.in_words()}: main thread in {_where(outlier.frames)}",
         ranks=outlier.ranks.fold(),
         reasons=(
             f"call path: {_path(outlier.frames)}",

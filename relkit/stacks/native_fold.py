@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from relkit.ranks import MAX_BITS, RankSet
-from relkit.stacks.native_merge import library_path, load_library
+from relkit.stacks.native_merge import library_path, load_library, packed_intervals
 
 # What the library asks to be free before it writes an item.
 _ITEM_CHARS = 64
@@ -50,10 +50,8 @@ class _NativeFold:
         if len(intervals) < _WORTH_A_CALL or intervals[-1][1] >= MAX_BITS:
             return b""
         pairs = array("i", chain.from_iterable(intervals))
-        packed = ctypes.create_string_buffer(intervals[-1][1] // 8 + 1)
         address, _ = pairs.buffer_info()
-        is_packed = self._library.rkm_pack(address, len(intervals), packed, len(packed))
-        return packed.raw if is_packed else b""
+        return packed_intervals(self._library, address, len(intervals), intervals[-1][1] // 8 + 1)
 
 
 def native_fold(path: Path | None = None) -> Callable[[RankSet, str], str] | None:

@@ -221,9 +221,11 @@ class NativeContext:
     def _add_ranks(self, item: _Item, tally: RankTally, rank_bytes: int) -> None:
         # Where bits take no more room than the intervals they are faster to read.
         if rank_bytes <= min(MAX_BITS // 8, _INTERVAL_BYTES * item.interval_count):
-            packed = ctypes.create_string_buffer(rank_bytes)
-            if self._library.rkm_pack(item.intervals, item.interval_count, packed, rank_bytes):
-                tally.add_bits(int.from_bytes(packed.raw, "little"))
+            packed = packed_intervals(
+                self._library, item.intervals, item.interval_count, rank_bytes
+            )
+            if packed:
+                tally.add_bits(int.from_bytes(packed, "little"))
                 return
         tally.add_intervals(_int32s(item.intervals, 2 * item.interval_count))
 
@@ -254,6 +256,17 @@ class NativeContext:
             tally.threads += item.threads
             self._add_ranks(item, tally, rank_bytes)
             tally.add_names([self.text(name) for name in item.names[: item.name_count]])
+
+
+def packed_intervals(library: ctypes.CDLL, address: int, count: int, size_bytes: int) -> bytes:
+    """The bits of intervals of ranks, lowest first; b"" where a rank has no place in them.
+
+    Args:
+        library: that of load_library(); address: of `count` pairs of int32, (low, high) inclusive.
+        size_bytes: of the bits.
+    """
+    packed = ctypes.create_string_buffer(size_bytes)
+    return packed.raw if library.rkm_pack(address, count, packed, size_bytes) else b""
 
 
 def _too_different(folder: Path) -> RelkitError:

@@ -16,7 +16,7 @@ _POLL_S = 0.5
 def lock_name() -> str:
     """The socket that a user's run holds on this host while it judges speed.
 
-    Of the abstract kind (unix(7)): that of a file in /tmp would be another one in a fresh root.
+    An abstract one (unix(7)): a file in /tmp is another file in a fresh root.
     """
     return f"\0relkit-tests-of-speed-{os.getuid()}"
 

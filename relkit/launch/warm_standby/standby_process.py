@@ -68,8 +68,7 @@ def become_a_worker(descriptor: int, modules: dict[str, Any], variables: Any) ->
             _Standby(launcher, modules, variables).run()
     except KeyboardInterrupt:
         # As it ends any worker that still imports.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
+        modules["interrupts"].end_by_interrupt()
     except BaseException as error:  # noqa: BLE001  whatever it is, nobody waits for this process
         with suppress(OSError):
             os.write(2, f"relkit: a worker cannot begin: {error!r}\n".encode())

@@ -34,8 +34,6 @@ IDS = {
 # Fewer steps than this are no ground to call a job even: the scorer itself warms up for eight.
 _FEW_STEPS = 16
 _SUSPECT = 0.5
-_SHOWN_INTERVALS = 16
-"""Of a title; the finding itself has all ranks."""
 
 
 def straggler_report(
@@ -204,8 +202,7 @@ def _not_known(history: History) -> list[Finding]:
         findings.append(
             Finding(
                 "RK-STRAG-010", Status.UNKNOWN,
-                f"nothing is known of {len(silent):,} rank{'s' if len(silent) > 1 else ''}: "
-                f"{silent.fold_briefly(most=_SHOWN_INTERVALS, is_counted=False)}",
+                f"nothing is known of {silent.in_words()}",
                 ranks=silent.fold(),
                 advice="Check that the hook works there (`relkit doctor`), and that relkit's "
                 "launcher runs.",
@@ -240,11 +237,10 @@ def _suspects(history: History) -> list[Finding]:
         for rank in near[:5]
     )
     ranks = RankSet.of(near)
-    who = f"{'ranks' if len(near) > 1 else 'rank'} {ranks.fold_briefly(most=_SHOWN_INTERVALS)}"
     return [
         Finding(
             "RK-STRAG-006", Status.WARN,
-            f"{who} suspected; not enough evidence yet",
+            f"{ranks.in_words()} suspected; not enough evidence yet",
             ranks=ranks.fold(), reasons=reasons, advice="More steps will tell.",
         )
     ]  # fmt: skip

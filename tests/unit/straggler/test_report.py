@@ -100,7 +100,7 @@ def test_a_title_begins_a_long_list_of_ranks_and_the_finding_has_all_of_it() -> 
     report = straggler_report(replace(healthy, local_s=own, evidence=evidence))
     unknown = next(f for f in report.findings if f.id == "RK-STRAG-010")
     suspects = next(f for f in report.findings if f.id == "RK-STRAG-006")
-    assert unknown.title == "nothing is known of 40 ranks: 0,2,4,…,78"
+    assert unknown.title == "nothing is known of ranks 0,2,4,…,78 (40 ranks)"
     assert suspects.title.startswith("ranks 1,3,5,…,79 (40 ranks) suspected")
     assert RankSet.unfold(unknown.ranks) == RankSet.of(range(0, 80, 2))
     assert RankSet.unfold(suspects.ranks) == RankSet.of(range(1, 80, 2))

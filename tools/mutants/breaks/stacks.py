@@ -204,9 +204,9 @@ BREAKS = (
     Break("relkit/stacks/folded.py", "sets[-1] is node.ranks", "True", _MERGE),
     Break("relkit/stacks/folded.py", 'b";" if depth else b""', 'b";"', _MERGE),
     Break(
-        "relkit/stacks/merge_report.py",
-        "ranks.fold_briefly(most=_SHOWN_INTERVALS)",
-        "ranks.fold()",
+        "relkit/ranks.py",
+        "self.fold_briefly(most=LISTED)",
+        "self.fold()",
         ("tests/unit/stacks/test_merge_report.py",),
     ),
     Break(

@@ -90,6 +90,15 @@ BREAKS = (
     ),
     Break(f"{_ROOM}/standby_process.py", "        self._modest.end()\n", "", _STANDBY),
     Break(f"{_ROOM}/standby_process.py", "        self._output.show()\n", "", _STANDBY),
+    # A Ctrl-C is lost; or its guard, or another error, stays behind or is lost.
+    Break(
+        f"{_ROOM}/interrupts.py",
+        "if issubclass(dropped.exc_type, KeyboardInterrupt):",
+        "if False:",
+        _STANDBY,
+    ),
+    Break(f"{_ROOM}/interrupts.py", "        self._before(dropped)\n", "", _STANDBY),
+    Break(f"{_ROOM}/interrupts.py", "sys.unraisablehook = self._before", "pass", _STANDBY),
     # What imports have started goes on in a process that only waits.
     Break(f"{_ROOM}/standby_process.py", "    if threads:\n", "    if False:\n", _STANDBY),
     Break(
@@ -101,8 +110,8 @@ BREAKS = (
     # The script runs in a process that has no rank.
     Break(
         f"{_ROOM}/worker/sitecustomize.py",
-        "    finally:\n        # Whatever another",
-        "    if True:\n        # Whatever another",
+        "        finally:\n            # Whatever another",
+        "        if True:\n            # Whatever another",
         _STANDBY,
     ),
     Break(

@@ -10,7 +10,6 @@ gives way to all other files of this name first, as those run before the script 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 _VARIABLE = "RELKIT_STANDBY"
 _HELD = "held"
 _FILES = (
+    "interrupts",
     "script_imports",
     "read_variables",
     "captured_output",
@@ -64,17 +64,17 @@ def _hold(descriptor: int) -> None:
         variables = modules["read_variables"].ReadVariables()
     except BaseException:  # noqa: BLE001  Python would print it, and go on to the script
         os._exit(1)
-    try:
-        with variables:
-            _give_way()
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
-    finally:
-        # Whatever another file of this name raises: Python prints it, and goes on to the script.
-        modules["standby_process"].become_a_worker(descriptor, modules, variables)
-        for name in modules:
-            del sys.modules[f"relkit_standby_{name}"]
+    with modules["interrupts"].dropped_interrupts_end():
+        try:
+            with variables:
+                _give_way()
+        except KeyboardInterrupt:
+            modules["interrupts"].end_by_interrupt()
+        finally:
+            # Whatever another file of this name raises: Python prints it, and goes on.
+            modules["standby_process"].become_a_worker(descriptor, modules, variables)
+            for name in modules:
+                del sys.modules[f"relkit_standby_{name}"]
 
 
 def _begin() -> None:

@@ -29,6 +29,7 @@ def main():
         "oom": open("/proc/self/oom_score_adj").read(), "sid": os.getsid(0) == os.getpid(),
         "ours": [n for n in sys.modules if "standby" in n], "helper": helper.COUNT,
         "fds": len(os.listdir("/proc/self/fd")), "orig": sys.orig_argv,
+        "dropped": str(sys.unraisablehook).partition(" at ")[0],
     }
     print(json.dumps(facts), flush=True)
     sys.exit(7)

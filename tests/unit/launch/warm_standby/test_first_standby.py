@@ -167,6 +167,38 @@ def test_ctrl_c_ends_a_first_worker_that_imports(folder: Path) -> None:
     assert not (folder / "ran").exists()
 
 
+# Python drops what is raised in the callback of a weak reference.
+_DROPPED = """
+import signal, weakref
+class Thing: pass
+thing = Thing()
+kept = weakref.ref(thing, lambda _ref: signal.raise_signal(signal.SIGINT))
+del thing
+"""
+
+
+def test_ctrl_c_ends_a_first_worker_also_where_python_drops_it(
+    folder: Path, let_through: Callable[[], None]
+) -> None:
+    worker = with_package(folder, f"{WAITS}{_DROPPED}")
+    process = made_first(worker, Target(str(folder / "shows.py"))).hand_over(worker, ())
+    let_through()
+    assert process.wait(50) == -signal.SIGINT
+    assert not (folder / "ran").exists()
+
+
+def test_another_error_that_python_drops_is_shown_as_ever(
+    folder: Path, let_through: Callable[[], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = _DROPPED.replace("signal.raise_signal(signal.SIGINT)", "int('no number')")
+    worker = with_package(folder, WAITS + other)
+    standby = made_first(worker, Target(str(folder / "shows.py")), writes_here=True)
+    process = standby.hand_over(worker, ())
+    let_through()
+    assert process.wait(50) == 7
+    assert "invalid literal for int() with base 10: 'no number'" in capfd.readouterr().err
+
+
 def test_what_the_imports_of_a_first_worker_write_is_seen_at_once(
     folder: Path, let_through: Callable[[], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
