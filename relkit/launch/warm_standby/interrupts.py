@@ -20,10 +20,10 @@ def end_by_interrupt() -> None:
 
 
 class dropped_interrupts_end:
-    """A KeyboardInterrupt that comes out of no block ends the process, until the block ends.
+    """In the block, a KeyboardInterrupt that Python drops ends the process.
 
-    Python only prints one that is raised in the callback of a weak reference or in `__del__`, and
-    goes on (sys.unraisablehook); its import system has such a callback for each module.
+    One that is raised in the callback of a weak reference, or in `__del__`, is only printed
+    (sys.unraisablehook); Python's import system has such a callback for each module.
     """
 
     def __enter__(self) -> None:
