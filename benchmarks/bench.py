@@ -30,9 +30,9 @@ from as_installed import compile_relkit
 from capture import hung_job
 from diverse_files import write_diverse_files
 
-from relkit.bounded_child import find_tool
 from relkit.cli import cli
 from relkit.output import table
+from relkit.process.bounded_child import find_tool
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PAGE = _ROOT / "docs" / "benchmarks.md"

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from relkit.bounded_child import find_tool
 from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_environment
 from relkit.output import table
+from relkit.process.bounded_child import find_tool
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.engines.base import Target
 from relkit.stacks.engines.hook_engine import HookEngine

@@ -27,8 +27,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from relkit.interruptible_wait import wait_readable
 from relkit.output import table
+from relkit.process.interruptible_wait import wait_readable
 
 _JOBS = Path(__file__).with_name("jobs")
 _SCRIPTS = {"pyzmq": "control_zmq.py", "grpcio": "control_grpc.py"}

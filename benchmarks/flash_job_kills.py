@@ -35,12 +35,12 @@ from pathlib import Path
 
 import torch
 
-from relkit import procfs
 from relkit.flash_checkpoint.on_disk import persisted
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
 from relkit.flash_checkpoint.slots.slot_file import SlotFile
 from relkit.output import table
+from relkit.process import procfs
 from relkit.stacks.engines.pyspy import pyspy_path
 from tests.flash_checkpoint.checksum import checksum
 

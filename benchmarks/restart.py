@@ -34,9 +34,9 @@ from pathlib import Path
 
 import node_cut
 
-from relkit import procfs
 from relkit.accounting.account import PHASES
 from relkit.output import table
+from relkit.process import procfs
 from relkit.stacks.engines.pyspy import pyspy_path
 
 JOB = Path(__file__).with_name("jobs") / "restart_job.py"

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relkit import procfs
 from relkit.output import table
+from relkit.process import procfs
 
 JOB = Path(__file__).with_name("jobs") / "compute.py"
 _LIMIT_S, _POLL_S = 300.0, 0.02

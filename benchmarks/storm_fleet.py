@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relkit import procfs
+from relkit.process import procfs
 from relkit.stacks.engines.pyspy import pyspy_path
 from tests.cluster.hosts import Hosts
 

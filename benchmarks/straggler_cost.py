@@ -35,8 +35,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from relkit.interruptible_wait import wait_readable
 from relkit.output import table, write_atomic
+from relkit.process.interruptible_wait import wait_readable
 
 JOB = Path(__file__).resolve().parent / "jobs" / "compute.py"
 LIMIT_S = 300.0

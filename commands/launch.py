@@ -31,11 +31,11 @@ from relkit.commands._launch_spares import OWN as SPARE_OPTIONS
 from relkit.commands._launch_spares import spare_options, spare_settings, spares_of
 from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
+from relkit.faults.slow_faults import SLOW_FAULTS
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.options import OwnOption, check, check_script, program, split
 from relkit.launch.quick_imports import quick_imports
 from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
-from relkit.slow_faults import SLOW_FAULTS
 from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.ttp.actions import Limits
 
@@ -256,7 +256,7 @@ def launch(
           --nnodes 2 --nproc-per-node 8 train.py
     """
     # --help does not wait for it.
-    from relkit.operator_secret import take_secret
+    from relkit.net.operator_secret import take_secret
 
     options: Namespace
     options, typed, first = ctx.meta[_PARSED]

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from relkit.commands import _launch_options as shared
-from relkit.job_id import safe_job_id
 from relkit.launch.job.on_hang import OnHang
+from relkit.text.job_id import safe_job_id
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

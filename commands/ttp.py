@@ -123,8 +123,8 @@ def _launchers(job: str) -> list[tuple[Path, dict[str, Any]]]:
 
 def _ask(folder: Path, pid: int, ticks: int, timeout_s: float) -> dict[str, Any]:
     """Leave a request, and read the answer out of it."""
-    from relkit import procfs
     from relkit.launch.recovery.persist_folder import REQUEST
+    from relkit.process import procfs
 
     path = folder / f"{REQUEST}{secrets.token_hex(4)}"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

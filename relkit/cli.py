@@ -12,9 +12,9 @@ import click
 from relkit import __version__
 from relkit.command_group import LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
-from relkit.nearest import no_such
-from relkit.printable import printable
-from relkit.process_exit import leave
+from relkit.process.process_exit import leave
+from relkit.text.nearest import no_such
+from relkit.text.printable import printable
 
 # name -> (module:attribute, help line). The help lines live here so that `relkit --help`
 # imports no command at all; a test holds them against each command's own first line.

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from relkit.nearest import no_such
+from relkit.text.nearest import no_such
 
 
 class CommandGroup(click.Group):

@@ -13,7 +13,7 @@ from pathlib import Path
 import relkit
 from relkit.errors import UsageProblem
 from relkit.faults import FAULTS
-from relkit.held_signals import signals_held
+from relkit.process.held_signals import signals_held
 
 NO_FAULT = "none"
 FAULT_STEP = 5

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relkit.errors import UsageProblem
-from relkit.input_file import read_input_text
-from relkit.whole_number import whole_number
+from relkit.files.input_file import read_input_text
+from relkit.text.whole_number import whole_number
 
 MAX_NODES = 65_536
 _MAX_SLOTS = 1 << 20

@@ -12,7 +12,7 @@ from typing import IO
 
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.findings import Finding, Report, Status, docs_of
-from relkit.printable import printable, printable_json, printable_line
+from relkit.text.printable import printable, printable_json, printable_line
 
 _COLOURS = {
     Status.OK: "32",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import BadInputFile
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 
 _MAX_BYTES = 64 << 20
 _MAX_NAMED = 5

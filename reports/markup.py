@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from relkit.printable import UNSAFE, stand_in
+from relkit.text.printable import UNSAFE, stand_in
 
 NAME_LIMIT = 2000
 """Characters of one frame name or path that a picture keeps; the middle of a longer one goes."""

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import torch.distributed as dist
 
-from relkit.process_exit import leave
+from relkit.process.process_exit import leave
 
 
 def end_rank() -> NoReturn:

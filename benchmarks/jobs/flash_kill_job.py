@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from relkit.flash_checkpoint.save_handle import SaveHandle
-from relkit.process_exit import leave
+from relkit.process.process_exit import leave
 from tests.flash_checkpoint.checksum import checksum
 
 

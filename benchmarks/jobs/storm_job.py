@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 import relkit
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
-from relkit.process_exit import leave
+from relkit.process.process_exit import leave
 
 _DISK_EVERY = 25
 

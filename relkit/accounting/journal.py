@@ -13,8 +13,8 @@ from pathlib import Path
 from relkit.accounting import journal_folder
 from relkit.accounting.records import VERSION, Record, What
 from relkit.errors import RelkitError
+from relkit.files.private_file import open_private
 from relkit.output import write_atomic
-from relkit.private_file import open_private
 
 # A restart takes about 1.3 kB (measured, docs/status.md): there is room for more than 340.
 MAX_BYTES = 512 << 10

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from relkit import procfs
-from relkit.job_id import safe_job_id
-from relkit.private_file import is_private_folder
+from relkit.files.private_file import is_private_folder
+from relkit.process import procfs
+from relkit.text.job_id import safe_job_id
 
 SUFFIX, NOW_SUFFIX = ".journal", ".now"
 # Folders of ended jobs beyond these are removed, oldest first.

@@ -9,7 +9,7 @@ from relkit.accounting.journal import MAX_BYTES
 from relkit.accounting.journal_folder import JournalFile
 from relkit.accounting.records import MAX_LINE_BYTES, VERSION, Record, What, parse_record
 from relkit.errors import BadInputFile
-from relkit.private_file import read_private
+from relkit.files.private_file import read_private
 
 _ADVICE = "Look at the launcher's own output; relkit leaves such a file as it is."
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
-from relkit.foreign_json import parse_json
+from relkit.text.foreign_json import parse_json
 
 VERSION = 1
 # Of one record's line, with its line end.

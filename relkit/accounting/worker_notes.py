@@ -13,10 +13,10 @@ from typing import Any
 
 from relkit.accounting.attempts import COUNTED
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
+from relkit.files.private_file import read_private
 from relkit.output import write_atomic
-from relkit.private_file import read_private
-from relkit.whole_number import whole_number
+from relkit.text.foreign_json import parse_json
+from relkit.text.whole_number import whole_number
 
 _FOLDER_VARIABLE = "RELKIT_HOOK_DIR"
 _MAX_BYTES = 4096

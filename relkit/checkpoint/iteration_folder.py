@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, cast
 from relkit.checkpoint.atomic_swap import exchange
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, Manifest, read_manifest
 from relkit.errors import BadInputFile, UnwritablePath
-from relkit.input_file import open_input
-from relkit.whole_number import whole_number
+from relkit.files.input_file import open_input
+from relkit.text.whole_number import whole_number
 
 TRACKER = "latest_checkpointed_iteration.txt"
 TEMPORARY = "_tmp"

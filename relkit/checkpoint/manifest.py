@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from relkit.errors import BadInputFile
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input
+from relkit.files.input_file import read_input
+from relkit.text.foreign_json import parse_json
 
 MANIFEST = "manifest.json"
 SCHEMA = "relkit.checkpoint/1"

@@ -10,7 +10,7 @@ from relkit.checkpoint import iteration_folder as files
 from relkit.checkpoint.manifest import MANIFEST, read_manifest
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 _RESUME = "Resume from a whole iteration: write its number into the tracker."
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from relkit.errors import BadInputFile
-from relkit.input_file import require_regular
+from relkit.files.input_file import require_regular
 
 # What torch and the unpickler raise for bytes that are no checkpoint; there is no common base.
 _UNREADABLE = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
-from relkit.input_file import open_input, require_regular
+from relkit.files.input_file import open_input, require_regular
 
 CHUNK_BYTES = 1 << 19
 MAX_ROWS_PER_CHUNK = 4096

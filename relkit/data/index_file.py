@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import BadInputFile
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 
 MAGIC = b"MMIDIDX\x00\x00"
 FAIRSEQ_MAGIC = b"TNTIDX\x00\x00"

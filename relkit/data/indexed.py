@@ -12,7 +12,7 @@ import numpy.typing as npt
 from relkit.data.index_file import pair, read_index
 from relkit.data.indexed_writer import IndexedWriter
 from relkit.errors import BadInputFile
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 
 __all__ = ["IndexedDataset", "IndexedWriter", "Tokens"]
 

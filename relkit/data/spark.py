@@ -27,7 +27,7 @@ from relkit.data.preprocess import Job, PreprocessResult, Progress, made
 from relkit.data.spark_session import spark_context
 from relkit.data.tokenizer import load_tokenizer
 from relkit.errors import RelkitError
-from relkit.interruptible_wait import wait_for_end
+from relkit.process.interruptible_wait import wait_for_end
 
 # Small enough that a lost part costs little, large enough that loading a tokenizer does not show.
 PART_BYTES = 64 << 20

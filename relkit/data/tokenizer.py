@@ -13,8 +13,8 @@ import numpy as np
 from relkit.data.index_file import token_dtype
 from relkit.data.words import MemoisedWords, words_rule
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input_text
+from relkit.files.input_file import read_input_text
+from relkit.text.foreign_json import parse_json
 
 KINDS = ("GPT2BPETokenizer", "HFTokenizer", "CharLevelTokenizer")
 ALIASES = {"HuggingFaceTokenizer": "HFTokenizer", "HFGPT2Tokenizer": "GPT2BPETokenizer"}

@@ -19,7 +19,7 @@ from relkit.data.encode import Encoded
 from relkit.data.frames import chunk_parts, read_frame, to_encoded, to_error, write_frame
 from relkit.data.tokenizer import TokenizerSpec
 from relkit.errors import DeadlineExceeded, RelkitError
-from relkit.interruptible_wait import result_of, wait_readable
+from relkit.process.interruptible_wait import result_of, wait_readable
 
 # A chunk takes a fraction of a second, a line of 100 MB half a minute.
 ANSWER_TIMEOUT_S = 600.0

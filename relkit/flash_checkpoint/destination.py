@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import RelkitError
+from relkit.files.private_file import open_private, read_private
 from relkit.flash_checkpoint.slots import slot_folder
-from relkit.foreign_json import parse_json
 from relkit.output import write_atomic
-from relkit.private_file import open_private, read_private
+from relkit.text.foreign_json import parse_json
 
 MARK_FILE = ".relkit-memory"
 _MAX_NOTE_BYTES = 1 << 16

@@ -25,7 +25,7 @@ from transformers.training_args import ParallelMode
 from relkit.errors import BadInputFile, RelkitError, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from relkit.flash_checkpoint.rank_group import RankGroup, group_of_job
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 _STATE = "trainer_state.json"
 _OTHER_MODEL, _UNWRITABLE = BadInputFile, UnwritablePath

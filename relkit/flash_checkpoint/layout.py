@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
-from relkit.foreign_json import parse_json
+from relkit.text.foreign_json import parse_json
 
 SCHEMA = "relkit.slot/1"
 ALIGNMENT_BYTES = 64

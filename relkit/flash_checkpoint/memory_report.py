@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
+from relkit.files.private_file import open_private
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.flash_checkpoint.replicas import copy_folder
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
-from relkit.private_file import open_private
 from relkit.ranks import RankSet
 
 HEADER = ("rank", "slot", "state", "step", "age", "save", "size", "folder")

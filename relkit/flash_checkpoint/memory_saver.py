@@ -25,7 +25,7 @@ from relkit.flash_checkpoint.slots.prepared_slots import PreparedSlots
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot, require_room
 from relkit.flash_checkpoint.slots.slot_format import Owner, Places, SlotHeader
 from relkit.flash_checkpoint.snapshot import Snapshot
-from relkit.interruptible_wait import wait_for_end
+from relkit.process.interruptible_wait import wait_for_end
 
 # Suffix of a file that has no whole slot yet.
 NEW_SUFFIX = ".new"

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, cast
 
 import torch
 
-from relkit.bounded_child import run_child
 from relkit.checkpoint.iteration_folder import write_file
 from relkit.checkpoint.limited_stream import LimitedStream
 from relkit.checkpoint.manifest import FileRecord
@@ -30,7 +29,8 @@ from relkit.flash_checkpoint.slots.errors import BadSlot
 from relkit.flash_checkpoint.slots.native_copy import CopyPool
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.write_slot import requested_slot, slot_request
-from relkit.foreign_json import parse_json
+from relkit.process.bounded_child import run_child
+from relkit.text.foreign_json import parse_json
 
 _MAX_ERROR_CHARS = 2000
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from relkit.errors import DeadlineExceeded, RelkitError, UsageProblem
-from relkit.foreign_json import parse_json
+from relkit.text.foreign_json import parse_json
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

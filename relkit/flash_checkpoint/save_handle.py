@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from relkit.errors import DeadlineExceeded
-from relkit.interruptible_wait import is_set_within
+from relkit.process.interruptible_wait import is_set_within
 
 # The longest that anything waits for a save, unless the caller says otherwise, s.
 WAIT_S = 1800.0

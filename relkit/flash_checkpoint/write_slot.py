@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from relkit.bounded_child import run_child
 from relkit.errors import RelkitError, UnwritablePath
 from relkit.flash_checkpoint import memory_loader
 from relkit.flash_checkpoint.on_disk import disk
@@ -19,6 +18,7 @@ from relkit.flash_checkpoint.save_handle import WAIT_S
 from relkit.flash_checkpoint.slots.native_copy import CopyPool
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.slots.slot_format import Owner, SlotHeader
+from relkit.process.bounded_child import run_child
 
 _MAX_ERROR_CHARS = 2000
 

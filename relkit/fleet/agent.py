@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from relkit import __version__, procfs
+from relkit import __version__
 from relkit.errors import RelkitError
 from relkit.fleet import wire
-from relkit.interruptible_wait import wait_readable
+from relkit.process import procfs
+from relkit.process.interruptible_wait import wait_readable
 
 IDLE_LIMIT_S = 600.0
 """An agent that receives nothing for this long ends: its controller is gone without a goodbye."""

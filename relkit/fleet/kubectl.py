@@ -14,8 +14,8 @@ from relkit.errors import UsageProblem
 from relkit.fleet.bounded_run import HelperFailed, output_of
 from relkit.fleet.exit_reason import ExitReason, how_it_ended
 from relkit.fleet.remote_command import MISSING, missing, remote_words
-from relkit.foreign_json import parse_json
 from relkit.hosts import NodeSpec
+from relkit.text.foreign_json import parse_json
 
 _LIST_LIMIT_S = 30.0
 _SELECTOR = re.compile(r"[A-Za-z0-9._/=!,() -]+")

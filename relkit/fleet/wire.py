@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relkit.foreign_json import parse_object
+from relkit.text.foreign_json import parse_object
 
 PROTOCOL = 1
 MAX_LINE_BYTES = 1 << 20

@@ -14,9 +14,9 @@ from typing import Any
 from relkit.flight_recorder.job_view import job_view
 from relkit.flight_recorder.model import FlightDump
 from relkit.flight_recorder.parse import parse_dump
-from relkit.foreign_json import parse_json
 from relkit.hook.model import HookState
-from relkit.whole_number import whole_number
+from relkit.text.foreign_json import parse_json
+from relkit.text.whole_number import whole_number
 
 _STATUS = b'"pg_status":'
 _MAX_STATUS_BYTES = 1 << 20

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relkit.flight_recorder.model import FlightDump, FlightEntry
-from relkit.foreign_json import parse_json
 from relkit.stacks.model import Frame
-from relkit.whole_number import whole_number
+from relkit.text.foreign_json import parse_json
+from relkit.text.whole_number import whole_number
 
 _MAX_RANKS = 1 << 20
 _MAX_ENTRIES = 500_000

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
-from relkit.input_file import open_input, read_input
+from relkit.files.input_file import open_input, read_input
+from relkit.text.foreign_json import parse_json
 
 # 20,000 operations with 20 frames each are 11 MB.
 LIMIT_BYTES = 64 << 20

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relkit.errors import BadDump, UsageProblem
+from relkit.files.input_file import open_input
 from relkit.flight_recorder.plain_data import looks_like_a_dump
 from relkit.flight_recorder.spy_text import parse_spy_text
 from relkit.flight_recorder.watchdog_log import WatchdogState, parse_watchdog
-from relkit.input_file import open_input
-from relkit.printable import printable_line
 from relkit.stacks.dumpfile import SUFFIX, read_dump
 from relkit.stacks.folder import PREVIOUS, Head, choose
 from relkit.stacks.model import RankDump
+from relkit.text.printable import printable_line
 
 MAX_FILES = 200_000
 # Of one log its end is read: there the watchdog speaks, and a training log may be huge.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from relkit.stacks.model import Frame
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 MAX_STATES = 1 << 17
 _MAX_LINE = 4096

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.flight_recorder.plain_data import LIMIT_BYTES
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 _CHUNK_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 14

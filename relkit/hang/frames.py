@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from relkit.hang.infrastructure import is_infrastructure
 from relkit.stacks.model import Frame
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 
 def split_source(source: str) -> tuple[str, int]:

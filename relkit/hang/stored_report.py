@@ -16,8 +16,8 @@ from relkit.hang.model import Category, CpuUse, Culprit, HangVerdict, RankView, 
 from relkit.hang.words import shortened
 from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
-from relkit.printable import printable_line
-from relkit.whole_number import whole_number
+from relkit.text.printable import printable_line
+from relkit.text.whole_number import whole_number
 
 SCHEMA = "relkit.hang/1"
 MAX_TEXT = 2000

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
+from relkit.files.input_file import read_input
 from relkit.findings import Report
 from relkit.flight_recorder.analyze import (
     DumpFile,
@@ -18,7 +19,6 @@ from relkit.flight_recorder.analyze import (
 from relkit.flight_recorder.plain_data import BadFlightDump
 from relkit.flight_recorder.source_findings import with_sources
 from relkit.flight_recorder.stacks_and_logs import StacksAndLogs
-from relkit.foreign_json import parse_json
 from relkit.hang.attribute import attribute
 from relkit.hang.model import HangVerdict, JobView, RankView
 from relkit.hang.report import hang_report
@@ -36,11 +36,11 @@ from relkit.hang_picture.picture import hang_picture
 from relkit.hang_picture.runbook import HangFiles
 from relkit.hook.model import HookState
 from relkit.hook.stored_state import stored_state
-from relkit.input_file import read_input
-from relkit.printable import printable_line
 from relkit.stacks.folder import choose, list_dumps, node_folders, read_each
 from relkit.stacks.merge import Merged, merge_dumps
 from relkit.stacks.model import RankDump
+from relkit.text.foreign_json import parse_json
+from relkit.text.printable import printable_line
 
 REPORT_LIMIT_BYTES = 64 << 20
 MAX_NOTES = 20

@@ -7,7 +7,7 @@ import shutil
 import struct
 from pathlib import Path
 
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 
 _IDENTITY = struct.Struct("<4sBB10xHH")
 _PROGRAM_HEADERS_AT = 32

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from relkit import procfs
 from relkit.errors import HookUnavailable, UnwritablePath, UsageProblem
+from relkit.files.private_file import is_private_folder
 from relkit.hook.locate import hook_library
-from relkit.private_file import is_private_folder
+from relkit.process import procfs
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NODE, _MAX_SHARED_NAME = ".node-", 80

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from relkit.errors import BadDump
+from relkit.files.private_file import open_private
 from relkit.hook import layout
 from relkit.hook.model import Communicator
 from relkit.hook.reader import communicators_of, hooks_of
 from relkit.hook.state_file import Rows, StateFile, check, read_header
-from relkit.private_file import open_private
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import BadDump
+from relkit.files.private_file import open_private
 from relkit.hook import layout
-from relkit.private_file import open_private
 
 Rows = npt.NDArray[Any]
 

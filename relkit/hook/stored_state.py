@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 
-from relkit.foreign_json import parse_json
 from relkit.hook.model import Communicator, HookState, Op, TransferCount
+from relkit.text.foreign_json import parse_json
 
 MAX_OPS = 65_536
 _LARGEST = 1 << 63

@@ -21,7 +21,6 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.api import RendezvousError
 
-from relkit import procfs
 from relkit.errors import RelkitError
 from relkit.launch.agent_services import AgentServices
 from relkit.launch.control.job_links import JobLinks
@@ -64,8 +63,9 @@ from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
 from relkit.launch.recovery.persist_host import PersistAttempt
 from relkit.launch.straggler.exclusion import Excluded
 from relkit.launch.straggler.job_attempt import JobAttempt
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
 from relkit.post_mortem.collector import HostDeaths, WorkerFiles
+from relkit.process import procfs
 from relkit.ranks import RankSet
 
 if TYPE_CHECKING:

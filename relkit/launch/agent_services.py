@@ -13,7 +13,7 @@ from relkit.launch.job.settings import Log
 from relkit.launch.job.socket_folder import SocketFolder
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.straggler_thread import Stragglers
-from relkit.operator_secret import OperatorSecret
+from relkit.net.operator_secret import OperatorSecret
 
 if TYPE_CHECKING:
     from relkit.launch.netcheck.network_check import NetworkCheck

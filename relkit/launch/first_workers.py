@@ -17,7 +17,7 @@ from relkit.launch.options import OwnOption
 from relkit.launch.plain_command import PlainCommand, plain_command
 from relkit.launch.warm_standby.handover import WorkerCommand, is_python
 from relkit.launch.warm_standby.standby import First, Standby, Target
-from relkit.operator_secret import SECRET
+from relkit.net.operator_secret import SECRET
 
 _THREADS = "OMP_NUM_THREADS"
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"

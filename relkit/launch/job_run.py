@@ -47,8 +47,8 @@ from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.launch.warm_standby.standby import Standby, Target
 from relkit.launch.warm_standby.standbys import Standbys
-from relkit.operator_secret import OperatorSecret
-from relkit.printable import printable
+from relkit.net.operator_secret import OperatorSecret
+from relkit.text.printable import printable
 
 if TYPE_CHECKING:
     from relkit.launch.netcheck.network_check import NetworkCheck

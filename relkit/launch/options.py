@@ -17,8 +17,8 @@ from typing import NoReturn
 
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.quick_imports import quick_imports
-from relkit.nearest import no_such
-from relkit.whole_number import whole_number
+from relkit.text.nearest import no_such
+from relkit.text.whole_number import whole_number
 
 _PREFIX = "relkit_"
 _NNODES = re.compile(r"[0-9]{1,9}(:[0-9]{1,9})?")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relkit.launch.options import OwnOption
 from relkit.launch.torchrun_help import OtherForm, options_of_source
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 # With these, workers are started in another way, or long after the launcher.
 _NOT_PLAIN = frozenset(

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from relkit import procfs
 from relkit.errors import EXIT_PROBLEM, UsageProblem
+from relkit.files.private_file import open_private
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
@@ -22,7 +22,7 @@ from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import ExitStatus, Log
 from relkit.post_mortem.collector import HostDeaths
-from relkit.private_file import open_private
+from relkit.process import procfs
 
 POLL_S = 0.1
 DISCOVER_S = 1.0

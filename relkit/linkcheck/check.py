@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
 from relkit.errors import UsageProblem
-from relkit.interruptible_wait import result_of
 from relkit.linkcheck.judge import judge_links, second_pairing
 from relkit.linkcheck.model import Checked, Failure, Inventory, Measurement, Pair
 from relkit.linkcheck.pairs import shared_sockets
 from relkit.linkcheck.provider import LinkProvider
 from relkit.linkcheck.tool import stopping
+from relkit.process.interruptible_wait import result_of
 
 Progress = Callable[[int, int, str], None]
 Direction = tuple[int, int]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from relkit.errors import NoLinkHardware
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 from relkit.linkcheck.model import Inventory
 
 LAYOUT = Path("/sys/class/mxcd/mxcd/layout")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import NoLinkHardware
-from relkit.foreign_json import parse_json
 from relkit.linkcheck import nvbandwidth, nvlink_counters
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
 from relkit.linkcheck.tool import run_module, run_tool
+from relkit.text.foreign_json import parse_json
 
 _CHILD = "relkit.linkcheck.peer_copies"
 _TOOL = "nvbandwidth"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from relkit.linkcheck.model import Counter
 from relkit.linkcheck.tool import run_module
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 _MAX_LANES = 36
 _ERRORS = {

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
-from relkit.foreign_json import parse_object
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 from relkit.linkcheck.model import Counter, Failure, Inventory, Measurement, Pair
-from relkit.whole_number import whole_number
+from relkit.text.foreign_json import parse_object
+from relkit.text.whole_number import whole_number
 
 _MAX_BYTES = 16 << 20
 _MAX_SOCKETS = 4096

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import relkit
-from relkit.bounded_child import end_group
-from relkit.held_signals import signals_held
-from relkit.interruptible_wait import wait_readable
+from relkit.process.bounded_child import end_group
+from relkit.process.held_signals import signals_held
+from relkit.process.interruptible_wait import wait_readable
 
 _MAX_BYTES = 1 << 20
 _TICK_S = 0.05

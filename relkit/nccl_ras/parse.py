@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relkit.foreign_json import parse_object
 from relkit.nccl_ras.model import MissingRank, RasAnswer, RasCommunicator, RasRank
+from relkit.text.foreign_json import parse_object
 
 _LARGEST = 1 << 62
 _MAX_RANKS = 1 << 20

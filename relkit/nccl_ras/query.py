@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relkit.errors import RelkitError
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 PORT = 28028
 # Where jobs change that; as NCCL reads it.

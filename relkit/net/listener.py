@@ -8,10 +8,10 @@ import socket
 import threading
 import time
 
-from relkit.interruptible_wait import wait_for_end
 from relkit.net import handshake
 from relkit.net.gate import Gate
 from relkit.net.handshake import Label
+from relkit.process.interruptible_wait import wait_for_end
 
 _MAX_PENDING = 64
 # The kernel takes no wait of more than some weeks.

@@ -14,7 +14,7 @@ from relkit.post_mortem.kernel_log import KernelLog, read_kernel_log
 from relkit.post_mortem.last_output import last_output
 from relkit.post_mortem.memory_cgroup import MemoryCgroups
 from relkit.post_mortem.model import DeathEvidence
-from relkit.procfs import has_kernels_pids
+from relkit.process.procfs import has_kernels_pids
 
 _CORE_SLACK_S = 1.0
 MAX_KERNEL_LINES = 12

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from relkit.bounded_child import find_tool, run_child
 from relkit.post_mortem.model import safe_line, safe_lines
+from relkit.process.bounded_child import find_tool, run_child
 
 _PATTERN = Path("/proc/sys/kernel/core_pattern")
 _USES_PID = Path("/proc/sys/kernel/core_uses_pid")

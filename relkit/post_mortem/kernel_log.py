@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 from relkit.post_mortem.model import safe_line
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 _DEVICE = "/dev/kmsg"
 _RECORD_BYTES = 1 << 13

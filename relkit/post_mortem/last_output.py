@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from relkit.foreign_json import parse_json
-from relkit.input_file import open_input, read_input_text
+from relkit.files.input_file import open_input, read_input_text
 from relkit.post_mortem.model import MAX_LINES, safe_lines
+from relkit.text.foreign_json import parse_json
 
 _TAIL_BYTES = 1 << 14
 _ERROR_FILE_BYTES = 16 << 20

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relkit.input_file import read_input
-from relkit.procfs import is_exiting
-from relkit.whole_number import whole_number
+from relkit.files.input_file import read_input
+from relkit.process.procfs import is_exiting
+from relkit.text.whole_number import whole_number
 
 _LIMIT_BYTES = 1 << 16
 # Version 1 says "no limit" by the largest number of whole pages.

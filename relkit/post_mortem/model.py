@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relkit.printable import printable_line
+from relkit.text.printable import printable_line
 
 MAX_LINES = 40
 MAX_LINE_CHARS = 400

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from relkit.errors import BadDump
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 from relkit.output import write_atomic
 from relkit.stacks import wire
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack

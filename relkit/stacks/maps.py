@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
-from relkit.procfs import read_within
+from relkit.process.procfs import read_within
 
 ObjectKey = tuple[str, int, str]
 """(device, inode, path) as the kernel names a mapped file: the same on every rank of a host."""

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 
-from relkit.interruptible_wait import next_of
+from relkit.process.interruptible_wait import next_of
 from relkit.ttp.messages import Commit, Discard, Exit, Finished, Save
 
 # How late a signal's handler may run in a thread that never goes on, s.
@@ -39,7 +39,7 @@ class CommandQueue:
                 self._settle()
         if self._replaced:
             while True:
-                # In slices, so that signals are handled (see relkit/interruptible_wait.py).
+                # In slices, so that signals are handled (see relkit/process/interruptible_wait.py).
                 time.sleep(_SLICE_S)
 
     def unpark(self) -> None:

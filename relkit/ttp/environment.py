@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import RelkitError, UsageProblem
-from relkit.private_file import open_private, read_private
+from relkit.files.private_file import open_private, read_private
 from relkit.ttp.link import Endpoint, parse_endpoint
 
 SWITCH = "ENABLE_TTP"

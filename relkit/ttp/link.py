@@ -13,8 +13,8 @@ from relkit.errors import RelkitError
 from relkit.net import handshake
 from relkit.net.dial import dial
 from relkit.net.interface import NoRoute
+from relkit.text.whole_number import whole_number
 from relkit.ttp.messages import LONGEST_LINE_BYTES, BadMessage, Message, decode, encode
-from relkit.whole_number import whole_number
 
 _CHUNK_BYTES = 1 << 16
 # A controller that does not take a message for this long is gone.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
+from relkit.text.foreign_json import parse_json
 from relkit.ttp.plan import GroupPlan, SavePlan, Survivor
 from relkit.ttp.replicas import ReplicaMap
 

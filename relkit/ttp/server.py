@@ -16,11 +16,11 @@ from functools import partial
 from relkit.net import handshake
 from relkit.net.call_queue import CallQueue
 from relkit.net.gate import Gate
-from relkit.process_ends import ProcessEnds
 from relkit.ttp.actions import Action, Kill, Log, Over, Send
 from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint
 from relkit.ttp.messages import BadMessage, Finished, Heartbeat, encode
+from relkit.ttp.process_ends import ProcessEnds
 from relkit.ttp.rank_links import RankLink, RankLinks
 from relkit.ttp.save_outcome import SaveOutcome
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from relkit import procfs
+from relkit.process import procfs
 from relkit.ttp.rank_state import RankState
 
 # Connections are made lazily, so new ones may appear while others are shut: shut them again.

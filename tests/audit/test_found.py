@@ -15,9 +15,9 @@ import torch
 
 from relkit.errors import BadDump, UsageProblem
 from relkit.fleet import wire
-from relkit.foreign_json import parse_json
 from relkit.hosts import read_nodes
 from relkit.launch.hang import codec
+from relkit.text.foreign_json import parse_json
 from tools.audit.child import attempt
 from tools.audit.targets import TARGETS
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from relkit import procfs
+from relkit.process import procfs
 from tests import ports
 from tests.eager import eager
 from tests.patience import PATIENCE

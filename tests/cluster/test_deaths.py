@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from relkit import procfs
 from relkit.post_mortem.memory_cgroup import mounts_of
+from relkit.process import procfs
 from tests.cluster.conftest import Start, report_of
 from tests.patience import PATIENCE
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relkit import procfs
+from relkit.process import procfs
 from tests.cluster.conftest import Start, until
 from tests.ports import free_port
 

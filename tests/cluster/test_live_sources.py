@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
+from relkit.process import procfs
 from tests.cluster.conftest import Start, report_of
 from tests.patience import PATIENCE
 from tests.unit.nccl_ras.simulated_ras import listening, ras_answer, ras_rank

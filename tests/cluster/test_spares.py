@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from relkit import procfs
 from relkit.errors import EXIT_CONVICTED
+from relkit.process import procfs
 from tests.cluster.conftest import NODE_CPU_S, Start, Started, until
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.patience import PATIENCE

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from relkit import procfs
+from relkit.process import procfs
 from tests.cluster.conftest import Start, Started
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]

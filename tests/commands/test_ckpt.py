@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from relkit.checkpoint import iteration_folder as files
 from relkit.cli import cli, run
-from relkit.printable import UNSAFE
+from relkit.text.printable import UNSAFE
 
 FACTS = {
     "tensor_model_parallel_size": 2,

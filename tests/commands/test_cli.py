@@ -17,7 +17,7 @@ from relkit import errors
 from relkit.cli import COMMANDS, cli, run
 from relkit.commands._finite import FiniteRange
 from relkit.errors import DeadlineExceeded, RelkitError
-from tests.unit.test_layout import ROOT
+from tests.unit.layout.test_layout import ROOT
 
 
 def all_commands() -> list[tuple[str, ...]]:

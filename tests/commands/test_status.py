@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from relkit import procfs
 from relkit.accounting import journal_folder
 from relkit.accounting.account import account_of
 from relkit.accounting.records import Record, What
 from relkit.cli import cli
 from relkit.errors import BadInputFile
 from relkit.findings import Report
+from relkit.process import procfs
 from relkit.reports import html
 from tests.unit.accounting.stories import Story
 

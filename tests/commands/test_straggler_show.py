@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from relkit.hook.environment import prepare_job_dir
-from relkit.printable import UNSAFE
 from relkit.straggler.transport.history import History, save
+from relkit.text.printable import UNSAFE
 from tests.reports.straggler_jobs import job
 
 DEADLINE_S = 30

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.flash_checkpoint.on_disk import persisted
 from relkit.flash_checkpoint.on_disk.disk import latest
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.flash_checkpoint.slots import slot_format as form
+from relkit.process import procfs
 from tests.cluster.conftest import Start, orphans_come_to_us, start, until
 from tests.flash_checkpoint.test_ddp_jobs import JOB, NEVER, STEPS, losses, starts, undisturbed
 

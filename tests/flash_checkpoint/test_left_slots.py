@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from relkit import procfs
 from relkit.flash_checkpoint import destination
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.slots import slot_folder
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exchange import MemoryMailbox
+from relkit.process import procfs
 from tests.cluster.conftest import Start, orphans_come_to_us, start, until
 from tests.flash_checkpoint.test_ddp_jobs import JOB, NEVER, STEPS, losses, starts, torchrun
 

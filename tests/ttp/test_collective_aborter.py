@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
-from relkit import procfs
 from relkit.hook.environment import prepare_job_dir, remove_job_dir, worker_environment
+from relkit.process import procfs
 from tests.eager import eager
 
 pytestmark = [pytest.mark.timeout(120)]

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import torch
 
-from relkit import procfs
 from relkit.checkpoint.iteration_folder import TRACKER, half_written, iterations, problems
 from relkit.launch.recovery.persist_folder import launchers_of
+from relkit.process import procfs
 from tests.cluster.conftest import Done, Start, Started, orphans_come_to_us, start
 from tests.eager import eager
 from tests.patience import PATIENCE

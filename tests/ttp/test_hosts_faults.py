@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.checkpoint.iteration_folder import TRACKER, half_written
+from relkit.process import procfs
 from tests.cluster.conftest import Start, Started, free_port, orphans_come_to_us, start
 from tests.cluster.hosts import Hosts, some_hosts
 from tests.ttp.test_ddp_faults import JOB, losses

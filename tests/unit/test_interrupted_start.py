@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from relkit import demo
-from relkit.bounded_child import run_child
-from relkit.held_signals import signals_held
 from relkit.launch import run_command
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
 from relkit.launch.netcheck import bad_node
 from relkit.linkcheck.tool import run_tool
+from relkit.process.bounded_child import run_child
+from relkit.process.held_signals import signals_held
 
 pytestmark = pytest.mark.timeout(60)
 

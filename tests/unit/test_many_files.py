@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit.interruptible_wait import wait_readable
+from relkit.process.interruptible_wait import wait_readable
 from tests.patience import PATIENCE
 
 # The standard library's select() takes no descriptor above 1,023.

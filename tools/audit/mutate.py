@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relkit.foreign_json import parse_json
+from relkit.text.foreign_json import parse_json
 
 MAX_BYTES = 1 << 20
 _EDGES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from relkit.errors import EXIT_INTERRUPTED
-from relkit.interruptible_wait import result_of
+from relkit.process.interruptible_wait import result_of
 from tools.mutants.breaks import all_breaks
 from tools.mutants.model import Break, Result
 from tools.mutants.tree import ROOT, BadBreak, NoEnd, Tree

@@ -86,7 +86,7 @@ class Runner:
             thread.start()
         try:
             for thread in threads:
-                # A wait without an end may miss Ctrl-C: see relkit/interruptible_wait.py.
+                # A wait without an end may miss Ctrl-C: see relkit/process/interruptible_wait.py.
                 while thread.is_alive():
                     thread.join(_POLL_S)
         except KeyboardInterrupt:

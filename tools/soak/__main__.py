@@ -30,9 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relkit import procfs
 from relkit.hook.environment import job_dir
 from relkit.output import write_atomic
+from relkit.process import procfs
 from tools.soak.bare import train_bare
 from tools.soak.figure import draw
 from tools.soak.samples import Curve, Use, judge, shared_memory_of, table, use_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relkit import procfs
+from relkit.process import procfs
 from tools.resident_memory import resident_bytes
 
 # The first part of a run, in which everything still grows.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from relkit.files.input_file import read_input_text
 from relkit.flash_checkpoint.deepspeed.engine_state import SCRIPT
-from relkit.input_file import read_input_text
 from relkit.output import write_atomic
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 LATEST = "latest"
 _MAX_TAG_BYTES = 4096

@@ -13,7 +13,7 @@ from relkit.flash_checkpoint.megatron.native import Megatron
 from relkit.flash_checkpoint.replicas import COUNT_VARIABLE
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.storage_type import StorageType
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 
 def save_checkpoint(

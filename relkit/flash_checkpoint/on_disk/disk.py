@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 from relkit.checkpoint.iteration_folder import sync_folder, write_file
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import BadInputFile, UnwritablePath
-from relkit.foreign_json import parse_json
-from relkit.input_file import open_input, read_input
+from relkit.files.input_file import open_input, read_input
+from relkit.text.foreign_json import parse_json
 
 TRACKER = "flash_checkpoint.json"
 # In the same folder: what launchers have written from memory (persisted.py).

@@ -16,9 +16,9 @@ from relkit.checkpoint.iteration_folder import write_file
 from relkit.checkpoint.limited_stream import LimitedStream
 from relkit.checkpoint.manifest import FileRecord, name_inside
 from relkit.errors import BadInputFile
+from relkit.files.input_file import read_input
 from relkit.flash_checkpoint.on_disk.native_objects import Member, to_objects
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input
+from relkit.text.foreign_json import parse_json
 
 # The key that makes a state one of files.
 MARK = "relkit.files/1"

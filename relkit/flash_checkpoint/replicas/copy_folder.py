@@ -24,14 +24,14 @@ from pathlib import Path
 import numpy as np
 
 from relkit.errors import RelkitError
+from relkit.files.private_file import is_private_folder, open_private, read_private
 from relkit.flash_checkpoint.replicas.copy_stream import ReadInto, receive
 from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import BadSlot, SlotFault
 from relkit.flash_checkpoint.slots.slot_file import no_room, require_room
 from relkit.flash_checkpoint.slots.slot_format import Owner, SlotHeader
-from relkit.foreign_json import parse_json
 from relkit.output import write_atomic
-from relkit.private_file import is_private_folder, open_private, read_private
+from relkit.text.foreign_json import parse_json
 
 FOLDER = "replicas"
 ROUND_BYTES = 16

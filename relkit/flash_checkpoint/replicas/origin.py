@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
+from relkit.files.private_file import read_private
 from relkit.output import write_atomic
-from relkit.private_file import read_private
+from relkit.text.foreign_json import parse_json
 
 _NAME = "origin.json"
 _MAX_BYTES = 1 << 16

@@ -19,10 +19,10 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import MANIFEST
 from relkit.checkpoint.torch_file import read_plain_stream
 from relkit.errors import BadInputFile
+from relkit.files.input_file import open_input
 from relkit.flash_checkpoint.sharded.reading import hand_tensor, hand_value
 from relkit.flash_checkpoint.sharded.safe_metadata import read_metadata
 from relkit.flash_checkpoint.sharded.seal import METADATA
-from relkit.input_file import open_input
 
 
 class DiskReader(FileSystemReader):

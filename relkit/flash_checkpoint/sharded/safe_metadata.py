@@ -14,7 +14,7 @@ from torch.distributed.checkpoint import filesystem
 from torch.distributed.checkpoint import metadata as dcp
 
 from relkit.errors import BadInputFile
-from relkit.input_file import read_input
+from relkit.files.input_file import read_input
 
 # A shard takes about 170 bytes, in about 70 instructions of the pickle.
 _MAX_BYTES = 1 << 28

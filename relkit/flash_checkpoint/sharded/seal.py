@@ -11,13 +11,13 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from relkit.bounded_child import run_child
 from relkit.checkpoint.iteration_folder import write_file
 from relkit.checkpoint.manifest import FileRecord
 from relkit.errors import BadInputFile, RelkitError, UnwritablePath
+from relkit.files.input_file import read_input
 from relkit.flash_checkpoint.sharded.part_file import contents_name, part_name
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input
+from relkit.process.bounded_child import run_child
+from relkit.text.foreign_json import parse_json
 
 METADATA = ".metadata"
 _MAX_CONTENTS_BYTES = 1 << 30

@@ -12,7 +12,7 @@ from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import NoRoom
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, require_room
 from relkit.flash_checkpoint.slots.slot_format import Owner
-from relkit.interruptible_wait import wait_for_end
+from relkit.process.interruptible_wait import wait_for_end
 
 # For the layout, and for what the optimizer does not know, such as buffers.
 _MORE_BYTES = 4 << 20

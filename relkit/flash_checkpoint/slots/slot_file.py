@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from relkit.files.private_file import open_private
 from relkit.flash_checkpoint.slots import native_copy
 from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import BadSlot, NoRoom, SlotFault
 from relkit.flash_checkpoint.slots.slot_format import Owner, Places, SlotHeader
-from relkit.private_file import open_private
 
 # Spare room in each slot: later states may have longer lists than the first one.
 _SPARE_BYTES = 1 << 16

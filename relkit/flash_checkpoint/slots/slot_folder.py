@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from relkit.errors import UnwritablePath
+from relkit.files.private_file import is_private_folder, open_private, read_private
 from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
-from relkit.job_id import safe_job_id
-from relkit.private_file import is_private_folder, open_private, read_private
+from relkit.text.job_id import safe_job_id
 
 FOLDER_VARIABLE = "RELKIT_FLASH_CHECKPOINT_FOLDER"
 LOCK = "owner.lock"

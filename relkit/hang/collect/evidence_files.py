@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import RelkitError
+from relkit.files.private_file import home_folder
 from relkit.fleet.agent import Handler, Request
-from relkit.printable import printable_line
-from relkit.private_file import home_folder
+from relkit.text.printable import printable_line
 
 LIST, READ = "hang-files", "hang-read"
 FILES_A_PAGE = 4000

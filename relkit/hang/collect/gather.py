@@ -30,8 +30,8 @@ from relkit.hang.collect.evidence_files import (
     READ,
 )
 from relkit.hosts import NodeSpec
-from relkit.printable import printable_line
 from relkit.stacks.folder import node_folder
+from relkit.text.printable import printable_line
 
 MAX_FILES = 65_536
 # One node that lists what it does not have leaves room for the others.

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from relkit.files.input_file import read_input
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.foreign_json import parse_json
 from relkit.hang.collect.evidence_files import REPORT
 from relkit.hang.collect.gather import CollectedEvidence
 from relkit.hang.stored_report import BadReport, report_of
 from relkit.hosts import fold
-from relkit.input_file import read_input
+from relkit.text.foreign_json import parse_json
 
 HERE, SILENT, REFUSED, EMPTY, LEFT_OUT = (
     "RK-HANG-019",

@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relkit.foreign_json import parse_object
 from relkit.hosts import numeric_address
 from relkit.launch.control.tree import FAN_IN, ancestors, children, heirs
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.net.interface import NoRoute, resolve
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
+from relkit.text.foreign_json import parse_object
 
 # How long other launchers may take to come.
 JOIN_S = 60.0

@@ -29,7 +29,7 @@ from relkit.launch.control.note_box import NoteBox
 from relkit.launch.control.tree import FAN_IN
 from relkit.launch.job.exchange import ExchangeBroken, LauncherAddress
 from relkit.launch.job.settings import Log
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
 
 if TYPE_CHECKING:
     from relkit.launch.control.sockets import LinkSockets

@@ -16,7 +16,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from relkit.errors import RelkitError
 from relkit.launch.job.exchange import MESSAGE_BYTES
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
 
 _DOMAIN = b"relkit"
 _RECONNECT_MS, _MAX_RECONNECT_MS = 200, 2000

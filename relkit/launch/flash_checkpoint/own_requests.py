@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from relkit.interruptible_wait import is_set_within
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.persist_request import PersistRequest
+from relkit.process.interruptible_wait import is_set_within
 
 
 class OwnRequests:

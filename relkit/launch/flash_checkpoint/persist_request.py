@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from relkit.foreign_json import parse_json
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
+from relkit.text.foreign_json import parse_json
 
 _MAX_TRIGGER_CHARS = 500
 

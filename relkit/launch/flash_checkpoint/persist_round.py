@@ -31,7 +31,6 @@ from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.persist_slots import Written
 from relkit.flash_checkpoint.sharded.seal import seal
 from relkit.flash_checkpoint.slots.slot_format import MAX_SLOTS
-from relkit.foreign_json import parse_json
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, SlotSource
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import PersistPlan, SavedStep, Verdict, plan
@@ -39,6 +38,7 @@ from relkit.launch.flash_checkpoint.signs_of_life import signs_of_life
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 from relkit.launch.job.silence import Silence
 from relkit.ranks import RankSet
+from relkit.text.foreign_json import parse_json
 
 # A node is asked and answers within this time; it looks for the question once a second.
 ANSWER_S = 10.0

@@ -14,12 +14,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from relkit.errors import BadDump
-from relkit.foreign_json import parse_json
 from relkit.hang.model import CpuUse, RankView, Sources
 from relkit.hook.model import HookState
 from relkit.post_mortem.model import evidence_from_json
 from relkit.stacks.dumpfile import MAX_FILE_BYTES, decode, encode
 from relkit.stacks.model import RankDump
+from relkit.text.foreign_json import parse_json
 
 LIMIT_BYTES = 128 << 20
 # Python's objects take twenty times the room of the shortest JSON: their number is bounded, too.

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relkit import procfs
 from relkit.errors import BadDump
 from relkit.findings import Report
 from relkit.hang.attribute import analyse, attribute
@@ -22,6 +21,7 @@ from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MESSAGE_BYTES, LedMailbox, Mailbox
 from relkit.launch.job.settings import MonitorSettings
+from relkit.process import procfs
 from relkit.ranks import RankSet
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.engines.base import Target

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
-from relkit.interruptible_wait import is_set_within
 from relkit.launch.hang.attempt import WatchedAttempt, WatchState
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
+from relkit.process.interruptible_wait import is_set_within
 from relkit.stacks.model import RankDump
 
 if TYPE_CHECKING:

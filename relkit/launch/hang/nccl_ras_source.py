@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from relkit import procfs
 from relkit.hang.model import NCCL_RAS
 from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
 from relkit.launch.job.settings import LocalRank
@@ -16,6 +15,7 @@ from relkit.nccl_ras.model import MissingRank, RasAnswer
 from relkit.nccl_ras.parse import parse_answer
 from relkit.nccl_ras.query import NoAnswer, NobodyListens, ask, ras_address
 from relkit.nccl_ras.states import has_stood, places_of, state_of, words_of
+from relkit.process import procfs
 
 # An answer comes from all processes of the job: larger jobs are not asked by each of their nodes.
 MAX_RANKS = 4096

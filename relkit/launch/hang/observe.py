@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relkit import procfs
 from relkit.errors import BadDump, RelkitError
 from relkit.hang.live_sources.contradictions import contradictions, sees_communication
 from relkit.hang.model import HOOK, CpuUse, RankView, Sources
@@ -19,6 +18,7 @@ from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
 from relkit.launch.hang.state_source import Occasion, RankReport, StateSource
 from relkit.launch.job.settings import ExitStatus, LocalRank, Log
+from relkit.process import procfs
 from relkit.ranks import RankSet
 
 # CPU use is judged over this long: short enough to see a spin at once, long enough that the

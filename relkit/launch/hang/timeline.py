@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input_text
-from relkit.job_id import safe_job_id
-from relkit.private_file import home_folder, open_own_folder
+from relkit.files.input_file import read_input_text
+from relkit.files.private_file import home_folder, open_own_folder
 from relkit.stacks.dumpfile import read_dump, write_dump
 from relkit.stacks.folder import PREVIOUS
 from relkit.stacks.model import RankDump
+from relkit.text.foreign_json import parse_json
+from relkit.text.job_id import safe_job_id
 
 # What relkit itself writes there; nothing else in the folder is ever moved.
 OWN_FILES = (

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relkit import procfs
 from relkit.flight_recorder.live_state import (
     FlightCounts,
     brief_state,
@@ -22,6 +21,7 @@ from relkit.hang.words import of_ranks, operation
 from relkit.hook.model import HookState
 from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
 from relkit.launch.job.settings import LocalRank
+from relkit.process import procfs
 from relkit.ranks import RankSet
 
 # Time between two looks at a job that moves. A look takes a worker about 25 ms in a thread of its

@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from relkit.held_signals import signals_held
-from relkit.interruptible_wait import is_done_within
+from relkit.process.held_signals import signals_held
+from relkit.process.interruptible_wait import is_done_within
 
 # How long the thread stays when it has nothing to do, s.
 _IDLE_S = 2.0

@@ -7,9 +7,9 @@ import re
 import signal
 from pathlib import Path
 
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input_text
+from relkit.files.input_file import read_input_text
 from relkit.launch.job.settings import ExitStatus
+from relkit.text.foreign_json import parse_json
 
 _MAX_ERROR_FILE_BYTES = 16 << 20
 # What how_rank_ended says.

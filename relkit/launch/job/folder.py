@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from relkit.errors import RelkitError
+from relkit.files.private_file import is_private_folder, open_private
 from relkit.hook import environment
 from relkit.hook.compatible import program_of, why_not_preloadable
 from relkit.hook.locate import hook_library
-from relkit.job_id import safe_job_id
 from relkit.launch.job.settings import Log
-from relkit.private_file import is_private_folder, open_private
+from relkit.text.job_id import safe_job_id
 
 LOCK = "launcher.lock"
 _RECORDERS = "*.rkhook"

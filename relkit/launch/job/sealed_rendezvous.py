@@ -22,7 +22,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBa
 
 from relkit.launch.job.mismatch_notes import HAS, MismatchNotes
 from relkit.launch.job.settings import Log
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
 
 _MAGIC = b"relkit sealed state 2\n"
 _MAC_BYTES = hashlib.sha256().digest_size

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from relkit.errors import EXIT_USAGE, RelkitError
-from relkit.foreign_json import parse_json
 from relkit.launch.job.exchange import Mailbox, wait_for_notes
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
+from relkit.text.foreign_json import parse_json
 
 AGREE_S = 60.0
 # How long a node that refuses stays, so that all can read why: it may host the store.

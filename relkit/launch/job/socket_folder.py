@@ -9,8 +9,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from relkit.files.private_file import is_private_folder, open_private
 from relkit.launch.job.settings import Log
-from relkit.private_file import is_private_folder, open_private
 
 SOCKET_DIR = "RELKIT_SOCKET_DIR"
 # The user's own word: 0 for never, 1 for always.

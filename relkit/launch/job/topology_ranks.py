@@ -17,8 +17,8 @@ from torch.distributed.elastic.rendezvous.api import RendezvousHandler
 
 from relkit.errors import UsageProblem
 from relkit.launch.job.settings import Log
+from relkit.text.whole_number import whole_number
 from relkit.topology import Topology, crossings, rank_order
-from relkit.whole_number import whole_number
 
 # Of torch's state: an attribute that it keeps and does not read.
 _ATTRIBUTE = "relkit_topology"

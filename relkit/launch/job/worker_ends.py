@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relkit import procfs
 from relkit.hang.deaths import ASKED_TO_END
 from relkit.launch.job.exit_status import peek_exit
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import WorkerFiles
+from relkit.process import procfs
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server.api import Worker

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import subprocess
 
-from relkit.bounded_child import end_group
 from relkit.errors import UsageProblem
-from relkit.held_signals import signals_held
 from relkit.launch.job.node_name import is_node_name
 from relkit.launch.job.settings import Log
+from relkit.process.bounded_child import end_group
+from relkit.process.held_signals import signals_held
 
 HOOK_S = 30.0
 _REAP_S = 5.0

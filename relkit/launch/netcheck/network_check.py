@@ -13,7 +13,6 @@ from typing import Any
 
 from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
 from relkit.findings import Report, Status
-from relkit.foreign_json import parse_json
 from relkit.hosts import NodeSpec, fold
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.node_name import node_name
@@ -46,6 +45,7 @@ from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import NetVerdict, Thresholds
 from relkit.netcheck.report.report import net_report
 from relkit.netcheck.solve.judge import judge
+from relkit.text.foreign_json import parse_json
 
 # How long node 0 waits for every node's NodeInfo; more where links are measured first.
 NODE_INFO_S = 30.0

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 import psutil
 
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
 from relkit.launch.job.node_name import is_node_name
 from relkit.net.interface import route_to
+from relkit.text.foreign_json import parse_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from relkit.input_file import read_input_text
+from relkit.files.input_file import read_input_text
 from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost, number
 
 # (who, number of the process, how many there are, how many on this node)

@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 
 from relkit.errors import UsageProblem
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 # Below the ports that Linux gives to outgoing connections (32768 and up), which could be in use.
 _FIRST_PORT, _PORTS = 20_000, 9_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relkit import procfs
+from relkit.process import procfs
 
 _LOOK_S = 1.0
 # Of a core. Threads that wait for the interpreter lock wake up 200 times a second: that is less.

@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from relkit import procfs
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
+from relkit.files.private_file import is_private_folder, read_private
 from relkit.hook import environment
-from relkit.job_id import safe_job_id
 from relkit.output import write_atomic
-from relkit.private_file import is_private_folder, read_private
+from relkit.process import procfs
+from relkit.text.foreign_json import parse_json
+from relkit.text.job_id import safe_job_id
 from relkit.ttp.environment import REGISTRATION, leave_key
 
 PREFIX = "ttp-"

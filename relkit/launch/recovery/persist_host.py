@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.recovery.activity import Activity
 from relkit.launch.recovery.persist_folder import PersistFolder
 from relkit.net.file_limit import FileLimit
 from relkit.net.gate import MAX_PENDING
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
+from relkit.text.foreign_json import parse_json
 from relkit.ttp.actions import Limits
 from relkit.ttp.controller import Controller
 from relkit.ttp.environment import to_environment

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import RelkitError
+from relkit.files.private_file import open_private
 from relkit.flash_checkpoint.replicas.copy_folder import CopyFolder
 from relkit.flash_checkpoint.replicas.copy_stream import reader_of, receive
 from relkit.flash_checkpoint.replicas.origin import Origin
@@ -27,13 +28,12 @@ from relkit.flash_checkpoint.slots import native_copy, slot_folder
 from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, require_room
 from relkit.flash_checkpoint.slots.slot_format import SlotHeader
-from relkit.foreign_json import parse_json
 from relkit.hosts import numeric_address
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 from relkit.launch.replicas.peers import FETCH, Peer, connect, fetch, ranks_of
 from relkit.launch.replicas.plan import Held, Resume, newest_own, newest_round, words
 from relkit.launch.replicas.wire import Asked, Link, slot_bytes
-from relkit.private_file import open_private
+from relkit.text.foreign_json import parse_json
 
 HELLO_S = 30.0
 _ANSWER_S = 30.0

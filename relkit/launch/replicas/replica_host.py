@@ -12,7 +12,6 @@ from relkit.flash_checkpoint.replicas import COUNT_VARIABLE
 from relkit.flash_checkpoint.replicas import origin as origin_note
 from relkit.flash_checkpoint.replicas.copy_folder import CopyFolder
 from relkit.flash_checkpoint.replicas.origin import Origin
-from relkit.foreign_json import parse_json
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.settings import Log
@@ -28,8 +27,9 @@ from relkit.launch.replicas.settings import (
 )
 from relkit.launch.replicas.wire import RateLimit
 from relkit.net.interface import resolve, route_to
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
 from relkit.ranks import RankSet
+from relkit.text.foreign_json import parse_json
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SECRET_BYTES = 32

@@ -20,13 +20,13 @@ from typing import Any
 from relkit.errors import RelkitError
 from relkit.flash_checkpoint.replicas.copy_folder import ROUND_BYTES, CopyFolder
 from relkit.flash_checkpoint.slots.errors import BadSlot, NoRoom
-from relkit.foreign_json import parse_json
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.replicas.peers import PUSH, Peer, connect, push
 from relkit.launch.replicas.plan import next_step
 from relkit.launch.replicas.rank_slots import RankSlots
 from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, RateLimit
+from relkit.text.foreign_json import parse_json
 
 # How often notes are looked for; less often in a large job, as all ask one store.
 LOOK_S, _NODES_PER_LOOK = 0.2, 100

@@ -10,9 +10,9 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from relkit.foreign_json import parse_object
 from relkit.launch.job.node_name import is_node_name
-from relkit.printable import printable_line
+from relkit.text.foreign_json import parse_object
+from relkit.text.printable import printable_line
 
 MAX_REASON = 200
 _MAX_NODES = 65_536

@@ -28,7 +28,6 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     _should_keep_alive,
 )
 
-from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.settings import Log
 from relkit.launch.netcheck.node_info import holds_store, store_endpoint
 from relkit.launch.spares.dead_nodes import DeadNodes
@@ -55,6 +54,7 @@ from relkit.launch.spares.torch_state import (
     seen,
     take_out,
 )
+from relkit.process.interruptible_wait import is_set_within
 
 # Spares look once a second or more often whether the job has ended.
 _LAST_LOOK_S, _LOOK_S = 3.5, 0.2

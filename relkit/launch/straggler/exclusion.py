@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from relkit.errors import EXIT_CONVICTED, RelkitError
-from relkit.foreign_json import parse_object
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Subject, Verdict
+from relkit.text.foreign_json import parse_object
 
 # A node that leaves costs a restart: below this confidence it is only reported.
 MIN_CONFIDENCE = 0.9

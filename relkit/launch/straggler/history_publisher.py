@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relkit.errors import UnwritablePath
+from relkit.files.private_file import open_own_folder
 from relkit.output import as_json, write_atomic
-from relkit.private_file import open_own_folder
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, save

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from relkit.foreign_json import parse_json
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.edge_reports import EdgeLooker
 from relkit.launch.straggler.exclusion import Order, decode_order
@@ -20,6 +19,7 @@ from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.step_record import StepSource
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control_settings import Control, Mode
+from relkit.text.foreign_json import parse_json
 
 # A job that is slow from the start is to be reported soon.
 _FIRST_S = 15.0

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
-from relkit.interruptible_wait import is_set_within
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S
+from relkit.process.interruptible_wait import is_set_within
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control_settings import Control

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from relkit.input_file import read_input
+from relkit.files.input_file import read_input
 from relkit.post_mortem.memory_cgroup import memory_cgroup, mounts_of
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 _KIB = 1 << 10
 _LIMIT_BYTES = 1 << 20

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relkit.foreign_json import parse_json
-from relkit.held_signals import signals_held
 from relkit.launch.job.exit_status import how_it_ended
 from relkit.launch.warm_standby import handover
 from relkit.launch.warm_standby.handover import WorkerCommand
-from relkit.whole_number import whole_number
+from relkit.process.held_signals import signals_held
+from relkit.text.foreign_json import parse_json
+from relkit.text.whole_number import whole_number
 
 # Imports that take longer than this do not end at all.
 READY_S = 600.0

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadBundle, UnwritablePath
-from relkit.foreign_json import parse_json
-from relkit.input_file import read_input_text
+from relkit.files.input_file import read_input_text
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import read_score
 from relkit.netcheck.model import Edge, NodeFacts
 from relkit.netcheck.record import plain_edge, plain_facts, read_edge, read_facts
 from relkit.output import write_atomic
-from relkit.printable import printable_json
+from relkit.text.foreign_json import parse_json
+from relkit.text.printable import printable_json
 
 FORMAT = "relkit.netcheck.bundle/1"
 HEAD, FACTS, EDGES = "check.json", "nodes.jsonl", "edges.jsonl"

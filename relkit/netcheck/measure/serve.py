@@ -14,12 +14,12 @@ from relkit.errors import RelkitError, UsageProblem
 from relkit.fleet.agent import Handler, Request
 from relkit.net.interface import NoRoute, Route, UnknownHost, resolve, route_to
 from relkit.net.listener import Listener
+from relkit.net.operator_secret import derive
 from relkit.netcheck.measure.probes.base import Plan, Probe, ProbeFailed
 from relkit.netcheck.measure.probes.compute import measure_compute
 from relkit.netcheck.measure.probes.rates import measure_rates
 from relkit.netcheck.measure.probes.registry import open_probe
 from relkit.netcheck.model import Edge, Failure, NodeFacts
-from relkit.operator_secret import derive
 
 _MAX_PEERS = 64
 _LISTEN_S = 60.0

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
-from relkit import procfs
 from relkit.errors import RelkitError
 from relkit.hook.locate import LIBRARY as HOOK
 from relkit.hook.model import HookState
-from relkit.interruptible_wait import next_of
+from relkit.process import procfs
+from relkit.process.interruptible_wait import next_of
 from relkit.stacks.engines.base import EngineResult, NativeEngine, Target
 from relkit.stacks.engines.hook_engine import HookEngine, hook_state
 from relkit.stacks.engines.pyspy import PySpyEngine

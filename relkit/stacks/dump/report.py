@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from relkit import procfs
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.printable import printable_line
+from relkit.process import procfs
 from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump, ThreadStack
+from relkit.text.printable import printable_line
 
 _DOCTOR = "Run `relkit doctor` on that host: it tests ptrace rights and every stack engine."
 

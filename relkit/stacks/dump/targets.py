@@ -6,13 +6,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from relkit import procfs
 from relkit.errors import NoSuchProcess, RelkitError
 from relkit.hook.environment import all_job_folders, job_folders
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
+from relkit.process import procfs
 from relkit.stacks.engines.base import Target
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 
 def _number(text: str | None) -> int:

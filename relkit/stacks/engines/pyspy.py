@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from relkit import procfs
-from relkit.bounded_child import find_tool, run_child
 from relkit.errors import CaptureFailed
+from relkit.process import procfs
+from relkit.process.bounded_child import find_tool, run_child
 from relkit.stacks.engines.base import EngineResult, Target
 from relkit.stacks.engines.pyspy_json import parse
 from relkit.stacks.engines.refusal import explain, is_final

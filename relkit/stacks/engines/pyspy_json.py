@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relkit.errors import CaptureFailed
-from relkit.foreign_json import parse_json
 from relkit.stacks.model import Frame, ThreadStack
+from relkit.text.foreign_json import parse_json
 
 
 @dataclass(frozen=True, slots=True)

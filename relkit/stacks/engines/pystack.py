@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from relkit.bounded_child import find_tool
 from relkit.errors import CaptureFailed
+from relkit.process.bounded_child import find_tool
 from relkit.stacks.demangle import strip_arguments
 from relkit.stacks.engines.base import EngineResult, Target
 from relkit.stacks.engines.pyspy_native import EVAL_FRAME, place_interpreter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relkit import procfs
+from relkit.process import procfs
 
 _NO_PYTHON = ("find python version", "Failed to find a python interpreter", "interpreter_state")
 

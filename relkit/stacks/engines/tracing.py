@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from relkit import procfs
-from relkit.bounded_child import ChildResult, run_child
 from relkit.errors import CaptureFailed
+from relkit.process import procfs
+from relkit.process.bounded_child import ChildResult, run_child
 from relkit.stacks.engines import guard
 from relkit.stacks.engines.refusal import explain
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relkit.interruptible_wait import wait_for_end
+from relkit.process.interruptible_wait import wait_for_end
 from relkit.straggler.collect.event_rows import Rows
 from relkit.straggler.model import Ints
 

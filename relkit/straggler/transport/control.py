@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile
-from relkit.foreign_json import parse_json
+from relkit.files.private_file import read_private
 from relkit.output import write_atomic
-from relkit.private_file import read_private
 from relkit.straggler.transport.control_settings import Control, Mode
+from relkit.text.foreign_json import parse_json
 
 FILE = "straggler-control.json"
 _LIMIT_BYTES = 4096

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from relkit.errors import BadDump
-from relkit.foreign_json import parse_json
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 from relkit.output import write_atomic
 from relkit.straggler.history_types import (
     STILL_HOLDS,
@@ -28,6 +27,7 @@ from relkit.straggler.history_types import (
     steps_to_keep,
 )
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
+from relkit.text.foreign_json import parse_json
 
 __all__ = (
     "STILL_HOLDS", "History", "LinkRow", "RaisedVerdict", "load", "save",

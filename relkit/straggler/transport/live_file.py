@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from relkit.private_file import open_private
+from relkit.files.private_file import open_private
 
 FILE = "straggler.npz"
 _ASKED = "straggler.asked"

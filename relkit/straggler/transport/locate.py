@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
+from relkit.files.private_file import home_folder
 from relkit.hook import environment
-from relkit.job_id import safe_job_id
-from relkit.private_file import home_folder
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, load
+from relkit.text.job_id import safe_job_id
 
 LIVE_FILE = live_file.FILE
 KEPT_FILE = Path("straggler", "history.npz")

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import BadDump
-from relkit.foreign_json import parse_json
 from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.model import PARTS, PartTimes
 from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
+from relkit.text.foreign_json import parse_json
 
 # What a node may put into the job's store at once. Local times are some 100 bytes a rank and step;
 # the collectives of as many steps go along as fit.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
-from relkit.input_file import read_input_text
+from relkit.files.input_file import read_input_text
 from relkit.trainer.config.values import FIELDS, Values, Warn, coerce, nearest
 from relkit.trainer.config.yaml_keys import IGNORED, MODEL, RENAMED, TRANSLATED, Key
 

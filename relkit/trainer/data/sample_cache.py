@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.errors import UnwritablePath
-from relkit.input_file import read_input_text, require_regular
+from relkit.files.input_file import read_input_text, require_regular
 from relkit.output import atomic_file
 from relkit.trainer.data.sample_index import SampleIndex
 

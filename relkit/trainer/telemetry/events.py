@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from relkit.errors import UnwritablePath
-from relkit.input_file import open_input
+from relkit.files.input_file import open_input
 
 _TAIL_BYTES = 1 << 17
 PHASES = (

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from relkit import procfs
+from relkit.process import procfs
 from relkit.stacks.engines.base import Target
 from tests.patience import PATIENCE
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from relkit import procfs
+from relkit.process import procfs
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.model import RankDump, Role
 from tests.native.capture.targets import (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
-from relkit.bounded_child import find_tool, run_child
 from relkit.errors import CaptureFailed
+from relkit.process import procfs
+from relkit.process.bounded_child import find_tool, run_child
 from relkit.stacks.engines import pyspy, refusal
 from relkit.stacks.engines.pyspy import PySpyEngine
 from relkit.stacks.engines.pyspy_json import parse

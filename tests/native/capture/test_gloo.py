@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from relkit import procfs
 from relkit.commands._stacks_dump import dump as dump_command
 from relkit.hook.model import HookState
+from relkit.process import procfs
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.model import RankDump, Role

@@ -12,8 +12,8 @@ import threading
 import psutil
 import pytest
 
-from relkit import procfs
 from relkit.errors import CaptureFailed
+from relkit.process import procfs
 from relkit.stacks.engines.base import NativeEngine
 from relkit.stacks.engines.pyspy_native import PySpyNativeEngine
 from relkit.stacks.engines.pystack import PystackEngine

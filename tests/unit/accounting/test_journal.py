@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit import procfs
 from relkit.accounting import journal as journal_module
 from relkit.accounting import journal_folder
 from relkit.accounting.journal import MAX_BYTES, Journal
@@ -19,6 +18,7 @@ from relkit.accounting.journal_folder import JournalFile
 from relkit.accounting.read_journal import parse_journal, read_journal
 from relkit.accounting.records import MAX_LINE_BYTES, Record, What, parse_record
 from relkit.errors import BadInputFile
+from relkit.process import procfs
 from tests.unit.accounting.stories import Story
 
 

@@ -222,7 +222,7 @@ def test_a_rank_that_runs_inside_torch_distributed_does_not_wait_there(function:
 def names_the_injector(text: str) -> bool:
     """Whether a module knows of injected faults, by import, by file, or by their variable."""
     forms = (
-        r"\b(slow_)?faults\.py\b",
+        r"\b((slow_)?faults|faults/injector)\.py\b",
         r"\brelkit\.(slow_)?faults\b",
         r"\bfrom relkit import [^#\n]*\b(slow_)?faults\b",
         r"\bfrom relkit import \([^)]*\b(slow_)?faults\b",
@@ -239,9 +239,9 @@ def names_the_injector(text: str) -> bool:
         ("from relkit import errors, slow_faults as slow\n", True),
         ("from relkit import (\n    errors,\n    faults,\n)\n", True),
         ("from relkit.faults import parse\n", True),
-        ("    from relkit.slow_faults import SlowFault\n", True),
+        ("    from relkit.faults.slow_faults import SlowFault\n", True),
         ('importlib.import_module("relkit.faults")\n', True),
-        ('_INJECTOR = "relkit/faults.py"\n', True),
+        ('_INJECTOR = "relkit/faults/injector.py"\n', True),
         ('os.environ["RELKIT_INJECT"]\n', True),
         ("from relkit.reports.fleet_faults import read_faults\n", False),
         ("faults = unknown_faults(report)\n", False),

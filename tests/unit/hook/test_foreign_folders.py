@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.errors import NoSuchProcess
 from relkit.hook import environment, request
 from relkit.launch.job.folder import LOCK, sweep
 from relkit.launch.recovery.persist_folder import PREFIX, STATUS, launchers_of
+from relkit.process import procfs
 from relkit.stacks.dump.targets import targets_of_job
 from relkit.straggler.transport import live_file, locate
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.commands.launch import _OWN
 from relkit.launch.first_workers import FirstWorkers, first_commands
 from relkit.launch.plain_command import PlainCommand
+from relkit.process import procfs
 from tests.waiting import eventually
 
 COMMAND = PlainCommand(2, "t.py", False, ("--lr", "1"), True, True, True)

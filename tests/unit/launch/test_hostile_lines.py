@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from relkit import procfs
 from relkit.cli import cli
 from relkit.commands._incident import log
 from relkit.hook import environment
 from relkit.launch.recovery.persist_folder import PREFIX, STATUS
-from relkit.printable import UNSAFE
+from relkit.process import procfs
 from relkit.stacks.dump.report import stacks_text
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
+from relkit.text.printable import UNSAFE
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e\n>>> all is well"
 

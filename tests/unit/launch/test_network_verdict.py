@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import UsageProblem
-from relkit.interruptible_wait import wait_readable
 from relkit.launch.job.node_name import node_name
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
@@ -22,6 +21,7 @@ from relkit.launch.netcheck.node_info import (
 )
 from relkit.launch.netcheck.verdict import decide, how_to_go_on
 from relkit.netcheck.model import Diagnosis, NetVerdict
+from relkit.process.interruptible_wait import wait_readable
 
 DEAD = Diagnosis(("a",), "node", "a", "dead", 1.0, 1.0, ("said nothing",))
 SLOW = Diagnosis(("b",), "node", "b", "slow out", 0.5, 0.99, ("half of the median",))

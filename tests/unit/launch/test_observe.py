@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.errors import BadDump
 from relkit.hook.model import Communicator, HookState, Op, OpKind
-from relkit.job_id import safe_job_id
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
 from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
 from relkit.launch.job.settings import ExitStatus, LocalRank
+from relkit.process import procfs
+from relkit.text.job_id import safe_job_id
 from tests.waiting import eventually
 
 Child = subprocess.Popen[str]

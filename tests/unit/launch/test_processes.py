@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.errors import UsageProblem
 from relkit.launch import run_command
 from relkit.launch.job import exit_status
 from relkit.launch.job.added_environment import added_environment
 from relkit.launch.run_command import Leadership
+from relkit.process import procfs
 
 
 @pytest.mark.parametrize(

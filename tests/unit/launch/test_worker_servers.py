@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.launch.hang.state_source import Occasion, SourceReport
 from relkit.launch.hang.worker_servers import WorkerServers
 from relkit.launch.job.settings import LocalRank
+from relkit.process import procfs
 from tests.patience import PATIENCE
 from tests.unit.flight_recorder.fake_servers import compact, gloo_dump, http, serving
 

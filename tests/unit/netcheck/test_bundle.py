@@ -26,7 +26,7 @@ from relkit.netcheck.record import plain_edge, read_edge
 from relkit.netcheck.report.report import net_report
 from relkit.netcheck.solve.judge import judge
 from relkit.output import as_json, as_text
-from relkit.printable import UNSAFE
+from relkit.text.printable import UNSAFE
 
 RESULT = CheckResult(
     nodes=("a", "b", "ü"),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from relkit import procfs
+from relkit.process import procfs
 from relkit.stacks.dump import targets
 
 

@@ -6,13 +6,13 @@ from tools.mutants.model import Break
 
 _START = ("tests/unit/test_interrupted_start.py",)
 _ALIASES = ("tests/commands/test_aliases.py",)
-_WAITS = ("tests/unit/test_interruptible_wait.py",)
+_WAITS = ("tests/unit/process/test_interruptible_wait.py",)
 
 BREAKS = (
-    Break("relkit/held_signals.py", "signal.raise_signal(number)", "pass", _START),
-    Break("relkit/held_signals.py", "signal.signal(number, handler)", "pass", _START),
+    Break("relkit/process/held_signals.py", "signal.raise_signal(number)", "pass", _START),
+    Break("relkit/process/held_signals.py", "signal.signal(number, handler)", "pass", _START),
     Break("relkit/linkcheck/tool.py", "with signals_held():", "if True:", _START),
-    Break("relkit/bounded_child.py", "with signals_held():", "if True:", _START),
+    Break("relkit/process/bounded_child.py", "with signals_held():", "if True:", _START),
     Break("relkit/demo.py", "with signals_held():", "if True:", _START),
     Break(
         "relkit/launch/run_command.py", "self._early.append(number)", "self._early.clear()", _START
@@ -23,15 +23,15 @@ BREAKS = (
         "",
         ("tests/cluster/test_run.py",),
     ),
-    Break("relkit/interruptible_wait.py", "thread.join(_SLICE_S)", "thread.join()", _WAITS),
+    Break("relkit/process/interruptible_wait.py", "thread.join(_SLICE_S)", "thread.join()", _WAITS),
     Break(
-        "relkit/interruptible_wait.py",
+        "relkit/process/interruptible_wait.py",
         "wait([future], slice_s)",
         "wait([future])",
         _WAITS,
     ),
     Break(
-        "relkit/interruptible_wait.py",
+        "relkit/process/interruptible_wait.py",
         "while left_s > slice_s:",
         "while left_s == math.inf:",
         ("tests/unit/test_many_files.py",),
@@ -57,10 +57,10 @@ BREAKS = (
     ),
     Break("commands/_aliases.py", "click.echo(line, err=True)", "pass", _ALIASES),
     Break(
-        "relkit/faults.py",
+        "relkit/faults/injector.py",
         " and fault.at == at:",
         ":",
-        ("tests/unit/test_faults.py::test_fires_at_the_collective_that_was_named",),
+        ("tests/unit/faults/test_faults.py::test_fires_at_the_collective_that_was_named",),
     ),
     # Only the variable of an old flag's name is looked for.
     Break("commands/_aliases.py", "self.old.variable or ", "", _ALIASES),

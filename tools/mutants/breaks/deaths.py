@@ -112,16 +112,16 @@ BREAKS = (
     ),
     Break("relkit/post_mortem/model.py", "text.rstrip()", "text.strip()", _FILES),
     Break(
-        "relkit/process_exit.py",
+        "relkit/process/process_exit.py",
         " and not any(t.daemon for t in threading.enumerate())",
         "",
-        ("tests/unit/test_process_exit.py",),
+        ("tests/unit/process/test_process_exit.py",),
     ),
     Break(
-        "relkit/process_exit.py",
+        "relkit/process/process_exit.py",
         '"torch" not in sys.modules and ',
         "",
-        ("tests/unit/test_process_exit.py",),
+        ("tests/unit/process/test_process_exit.py",),
     ),
     Break(
         "relkit/post_mortem/memory_cgroup.py",
@@ -200,18 +200,30 @@ BREAKS = (
         "if False:",
         _ENDS,
     ),
-    Break("relkit/procfs.py", ' & ~_mask(fields, "SigBlk")', "", ("tests/unit/test_procfs.py",)),
     Break(
-        "relkit/procfs.py",
+        "relkit/process/procfs.py",
+        ' & ~_mask(fields, "SigBlk")',
+        "",
+        ("tests/unit/process/test_procfs.py",),
+    ),
+    Break(
+        "relkit/process/procfs.py",
         "& _END_SIGNALS and may_run",
         "& _END_SIGNALS",
-        ("tests/unit/test_procfs.py",),
+        ("tests/unit/process/test_procfs.py",),
     ),
-    Break("relkit/procfs.py", "& _END_SIGNALS and may_run", "& 0", ("tests/unit/test_procfs.py",)),
-    Break("relkit/procfs.py", "& _PF_EXITING)", "& 0)", ("tests/unit/test_procfs.py",)),
+    Break(
+        "relkit/process/procfs.py",
+        "& _END_SIGNALS and may_run",
+        "& 0",
+        ("tests/unit/process/test_procfs.py",),
+    ),
+    Break(
+        "relkit/process/procfs.py", "& _PF_EXITING)", "& 0)", ("tests/unit/process/test_procfs.py",)
+    ),
     # A process that ends is taken for one of the root cgroup.
     Break(
-        "relkit/procfs.py",
+        "relkit/process/procfs.py",
         "return flags is None or bool(flags & _PF_EXITING)",
         "return flags is None",
         _CGROUP,

@@ -265,7 +265,7 @@ BREAKS = (
         ("tests/unit/test_interrupted_start.py",),
     ),
     Break(
-        "relkit/bounded_child.py",
+        "relkit/process/bounded_child.py",
         "os.killpg(child.pid, signal.SIGKILL)",
         "child.kill()",
         ("tests/unit/launch/test_network_verdict.py",),

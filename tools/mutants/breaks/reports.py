@@ -6,8 +6,8 @@ from tools.mutants.model import Break
 
 _FINDINGS = ("tests/unit/test_findings.py",)
 _OUTPUT = ("tests/unit/test_output.py", "tests/unit/test_findings.py")
-_RANKS = ("tests/unit/test_ranks.py",)
-_LARGE = ("tests/unit/test_large_rank_sets.py",)
+_RANKS = ("tests/unit/ranks/test_ranks.py",)
+_LARGE = ("tests/unit/ranks/test_large_rank_sets.py",)
 _SETS = ("tests/reports/test_rank_sets.py",)
 
 BREAKS = (

@@ -14,11 +14,11 @@ from relkit.launch.hang.links.notes import Ask, Call, Listening, PairResult
 from relkit.launch.job.exchange import LauncherAddress
 from relkit.launch.job.node_name import node_name
 from relkit.net.listener import Listener
+from relkit.net.operator_secret import derive
 from relkit.netcheck.measure.probes.base import Plan, ProbeFailed
 from relkit.netcheck.measure.probes.tcp import TcpProbe
 from relkit.netcheck.measure.round_robin import circle_round, rounds_needed
 from relkit.netcheck.model import Edge, Failure
-from relkit.operator_secret import derive
 
 TURNS = 2
 # Between the starts of two rounds of pairs.

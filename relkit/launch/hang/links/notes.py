@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relkit.foreign_json import parse_json
 from relkit.hang.links.model import MAX_NODES
 from relkit.hosts import numeric_address
 from relkit.launch.job.node_name import is_node_name
-from relkit.printable import printable_line
-from relkit.whole_number import whole_number
+from relkit.text.foreign_json import parse_json
+from relkit.text.printable import printable_line
+from relkit.text.whole_number import whole_number
 
 MAX_NOTE_BYTES = 64 << 10
 NONCE_BYTES = 16

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from relkit.bounded_child import end_group
 from relkit.errors import RelkitError
-from relkit.foreign_json import parse_json
+from relkit.process.bounded_child import end_group
+from relkit.text.foreign_json import parse_json
 
 _TAIL_BYTES = 2000
 _REAP_S = 5.0

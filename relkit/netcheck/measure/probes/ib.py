@@ -14,7 +14,6 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from relkit.bounded_child import run_child
 from relkit.net.handshake import CONTROL
 from relkit.net.interface import NoRoute, route_to
 from relkit.net.listener import Listener
@@ -22,6 +21,7 @@ from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed, gua
 from relkit.netcheck.measure.probes.ib_text import Bandwidth, Latency, read_bandwidth, read_latency
 from relkit.netcheck.measure.probes.tcp_wire import Control
 from relkit.netcheck.model import Edge, Failure
+from relkit.process.bounded_child import run_child
 
 _TOOLS = ("ib_write_bw", "ib_write_lat")
 _CONNECT_S = 5.0

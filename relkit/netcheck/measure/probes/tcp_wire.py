@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from relkit.foreign_json import parse_json
+from relkit.text.foreign_json import parse_json
 
 PING_BYTES = 64
 _MAX_LINE_BYTES = 1 << 16

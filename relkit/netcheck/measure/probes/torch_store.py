@@ -15,7 +15,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from relkit.foreign_json import parse_json
+from relkit.text.foreign_json import parse_json
 
 
 class _Keys:

@@ -17,7 +17,7 @@ from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.control.links import Links
 from relkit.launch.control.sockets import LinkSockets
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
-from relkit.operator_secret import derive
+from relkit.net.operator_secret import derive
 from tests.patience import PATIENCE
 from tests.waiting import eventually
 

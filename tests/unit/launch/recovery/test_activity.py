@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from relkit import procfs
 from relkit.launch.recovery.activity import Activity
+from relkit.process import procfs
 
 
 @contextmanager

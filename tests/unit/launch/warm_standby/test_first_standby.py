@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relkit import procfs
 from relkit.launch.warm_standby.handover import WorkerCommand
 from relkit.launch.warm_standby.standby import First, HandOverFailed, Standby, Target
+from relkit.process import procfs
 from tests.unit.launch.warm_standby.standby_scripts import (
     LEFT_RUNNING,
     WAITS,

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from relkit import procfs
+from relkit.process import procfs
 from tests.ends_late import ends_late
 from tests.patience import PATIENCE
 from tests.waiting import eventually
@@ -156,7 +156,7 @@ def test_who_shares_a_core_waits_for_it() -> None:
 
 @pytest.mark.root
 def test_a_container_has_process_ids_of_its_own() -> None:
-    script = "from relkit.procfs import has_kernels_pids; print(has_kernels_pids())"
+    script = "from relkit.process.procfs import has_kernels_pids; print(has_kernels_pids())"
     done = subprocess.run(
         ["unshare", "--pid", "--fork", sys.executable, "-c", script],
         capture_output=True, check=True, text=True, timeout=30 * PATIENCE,

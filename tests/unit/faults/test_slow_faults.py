@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit import faults, slow_faults
+from relkit import faults
 from relkit.errors import UsageProblem
-from relkit.slow_faults import SLOW_FAULTS, SlowFault, Slowness, parse_slow
+from relkit.faults import slow_faults
+from relkit.faults.slow_faults import SLOW_FAULTS, SlowFault, Slowness, parse_slow
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_garbage_is_really_collected() -> None:
 
 VICTIM = """
 import sys, time
-from relkit.slow_faults import Slowness, SlowFault
+from relkit.faults.slow_faults import Slowness, SlowFault
 slowness = Slowness([SlowFault({fault})])
 with slowness.compute(0):
     pass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ("reports", "docs", "tools", "relkit", "benchmarks", "examples")
 
 MAX_FILE_LINES = 250

@@ -17,7 +17,7 @@ from relkit.data.index_file import read_index
 from relkit.data.indexed import IndexedDataset
 from relkit.data.tokenizer import TokenizerSpec, load_tokenizer
 from relkit.errors import RelkitError
-from relkit.input_file import open_input, read_input, read_input_text
+from relkit.files.input_file import open_input, read_input, read_input_text
 from relkit.linkcheck.replay import ReplayProvider
 from relkit.netcheck.measure import bundle
 from relkit.stacks.dumpfile import read_dump

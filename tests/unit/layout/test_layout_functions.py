@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.test_layout import ROOT, python_files
+from tests.unit.layout.test_layout import ROOT, python_files
 
 # Without the head and the docstring, which in a command are most of it.
 MAX_BODY_LINES = 70

@@ -8,7 +8,7 @@ import pytest
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.output import as_json, as_jsonl, as_text, table
-from relkit.printable import UNSAFE, printable, printable_json
+from relkit.text.printable import UNSAFE, printable, printable_json
 
 HOSTILE = "a\x1b]0;owned\x07b\x9b2J\u202ec\ud800d\r\x00\u2028\ne\tf"
 

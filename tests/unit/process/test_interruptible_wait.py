@@ -15,8 +15,8 @@ from queue import Empty, SimpleQueue
 
 import pytest
 
-from relkit import interruptible_wait
-from relkit.interruptible_wait import (
+from relkit.process import interruptible_wait
+from relkit.process.interruptible_wait import (
     is_done_within,
     is_set_within,
     next_of,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-NATIVE = Path(__file__).resolve().parents[2] / "native"
+NATIVE = Path(__file__).resolve().parents[3] / "native"
 
 # Folder -> the folders that it may use, from the lowest upwards.
 ALLOWED: dict[str, set[str]] = {

@@ -15,8 +15,8 @@ from pathlib import Path
 from shutil import which
 from types import MappingProxyType
 
-from relkit.held_signals import signals_held
-from relkit.interruptible_wait import wait_readable
+from relkit.process.held_signals import signals_held
+from relkit.process.interruptible_wait import wait_readable
 
 _REAP_S = 1.0
 _OUTPUT_LIMIT_BYTES = 64 << 20

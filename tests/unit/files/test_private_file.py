@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit.private_file import is_private_folder, open_private, read_private
+from relkit.files.private_file import is_private_folder, open_private, read_private
 
 NOBODY = 65534
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit.whole_number import LARGEST, whole_number
+from relkit.text.whole_number import LARGEST, whole_number
 
 
 @given(st.one_of(st.text(), st.text("0123456789"), st.integers().map(str)))

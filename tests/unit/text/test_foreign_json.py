@@ -7,9 +7,9 @@ import json
 import pytest
 
 from relkit.fleet import wire
-from relkit.foreign_json import parse_json, parse_object
 from relkit.launch.spares.membership import Membership, decode
 from relkit.launch.straggler.exclusion import decode_order
+from relkit.text.foreign_json import parse_json, parse_object
 
 DEEP = "[" * 100_000
 

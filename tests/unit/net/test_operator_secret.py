@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import UsageProblem
-from relkit.operator_secret import SECRET, derive, take_secret
+from relkit.net.operator_secret import SECRET, derive, take_secret
 
 WORDS = "a secret of more than sixteen bytes"
 

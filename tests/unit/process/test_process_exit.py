@@ -10,7 +10,7 @@ import pytest
 SCRIPT = """
 import atexit, os, signal, sys, threading, types
 from concurrent.futures import ThreadPoolExecutor
-from relkit.process_exit import leave
+from relkit.process.process_exit import leave
 
 class Global:
     def __del__(self, print=print):

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from relkit.errors import UsageProblem
-from relkit.slow_faults import SLOW_FAULTS, SlowFault, Slowness, parse_slow
-from relkit.whole_number import whole_number
+from relkit.faults.slow_faults import SLOW_FAULTS, SlowFault, Slowness, parse_slow
+from relkit.text.whole_number import whole_number
 
 VARIABLE = "RELKIT_INJECT"
 SEPARATOR = ";"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.unit.test_layout import ROOT, python_files
+from tests.unit.layout.test_layout import ROOT, python_files
 
 FILLERS = frozenset({"found", "one"})
 

@@ -2,7 +2,7 @@
 
 A pipe, a socket, a device or a folder of that name is refused at once: opening a pipe that nobody
 writes to waits for ever, and so does reading a terminal. Links are followed; relkit's own private
-files are opened by `relkit.private_file`, which follows none.
+files are opened by `relkit.files.private_file`, which follows none.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from relkit.whole_number import whole_number
+from relkit.text.whole_number import whole_number
 
 GONE = "gone"
 # As relkit/launch/warm_standby/standby_process.py names itself.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relkit.errors import UsageProblem
-from relkit.private_file import read_private
+from relkit.files.private_file import read_private
 
 SECRET = "RELKIT_SECRET"  # noqa: S105 (the name of a variable)
 MIN_BYTES = 16

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.unit.test_layout import ROOT, python_files
+from tests.unit.layout.test_layout import ROOT, python_files
 
 MAX_FIELDS = 15
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relkit.nearest import nearest, no_such
+from relkit.text.nearest import nearest, no_such
 
 FLAGS = [
     "--hang-timeout",

@@ -1,0 +1,1 @@
+"""Files that somebody named, and files that are private."""

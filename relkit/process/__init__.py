@@ -1,0 +1,1 @@
+"""Processes: started with a deadline, waited for, looked at, ended."""

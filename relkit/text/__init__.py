@@ -1,0 +1,1 @@
+"""Text that came from elsewhere: parsed, counted, made printable."""
