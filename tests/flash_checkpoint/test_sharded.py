@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ import torch
 import torch.distributed.checkpoint
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
+from torch.distributed.checkpoint.metadata import (
+    _MEM_FORMAT_ENCODING,
+    Metadata,
+    MetadataIndex,
+)
 from torch.distributed.checkpoint.planner import LoadPlan
 
 from relkit.checkpoint.iteration_folder import problems
@@ -227,6 +232,48 @@ def test_hostile_metadata_is_refused_by_name(
         reader.read_metadata()
     assert str(folder / METADATA) in str(caught.value)
     assert called == []
+
+
+def built(module: str, name: str, state: dict[str, object], *, made: bytes = b"") -> bytes:
+    """A pickle's instructions that set attributes on what it gets for a name, and drop that."""
+    what = f"c{module}\n{name}\n".encode() + made
+    slots = pickle.dumps(state, protocol=2)[2:-1]
+    return what + b"N" + slots + b"\x86" + b"b" + b"0"
+
+
+SHARED = [
+    built("pathlib", "PosixPath", {"is_absolute": None, "parts": ()}),
+    built("torch", "Size", {"numel": None}),
+    built("torch.serialization", "_get_layout", {"__defaults__": ("torch.strided",)}),
+    built("torch", "float32", {"itemsize": 1}),
+    built(Metadata.__module__, "Metadata", {"version": "changed"}),
+    built(Metadata.__module__, "MetadataIndex", {"offset": "changed"}),
+    built(
+        Metadata.__module__, "_MEM_FORMAT_ENCODING", {"_name_": "changed"}, made=b"K\x00\x85R"
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("instructions", SHARED, ids=range(len(SHARED)))
+def test_metadata_changes_nothing_that_outlives_its_reading(
+    folder: Path, instructions: bytes
+) -> None:
+    whole = (folder / METADATA).read_bytes()
+    before = DiskReader(folder).read_metadata()
+    # The two bytes of the protocol come first.
+    (folder / METADATA).write_bytes(whole[:2] + instructions + whole[2:])
+    with contextlib.suppress(BadInputFile):
+        DiskReader(folder).read_metadata()
+    assert PurePosixPath("/etc").is_absolute()
+    assert PurePosixPath("/etc").parts == ("/", "etc")
+    assert torch.Size([2, 3]).numel() == 6
+    assert torch.serialization._get_layout.__defaults__ is None
+    assert torch.float32.itemsize == 4
+    assert Metadata.version is None
+    assert MetadataIndex.offset is None
+    assert [each.name for each in _MEM_FORMAT_ENCODING] == list(_MEM_FORMAT_ENCODING.__members__)
+    (folder / METADATA).write_bytes(whole)
+    assert DiskReader(folder).read_metadata() == before
 
 
 def test_metadata_that_python_3_11_2_has_written_is_read(

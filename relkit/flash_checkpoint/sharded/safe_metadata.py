@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,61 +14,42 @@ from torch.distributed.checkpoint import metadata as dcp
 
 from relkit.errors import BadInputFile
 from relkit.files.input_file import read_input
+from relkit.flash_checkpoint.sharded.metadata_objects import (
+    Converter,
+    Refused,
+    names_for_one_reading,
+)
 
 # A shard takes about 170 bytes, in about 70 instructions of the pickle.
 _MAX_BYTES = 1 << 28
 _MAX_INSTRUCTIONS = 1 << 26
 _NUMBERED = ("PUT", "BINPUT", "LONG_BINPUT")
-_CLASSES = (
-    dcp.BytesStorageMetadata, dcp.ChunkStorageMetadata, dcp.Metadata, dcp.MetadataIndex,
-    dcp.StorageMeta, dcp.TensorProperties, dcp.TensorStorageMetadata, dcp._MEM_FORMAT_ENCODING,
-    filesystem._StorageInfo,
-)  # fmt: skip
-_LAYOUTS = "torch.serialization", "_get_layout"
 _UNREADABLE = (
     pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError,
     ArithmeticError, MemoryError, RuntimeError, ImportError,
 )  # fmt: skip
 
 
-class _Refused(pickle.UnpicklingError):
-    """The pickle names something else."""
-
-
-def _member(kind: object, name: object) -> object:
-    """One of DCP's memory formats, which Python 3.11.2 (Debian 12's) writes as a getattr."""
-    if kind is not dcp._MEM_FORMAT_ENCODING or not isinstance(name, str):
-        raise _Refused("builtins.getattr")
-    return dcp._MEM_FORMAT_ENCODING[name]
-
-
-_KNOWN: Mapping[tuple[str, str], Any] = {
-    **{(known.__module__, known.__qualname__): known for known in _CLASSES},
-    ("builtins", "getattr"): _member,
-    ("torch", "Size"): torch.Size,
-    _LAYOUTS: torch.serialization._get_layout,
-    # The folder that the metadata was written into: text is all that is needed of it.
-    ("pathlib", "PosixPath"): PurePosixPath,
-    ("pathlib._local", "PosixPath"): PurePosixPath,
-}
-
-
 class _Unpickler(pickle.Unpickler):
-    """Knows the classes of DCP's metadata by name, and imports nothing."""
+    """Knows the names in DCP's metadata, and imports nothing."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+        self._known = names_for_one_reading()
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
         """As pickle's; data types are constants of torch."""
-        known = _KNOWN.get((module, name))
+        known = self._known.get((module, name))
         if known is None and module == "torch":
             known = getattr(torch, name, None)
             known = known if isinstance(known, torch.dtype) else None
         if known is None:
-            raise _Refused(f"{module}.{name}")
+            raise Refused(f"{module}.{name}")
         return known
 
     def persistent_load(self, _pid: object) -> Any:  # noqa: ANN401
         """As pickle's."""
-        raise _Refused("a persistent object")
+        raise Refused("a persistent object")
 
 
 def read_metadata(path: Path) -> dcp.Metadata:
@@ -82,10 +62,10 @@ def read_metadata(path: Path) -> dcp.Metadata:
     try:
         data = read_input(path, _MAX_BYTES)
         _require_bounded(data)
-        metadata = _Unpickler(io.BytesIO(data)).load()
+        metadata = Converter().real(_Unpickler(data).load())
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror or error}") from error
-    except _Refused as error:
+    except Refused as error:
         raise BadInputFile(
             f"{path} is refused: it would call or make {error}, and the metadata of a checkpoint"
             " does not",
@@ -119,7 +99,8 @@ def _require_inside(path: Path, info: object) -> None:
     if (
         not isinstance(info, filesystem._StorageInfo)
         or not isinstance(name, str)
-        or PurePosixPath(name).is_absolute()
-        or ".." in PurePosixPath(name).parts
+        or name.startswith("/")
+        or ".." in name.split("/")
+        or "\0" in name
     ):
         raise BadInputFile(f"{path} is refused: it names {name!r}, which is not in its folder")
