@@ -37,7 +37,7 @@ class StandIn:
     """
 
     __slots__ = ("arguments", "state")
-    kind: type
+    of: type
     arguments: tuple[object, ...]
     state: object
 
@@ -54,23 +54,24 @@ class StandIn:
 def names_for_one_reading() -> Mapping[tuple[str, str], Any]:
     """Module and name -> what a pickle gets for it; nothing of it outlives the reading."""
 
-    def size(*of: Iterable[int]) -> torch.Size:
-        return torch.Size(*of)
+    def size(*sizes: Iterable[int]) -> torch.Size:
+        return torch.Size(*sizes)
 
-    def layout(name: str) -> torch.layout:
-        return torch.serialization._get_layout(name)
+    def layout(name: str) -> object:
+        known: Any = torch.serialization._get_layout
+        return known(name)
 
     def folder(*parts: str) -> str:
         return "/".join(parts)
 
-    def member(kind: type[StandIn], name: object) -> StandIn:
+    def member(kind: Any, name: object) -> object:  # noqa: ANN401
         """One of DCP's memory formats, which Python 3.11.2 (Debian 12's) writes as a getattr."""
-        if getattr(kind, "kind", None) is not _FORMATS or not isinstance(name, str):
+        if getattr(kind, "of", None) is not _FORMATS or not isinstance(name, str):
             raise Refused("builtins.getattr")
         return kind(_FORMATS[name].value)
 
     stand_ins: dict[tuple[str, str], Any] = {
-        (kind.__module__, kind.__qualname__): type(kind.__name__, (StandIn,), {"kind": kind})
+        (kind.__module__, kind.__qualname__): type(kind.__name__, (StandIn,), {"of": kind})
         for kind in (*_RECORDS, _FORMATS)
     }
     functions: dict[tuple[str, str], Callable[..., object]] = {
@@ -113,7 +114,7 @@ class Converter:
         if isinstance(given, (set, frozenset)):
             return type(given)(self.real(each) for each in given)
         if isinstance(given, StandIn):
-            return self._record(type(given).kind, given)
+            return self._record(type(given).of, given)
         raise Refused(f"an object of {type(given).__qualname__}")
 
     def _record(self, kind: type, given: StandIn) -> object:
@@ -121,10 +122,10 @@ class Converter:
             return _FORMATS(*given.arguments)
         if given.arguments:
             raise Refused(f"{kind.__qualname__} with arguments")
-        record = object.__new__(kind)
+        record: Any = object.__new__(kind)
         state = self.real(given.state)
         if kind is dcp.TensorProperties and isinstance(state, tuple):
-            record.__setstate__(state)  # type: ignore[attr-defined]
+            record.__setstate__(state)
             return record
         if state is None:
             state = {}
