@@ -68,7 +68,7 @@ def names_for_one_reading() -> Mapping[tuple[str, str], Any]:
         """One of DCP's memory formats, which Python 3.11.2 (Debian 12's) writes as a getattr."""
         if getattr(kind, "of", None) is not _FORMATS or not isinstance(name, str):
             raise Refused("builtins.getattr")
-        return kind(_FORMATS[name].value)
+        return kind(_FORMATS.__members__[name].value)
 
     stand_ins: dict[tuple[str, str], Any] = {
         (kind.__module__, kind.__qualname__): type(kind.__name__, (StandIn,), {"of": kind})
