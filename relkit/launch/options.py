@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from relkit.errors import MissingExtra, UsageProblem
+from relkit.launch.before_script import before_script
 from relkit.launch.quick_imports import quick_imports
-from relkit.text.nearest import no_such
 from relkit.text.whole_number import whole_number
 
 _PREFIX = "relkit_"
@@ -108,24 +108,24 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
         UsageProblem: torchrun's parser rejects the command line.
         MissingExtra: torch is not installed.
     """
-    parser = _Parser(prog="relkit launch", parents=[torchrun_parser()], add_help=False)
+    of_torchrun = torchrun_parser()
+    parser = _Parser(prog="relkit launch", parents=[of_torchrun], add_help=False)
+    of_own = []
     for option in own:
         dest = _PREFIX + option.flags[0].lstrip("-").replace("-", "_")
         if option.takes_value:
             # Always collected, so that Click sees (and judges) what was typed.
-            parser.add_argument(*option.flags, dest=dest, action="append", default=[])
+            action = parser.add_argument(*option.flags, dest=dest, action="append", default=[])
         else:
-            parser.add_argument(*option.flags, dest=dest, action="store_true")
+            action = parser.add_argument(*option.flags, dest=dest, action="store_true")
+        of_own.append(action)
+    further = {flag: option.more for option in own if option.more for flag in option.flags}
+    front, behind = before_script(argv, of_torchrun._actions, of_own, further)
     try:
-        parsed, unknown = _parse(parser, list(argv), own)
+        parsed = parser.parse_args(front)
     except _HelpAsked:
         return Split((), argparse.Namespace(), wants_help=True)
-    if unknown:
-        old = {flag for option in own if option.hidden for flag in option.flags}
-        flags = [f for action in parser._actions for f in action.option_strings if f not in old]
-        raise UsageProblem(
-            no_such("option", unknown[0], flags), next_step="See relkit launch --help."
-        )
+    parsed.training_script_args = behind
     tokens: list[str] = []
     for option in own:
         flag = option.flags[0]
@@ -137,27 +137,6 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
         else:
             tokens += [f"{flag}={item}" for item in (value if option.repeatable else value[-1:])]
     return Split(tuple(tokens), parsed)
-
-
-def _parse(
-    parser: argparse.ArgumentParser, argv: list[str], own: Sequence[OwnOption]
-) -> tuple[argparse.Namespace, list[str]]:
-    """Parse; a script's name that is a further value of the option before it is made one."""
-    while True:
-        parsed, unknown = parser.parse_known_args(argv)
-        at = len(argv) - len(parsed.training_script_args) - 1
-        option = next((o for o in own if o.more and _goes_on(o, argv[: at + 1])), None)
-        if option is None:
-            return parsed, unknown
-        argv = [*argv[:at], option.flags[0], *argv[at:]]
-
-
-def _goes_on(option: OwnOption, words: Sequence[str]) -> bool:
-    """Whether the last word is a further value of this option: `--pairs 0:1 2:4`."""
-    if len(words) < 2 or not re.fullmatch(option.more, words[-1]):
-        return False
-    value, asked_by = words[-2], words[-3] if len(words) > 2 else ""
-    return ("=" in value and value.partition("=")[0] in option.flags) or asked_by in option.flags
 
 
 def check(torchrun: argparse.Namespace, argv: Sequence[str]) -> None:

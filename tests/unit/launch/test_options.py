@@ -10,7 +10,7 @@ from torch.distributed.run import get_args_parser
 
 from relkit.commands.launch import _OWN
 from relkit.errors import UsageProblem
-from relkit.launch.options import OwnOption, check, check_script, needs_peers, split
+from relkit.launch.options import check, check_script, needs_peers, split
 
 TORCHRUN_LINES = [
     ["train.py"],
@@ -31,6 +31,13 @@ TORCHRUN_LINES = [
     ["--role", "actor", "--rdzv-id", "job7", "--rdzv-conf", "timeout=9,join_timeout=3", "t.py"],
     ["--local-addr", "10.0.0.1", "--event-log-handler", "null", "t.py"],
     ["--nproc-per-node", "2", "t.py", "--nproc-per-node", "9", "--", "-x"],
+    # Each begins the name of an option of relkit's, or of several.
+    ["t.py", "--net", "resnet50", "--flash", "--hang", "3", "--str=1"],
+    ["-m", "package.module", "--b=1"],
+    ["-r3", "-t0:1,1:2", "t.py", "-r3"],
+    ["--max-restarts", "0", "t.py", "-1"],
+    ["--rol=actor", "--stand", "t.py"],
+    ["t.py", "t.py", "", "-"],
 ]
 
 
@@ -104,6 +111,11 @@ def test_help_is_noticed(line: list[str]) -> None:
         ["--start-method", "teleport", "t.py"],
         ["--max-restarts", "many", "t.py"],
         ["--no-hook=1", "t.py"],
+        ["--nproc-per-node", "--standalone", "t.py"],
+        ["--flash=1", "t.py"],
+        ["--straggler"],
+        ["-x", "t.py"],
+        ["--"],
     ],
 )
 def test_bad_lines_are_usage_problems(line: list[str]) -> None:
@@ -200,15 +212,13 @@ def test_a_master_from_the_environment_is_a_host(monkeypatch: pytest.MonkeyPatch
         (["--rdzv_endpont=h:1", "t.py"], "'--rdzv_endpont'. Did you mean '--rdzv-endpoint'?"),
         (["--nnodse", "2", "t.py"], "'--nnodse'. Did you mean '--nnodes'?"),
         (["--xyzzy", "t.py"], "'--xyzzy'."),
-        (["--old-nmae=1", "t.py"], "'--old-nmae'."),
     ],
 )
 def test_an_unknown_option_names_the_nearest_of_relkits_and_torchruns(
     line: list[str], sentence: str
 ) -> None:
-    own = (*_OWN, OwnOption(("--old-name",), hidden=True))
     with pytest.raises(UsageProblem) as refused:
-        split(line, own)
+        split(line, _OWN)
     assert str(refused.value) == f"No such option {sentence}"
 
 
@@ -239,3 +249,22 @@ def test_pairs_of_sockets_need_no_quotes(line: list[str]) -> None:
 def test_only_words_that_are_pairs_go_on_after_box_pairs() -> None:
     assert split(["--box-pairs", "0:1", "x.py", "2:4"], _OWN).torchrun.training_script == "x.py"
     assert split(["--standalone", "2:4", "t.py"], _OWN).torchrun.training_script == "2:4"
+
+
+def test_what_torchrun_itself_would_take_for_its_own_is_the_scripts_too() -> None:
+    words = ["-h", "--r", "--no", "--nnodes", "--no-hook"]
+    assert split(["--nnodes=1", "t.py", *words], _OWN).torchrun.training_script_args == words
+
+
+def test_two_dashes_end_the_options_before_the_script() -> None:
+    found = split(["--no-hook", "--", "t.py", "--", "--net"], _OWN)
+    assert found.own == ("--no-hook",)
+    assert found.torchrun.training_script == "t.py"
+    assert found.torchrun.training_script_args == ["--", "--net"]
+
+
+def test_the_beginning_of_a_name_is_torchruns_first_and_several_are_named() -> None:
+    assert split(["--start=fork", "t.py"], _OWN).torchrun.start_method == "fork"
+    assert split(["--hang-t=5", "t.py"], _OWN).own == ("--hang-timeout=5",)
+    with pytest.raises(UsageProblem, match="--flash could be --flash-keep, --flash-max-mb-per-s"):
+        split(["--flash=1", "t.py"], _OWN)
