@@ -72,12 +72,12 @@ def _resolved(
     if not word.startswith("--") and short in names and names[short].nargs != 0:
         return f"{_long(names[short])}={word[2:]}", names[short]
     for options in (torchrun, own):
-        found = {id(a): a for flag, a in _flags(options) if flag.startswith(name)}
-        if word.startswith("--") and len(found) == 1:
-            (action,) = found.values()
+        candidates = {id(a): a for flag, a in _flags(options) if flag.startswith(name)}
+        if word.startswith("--") and len(candidates) == 1:
+            (action,) = candidates.values()
             return f"{_long(action)}{equals}{value}", action
-        if word.startswith("--") and found:
-            could_be = ", ".join(_long(each) for each in found.values())
+        if word.startswith("--") and candidates:
+            could_be = ", ".join(_long(each) for each in candidates.values())
             raise UsageProblem(f"{name} could be {could_be}", next_step=_NEXT_STEP)
     raise UsageProblem(no_such("option", name, list(names)), next_step=_NEXT_STEP)
 
