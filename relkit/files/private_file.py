@@ -27,8 +27,9 @@ def home_folder() -> Path | None:
 def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file that belongs to this user alone.
 
-    Never follows a link in the last part of the path, never waits (a pipe or a device of that name
-    is refused), and is not inherited by programs that are started.
+    Never follows a link in the last part of the path, unless it is /proc's own of a descriptor of
+    this process. Never waits (a pipe or a device of that name is refused), and is not inherited by
+    programs that are started.
 
     Args:
         path: the file. Its folder is to be judged by `is_private_folder`.
@@ -40,7 +41,9 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
     Raises:
         OSError: it cannot be opened, or is somebody else's, or others may read or write it.
     """
-    always = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    always = os.O_CLOEXEC | os.O_NONBLOCK
+    if path.parent != Path(f"/proc/{os.getpid()}/fd"):
+        always |= os.O_NOFOLLOW
     descriptor = os.open(path, flags | always, 0o600)
     try:
         _require_private(os.fstat(descriptor), path, stat.S_ISREG)

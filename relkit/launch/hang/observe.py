@@ -13,6 +13,7 @@ from relkit.errors import BadDump, RelkitError
 from relkit.hang.live_sources.contradictions import contradictions, sees_communication
 from relkit.hang.model import HOOK, CpuUse, RankView, Sources
 from relkit.hang.words import of_ranks
+from relkit.hook.held_files import HeldFiles
 from relkit.hook.model import HookState, OpKind
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
@@ -69,6 +70,10 @@ class Observer:
         self._cpu: dict[int, deque[tuple[float, float, float]]] = {}
         self._files: dict[int, Path] = {}
         self._unreadable: dict[Path, tuple[int, str]] = {}
+        self._held = HeldFiles()
+        # By rank: the process that the launcher has started, where it had a recorder.
+        self._last_pids: dict[int, int] = {}
+        self._removed: dict[int, Path] = {}
 
     def states(self, brief_up_to: int = 0) -> dict[int, tuple[Path, HookState]]:
         """All readable recorder files by pid; a torn or hostile one is left out.
@@ -78,6 +83,8 @@ class Observer:
         """
         states: dict[int, tuple[Path, HookState]] = {}
         files = state_files(self._job_dir) if self._job_dir else []
+        self._removed = self._held.removed({path.name for path in files})
+        files += self._removed.values()
         for path in files:
             try:
                 state = read_state(path, recent=len(files) > brief_up_to, history=not brief_up_to)
@@ -96,6 +103,17 @@ class Observer:
     def unreadable(self) -> dict[Path, str]:
         """Recorder files that stay unreadable, and why."""
         return {p: why for p, (looks, why) in self._unreadable.items() if looks >= _TORN_LOOKS}
+
+    @property
+    def removed(self) -> frozenset[int]:
+        """Processes that live, and whose recorder files somebody has removed."""
+        return frozenset(self._removed)
+
+    @property
+    def removed_folder(self) -> Path | None:
+        """The folder of the recorders, where somebody has removed it."""
+        folder = self._job_dir
+        return None if folder is None or folder.is_dir() else folder
 
     def take_refusals(self) -> tuple[Refusal, ...]:
         """Processes that have given up recording since the last call."""
@@ -141,6 +159,7 @@ class Observer:
         if self._removes_ended:
             self._remove_ended(states, ranks, seen)
         self._cpu = {pid: samples for pid, samples in self._cpu.items() if pid in seen}
+        self._held.keep_only(seen)
         return views
 
     def ended(self, views: Sequence[RankView]) -> frozenset[int]:
@@ -219,6 +238,8 @@ class Observer:
         if candidates:
             state = _best(candidates)
             self._files[local.rank] = states[state.pid][0]
+            self._last_pids[local.rank] = local.pid
+            self._held.hold(state.pid, states[state.pid][0])
         pid = state.pid if state else local.pid
         process = procfs.process(pid)
         alive = process.runs(state.start_ticks if state else 0)
@@ -235,8 +256,16 @@ class Observer:
             exit_code=end.exit_code if end else None,
             failed_unix_s=end.failed_unix_s if end else 0.0,
             error=end.error if end else "",
-            sources=Sources(HOOK if state else ""),
+            sources=self._sources_of(local, state),
         )
+
+    def _sources_of(self, local: LocalRank, state: HookState | None) -> Sources:
+        if state is not None:
+            return Sources(HOOK)
+        if self._last_pids.get(local.rank) == local.pid:
+            # What is missing is no sign of anything: nothing is heard of this rank any more.
+            return Sources("", {HOOK: "its recorder has been removed"})
+        return Sources("")
 
     def _remove_ended(
         self,

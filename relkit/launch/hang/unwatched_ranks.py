@@ -28,6 +28,7 @@ class UnwatchedRanks:
         self._patience_s = max(MIN_UNSEEN_S, hang_timeout_s)
         self._began_s: float | None = None
         self._unseen_reported = False
+        self._removed_reported = False
         self._unreadable_reported: set[Path] = set()
         self._refusals_reported: set[str] = set()
 
@@ -39,6 +40,7 @@ class UnwatchedRanks:
             local: this node's ranks.
         """
         self._report_unseen(now_s, local)
+        self._report_removed(local)
         self._report_unreadable()
         self._report_refusals(local)
 
@@ -54,6 +56,24 @@ class UnwatchedRanks:
                 f"rank {unseen.fold()}: no operation seen yet; either the first one is still to "
                 "come, or the hook is not loaded there (run `relkit doctor`)"
             )
+
+    def _report_removed(self, local: Sequence[RankView]) -> None:
+        """Recorder files that somebody has removed while their ranks run."""
+        folder, removed = self._observer.removed_folder, self._observer.removed
+        if self._removed_reported or (folder is None and not removed):
+            return
+        self._removed_reported = True
+        watched = RankSet.of(view.rank for view in local if view.pid in removed)
+        lost = RankSet.of(view.rank for view in local if view.alive and view.hook is None)
+        what = f"{folder} has been removed" if folder else "recorder files have been removed"
+        if watched:
+            what += f"; {watched.in_words()} can be watched on, as their files are open here"
+        if lost:
+            what += f"; hangs of {lost.in_words()} are not seen from now on"
+        self._log(
+            f"{what}. logind's RemoveIPC=yes, the epilog of another job or a cleaner of /dev/shm "
+            "does that: have it leave relkit-* alone"
+        )
 
     def _report_unreadable(self) -> None:
         """Recorder files that stay unreadable."""
