@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import ipaddress
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relkit.errors import UsageProblem
-from relkit.files.input_file import read_input_text
+from relkit.files.input_file import read_input
 from relkit.text.whole_number import whole_number
 
 MAX_NODES = 65_536
@@ -30,6 +31,11 @@ _GROUP = re.compile(r"@[A-Za-z0-9_*][A-Za-z0-9._:*-]*")
 # A host of such a name does not exist, and looking for it would take until a time limit.
 _FILE = re.compile(r"[^\s,\[\]@]+\.(?:txt|list|lst|csv)", re.IGNORECASE)
 _COMMA = re.compile(r",(?![^\[]*\])")
+_BRACKETED = re.compile(
+    r"(?:(?P<user>[^@]*)@)?\[(?P<host>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:%[^\]]*)?)\](?::(?P<port>\d{1,5}))?"
+)
+# Behind a name, MPICH, Intel MPI and Horovod write the number of processes, ssh's users the port.
+_SSH_PORT, _MIN_PORT = 22, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +88,22 @@ def read_nodes(text_or_path: str, *, exclude: str = "") -> NodeList:
 
     Args:
         text_or_path: a file (one node or node set a line, `#` comments, `slots=`, `address=`,
-            `user=`, `port=`), a node set ("node[001-128]", "root@a:2222,b"), "@group", or "-".
+            `user=`, `port=`; also what MPI libraries, LSF and SGE write), a node set
+            ("node[001-128]", "root@a:2222,b"), "@group", or "-".
         exclude: the same, for nodes to leave out; "" for none.
 
     Raises:
         UsageProblem: an invalid name, an empty list, a file that cannot be read.
     """
-    specs, warnings = _merged(_specs(text_or_path))
+    counted: list[str] = []
+    specs, warnings = _merged(_specs(text_or_path, counted))
+    if counted:
+        warnings.append(
+            f"{counted[0]} is taken for a number of processes, as MPICH and Horovod write it; "
+            "for a port of ssh's write port="
+        )
     if exclude:
-        out = {spec.name for spec in _specs(exclude)}
+        out = {spec.name for spec in _specs(exclude, [])}
         known = {name for spec in specs for name in (spec.name, spec.target)}
         if out - known:
             warnings.append(f"excluded, but not in the list: {fold(out - known)}")
@@ -124,7 +137,7 @@ def slurm_nodes(text: str, variable: str) -> NodeList:
     Raises:
         UsageProblem: it is none.
     """
-    specs, warnings = _merged(_line(text, variable))
+    specs, warnings = _merged(_line(text, variable, []))
     if not specs:
         raise UsageProblem(f"{variable} names no node")
     return NodeList(tuple(specs), tuple(warnings))
@@ -142,13 +155,19 @@ def fold(names: Iterable[str]) -> str:
     return ",".join(part for part in (folded, *sorted(set(odd))) if part)
 
 
-def _specs(text: str) -> list[NodeSpec]:
+def _specs(text: str, counted: list[str]) -> list[NodeSpec]:
+    """All nodes of what the user named.
+
+    Args:
+        text: see read_nodes.
+        counted: gets what was taken for a number of processes and may be meant as a port.
+    """
     if text == "-":
-        return _lines(sys.stdin.read(), "stdin")
+        return _lines(sys.stdin.read(), "stdin", counted)
     path = Path(text)
     if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises for a text too long for a path)
         try:
-            return _lines(read_input_text(path, _MAX_BYTES), str(path))
+            return _lines(_decoded(read_input(path, _MAX_BYTES)), str(path), counted)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageProblem(f"cannot read the nodes in {path}: {error}") from error
     if ("/" in text and "[" not in text) or _FILE.fullmatch(text):
@@ -156,39 +175,65 @@ def _specs(text: str) -> list[NodeSpec]:
             f"there is no file {text!r} with nodes",
             next_step="Name a file that is here, or the nodes: --nodes 'node[001-128]'.",
         )
-    return _line(text, "the node set")
+    return _line(text, "the node set", counted)
 
 
-def _lines(text: str, source: str) -> list[NodeSpec]:
+def _decoded(data: bytes) -> str:
+    """Text as editors and shells write it, also those of Windows."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16")
+    return data.decode("utf-8-sig")
+
+
+def _lines(text: str, source: str, counted: list[str]) -> list[NodeSpec]:
     specs: list[NodeSpec] = []
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.split("#", 1)[0].strip()
         if stripped:
-            specs += _line(stripped, f"{source}, line {number}")
+            specs += _line(stripped, f"{source}, line {number}", counted)
         if len(specs) > MAX_NODES:
             raise UsageProblem(f"{source}: more than {MAX_NODES} nodes")
     return specs
 
 
-def _line(line: str, source: str) -> list[NodeSpec]:
-    """One line: names (separated by commas or blanks), then key=value words for all of them."""
-    names: list[str] = []
-    keys: dict[str, str] = {}
-    for word in line.split():
-        key, equals, value = word.partition("=")
-        if equals:
-            keys[key] = value
-        elif keys:
-            raise UsageProblem(f"{source}: {word!r} must come before {next(iter(keys))}=")
-        else:
-            names += [piece for piece in _COMMA.split(word) if piece]
-    specs = [spec for piece in names for spec in _piece(piece, source)]
-    for key, value in keys.items():
+def _line(line: str, source: str, counted: list[str]) -> list[NodeSpec]:
+    """One line: names (separated by commas), then key=value words for all of them."""
+    words = re.sub(r"\s*=\s*", "=", line.removeprefix("\ufeff")).split()
+    plain = [word for word in words if "=" not in word]
+    keys = [word.partition("=") for word in words if "=" in word]
+    if not keys and (pairs := _counts(plain)):
+        return [
+            replace(spec, slots=slots)
+            for name, slots in pairs
+            for spec in _piece(name, source, counted)
+        ]
+    if words[: len(plain)] != plain:
+        raise UsageProblem(f"{source}: the names must come before {keys[0][0]}=")
+    if len(plain) > 1:
+        raise UsageProblem(
+            f"{source}: {plain[1][:_MAX_ITEM]!r} stands behind a node, and may be a node or a word",
+            next_step="Write one node a line, or commas between nodes; a remark begins with #.",
+        )
+    pieces = [piece for word in plain for piece in _COMMA.split(word) if piece]
+    specs = [spec for piece in pieces for spec in _piece(piece, source, counted)]
+    for key, _, value in keys:
         specs = _with(specs, key, value, source)
     return specs
 
 
-def _piece(piece: str, source: str) -> list[NodeSpec]:
+def _counts(words: Sequence[str]) -> list[tuple[str, int]]:
+    """Names and numbers of processes: LSF's `a 8 b 8`, SGE's `a 8 all.q@a UNDEFINED`."""
+    if len(words) < 2:
+        return []
+    is_sge = len(words) == 4 and "@" in words[2]
+    pairs = list(zip(words[0::2], words[1::2], strict=False))[: 1 if is_sge else None]
+    counts = [whole_number(number, _MAX_SLOTS) for _, number in pairs]
+    if (len(words) % 2 and not is_sge) or None in counts:
+        return []
+    return [(name, count or 0) for (name, _), count in zip(pairs, counts, strict=True)]
+
+
+def _piece(piece: str, source: str, counted: list[str]) -> list[NodeSpec]:
     """All nodes of one name, node set, group or address."""
     bare = piece[1:-1] if piece.startswith("[") and piece.endswith("]") else piece
     if address := numeric_address(bare):
@@ -197,22 +242,24 @@ def _piece(piece: str, source: str) -> list[NodeSpec]:
         if not _GROUP.fullmatch(piece):
             raise _refused(piece, source)
         return [NodeSpec(name) for name in _expanded(piece, source)]
-    bracketed = re.fullmatch(
-        r"(?:([^@]*)@)?\[([0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\](?::(\d{1,5}))?", piece
-    )
-    if bracketed:
-        user, host, port = bracketed.groups()
-        names = [spec.name for spec in _piece(host, source)]
+    if match := _BRACKETED.fullmatch(piece):
+        names = [numeric_address(match["host"])]
+        if not names[0]:
+            raise _refused(piece, source)
     else:
         match = _PIECE.fullmatch(piece)
         if match is None or not _SET.fullmatch(match["host"]):
             raise _refused(piece, source)
-        user, port = match["user"], match["port"]
         names = _expanded(match["host"], source)
+    user = match["user"]
     if user is not None and not _USER.fullmatch(user):
         raise _refused(piece, source)
-    spec = NodeSpec("", user=user or "", port=_port(port, source) if port else 0)
-    return [replace(spec, name=name) for name in names]
+    port = _port(match["port"], source) if match["port"] else 0
+    slots = port if 0 < port < _MIN_PORT and port != _SSH_PORT else 0
+    if slots:
+        counted.append(piece)
+        port = 0
+    return [NodeSpec(name, user=user or "", port=port, slots=slots) for name in names]
 
 
 def _expanded(text: str, source: str) -> list[str]:
@@ -290,13 +337,30 @@ def _with(specs: list[NodeSpec], key: str, value: str, source: str) -> list[Node
         return [replace(spec, port=port) for spec in specs]
     if key == "user" and _USER.fullmatch(value):
         return [replace(spec, user=value) for spec in specs]
-    if key == "address" and len(specs) == 1:
-        (there,) = _piece(value, source)[:1]
-        return [replace(specs[0], address=there.name)]
+    if key == "address":
+        return _at_addresses(specs, value, source)
     raise UsageProblem(
         f"{source}: {key}={value!r} is not understood",
-        next_step="slots=, user=, port= apply to all nodes of a line, address= to a single node.",
+        next_step="slots=, user=, port= apply to all nodes of a line, address= names one for each.",
     )
+
+
+def _at_addresses(specs: list[NodeSpec], value: str, source: str) -> list[NodeSpec]:
+    """The same nodes, reached where `address=` says: `ops@10.0.0.9:2222`, or one for each node."""
+    counted: list[str] = []
+    there = [s for piece in _COMMA.split(value) if piece for s in _piece(piece, source, counted)]
+    if len(there) != len(specs) or counted:
+        raise UsageProblem(
+            f"{source}: address={value[:_MAX_ITEM]!r} names {len(there)} addresses for "
+            f"{len(specs)} nodes"
+            if not counted
+            else f"{source}: address={value[:_MAX_ITEM]!r} has no port of ssh's",
+            next_step="Name an address for each node of the line: n[1-2] address=10.0.0.[1-2]",
+        )
+    return [
+        replace(spec, address=at.name, user=at.user or spec.user, port=at.port or spec.port)
+        for spec, at in zip(specs, there, strict=True)
+    ]
 
 
 def _port(text: str, source: str) -> int:

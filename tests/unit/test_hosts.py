@@ -172,6 +172,18 @@ def test_exclusion_takes_sets_and_files_and_warns_of_strangers(tmp_path: Path) -
         "a slots=1 b",
         "a colour=red",
         "a,b address=10.0.0.1",
+        "a address=10.0.0.[1-2]",
+        "a address=10.0.0.1:8",
+        "node3 drained",
+        "a b",
+        "a 8 b",
+        "a 8 all.q",
+        "8 a",
+        "a -8",
+        "[fe80::1%]:22",
+        "[fe80::1%eth0;id]:22",
+        "[node1]:22",
+        "a:8:ib0",
         "a address=-oX",
         "a user=$x",
         "é",
@@ -200,7 +212,7 @@ def test_no_text_gives_a_name_that_a_command_could_misread(text: str) -> None:
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
-    path.write_bytes(b"\xff\xfe\x00n")
+    path.write_bytes(b"\xff\x00n")
     with pytest.raises(UsageProblem, match="cannot read"):
         read_nodes(str(path))
 
@@ -255,3 +267,58 @@ def test_the_scope_of_an_address_must_name_an_interface(scope: str) -> None:
         read_nodes(f"n1 address=fe80::1%{scope}")
     with pytest.raises(NoRoute):
         route_to(f"fe80::1%{scope}")
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("host1 8 host2 4", [NodeSpec("host1", slots=8), NodeSpec("host2", slots=4)]),
+        ("host1 8", [NodeSpec("host1", slots=8)]),
+        ("n[1-2] 8", [NodeSpec("n1", slots=8), NodeSpec("n2", slots=8)]),
+        ("n1 8 all.q@n1 UNDEFINED\nn2 4 all.q@n2 <NULL>",
+         [NodeSpec("n1", slots=8), NodeSpec("n2", slots=4)]),
+        ("n1 slots = 8 max_slots=9\nn2 slots= 2",
+         [NodeSpec("n1", slots=8), NodeSpec("n2", slots=2)]),
+        ("n9 address=ops@10.0.0.9:2222",
+         [NodeSpec("n9", address="10.0.0.9", user="ops", port=2222)]),
+        ("n9 address=[fe80::1%eth0]:2222", [NodeSpec("n9", address="fe80::1%eth0", port=2222)]),
+        ("n9 address=fe80::1 port=2222", [NodeSpec("n9", address="fe80::1", port=2222)]),
+        ("n[1-2] address=10.0.0.[1-2]",
+         [NodeSpec("n1", address="10.0.0.1"), NodeSpec("n2", address="10.0.0.2")]),
+        ("a,b address=10.0.0.9,gw:22",
+         [NodeSpec("a", address="10.0.0.9"), NodeSpec("b", address="gw", port=22)]),
+        ("[fe80::1%eth0]:22", [NodeSpec("fe80::1%eth0", port=22)]),
+        ("me@[fe80::1%2]", [NodeSpec("fe80::1%2", user="me")]),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_schedulers_libraries_and_editors_write(
+    tmp_path: Path, text: str, nodes: list[NodeSpec], encoding: str, end: str
+) -> None:
+    (tmp_path / "hosts").write_bytes(text.replace("\n", end).encode(encoding))
+    found = read_nodes(str(tmp_path / "hosts"))
+    assert (list(found.nodes), found.warnings) == (nodes, ())
+
+
+def test_a_number_behind_a_name_is_processes_unless_it_can_be_sshs_port(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("n1:8\nn2:8\nn3:22\nn4:2222\n")
+    found = read_nodes(str(tmp_path / "hosts"))
+    assert found.nodes == (
+        NodeSpec("n1", slots=8),
+        NodeSpec("n2", slots=8),
+        NodeSpec("n3", port=22),
+        NodeSpec("n4", port=2222),
+    )
+    (warning,) = found.warnings
+    assert warning.startswith("n1:8 is taken for a number of processes")
+    assert read_nodes("a:2,b:2").nodes == (NodeSpec("a", slots=2), NodeSpec("b", slots=2))
+    assert read_nodes("n1 port=8").nodes == (NodeSpec("n1", port=8),)
+
+
+def test_a_line_with_a_word_too_many_says_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("node1\nnode3 drained\n")
+    with pytest.raises(UsageProblem, match="line 2: 'drained' stands behind a node") as refused:
+        read_nodes(str(tmp_path / "hosts"))
+    assert "a remark begins with #" in refused.value.next_step
