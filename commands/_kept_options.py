@@ -20,14 +20,9 @@ class KeptOptions:
     def __init__(self, name: str) -> None:
         self._name = f"relkit.launch.{name}"
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """What makes an option one of them."""
-        return {"expose_value": False, "callback": self._keep}
-
     def option(self, *names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:  # noqa: ANN401
         """As click.option."""
-        return click.option(*names, **self.attributes, **attributes)
+        return click.option(*names, expose_value=False, callback=self._keep, **attributes)
 
     def of(self, ctx: click.Context) -> dict[str, Any]:
         """Value by parameter name."""

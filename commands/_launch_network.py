@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
 from relkit.commands._decorated import Decorated, with_options
 from relkit.commands._finite import FiniteRange
 from relkit.commands._kept_options import KeptOptions
@@ -36,7 +35,7 @@ OWN = (
     OwnOption(("--switchbox-check", "--switchbox_check"), takes_value=False),
     OwnOption(("--box-pairs", "--box_pairs"), repeatable=True, more=_PAIRS),
     OwnOption(("--min-bandwidth-gbps", "--min_bandwidth_gbps")),
-    OwnOption(LINK_BANDWIDTH_WAS.flags, hidden=True),
+    OwnOption(("--min-bandwidth", "--min_bandwidth")),
     OwnOption(("--min-channels", "--min_channels")),
     OwnOption(("--topology",)),
 )
@@ -61,10 +60,11 @@ _OPTIONS = (
                  help="With --network-check: check the links between each node's GPUs first."),
     _KEPT.option("--box-pairs", multiple=True, metavar="PAIRS",
                  help='Sockets to pair in the switchbox check, as "A:B C:D" or one word each.'),
-    renamed_option("--min-bandwidth-gbps", old=LINK_BANDWIDTH_WAS, type=FiniteRange(min=0),
-                   metavar="GBPS", **_KEPT.attributes,
-                   help="A link of the switchbox check is at fault below this, in Gbit/s. "
-                   "[default: 80]"),
+    _KEPT.option("--min-bandwidth-gbps", type=FiniteRange(min=0), metavar="GBPS",
+                 help="A link of the switchbox check is at fault below this, in Gbit/s. "
+                 "[default: 80]"),
+    _KEPT.option("--min-bandwidth", type=FiniteRange(min=0), metavar="MB_PER_S",
+                 help="The same in MB/s, as the DLRover guide writes it."),
     _KEPT.option("--min-channels", type=click.IntRange(min=1),
                  help="A node fails when fewer of its links are good. [default: 2]"),
     _KEPT.option("--topology", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -92,7 +92,7 @@ def check_network_options(ctx: click.Context) -> None:
             flag = "--" + alone[0].replace("_", "-")
             raise UsageProblem(f"{flag} needs --network-check", next_step="Add --network-check.")
     if not asked["switchbox_check"]:
-        for name in ("box_pairs", "min_bandwidth_gbps", "min_channels"):
+        for name in ("box_pairs", "min_bandwidth_gbps", "min_bandwidth", "min_channels"):
             if asked[name] not in (None, ()):
                 flag = "--" + name.replace("_", "-")
                 raise UsageProblem(
@@ -192,12 +192,10 @@ def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
     if not asked["switchbox_check"]:
         return None
     from relkit.linkcheck.pairs import parse_pairs
-    from relkit.linkcheck.run import MIN_BANDWIDTH_GBPS, MIN_CHANNELS, linkcheck
+    from relkit.linkcheck.run import MIN_CHANNELS, linkcheck, min_bandwidth
 
     pairs = parse_pairs(asked["box_pairs"]) if asked["box_pairs"] else ()
-    min_gbps = asked["min_bandwidth_gbps"]
-    if min_gbps is None:
-        min_gbps = MIN_BANDWIDTH_GBPS
+    min_gbps = min_bandwidth(asked["min_bandwidth_gbps"], asked["min_bandwidth"])
     channels = asked["min_channels"]
     if pairs and len(pairs) < (channels or MIN_CHANNELS):
         raise UsageProblem(

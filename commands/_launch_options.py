@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._aliases import RenamedChoice
 from relkit.commands._decorated import Decorated
 from relkit.commands._seconds import seconds_option
 from relkit.launch.job.on_hang import OnHang
@@ -43,16 +42,15 @@ def timeline_path(command: str) -> Callable[[Decorated], Decorated]:
 
 def on_hang(choices: tuple[OnHang, ...], default: OnHang) -> Callable[[Decorated], Decorated]:
     """--on-hang; with `save` where the job may run under try-to-persist."""
-    about_save, renamed = "", dict[str, str]()
+    about_save = ""
     if OnHang.SAVE in choices:
-        renamed = {"dump": OnHang.SAVE.value}
         about_save = (
             " save: a job under try-to-persist saves its last committed step and ends, or restarts"
             " where --max-restarts allows; any other job is only reported."
         )
     return click.option(
         "--on-hang",
-        type=RenamedChoice([choice.value for choice in choices], renamed),
+        type=click.Choice([choice.value for choice in choices]),
         default=default.value,
         show_default=True,
         help="What to do with a hung job, once all ranks are captured and the verdict is shown."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from relkit.commands._aliases import OldSpelling, renamed_option
 from relkit.commands._finite import FiniteRange
 from relkit.errors import UsageProblem
 from relkit.straggler.transport import control
@@ -18,9 +17,8 @@ from relkit.straggler.transport.control_settings import Mode
     type=click.Choice([mode.value for mode in Mode]),
     help="off: collect nothing; warn: report who is slow; exclude: also have its node leave.",
 )
-@renamed_option(
+@click.option(
     "--min-slowdown",
-    old=OldSpelling("--slowdown"),
     type=FiniteRange(0.01, 10.0),
     metavar="SHARE",
     help="The smallest slowdown to report: 0.04 = 4 % slower than its peers.",

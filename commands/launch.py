@@ -12,7 +12,6 @@ import click
 
 from relkit import faults
 from relkit.commands import _launch_options as shared
-from relkit.commands._aliases import OldSpelling, renamed_option
 from relkit.commands._finite import FiniteRange
 from relkit.commands._launch_network import (
     OWN as NETWORK_OPTIONS,
@@ -50,7 +49,6 @@ _OWN = (
     OwnOption(("--secret-file", "--secret_file")),
     OwnOption(("--straggler",)),
     OwnOption(("--straggler-min-slowdown", "--straggler_min_slowdown")),
-    OwnOption(("--straggler-slowdown", "--straggler_slowdown"), hidden=True),
     OwnOption(("--ttp-timeout", "--ttp_timeout")),
     OwnOption(("--ttp-heartbeat", "--ttp_heartbeat")),
     OwnOption(("--flash-keep", "--flash_keep")),
@@ -164,9 +162,8 @@ def _spelled(option: TorchrunOption) -> str:
     help="Look for ranks and links that make the job slow: warn says who, exclude also has that "
     "node leave an elastic job. `relkit straggler tune` changes it while the job runs.",
 )
-@renamed_option(
+@click.option(
     "--straggler-min-slowdown",
-    old=OldSpelling("--straggler-slowdown", "--straggler_slowdown"),
     type=FiniteRange(0.01, 10.0),
     default=Control().min_slowdown,
     show_default=True,

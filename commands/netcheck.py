@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._aliases import OldSpelling, renamed_option
 from relkit.commands._finite import FiniteRange
 from relkit.commands._netcheck_options import fleet_options
 from relkit.commands._options import finish
@@ -76,9 +75,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="How far below the fleet's median counts as slow, as a share (0.1 = 10 %).",
 )
-@renamed_option(
+@click.option(
     "--min-bandwidth-gbps",
-    old=OldSpelling("--min-bandwidth"),
     type=FiniteRange(0),
     default=0.0,
     metavar="GBPS",

@@ -1,4 +1,4 @@
-"""Click groups: commands loaded only when they run, old names, the nearest name for a wrong one."""
+"""Click groups: commands loaded only when they run, and the nearest name for a wrong one."""
 
 from __future__ import annotations
 
@@ -12,36 +12,18 @@ from relkit.text.nearest import no_such
 
 
 class CommandGroup(click.Group):
-    """A Click group that names the nearest command for an unknown one.
-
-    Args:
-        renamed: old name of a command -> its name now. Old names work and warn, and are listed
-            nowhere. The other arguments are click.Group's.
-    """
-
-    def __init__(
-        self,
-        *args: Any,  # noqa: ANN401
-        renamed: Mapping[str, str] | None = None,
-        **attrs: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(*args, **attrs)
-        self.renamed = renamed or {}
+    """A Click group that names the nearest command for an unknown one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names, by its name now or by an old one."""
-        typed = args[0]
-        name = self.renamed.get(typed, typed)
-        if name != typed and not ctx.resilient_parsing:
-            group = ctx.command_path
-            click.echo(f"relkit: `{group} {typed}` is now `{group} {name}`", err=True)
+        """The command that the first argument names."""
+        name = args[0]
         is_unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
         # What begins with a dash is an option out of place: Click knows what to say of that.
         if is_unknown and not name.startswith("-"):
             ctx.fail(no_such("command", name, self.list_commands(ctx)))
-        return super().resolve_command(ctx, [name, *args[1:]])
+        return super().resolve_command(ctx, args)
 
 
 class LazyGroup(CommandGroup):

@@ -38,14 +38,12 @@ class OwnOption:
         flags: spellings, the first is the one that is passed on.
         takes_value: False for a switch.
         repeatable: it may be given several times.
-        hidden: an old spelling, which works and is not named to anybody.
         more: a pattern of words that are further values where they stand right after a value.
     """
 
     flags: tuple[str, ...]
     takes_value: bool = True
     repeatable: bool = False
-    hidden: bool = False
     more: str = ""
 
 
@@ -121,8 +119,7 @@ def split(argv: Sequence[str], own: Sequence[OwnOption]) -> Split:
     except _HelpAsked:
         return Split((), argparse.Namespace(), wants_help=True)
     if unknown:
-        old = {flag for option in own if option.hidden for flag in option.flags}
-        flags = [f for action in parser._actions for f in action.option_strings if f not in old]
+        flags = [flag for action in parser._actions for flag in action.option_strings]
         raise UsageProblem(
             no_such("option", unknown[0], flags), next_step="See relkit launch --help."
         )

@@ -21,6 +21,26 @@ MIN_BANDWIDTH_GBPS = 80.0
 MIN_CHANNELS = 2
 
 
+def min_bandwidth(gbps: float | None, mb_s: float | None) -> float:
+    """The smallest good bandwidth in Gbit/s, from the option in either unit.
+
+    Args:
+        gbps: of --min-bandwidth-gbps, Gbit/s; None where it is not given.
+        mb_s: of --min-bandwidth, the guide's option, MB/s (10^6 bytes).
+
+    Raises:
+        UsageProblem: both are given.
+    """
+    if gbps is None:
+        return MIN_BANDWIDTH_GBPS if mb_s is None else mb_s * 8 / 1000
+    if mb_s is not None:
+        raise UsageProblem(
+            "--min-bandwidth (MB/s) and --min-bandwidth-gbps are two names of one bound",
+            next_step="Give only one of them.",
+        )
+    return gbps
+
+
 def linkcheck(
     pairs: Sequence[Pair] = (),
     *,

@@ -119,8 +119,6 @@ class Server:
             "ranks": ranks,
             "dead": sorted(led.dead),
             "unauthenticated_connections": self.unauthenticated,
-            # The name that this key had first.
-            "strangers": self.unauthenticated,
         }
 
     def watch(self, pids: Mapping[int, int]) -> None:

@@ -279,8 +279,7 @@ def _facts(history: History) -> dict[str, Any]:
         "past_stragglers": [plain_verdict(history, raised) for raised in history.past],
         "links": [
             {"source": row.source, "target": row.target, "ratio": round(row.ratio, 4),
-             "evidence": round(row.evidence, 4), "nats_share": round(row.evidence, 4),
-             "lost_s": round(row.lost_s, 4)}
+             "evidence": round(row.evidence, 4), "lost_s": round(row.lost_s, 4)}
             for row in history.links
         ],
         "clock_offsets": {
