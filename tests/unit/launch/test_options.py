@@ -10,7 +10,7 @@ from torch.distributed.run import get_args_parser
 
 from relkit.commands.launch import _OWN
 from relkit.errors import UsageProblem
-from relkit.launch.options import OwnOption, check, check_script, needs_peers, split
+from relkit.launch.options import check, check_script, needs_peers, split
 
 TORCHRUN_LINES = [
     ["train.py"],
