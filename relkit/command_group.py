@@ -30,22 +30,24 @@ class LazyGroup(CommandGroup):
     """A group whose commands are loaded by name, on demand.
 
     Args:
-        table: name -> (module:attribute, help line), in the order of --help. The other arguments
-            are CommandGroup's.
+        table: name -> (module:attribute, help line), in the order of --help.
+        hidden: names that run and are listed nowhere. The other arguments are CommandGroup's.
     """
 
     def __init__(
         self,
         *args: Any,  # noqa: ANN401
         table: Mapping[str, tuple[str, str]],
+        hidden: frozenset[str] = frozenset(),
         **attrs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(*args, **attrs)
         self._table = table
+        self._listed = [name for name in table if name not in hidden]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All command names, without importing one."""
-        return list(self._table)
+        """The names of the commands that are listed, without importing one."""
+        return self._listed
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command; None for an unknown name."""
@@ -59,4 +61,4 @@ class LazyGroup(CommandGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command list from the table: --help stays fast."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])
+            formatter.write_dl([(name, self._table[name][1]) for name in self._listed])
