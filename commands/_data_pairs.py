@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._options import finish, report_options
+from relkit.commands._click_options import finish, report_options
 from relkit.commands._progress import progress_bar
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._options import finish
+from relkit.commands._click_options import finish
 from relkit.commands._progress import progress_bar
 from relkit.errors import UsageProblem
 

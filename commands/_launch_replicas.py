@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._decorated import Decorated, with_options
-from relkit.commands._finite import FiniteRange
-from relkit.commands._kept_options import KeptOptions
+from relkit.commands._click_options import Decorated, FiniteRange, KeptOptions, with_options
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import click
 
-from relkit.commands._decorated import Decorated, with_options
-from relkit.commands._finite import FiniteRange
-from relkit.commands._kept_options import KeptOptions
+from relkit.commands._click_options import Decorated, FiniteRange, KeptOptions, with_options
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
 from relkit.launch.spares.settings import (

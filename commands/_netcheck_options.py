@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from relkit.commands._decorated import Decorated, with_options
-from relkit.commands._finite import FiniteRange
+from relkit.commands._click_options import Decorated, FiniteRange, with_options
 
 _OPTIONS = (
     click.option("--nodes", "-w", default="", metavar="NODES",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._finite import FiniteRange
+from relkit.commands._click_options import FiniteRange, finish
 from relkit.commands._netcheck_options import fleet_options
-from relkit.commands._options import finish
 from relkit.netcheck.measure.probes.names import PROBES
 
 # A probe of torch's needs that much longer than its measurement to begin and end.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._finite import FiniteRange
+from relkit.commands._click_options import FiniteRange
 from relkit.errors import EXIT_UNKNOWN, NoSuchProcess, UsageProblem
 
 if TYPE_CHECKING:

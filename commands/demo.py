@@ -11,8 +11,7 @@ import click
 
 from relkit import demo as demonstration
 from relkit.commands import _launch_options as shared
-from relkit.commands._options import finish, report_options
-from relkit.commands._seconds import seconds_option
+from relkit.commands._click_options import finish, report_options, seconds_option
 from relkit.faults import FAULTS
 from relkit.findings import Evidence, Finding, Report, Status
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from relkit.command_group import CommandGroup
+from relkit.commands._click_options import finish, report_options
 from relkit.commands._hang_collect import collect
-from relkit.commands._options import finish, report_options
 from relkit.commands._progress import progress_bar
 
 

@@ -12,7 +12,7 @@ import click
 
 from relkit import faults
 from relkit.commands import _launch_options as shared
-from relkit.commands._finite import FiniteRange
+from relkit.commands._click_options import FiniteRange, seconds_option
 from relkit.commands._launch_network import (
     OWN as NETWORK_OPTIONS,
 )
@@ -28,7 +28,6 @@ from relkit.commands._launch_replicas import OWN as REPLICA_OPTIONS
 from relkit.commands._launch_replicas import check_replicas, replica_host, replica_options
 from relkit.commands._launch_spares import OWN as SPARE_OPTIONS
 from relkit.commands._launch_spares import spare_options, spare_settings, spares_of
-from relkit.commands._seconds import seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.faults.slow_faults import SLOW_FAULTS
 from relkit.launch.job.on_hang import OnHang

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._finite import FiniteRange
+from relkit.commands._click_options import FiniteRange, finish
 from relkit.commands._netcheck_options import fleet_options
-from relkit.commands._options import finish
 from relkit.findings import Report
 from relkit.netcheck.measure.probes.names import PROBES
 
