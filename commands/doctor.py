@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._click_options import FiniteRange, finish, report_options
+from relkit.commands.shared.options import FiniteRange, finish, report_options
 from relkit.findings import Report
 
 

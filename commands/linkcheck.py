@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._click_options import FiniteRange, finish, report_options
-from relkit.commands._progress import progress_bar
+from relkit.commands.shared.options import FiniteRange, finish, report_options
+from relkit.commands.shared.progress import progress_bar
 
 
 @click.command()

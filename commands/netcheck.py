@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._click_options import FiniteRange, finish
-from relkit.commands._netcheck_options import fleet_options
+from relkit.commands.shared.fleet_options import fleet_options
+from relkit.commands.shared.options import FiniteRange, finish
 from relkit.findings import Report
 from relkit.netcheck.measure.probes.names import PROBES
 
@@ -144,8 +144,13 @@ def netcheck(
       relkit netcheck --nodes hosts.txt --mode groups --topology topology.txt
       relkit netcheck --from before-training --slow 0.2 --json
     """
-    from relkit.commands._netcheck_run import check_options, measure, refuse_old_bundle, save_all
-    from relkit.commands._netcheck_sizes import message_sizes
+    from relkit.commands.shared.netcheck_run import (
+        check_options,
+        measure,
+        message_sizes,
+        refuse_old_bundle,
+        save_all,
+    )
     from relkit.netcheck.measure.baseline import load_baseline
     from relkit.netcheck.measure.bundle import load
     from relkit.netcheck.model import Thresholds

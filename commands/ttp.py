@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._click_options import FiniteRange
+from relkit.commands.shared.options import FiniteRange
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.output import shown, table
 

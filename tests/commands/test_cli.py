@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from relkit import cli as cli_module
 from relkit import errors
 from relkit.cli import COMMANDS, HIDDEN, cli, run
-from relkit.commands._click_options import FiniteRange
+from relkit.commands.shared.options import FiniteRange
 from relkit.errors import DeadlineExceeded, RelkitError
 from tests.unit.layout.test_layout import ROOT
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from relkit.commands._launch_peers import meet
 from relkit.commands.launch import _OWN
+from relkit.commands.launch_parts.peer_options import meet
 from relkit.hosts import read_nodes
 from relkit.launch.options import split
 from relkit.launch.peers.find import NodeFacts

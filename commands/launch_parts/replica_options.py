@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._click_options import Decorated, FiniteRange, KeptOptions, with_options
+from relkit.commands.shared.options import Decorated, FiniteRange, KeptOptions, with_options
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
 
@@ -69,7 +69,7 @@ def replica_host(ctx: click.Context, timeout_s: float, folder: Path) -> ReplicaH
     Args:
         timeout_s: how long fetching may take; folder: the timeline folder, for the report.
     """
-    from relkit.commands._incident import keep_report, log
+    from relkit.commands.shared.incident import keep_report, log
     from relkit.flash_checkpoint.replicas.origin import Origin
     from relkit.launch.replicas.replica_host import ReplicaHost
     from relkit.launch.replicas.resume_report import resume_report

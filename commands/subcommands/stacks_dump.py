@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._click_options import FiniteRange
+from relkit.commands.shared.options import FiniteRange
 from relkit.errors import UsageProblem
 from relkit.output import emit
 

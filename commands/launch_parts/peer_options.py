@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from relkit.commands._click_options import Decorated
+from relkit.commands.shared.options import Decorated
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption, is_left_open, needs_peers
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._click_options import FiniteRange
+from relkit.commands.shared.options import FiniteRange
 from relkit.errors import EXIT_UNKNOWN, NoSuchProcess, UsageProblem
 
 if TYPE_CHECKING:
-    from relkit.commands._straggler_screen import Sink
+    from relkit.commands.subcommands.straggler_screen import Sink
     from relkit.straggler.transport.tail import HistoryTail
 
 # Shorter than any interval, so that the end of a job and Ctrl-C are not waited for.
@@ -47,7 +47,7 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
       relkit straggler watch my-run --once
       relkit straggler watch my-run --json | jq -c .stragglers
     """
-    from relkit.commands._straggler_screen import JsonLines, Lines, Screen
+    from relkit.commands.subcommands.straggler_screen import JsonLines, Lines, Screen
     from relkit.straggler.present.report import straggler_report
     from relkit.straggler.transport.tail import HistoryTail
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from relkit.commands._click_options import FiniteRange
+from relkit.commands.shared.options import FiniteRange
 from relkit.errors import UsageProblem
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control_settings import Mode

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from relkit.commands._click_options import Decorated, FiniteRange, KeptOptions, with_options
+from relkit.commands.shared.options import Decorated, FiniteRange, KeptOptions, with_options
 from relkit.errors import UsageProblem
 from relkit.launch.options import OwnOption
 from relkit.launch.spares.settings import (

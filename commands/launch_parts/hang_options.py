@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._click_options import Decorated, seconds_option
+from relkit.commands.shared.options import Decorated, seconds_option
 from relkit.launch.job.on_hang import OnHang
 
 # Anything shorter is certainly a typing error.

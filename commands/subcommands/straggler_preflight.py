@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._click_options import FiniteRange, finish
-from relkit.commands._netcheck_options import fleet_options
+from relkit.commands.shared.fleet_options import fleet_options
+from relkit.commands.shared.options import FiniteRange, finish
 from relkit.netcheck.measure.probes.names import PROBES
 
 # A probe of torch's needs that much longer than its measurement to begin and end.
@@ -88,7 +88,7 @@ def preflight(
       relkit straggler preflight --nodes 'node[001-064]' --probe gloo -o good-day
       relkit straggler preflight --nodes hosts.txt --baseline good-day --slow 0.05
     """
-    from relkit.commands._netcheck_run import measure, refuse_old_bundle, save_all
+    from relkit.commands.shared.netcheck_run import measure, refuse_old_bundle, save_all
     from relkit.netcheck.measure.baseline import baseline_of
     from relkit.netcheck.measure.bundle import load_any
     from relkit.netcheck.measure.options import CheckOptions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._click_options import finish
+from relkit.commands.shared.options import finish
 
 
 @click.command()

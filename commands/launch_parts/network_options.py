@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relkit.commands._click_options import Decorated, FiniteRange, KeptOptions, with_options
+from relkit.commands.shared.options import Decorated, FiniteRange, KeptOptions, with_options
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.launch.options import OwnOption
 from relkit.netcheck.measure.probes.names import PROBES

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._netcheck_options import fleet_options
+from relkit.commands.shared.fleet_options import fleet_options
 from relkit.output import emit
 
 
@@ -53,7 +53,7 @@ def collect(timeline: str, folder: Path, fmt: str | None, **fleet: str | int | f
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress
 
-    from relkit.commands._fleet import channel_of, nodes_of
+    from relkit.commands.shared.fleet_nodes import channel_of, nodes_of
     from relkit.hang.collect.gather import gather, new_folder
     from relkit.hang.collect.gathered_report import gathered_report, lift_report
 

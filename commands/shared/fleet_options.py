@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from relkit.commands._click_options import Decorated, FiniteRange, with_options
+from relkit.commands.shared.options import Decorated, FiniteRange, with_options
 
 _OPTIONS = (
     click.option("--nodes", "-w", default="", metavar="NODES",

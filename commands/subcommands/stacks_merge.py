@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._progress import progress_bar
+from relkit.commands.shared.progress import progress_bar
 from relkit.errors import UsageProblem
 from relkit.output import emit
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._click_options import finish
-from relkit.commands._progress import progress_bar
+from relkit.commands.shared.options import finish
+from relkit.commands.shared.progress import progress_bar
 from relkit.errors import UsageProblem
 
 if TYPE_CHECKING:
