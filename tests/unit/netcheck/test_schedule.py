@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_fleet import SimulatedFleet, SimulatedRun, Ways, run
 
+from benchmarks.networks.simulated_fleet import SimulatedFleet, SimulatedRun, Ways, run
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.cross_switch import crossing_pairs
 from relkit.netcheck.measure.round_robin import circle_round, rounds_needed

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 import pytest
-from simulated_fleet import SimulatedFleet, Ways, run
 
+from benchmarks.networks.simulated_fleet import SimulatedFleet, Ways, run
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.model import Edge, Failure, Link, NetVerdict, Thresholds
 from relkit.netcheck.solve.verdict import solve
