@@ -41,7 +41,7 @@ from benchmarks.networks.simulated_fleet import SimulatedFleet, Ways, run
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.schedule import Schedule
 from relkit.netcheck.model import Link, NetVerdict
-from relkit.netcheck.solve.verdict import solve
+from relkit.netcheck.solve.judge import solve
 
 BAR = 0.995
 Named = frozenset[tuple[str, tuple[str, ...]]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from relkit.netcheck.measure.schedule import Schedule
 from relkit.netcheck.model import Edge, Failure, Link, NetVerdict, Thresholds
-from relkit.netcheck.solve.verdict import solve
+from relkit.netcheck.solve.judge import solve
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relkit.straggler.collect.step_period import find_period
+from relkit.straggler.collect.step_pattern import find_period
 from relkit.straggler.model import Floats, Ints
 
 # A stretch off the pattern is a step with something added if so much of the pattern is in it.

@@ -13,7 +13,7 @@ from benchmarks.networks.simulated_fleet import SimulatedFleet, Ways, run
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.schedule import Schedule
 from relkit.netcheck.model import Edge, Link, NetVerdict
-from relkit.netcheck.solve.verdict import solve
+from relkit.netcheck.solve.judge import solve
 
 LEFT = st.sampled_from([0.0, 0.2, 0.5])
 

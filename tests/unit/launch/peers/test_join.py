@@ -12,9 +12,8 @@ from relkit.commands.launch_parts.peer_options import meet
 from relkit.hosts import read_nodes
 from relkit.launch.options import split
 from relkit.launch.peers.find import NodeFacts
-from relkit.launch.peers.join import join_peers
+from relkit.launch.peers.join import join_peers, slurm_address
 from relkit.launch.peers.rendezvous_host import NoRendezvousHost
-from relkit.launch.peers.slurm_address import slurm_address
 
 FACTS = NodeFacts(lambda: "host", lambda name: name)
 STEP = {
