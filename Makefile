@@ -54,7 +54,7 @@ format: $(VENV)/.develop
 
 stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py
-	$(BIN)/python benchmarks/ttp_many_ranks.py --ranks 5000
+	$(BIN)/python benchmarks/ttp/ttp_many_ranks.py --ranks 5000
 	ALL_ZERO_STAGES=1 $(BIN)/python -m pytest -q tests/flash_checkpoint/test_deepspeed_jobs.py
 
 # An hour of a job in which everything comes and goes: is all that it holds flat, are its losses a bare

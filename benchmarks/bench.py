@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from as_installed import compile_relkit
-from capture import hung_job
-from diverse_files import write_diverse_files
 
+from benchmarks.as_installed import compile_relkit
+from benchmarks.stacks.capture import hung_job
+from benchmarks.stacks.diverse_files import write_diverse_files
 from relkit.cli import cli
 from relkit.output import table
 from relkit.process.bounded_child import find_tool
@@ -194,7 +194,7 @@ def capture_cases(folder: Path, rounds: int) -> list[Case]:
     """A hung rank, looked at by a process that starts anew each time, as a user's command does."""
     py_spy = find_tool("py-spy")
     library = folder / "heartbeat.so"
-    source = str(_ROOT / "benchmarks" / "heartbeat.c")
+    source = str(_ROOT / "benchmarks" / "stacks" / "heartbeat.c")
     compiler = shutil.which("cc") or "gcc"
     subprocess.run(
         [compiler, "-O2", "-shared", "-fPIC", "-pthread", "-o", str(library), source],

@@ -1,1 +1,1 @@
-"""The subcommands: one file each, file name == command name; the table is in relkit.cli."""
+"""The commands: one file each, file name == command name; the table is in relkit.cli."""

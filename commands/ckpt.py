@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._options import finish, report_options
+from relkit.commands.shared.options import finish, report_options
 from relkit.output import as_text, shown, table, use_colour
 
 

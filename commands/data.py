@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._data_pairs import inspect, merge, verify
-from relkit.commands._data_preprocess import preprocess
+from relkit.commands.subcommands.data_pairs import inspect, merge, verify
+from relkit.commands.subcommands.data_preprocess import preprocess
 
 
 @click.group(cls=CommandGroup)

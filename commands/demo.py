@@ -10,9 +10,8 @@ from pathlib import Path
 import click
 
 from relkit import demo as demonstration
-from relkit.commands import _launch_options as shared
-from relkit.commands._options import finish, report_options
-from relkit.commands._seconds import seconds_option
+from relkit.commands.launch_parts import hang_options as shared
+from relkit.commands.shared.options import finish, report_options, seconds_option
 from relkit.faults import FAULTS
 from relkit.findings import Evidence, Finding, Report, Status
 
@@ -85,7 +84,7 @@ def demo(
       relkit demo
       relkit demo --fault deadlock --nproc 8 --hang-timeout 5
     """
-    from relkit.commands._incident import choose_timeline
+    from relkit.commands.shared.incident import choose_timeline
 
     wanted = demonstration.Demo(
         fault=fault,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._finite import FiniteRange
-from relkit.commands._options import finish, report_options
+from relkit.commands.shared.options import FiniteRange, finish, report_options
 from relkit.findings import Report
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._hang_collect import collect
-from relkit.commands._options import finish, report_options
-from relkit.commands._progress import progress_bar
+from relkit.commands.shared.options import finish, report_options
+from relkit.commands.shared.progress import progress_bar
+from relkit.commands.subcommands.hang_collect import collect
 
 
 @click.group(cls=CommandGroup)

@@ -11,25 +11,27 @@ from pathlib import Path
 import click
 
 from relkit import faults
-from relkit.commands import _launch_options as shared
-from relkit.commands._aliases import OldSpelling, renamed_option
-from relkit.commands._finite import FiniteRange
-from relkit.commands._launch_network import (
+from relkit.commands.launch_parts import hang_options as shared
+from relkit.commands.launch_parts.network_options import (
     OWN as NETWORK_OPTIONS,
 )
-from relkit.commands._launch_network import (
+from relkit.commands.launch_parts.network_options import (
     check_network_options,
     network_check,
     network_options,
     order_ranks,
 )
-from relkit.commands._launch_peers import OWN as PEER_OPTIONS
-from relkit.commands._launch_peers import meet, nodes_option
-from relkit.commands._launch_replicas import OWN as REPLICA_OPTIONS
-from relkit.commands._launch_replicas import check_replicas, replica_host, replica_options
-from relkit.commands._launch_spares import OWN as SPARE_OPTIONS
-from relkit.commands._launch_spares import spare_options, spare_settings, spares_of
-from relkit.commands._seconds import seconds_option
+from relkit.commands.launch_parts.peer_options import OWN as PEER_OPTIONS
+from relkit.commands.launch_parts.peer_options import meet, nodes_option
+from relkit.commands.launch_parts.replica_options import OWN as REPLICA_OPTIONS
+from relkit.commands.launch_parts.replica_options import (
+    check_replicas,
+    replica_host,
+    replica_options,
+)
+from relkit.commands.launch_parts.spare_options import OWN as SPARE_OPTIONS
+from relkit.commands.launch_parts.spare_options import spare_options, spare_settings, spares_of
+from relkit.commands.shared.options import FiniteRange, seconds_option
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.faults.slow_faults import SLOW_FAULTS
 from relkit.launch.job.on_hang import OnHang
@@ -50,7 +52,6 @@ _OWN = (
     OwnOption(("--secret-file", "--secret_file")),
     OwnOption(("--straggler",)),
     OwnOption(("--straggler-min-slowdown", "--straggler_min_slowdown")),
-    OwnOption(("--straggler-slowdown", "--straggler_slowdown"), hidden=True),
     OwnOption(("--ttp-timeout", "--ttp_timeout")),
     OwnOption(("--ttp-heartbeat", "--ttp_heartbeat")),
     OwnOption(("--flash-keep", "--flash_keep")),
@@ -164,9 +165,8 @@ def _spelled(option: TorchrunOption) -> str:
     help="Look for ranks and links that make the job slow: warn says who, exclude also has that "
     "node leave an elastic job. `relkit straggler tune` changes it while the job runs.",
 )
-@renamed_option(
+@click.option(
     "--straggler-min-slowdown",
-    old=OldSpelling("--straggler-slowdown", "--straggler_slowdown"),
     type=FiniteRange(0.01, 10.0),
     default=Control().min_slowdown,
     show_default=True,
@@ -274,10 +274,8 @@ def launch(
 
     # Only here: these import torch, which --help and bad usage must not wait for.
     with quick_imports():
-        from relkit.commands._flash_checkpoint import slot_host
-        from relkit.commands._incident import choose_timeline, log, monitor_into
-        from relkit.commands._launch_accounts import accounts_into
-        from relkit.commands._persist import persist_host
+        from relkit.commands.launch_parts.run_ends import accounts_into, persist_host, slot_host
+        from relkit.commands.shared.incident import choose_timeline, log, monitor_into
         from relkit.launch.flash_checkpoint.persist_round import PersistSettings
         from relkit.launch.job.folder import JobFolder
         from relkit.launch.job.settings import MonitorSettings

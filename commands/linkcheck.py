@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._aliases import LINK_BANDWIDTH_WAS, renamed_option
-from relkit.commands._finite import FiniteRange
-from relkit.commands._options import finish, report_options
-from relkit.commands._progress import progress_bar
+from relkit.commands.shared.options import FiniteRange, finish, report_options
+from relkit.commands.shared.progress import progress_bar
 
 
 @click.command()
@@ -23,16 +21,22 @@ from relkit.commands._progress import progress_bar
     metavar="PAIRS",
     help='Sockets to pair, as "A:B C:D". Default: "0:1 2:4 3:5 6:7" (NVIDIA: neighbouring GPUs).',
 )
-@renamed_option(
+@click.option(
     "--min-bandwidth-gbps",
     "--min_bandwidth_gbps",
     "min_bandwidth_gbps",
-    old=LINK_BANDWIDTH_WAS,
     type=FiniteRange(min=0),
-    default=80,
-    show_default=True,
     metavar="GBPS",
-    help="A link is at fault when a direction of it is below this, in Gbit/s.",
+    help="A link is at fault when a direction of it is below this, in Gbit/s. Default: 80.",
+)
+@click.option(
+    "--min-bandwidth",
+    "--min_bandwidth",
+    "min_bandwidth_mb_s",
+    type=FiniteRange(min=0),
+    metavar="MB_PER_S",
+    envvar="RELKIT_LINKCHECK_MIN_BANDWIDTH",
+    help="The same in MB/s, as the DLRover guide writes it.",
 )
 @click.option(
     "--min-channels",
@@ -80,7 +84,8 @@ from relkit.commands._progress import progress_bar
 @report_options
 def linkcheck(
     box_pairs: tuple[str, ...],
-    min_bandwidth_gbps: float,
+    min_bandwidth_gbps: float | None,
+    min_bandwidth_mb_s: float | None,
     min_channels: int | None,
     provider: str,
     replay: Path | None,
@@ -108,6 +113,7 @@ def linkcheck(
     """
     from relkit.linkcheck.pairs import parse_pairs
     from relkit.linkcheck.run import linkcheck as check
+    from relkit.linkcheck.run import min_bandwidth
 
     texts = (*box_pairs, *more_pairs)
     pairs = parse_pairs(texts) if texts else ()
@@ -116,7 +122,7 @@ def linkcheck(
     with progress_bar("looking for links") as progress:
         report = check(
             pairs,
-            min_bandwidth_gbps=min_bandwidth_gbps,
+            min_bandwidth_gbps=min_bandwidth(min_bandwidth_gbps, min_bandwidth_mb_s),
             min_channels=min_channels,
             kind=provider,
             tool=tool,

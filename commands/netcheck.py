@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands._aliases import OldSpelling, renamed_option
-from relkit.commands._finite import FiniteRange
-from relkit.commands._netcheck_options import fleet_options
-from relkit.commands._options import finish
+from relkit.commands.shared.fleet_options import fleet_options
+from relkit.commands.shared.options import FiniteRange, finish
 from relkit.findings import Report
 from relkit.netcheck.measure.probes.names import PROBES
 
@@ -76,9 +74,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="How far below the fleet's median counts as slow, as a share (0.1 = 10 %).",
 )
-@renamed_option(
+@click.option(
     "--min-bandwidth-gbps",
-    old=OldSpelling("--min-bandwidth"),
     type=FiniteRange(0),
     default=0.0,
     metavar="GBPS",
@@ -147,8 +144,13 @@ def netcheck(
       relkit netcheck --nodes hosts.txt --mode groups --topology topology.txt
       relkit netcheck --from before-training --slow 0.2 --json
     """
-    from relkit.commands._netcheck_run import check_options, measure, refuse_old_bundle, save_all
-    from relkit.commands._netcheck_sizes import message_sizes
+    from relkit.commands.shared.netcheck_run import (
+        check_options,
+        measure,
+        message_sizes,
+        refuse_old_bundle,
+        save_all,
+    )
     from relkit.netcheck.measure.baseline import load_baseline
     from relkit.netcheck.measure.bundle import load
     from relkit.netcheck.model import Thresholds

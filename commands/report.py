@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._options import finish
-from relkit.commands._progress import progress_bar
+from relkit.commands.shared.options import finish
+from relkit.commands.shared.progress import progress_bar
 
 PAGE = "hang.html"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands import _launch_options as shared
+from relkit.commands.launch_parts import hang_options as shared
 from relkit.launch.job.on_hang import OnHang
 from relkit.text.job_id import safe_job_id
 
@@ -45,7 +45,7 @@ def run(
       relkit run --hang-timeout 120 -- mpirun -n 8 python train.py
       srun relkit run -- python train.py
     """
-    from relkit.commands._incident import choose_timeline, log, monitor_into
+    from relkit.commands.shared.incident import choose_timeline, log, monitor_into
     from relkit.launch import run_command
     from relkit.launch.job.folder import JobFolder
     from relkit.launch.job.node_name import node_name

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._stacks_dump import dump
-from relkit.commands._stacks_merge import merge
+from relkit.commands.subcommands.stacks_dump import dump
+from relkit.commands.subcommands.stacks_merge import merge
 
 
 @click.group(cls=CommandGroup)

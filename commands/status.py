@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands._options import finish, report_options
+from relkit.commands.shared.options import finish, report_options
 from relkit.output import as_text, table, use_colour
 
 

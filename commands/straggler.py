@@ -9,19 +9,19 @@ from relkit.command_group import LazyGroup
 # name -> (module:attribute, help line). Each part is imported only when it runs.
 PARTS = {
     "preflight": (
-        "relkit.commands._straggler_preflight:preflight",
+        "relkit.commands.subcommands.straggler_preflight:preflight",
         "Find the device, host or link that would make a job slow, before it starts.",
     ),
     "watch": (
-        "relkit.commands._straggler_watch:watch",
+        "relkit.commands.subcommands.straggler_watch:watch",
         "Show who is slow in a running job, and why, while it happens.",
     ),
     "report": (
-        "relkit.commands._straggler_report:report",
+        "relkit.commands.subcommands.straggler_report:report",
         "Say who made a job slow, since when, why, and what it cost.",
     ),
     "tune": (
-        "relkit.commands._straggler_tune:tune",
+        "relkit.commands.subcommands.straggler_tune:tune",
         "Switch a running job's straggler detection off or on, or change its limits.",
     ),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._options import finish, report_options
+from relkit.commands.shared.options import finish, report_options
 from relkit.errors import UsageProblem
 from relkit.output import as_text, require_new, use_colour, write_atomic
 

@@ -12,15 +12,14 @@ from typing import Any
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands._aliases import OldSpelling, renamed_option
-from relkit.commands._finite import FiniteRange
+from relkit.commands.shared.options import FiniteRange
 from relkit.errors import EXIT_PROBLEM, EXIT_UNKNOWN, NoSuchProcess, RelkitError
 from relkit.output import shown, table
 
 _POLL_S = 0.05
 
 
-@click.group(cls=CommandGroup, renamed={"dump": "save"})
+@click.group(cls=CommandGroup)
 def ttp() -> None:
     """Look at a job under try-to-persist on this host, or have it saved and ended.
 
@@ -74,10 +73,8 @@ def status(job: str, as_json: bool) -> int:
 
 @ttp.command()
 @click.argument("job")
-@renamed_option(
+@click.option(
     "--timeout",
-    # From when this command was `relkit ttp dump`.
-    old=OldSpelling(variable="RELKIT_TTP_DUMP_TIMEOUT"),
     type=FiniteRange(min=1.0),
     default=150.0,
     show_default=True,

@@ -85,6 +85,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
 }
 
+# Started by other commands, and by nobody who would look for it in `relkit --help`.
+HIDDEN = frozenset({"agent"})
+
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
@@ -98,6 +101,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    hidden=HIDDEN,
     context_settings={"auto_envvar_prefix": "RELKIT", "help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 nothing wrong, 1 problem found, 2 usage, 3 could not tell, "
     "124 own timeout, 130 interrupted.  Shell completion: "

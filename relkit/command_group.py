@@ -1,4 +1,4 @@
-"""Click groups: commands loaded only when they run, old names, the nearest name for a wrong one."""
+"""Click groups: commands loaded only when they run, and the nearest name for a wrong one."""
 
 from __future__ import annotations
 
@@ -12,58 +12,42 @@ from relkit.text.nearest import no_such
 
 
 class CommandGroup(click.Group):
-    """A Click group that names the nearest command for an unknown one.
-
-    Args:
-        renamed: old name of a command -> its name now. Old names work and warn, and are listed
-            nowhere. The other arguments are click.Group's.
-    """
-
-    def __init__(
-        self,
-        *args: Any,  # noqa: ANN401
-        renamed: Mapping[str, str] | None = None,
-        **attrs: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(*args, **attrs)
-        self.renamed = renamed or {}
+    """A Click group that names the nearest command for an unknown one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names, by its name now or by an old one."""
-        typed = args[0]
-        name = self.renamed.get(typed, typed)
-        if name != typed and not ctx.resilient_parsing:
-            group = ctx.command_path
-            click.echo(f"relkit: `{group} {typed}` is now `{group} {name}`", err=True)
+        """The command that the first argument names."""
+        name = args[0]
         is_unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
         # What begins with a dash is an option out of place: Click knows what to say of that.
         if is_unknown and not name.startswith("-"):
             ctx.fail(no_such("command", name, self.list_commands(ctx)))
-        return super().resolve_command(ctx, [name, *args[1:]])
+        return super().resolve_command(ctx, args)
 
 
 class LazyGroup(CommandGroup):
     """A group whose commands are loaded by name, on demand.
 
     Args:
-        table: name -> (module:attribute, help line), in the order of --help. The other arguments
-            are CommandGroup's.
+        table: name -> (module:attribute, help line), in the order of --help.
+        hidden: names that run and are listed nowhere. The other arguments are CommandGroup's.
     """
 
     def __init__(
         self,
         *args: Any,  # noqa: ANN401
         table: Mapping[str, tuple[str, str]],
+        hidden: frozenset[str] = frozenset(),
         **attrs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(*args, **attrs)
         self._table = table
+        self._listed = [name for name in table if name not in hidden]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All command names, without importing one."""
-        return list(self._table)
+        """The names of the commands that are listed, without importing one."""
+        return self._listed
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command; None for an unknown name."""
@@ -77,4 +61,4 @@ class LazyGroup(CommandGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command list from the table: --help stays fast."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])
+            formatter.write_dl([(name, self._table[name][1]) for name in self._listed])

@@ -19,7 +19,6 @@ import click
 
 from relkit import errors
 from relkit.cli import cli
-from relkit.commands._aliases import RenamedOption
 from tools.docs_variables import INTERNAL, OWN, Variable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,8 +78,7 @@ def commands_page() -> str:
         _MADE,
         "# Commands and options",
         "Every command of `relkit`, made from the code. Each option can also be set by the "
-        "environment variable below it; the command line wins. Old spellings of options still "
-        "work and say so once on stderr; the changelog lists them.",
+        "environment variable below it; the command line wins.",
         "The exit codes are the [same everywhere](../exit-codes.md):",
         _table(("code", "meaning"), [(f"`{code}`", meaning) for code, meaning in _EXIT_MEANINGS]),
     ]
@@ -236,15 +234,8 @@ def _option_variables() -> list[tuple[str, str, str]]:
 
 
 def option_variable_names() -> set[str]:
-    """Every variable that sets an option: those of hidden options and old names included."""
-    options = [
-        (ctx, option)
-        for ctx, command in leaves()
-        for option in command.params
-        if isinstance(option, click.Option)
-    ]
-    old = {option.old.variable for _, option in options if isinstance(option, RenamedOption)}
-    return old | {name for ctx, option in options for name in variables(ctx, option)}
+    """Every variable that sets an option."""
+    return {name for _, _, name in _option_variables()}
 
 
 def _variables_table(known: dict[str, Variable]) -> str:

@@ -100,6 +100,10 @@ OWN: dict[str, Variable] = {
 
 # Set by relkit for its own processes.
 INTERNAL: dict[str, Variable] = {
+    "RELKIT_AGENT_NAME": Variable(
+        "",
+        "The name of the node that `relkit agent` serves, as [the fleet](../fleet.md) starts it.",
+    ),
     "RELKIT_BOOTSTRAP_PID": Variable("", "The worker that relkit's `sitecustomize` runs in."),
     "RELKIT_FLASH_CHECKPOINT_FOLDER": Variable(
         "", "The launcher's folder for [checkpoints in memory](../flash-checkpoint.md)."

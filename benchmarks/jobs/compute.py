@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from batches import batches
-from turns import Turns
 
+from benchmarks.jobs.batches import batches
+from benchmarks.jobs.turns import Turns
 from relkit import faults
 
 WIDTH = 256

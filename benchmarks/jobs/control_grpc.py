@@ -1,4 +1,4 @@
-"""A leader, or many clients of it, over gRPC with mutual TLS; see benchmarks/control_plane.py.
+"""A leader, or many clients of it, over gRPC with mutual TLS; see launches/control_plane.py.
 
 A stream a client, both ways, as that is the cheapest that gRPC has for a message every second.
 """
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
-from control_role import BEAT_MS, QUIET_S, Role, ask_for, cpu_s, memory_mb
+from benchmarks.jobs.control_role import BEAT_MS, QUIET_S, Role, ask_for, cpu_s, memory_mb
 
 IMPORT_MB, IMPORT_S = memory_mb(), time.perf_counter()
 import grpc  # noqa: E402

@@ -1,4 +1,4 @@
-"""The leader's own part for benchmarks/control_plane.py: real code, fed with simulated launchers.
+"""The leader's own part for launches/control_plane.py: real code, fed with simulated launchers.
 
     python benchmarks/jobs/control_leader.py NODES SECONDS
 

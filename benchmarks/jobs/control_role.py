@@ -1,4 +1,4 @@
-"""How a process of benchmarks/control_plane.py takes orders and answers, and what it measures."""
+"""How a process of launches/control_plane.py takes orders and answers, and what it measures."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A leader, or many clients of it, over ZeroMQ with CURVE; see benchmarks/control_plane.py."""
+"""A leader, or many clients of it, over ZeroMQ with CURVE; see launches/control_plane.py."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-from control_role import BEAT_MS, QUIET_S, Role, ask_for, cpu_s, memory_mb
+from benchmarks.jobs.control_role import BEAT_MS, QUIET_S, Role, ask_for, cpu_s, memory_mb
 
 IMPORT_MB, IMPORT_S = memory_mb(), time.perf_counter()
 import zmq  # noqa: E402

@@ -1,4 +1,4 @@
-"""A rank of benchmarks.flash: the same steps without saves, and with them by one way.
+"""A rank of benchmarks.checkpoints.flash: the same steps without saves, and with them by one way.
 
 It imports relkit only to save with it: peers have virtual environments of their own.
 """

@@ -7,10 +7,11 @@ import sys
 
 import torch
 import torch.distributed as dist
-from hang_faults import Fault, options, stuck_worker
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
+
+from benchmarks.jobs.hang_faults import Fault, options, stuck_worker
 
 EVALUATE_EVERY = 2
 

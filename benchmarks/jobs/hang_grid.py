@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from hang_faults import Fault, options
 from torch import Tensor
+
+from benchmarks.jobs.hang_faults import Fault, options
 
 MICRO_BATCHES = 2
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
-from hang_faults import Fault, options
 from torch import Tensor
+
+from benchmarks.jobs.hang_faults import Fault, options
 
 MICRO_BATCHES, CHUNKS, WIDTH = 8, 2, 256
 

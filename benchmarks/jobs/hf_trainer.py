@@ -9,8 +9,9 @@ import tempfile
 
 import torch
 from torch.utils.data import Dataset
-from trainer_options import parse
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+from benchmarks.jobs.trainer_options import parse
 
 _LENGTH, _VOCABULARY, _BATCH = 32, 256, 10
 

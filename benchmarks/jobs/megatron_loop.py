@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from trainer_options import parse
+
+from benchmarks.jobs.trainer_options import parse
 
 _LENGTH, _VOCABULARY, _BATCH, _WIDTH = 32, 256, 10, 64
 

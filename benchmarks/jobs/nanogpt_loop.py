@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from trainer_options import parse
+
+from benchmarks.jobs.trainer_options import parse
 
 _LENGTH, _VOCABULARY, _BATCH, _WIDTH, _MICRO_STEPS = 32, 256, 5, 64, 2
 

@@ -1,4 +1,4 @@
-"""A job that saves every step in memory, for benchmarks/replica_cost.py; rank 0 prints its steps.
+"""A job that saves every step in memory, for launches/replica_cost.py; rank 0 prints its steps.
 
 replica_cost_job.py FOLDER STATE_BYTES STEPS COMPUTE_S
 """

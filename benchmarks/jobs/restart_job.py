@@ -1,4 +1,4 @@
-"""A data-parallel loop that commits a checkpoint at every step, for benchmarks/restart.py.
+"""A data-parallel loop that commits a checkpoint at every step, for benchmarks/launches/restart.py.
 
     torchrun ... restart_job.py FOLDER
 

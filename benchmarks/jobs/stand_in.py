@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from batches import batches
 
+from benchmarks.jobs.batches import batches
 from relkit import faults
 
 

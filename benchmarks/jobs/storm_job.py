@@ -1,4 +1,4 @@
-"""The training job of benchmarks/storm.py: the same losses, whatever happens to it.
+"""The training job of benchmarks/storms/storm.py: the same losses, whatever happens to it.
 
     relkit launch ... storm_job.py FOLDER STEPS PAUSE_S
 

@@ -1,4 +1,4 @@
-"""What the jobs of benchmarks/real_trainers.py are asked for."""
+"""What the jobs of benchmarks/training/real_trainers.py are asked for."""
 
 from __future__ import annotations
 

@@ -24,12 +24,16 @@ from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.rank_table import oldest_in_flight, rank_rows
-from relkit.hang.recorders import kept_recorders
 from relkit.hang.words import of_ranks, operation, where
+from relkit.hook.stored_state import state_text
 from relkit.ranks import RankSet
 
 _DURATION = re.compile(r" for \d+\.\d s")
 _MAX_VICTIMS = 2
+# Operations that are kept of all these ranks together, and of one of them.
+ALL_OPS = 16_384
+MIN_OPS = 4
+MAX_OPS = 64
 
 
 def fold_hosts(hosts: Iterable[str]) -> str:
@@ -279,3 +283,20 @@ def _facts(job: JobView, verdict: HangVerdict) -> dict[str, Any]:
         "absent": (RankSet.world(job.world_size) - known).fold(),
         "recorders": kept_recorders(job),
     }
+
+
+def kept_recorders(job: JobView) -> dict[str, str]:
+    """By rank, the recorder's state as `hook_json` in a .stacktrace file has it.
+
+    Args:
+        job: where stacks were asked for; the dumps of its ranks hold their recorders themselves.
+    """
+    if not job.has_stacks:
+        return {}
+    states = {
+        view.rank: view.hook
+        for view in job.ranks
+        if view.hook is not None and not (view.dump and view.dump.hook_json)
+    }
+    each = max(MIN_OPS, min(MAX_OPS, ALL_OPS // max(1, len(states))))
+    return {str(rank): state_text(state, each) for rank, state in states.items()}

@@ -7,25 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from relkit.hang.activity import Activity
 from relkit.hang.advice import ENTRIES
 from relkit.hang.frames import printable
-from relkit.hang.groups import groups_of
+from relkit.hang.groups import Group, groups_of
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.stackclass import classify
+from relkit.hang.transfers import Transfer, transfers_of
 from relkit.hang.waits import Wait, waits_of
 from relkit.hang.words import exit_words
 from relkit.hang_picture.model import (
     Blamed,
     HangPicture,
     LeftOut,
+    StackClass,
+    TransferFact,
     WaitFact,
 )
 from relkit.hang_picture.runbook import RUNBOOK, HangFiles, advice_on, commands_for
 from relkit.hang_picture.sequences import age_s, group_progress, longest
-from relkit.hang_picture.stack_classes import stack_classes
 from relkit.hang_picture.timeline import timeline
-from relkit.hang_picture.transfer_table import transfer_facts
 from relkit.hang_picture.wait_graph import wait_graph
 from relkit.ranks import RankSet
 from relkit.stacks.merge import PathClass
+from relkit.stacks.model import Frame
 
 MAX_BLAMED = 64
 MAX_WAITS = 256
@@ -33,6 +35,7 @@ MAX_GROUPS = 64
 MAX_TRANSFERS = 512
 MAX_CLASSES = 48
 _NO_FILES = HangFiles()
+MAX_FRAMES = 40
 
 
 def hang_picture(
@@ -164,4 +167,96 @@ def _nobody(verdict: HangVerdict, files: HangFiles) -> Blamed:
         score=0.0,
         advice=RUNBOOK[category].text,
         commands=commands_for(category, "", 0, files),
+    )
+
+
+def stack_classes(
+    classes: Sequence[PathClass],
+    views: Mapping[int, RankView],
+    activities: Mapping[int, Activity],
+    culprits: RankSet,
+) -> list[StackClass]:
+    """Outliers first: small classes before large ones, and of equal ones those with a culprit.
+
+    Args:
+        classes: from the merged stacks; where there are none, ranks are told apart by where
+            their newest operation was called.
+        views, activities: by rank; culprits: the ranks at fault.
+    """
+    rows = [_of(each, activities, culprits) for each in classes] or _call_sites(views, culprits)
+    return sorted(rows, key=lambda row: (row.count, not row.culprit, row.ranks))
+
+
+def _of(each: PathClass, activities: Mapping[int, Activity], culprits: RankSet) -> StackClass:
+    first = next((activities[rank] for rank in each.ranks if rank in activities), None)
+    shown = [_line(frame) for frame in each.frames[:MAX_FRAMES]]
+    if len(each.frames) > len(shown):
+        shown.append(f"and {len(each.frames) - len(shown)} more frames")
+    return StackClass(
+        ranks=each.ranks.fold(),
+        count=len(each.ranks),
+        culprit=bool(each.ranks & culprits),
+        place=first.place if first else "",
+        doing=first.phrase if first else "",
+        frames=tuple(shown),
+    )
+
+
+def _line(frame: Frame) -> str:
+    return printable(f"{frame.func}  {frame.source}".strip())[:400]
+
+
+def _call_sites(views: Mapping[int, RankView], culprits: RankSet) -> list[StackClass]:
+    sites: dict[str, list[int]] = {}
+    for rank, view in sorted(views.items()):
+        if view.called_from:
+            sites.setdefault(view.called_from, []).append(rank)
+    return [
+        StackClass(
+            ranks=RankSet.of(ranks).fold(),
+            count=len(ranks),
+            culprit=bool(RankSet.of(ranks) & culprits),
+            place=site,
+            doing="called its newest operation there",
+            frames=(),
+        )
+        for site, ranks in sites.items()
+    ]
+
+
+def transfer_facts(
+    views: Mapping[int, RankView], groups: Sequence[Group], culprits: RankSet
+) -> list[TransferFact]:
+    """One row a transfer: first those that wait for a culprit, then all whose peer has not come.
+
+    Args:
+        views: by rank; groups: of the job; culprits: the ranks at fault.
+    """
+    titles = {
+        (rank, member.index): group.title
+        for group in groups
+        for rank, member in group.members.items()
+    }
+    transfers = sorted(
+        transfers_of(views, groups),
+        key=lambda t: (not (t.missing and t.peer in culprits), not t.missing, t.rank, t.op.seq),
+    )
+    return [_transfer_fact(each, views, titles) for each in transfers]
+
+
+def _transfer_fact(
+    each: Transfer, views: Mapping[int, RankView], titles: Mapping[tuple[int, int], str]
+) -> TransferFact:
+    return TransferFact(
+        rank=each.rank,
+        direction="recv" if each.receives else "send",
+        peer=each.peer,
+        group=titles.get((each.rank, each.op.communicator), ""),
+        size_bytes=each.op.size_bytes,
+        tag=each.op.tag,
+        number=each.op.seq,
+        in_flight_s=longest([age_s(views.get(each.rank), each.op)]),
+        peer_called=each.called,
+        peer_size_bytes=each.peer_size_bytes,
+        missing=each.missing,
     )

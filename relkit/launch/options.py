@@ -38,14 +38,12 @@ class OwnOption:
         flags: spellings, the first is the one that is passed on.
         takes_value: False for a switch.
         repeatable: it may be given several times.
-        hidden: an old spelling, which works and is not named to anybody.
         more: a pattern of words that are further values where they stand right after a value.
     """
 
     flags: tuple[str, ...]
     takes_value: bool = True
     repeatable: bool = False
-    hidden: bool = False
     more: str = ""
 
 

@@ -83,9 +83,6 @@ def read_failure(raw: object) -> Failure:
 def read_facts(raw: object) -> NodeFacts | None:
     """Facts about a node, or None if there is no name."""
     known = fitting_fields(NodeFacts, raw)
-    if isinstance(raw, Mapping) and "unauthenticated_connections" not in known:
-        # The key of older bundles.
-        known["unauthenticated_connections"] = int(positive(raw.get("strangers")))
     return NodeFacts(**known) if known.get("name") else None
 
 

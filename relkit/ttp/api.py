@@ -15,7 +15,6 @@ the loop as it is. docs/ttp.md walks through a loop in ten steps.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,21 +138,6 @@ def register_rollback_handler(rollback: Callable[[int, Any], None]) -> None:
         rollback: gets the step to go back to, and the arguments.
     """
     _loop.rollback = rollback
-
-
-# Old name of a call or class -> its name now.
-_RENAMED = {"register_go_back_handler": "register_rollback_handler", "SaveOrder": "SaveRequest"}
-
-
-def __getattr__(name: str) -> object:
-    """The old names go on working, each with a DeprecationWarning the first time."""
-    new = _RENAMED.get(name)
-    if new is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{__name__}.{name} is now {new}", DeprecationWarning, stacklevel=2)
-    # Kept under the old name too: the next use of it comes by here no more.
-    globals()[name] = globals()[new]
-    return globals()[new]
 
 
 def set_save_args(arguments: object) -> None:

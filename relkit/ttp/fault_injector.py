@@ -30,8 +30,6 @@ PHASES = (
     "save",
     "emergency_save",
 )
-# What an entry of an older release called it.
-_RENAMED = {"dump": "emergency_save"}
 _SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP}
 
 
@@ -71,7 +69,7 @@ def parse(spec: str) -> Death:
     try:
         death = Death(
             rank=int(pairs.pop("rank")),
-            phase=_RENAMED.get(phase := pairs.pop("phase"), phase),
+            phase=pairs.pop("phase"),
             step=int(pairs.pop("step", "0")),
             run=int(pairs.pop("run", "0")),
             delay_ms=float(pairs.pop("delay_ms", "0")),

@@ -20,7 +20,6 @@ from relkit.ttp.actions import Action, Kill, Log, Over, Send
 from relkit.ttp.controller import Controller
 from relkit.ttp.link import Endpoint
 from relkit.ttp.messages import BadMessage, Finished, Heartbeat, encode
-from relkit.ttp.process_ends import ProcessEnds
 from relkit.ttp.rank_links import RankLink, RankLinks
 from relkit.ttp.save_outcome import SaveOutcome
 
@@ -119,8 +118,6 @@ class Server:
             "ranks": ranks,
             "dead": sorted(led.dead),
             "unauthenticated_connections": self.unauthenticated,
-            # The name that this key had first.
-            "strangers": self.unauthenticated,
         }
 
     def watch(self, pids: Mapping[int, int]) -> None:
@@ -263,3 +260,41 @@ class Server:
         self._ends.close()
         self._calls.close()
         self._selector.close()
+
+
+class ProcessEnds:
+    """Descriptors of processes, in a selector.
+
+    Args:
+        selector: of the thread that serves them.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._ranks: dict[int, int] = {}
+
+    def watch(self, pids: Mapping[int, int]) -> None:
+        """Watch these as well: rank -> process; one that is gone already is left out."""
+        for rank, pid in pids.items():
+            with contextlib.suppress(OSError):
+                handle = os.pidfd_open(pid)
+                self._ranks[handle] = rank
+                self._selector.register(handle, selectors.EVENT_READ)
+
+    def owns(self, descriptor: int) -> bool:
+        """Whether `take` is for an event of this descriptor."""
+        return descriptor in self._ranks
+
+    def take(self, descriptor: int) -> int:
+        """The rank whose process has ended, which is no longer watched."""
+        rank = self._ranks.pop(descriptor)
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+        return rank
+
+    def close(self) -> None:
+        """Watch none any more."""
+        for handle in self._ranks:
+            with contextlib.suppress(OSError):
+                os.close(handle)
+        self._ranks.clear()

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from relkit import cli as cli_module
 from relkit import errors
-from relkit.cli import COMMANDS, cli, run
-from relkit.commands._finite import FiniteRange
+from relkit.cli import COMMANDS, HIDDEN, cli, run
+from relkit.commands.shared.options import FiniteRange
 from relkit.errors import DeadlineExceeded, RelkitError
 from tests.unit.layout.test_layout import ROOT
 
@@ -67,6 +67,13 @@ def test_the_help_line_in_the_table_is_the_commands_own(name: str) -> None:
     assert command.name == name
     assert command.help is not None
     assert command.help.strip().splitlines()[0] == COMMANDS[name][1]
+
+
+def test_the_agent_runs_and_is_not_listed() -> None:
+    runner = CliRunner()
+    assert "\n  agent " not in runner.invoke(cli, ["--help"]).output
+    assert runner.invoke(cli, ["agent", "--help"]).exit_code == 0
+    assert "Did you mean" not in runner.invoke(cli, ["agnet"]).output
 
 
 def test_help_imports_no_torch_no_numpy_and_no_command() -> None:
@@ -196,7 +203,7 @@ def test_completion_lists_the_commands() -> None:
         timeout=30,
         check=False,
     )
-    assert {line.split(",")[1] for line in child.stdout.splitlines()} == set(COMMANDS)
+    assert {line.split(",")[1] for line in child.stdout.splitlines()} == set(COMMANDS) - HIDDEN
 
 
 def test_doctor_reports_on_this_host_as_one_json_document(tmp_path: Path) -> None:

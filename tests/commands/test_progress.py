@@ -12,7 +12,7 @@ from tests.terminal import drawn_on
 CHILD_S = 60
 PROGRAM = """
 import sys
-from relkit.commands._progress import progress_bar
+from relkit.commands.shared.progress import progress_bar
 
 with progress_bar("reading") as progress:
     progress(1, 4)

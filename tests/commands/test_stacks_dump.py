@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from relkit.commands._stacks_dump import dump
+from relkit.commands.subcommands.stacks_dump import dump
 from relkit.errors import NoSuchProcess, UnwritablePath, UsageProblem
 from relkit.stacks.dump.report import dump_report, stacks_text
 from relkit.stacks.dumpfile import read_dump

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from relkit.commands._stacks_merge import merge
+from relkit.commands.subcommands.stacks_merge import merge
 from relkit.errors import BadDump, UnwritablePath, UsageProblem
 from relkit.stacks.dumpfile import write_dump
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack

@@ -157,7 +157,7 @@ def test_each_figure_of_a_section_has_its_command_date_and_machine_class(name: s
     assert unsourced(sections()[name]) == []
 
 
-_SOURCED = "`python benchmarks/merge.py`, 2026-11-21, class A."
+_SOURCED = "`python benchmarks/stacks/merge.py`, 2026-11-21, class A."
 _TABLE = "| ranks | wall, s |\n|---|---|\n| 1,000 | 0.04 |"
 
 
@@ -167,11 +167,11 @@ _TABLE = "| ranks | wall, s |\n|---|---|\n| 1,000 | 0.04 |"
         _TABLE,
         "It takes 3 GB.",
         "It takes 12 MiB.\n\n" + _SOURCED,
-        f"`python benchmarks/merge.py`, 2026-11-21.\n\n{_TABLE}",
-        f"`python benchmarks/merge.py`, class A.\n\n{_TABLE}",
+        f"`python benchmarks/stacks/merge.py`, 2026-11-21.\n\n{_TABLE}",
+        f"`python benchmarks/stacks/merge.py`, class A.\n\n{_TABLE}",
         f"`relkit merge`, 2026-11-21, class A.\n\n{_TABLE}",
-        f"`python benchmarks/merge.py`, 2026-11-21.\n{_TABLE}",
-        f"{_SOURCED}\n\n`python benchmarks/merge.py --ranks 8`:\n\n{_TABLE}",
+        f"`python benchmarks/stacks/merge.py`, 2026-11-21.\n{_TABLE}",
+        f"{_SOURCED}\n\n`python benchmarks/stacks/merge.py --ranks 8`:\n\n{_TABLE}",
         f"{_SOURCED}\n\nOn 2026-11-24 it took 3 s.",
         f"{_SOURCED}\n\n- On 2026-11-24 it took 3 s.",
         f"{_SOURCED} At a load of 12 it took 3 s.",
@@ -218,7 +218,7 @@ def test_every_command_of_the_benchmarks_page_exists() -> None:
 def test_the_options_of_those_commands_exist() -> None:
     checked = 0
     for command in COMMAND.findall(BENCHMARKS.read_text()):
-        script = re.search(r"benchmarks/\w+\.py", command)
+        script = re.search(r"benchmarks/[\w/]+\.py", command)
         if script is None or not (ROOT / script[0]).exists():
             continue
         source = (ROOT / script[0]).read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit.commands._straggler_screen import _HEADER
+from relkit.commands.subcommands.straggler_screen import _HEADER
 from relkit.reports import flame_svg
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.long
 def test_kills_at_random_moments_tear_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.flash_kills", "--kills", "12", "--persisted",
+        [sys.executable, "-m", "benchmarks.checkpoints.flash_kills", "--kills", "12", "--persisted",
          "0", "--elements", "200000"],
         cwd=ROOT, env=eager(os.environ), capture_output=True, text=True,
         timeout=100 * PATIENCE, check=False,

@@ -28,9 +28,12 @@ from relkit.flash_checkpoint.slots import slot_folder
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, NodeSlots
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep, Verdict
-from relkit.launch.flash_checkpoint.persist_round import PersistRound, PersistSettings
+from relkit.launch.flash_checkpoint.persist_round import (
+    PersistRound,
+    PersistSettings,
+    signs_of_life,
+)
 from relkit.launch.flash_checkpoint.persister import Persister
-from relkit.launch.flash_checkpoint.signs_of_life import signs_of_life
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.flash_checkpoint.states import rich_state, same

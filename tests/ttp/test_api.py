@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -50,21 +49,3 @@ def test_too_little_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ttp.init(0, 1, "/nowhere")
     with pytest.raises(UsageProblem, match="not set up before"):
         ttp.persist(lambda: None)()
-
-
-def test_old_names_are_the_new_ones_and_say_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for old, new in (
-        ("SaveOrder", "SaveRequest"),
-        ("register_go_back_handler", "register_rollback_handler"),
-    ):
-        assert old not in ttp.__all__
-        # Whoever came before may have asked for it.
-        monkeypatch.delitem(vars(ttp), old, raising=False)
-        with pytest.warns(DeprecationWarning, match=f"{old} is now {new}") as warned:
-            assert getattr(ttp, old) is getattr(ttp, new)
-        assert [warning.filename for warning in warned] == [__file__]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert getattr(ttp, old) is getattr(ttp, new)
-    with pytest.raises(AttributeError, match="no attribute 'no_such'"):
-        ttp.no_such  # noqa: B018

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from relkit.ttp.communicator_abort import abort_communicators
+from relkit.ttp.collective_aborter import abort_communicators
 
 
 class Backend:

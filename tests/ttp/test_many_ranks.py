@@ -17,7 +17,7 @@ pytestmark = pytest.mark.job
 
 def run(*options: object) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ttp_many_ranks", *map(str, options)],
+        [sys.executable, "-m", "benchmarks.ttp.ttp_many_ranks", *map(str, options)],
         cwd=_ROOT, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     result: dict[str, Any] = json.loads(done.stdout)

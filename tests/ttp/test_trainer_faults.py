@@ -163,7 +163,7 @@ def test_a_fault_before_the_first_step_is_refused(folder: Path) -> None:
 @pytest.mark.timeout(150)
 def test_a_sample_of_the_matrix(tmp_path: Path) -> None:
     report = tmp_path / "faults.json"
-    line = ["-m", "benchmarks.ttp_faults", "--kills", "6", "--seed", "5", "-o", str(report)]
+    line = ["-m", "benchmarks.ttp.ttp_faults", "--kills", "6", "--seed", "5", "-o", str(report)]
     done = run_python([*line, "--layouts", "DP3"], {})
     assert done.returncode == 0, done.stdout
     found = json.loads(report.read_text(encoding="utf-8"))

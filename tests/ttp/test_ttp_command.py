@@ -57,10 +57,6 @@ def test_a_job_that_is_not_under_it(start: Start, tmp_path: Path) -> None:
 
 
 def test_no_such_job(start: Start) -> None:
-    """Also by the command's old name, which says the new one."""
-    old = start("ttp", "dump", "no-such-job").wait()
-    assert old.code == 3
-    assert "relkit: `relkit ttp dump` is now `relkit ttp save`" in old.err
     done = start("ttp", "save", "no-such-job").wait()
     assert done.code == 3
     assert "no launcher of a job 'no-such-job'" in done.err

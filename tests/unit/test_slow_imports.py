@@ -35,7 +35,9 @@ def test_no_help_imports_a_slow_library() -> None:
 
 LAUNCHER = """
 import json, sys
-from relkit.commands import _flash_checkpoint, _incident, _launch_accounts, _persist, launch
+from relkit.commands import launch
+from relkit.commands.launch_parts import run_ends
+from relkit.commands.shared import incident
 from relkit.launch import job_run
 from relkit.launch.job import folder, socket_folder
 from relkit.launch.straggler import straggler_thread

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import FileRecord, name_inside, read_manifest
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, UsageProblem
+from relkit.files.input_file import read_input_text
 from relkit.flash_checkpoint.choice import Choice, other_division
 from relkit.flash_checkpoint.deepspeed import engine_state
-from relkit.flash_checkpoint.deepspeed.own_latest import OwnLatest, name_latest, own_latest
+from relkit.flash_checkpoint.deepspeed.engine_state import SCRIPT
 from relkit.flash_checkpoint.files_checkpointer import FilesCheckpointer
 from relkit.flash_checkpoint.on_disk import disk, iteration_files, sharded_on_disk
 from relkit.flash_checkpoint.on_disk.disk import OnDisk
@@ -22,9 +24,14 @@ from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_object
 from relkit.flash_checkpoint.protection import random_streams
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.storage_type import StorageType
+from relkit.output import write_atomic
+from relkit.text.whole_number import whole_number
 
 _NEXT_STEP = "Load another one: load_checkpoint(folder, tag)."
 Loaded = tuple[str | None, dict[str, Any]]
+LATEST = "latest"
+_MAX_TAG_BYTES = 4096
+_PREFIX = "global_step"
 
 
 class DeepSpeedCheckpointer(FilesCheckpointer):
@@ -227,3 +234,43 @@ def _inside(names: Any) -> list[str]:  # noqa: ANN401
         return [name_inside(name) for name in names]
     except (ValueError, TypeError) as error:
         raise BadInputFile(f"what a rank says of its files cannot be used: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLatest:
+    """What DeepSpeed would load.
+
+    Args:
+        step: as its tag says; 0 for a tag that says none; -1: there is no such checkpoint.
+        tag: name of the folder; "": likewise.
+    """
+
+    step: int
+    tag: str
+
+
+def own_latest(root: Path) -> OwnLatest:
+    """What `latest` names in a folder, whoever has written it."""
+    try:
+        tag = read_input_text(root / LATEST, _MAX_TAG_BYTES).strip()
+    except (OSError, UnicodeDecodeError):
+        return OwnLatest(-1, "")
+    if not tag or Path(tag).name != tag:
+        return OwnLatest(-1, "")
+    step = whole_number(tag.removeprefix(_PREFIX)) if tag.startswith(_PREFIX) else None
+    return OwnLatest(0 if step is None else step, tag)
+
+
+def name_latest(path: Path, script: bytes) -> None:
+    """Have DeepSpeed find a checkpoint.
+
+    Args:
+        path: its folder, with the tag as name.
+        script: DeepSpeed's, which makes one file of the parts; b"" where there is none.
+
+    Raises:
+        UnwritablePath: a file cannot be written.
+    """
+    if script:
+        write_atomic(path.parent / SCRIPT, script, mode=0o700)
+    write_atomic(path.parent / LATEST, path.name)

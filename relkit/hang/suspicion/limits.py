@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 
 from relkit.hang.columns.ranks import FlightColumns, places_in, sorted_order
 from relkit.hang.detection.detector import Look
 from relkit.hang.detection.flights import Flight, Flights
-from relkit.hang.suspicion.history import CAPACITY, FLOOR_S, History
 
+# No wait below this is suspicious, whatever is usual.
+FLOOR_S = 10.0
+CAPACITY = 64
+_QUANTILE = 0.9
+# Fewer than this say nothing of what is usual: only the long ones of a kind are seen in flight.
+_ENOUGH = 5
+_FACTOR = 3.0
+# A pause that came and went may take this much longer the next time.
+_AGAIN = 1.5
 # A job calls few kinds of operations; whatever comes after so many shares one history.
 MAX_KINDS = 64
-
 # Digest of a kind that stands for all others.
 _OTHER = 0
+
+
+class History:
+    """Durations of one kind, in a fixed room: the newest ones, and the longest."""
+
+    def __init__(self) -> None:
+        self._newest: deque[float] = deque(maxlen=CAPACITY)
+        self.longest_s = 0.0
+
+    def add(self, duration_s: float) -> None:
+        """Something of this kind has ended after that long."""
+        self._newest.append(duration_s)
+        self.longest_s = max(self.longest_s, duration_s)
+
+    @property
+    def usual_s(self) -> float:
+        """What nine of ten take at most; 0 where too few are known."""
+        if len(self._newest) < _ENOUGH:
+            return 0.0
+        ordered = sorted(self._newest)
+        return ordered[ceil(_QUANTILE * len(ordered)) - 1]
+
+    @property
+    def limit_s(self) -> float:
+        """What takes longer is suspicious: far above the usual, and above all that has been."""
+        return max(FLOOR_S, _FACTOR * self.usual_s, _AGAIN * self.longest_s)
+
+    def forget_the_longest(self) -> None:
+        """What was rare so far will not come again: imports and compilation before a first step."""
+        self.longest_s = self.usual_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ the newest.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,6 @@ from relkit.flash_checkpoint.slots.slot_format import MAX_SLOTS
 from relkit.launch.flash_checkpoint.node_slots import NodeOffer, SlotSource
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import PersistPlan, SavedStep, Verdict, plan
-from relkit.launch.flash_checkpoint.signs_of_life import signs_of_life
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 from relkit.launch.job.silence import Silence
 from relkit.ranks import RankSet
@@ -55,6 +55,7 @@ _POLL_S = 0.05
 _LEFT_S = 1.0
 NODE_0_SILENT = "flash checkpoint: node 0 does not answer; it is not known which step is kept"
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+_END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,3 +322,31 @@ def _newest_on_disk(root: Path) -> SavedStep | None:
 def _abandon(folder: Path) -> None:
     with suppress(OSError):
         iteration_folder.abandon(folder)
+
+
+@contextmanager
+def signs_of_life(mailbox: Mailbox, key: str, every_s: float) -> Iterator[None]:
+    """Change a note again and again while something else is done, which does not use the mailbox.
+
+    Args:
+        mailbox: to the other nodes; key: of the note.
+        every_s: how often, s.
+    """
+    done = threading.Event()
+
+    def give() -> None:
+        number = 0
+        while not done.wait(every_s):
+            number += 1
+            try:
+                mailbox.put(key, str(number).encode())
+            except ExchangeBroken:
+                return
+
+    thread = threading.Thread(target=give, name="relkit-alive", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(_END_S)

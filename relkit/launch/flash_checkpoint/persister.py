@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from relkit.errors import RelkitError
 from relkit.launch.flash_checkpoint.node_slots import SlotSource
-from relkit.launch.flash_checkpoint.own_requests import OwnRequests
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.persist_request import PersistRequest
@@ -27,6 +26,7 @@ from relkit.launch.flash_checkpoint.persist_round import (
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_thread
 from relkit.launch.job.settings import Log
+from relkit.process.interruptible_wait import is_set_within
 
 # How often a node looks for notes of others.
 LOOK_S = 1.0
@@ -266,3 +266,67 @@ def _asked_key(node: int) -> str:
 def _handled_key(node: int) -> str:
     """The note that what a node has asked for needs no further round."""
     return f"handled/{node}"
+
+
+class OwnRequests:
+    """Which request was made last, left as a note last, and answered last.
+
+    The agent makes them; the persister's thread notes and answers them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest = PersistRequest(0, "")
+        self._noted = self._answered = 0
+        self._collected = threading.Event()
+
+    def add(self, trigger: str, by_ttp: SavedStep | None, *, is_collected: bool = False) -> None:
+        """Make a request.
+
+        Args:
+            trigger: what happened to the job; by_ttp: what try-to-persist has saved since.
+            is_collected: a round that is under way has locked all that it is about.
+        """
+        with self._lock:
+            self._newest = self._newest.next(trigger, by_ttp)
+            if not is_collected:
+                self._collected.clear()
+
+    @property
+    def is_pending(self) -> bool:
+        """A request has not been answered yet."""
+        return self._newest.number > self._answered
+
+    @property
+    def noted(self) -> int:
+        """The number of the request that was left as a note last."""
+        return self._noted
+
+    def next_to_note(self) -> PersistRequest | None:
+        """The newest request, which stands for the ones before; None once it has been noted."""
+        newest = self._newest
+        return newest if newest.number > self._noted else None
+
+    def note(self, number: int) -> None:
+        """A request has been left as a note, or needs none."""
+        self._noted = number
+
+    def answer(self, number: int) -> None:
+        """The requests up to this one need no further round."""
+        with self._lock:
+            self._answered = max(self._answered, number)
+            if not self.is_pending:
+                self._collected.set()
+
+    def mark_collected(self) -> None:
+        """The slots that were asked for are locked."""
+        self._collected.set()
+
+    def wait_collected(self, timeout_s: float) -> None:
+        """Wait until the slots that were asked for are locked, or need not be.
+
+        Args:
+            timeout_s: the longest to wait, s.
+        """
+        if self.is_pending:
+            is_set_within(self._collected, timeout_s)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from relkit.launch.peers.kubernetes_pod import elastic_job, indexed_job
-from relkit.launch.peers.master_host import master_host
 from relkit.launch.peers.mpi_process import mpi_process
-from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost, is_zero, number
 from relkit.launch.peers.slurm_step import slurm_step
 
 _LOOKED_FOR = (
@@ -16,6 +15,8 @@ _LOOKED_FOR = (
     "(OMPI_COMM_WORLD_RANK, PMI_RANK), a JobSet or indexed Job (JOB_COMPLETION_INDEX) and an "
     "ElasticJob (POD_NAME, NODE_RANK)"
 )
+
+_JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "JOB_NAME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,25 @@ def check_count(point: RendezvousHost, *, min_nodes: int, max_nodes: int, spares
         f"--nnodes {wanted} and --spares {spares}, but {point.source} has {point.nodes}",
         next_step="Start the job on as many nodes as --nnodes and --spares are together.",
     )
+
+
+def master_host(environ: Mapping[str, str], max_nodes: int) -> RendezvousHost | None:
+    """The host in MASTER_ADDR; None where it is not set.
+
+    A PyTorchJob gives each pod MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, the latter two in
+    pods; the master's own MASTER_ADDR may be `localhost` (Kubeflow's training operator).
+
+    Args:
+        environ: of this process.
+        max_nodes: of the job, to tell a RANK that counts nodes from one that counts processes.
+    """
+    host = environ.get("MASTER_ADDR")
+    if not host:
+        return None
+    is_first = is_zero(environ.get("NODE_RANK"))
+    world_size = number(environ.get("WORLD_SIZE"))
+    if is_first is None and world_size == max_nodes:
+        is_first = is_zero(environ.get("RANK"))
+    job = next((environ[name] for name in _JOB_IDS if environ.get(name)), "")
+    port = number(environ.get("MASTER_PORT")) or 0
+    return RendezvousHost("MASTER_ADDR", job, host, port if port < 1 << 16 else 0, is_first)

@@ -3,17 +3,53 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import re
 import socket
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 
 from relkit.hosts import NodeList
 from relkit.launch.peers.find import NodeFacts, check_count, find
-from relkit.launch.peers.node_list import first_of
-from relkit.launch.peers.rendezvous_host import RendezvousHost
-from relkit.launch.peers.slurm_address import slurm_address
+from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost
+
+_TIMEOUT_S = 10.0
+_ADDRESS = re.compile(r"(?:^|\s)NodeAddr=(\S+)")
+_DEFAULT_NNODES, _DEFAULT_ID = "1:1", "none"
+
+
+def slurm_address(name: str) -> str:
+    """The name where it resolves, else the NodeAddr of Slurm's configuration.
+
+    Raises:
+        NoRendezvousHost: neither is known on this node.
+    """
+    try:
+        socket.getaddrinfo(name, None)
+        return name
+    except OSError as error:
+        reason = error.strerror or str(error)
+    try:
+        done = subprocess.run(
+            ["scontrol", "--oneliner", "show", "node", name],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        match = _ADDRESS.search(done.stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        match = None
+    if match is None or match[1] == name:
+        raise NoRendezvousHost(
+            f"Slurm's node {name} cannot be reached under that name from here: {reason}"
+        )
+    return match[1]
+
 
 _THIS_NODE = NodeFacts(socket.getfqdn, slurm_address)
-_DEFAULT_NNODES, _DEFAULT_ID = "1:1", "none"
 
 
 def join_peers(
@@ -57,3 +93,16 @@ def join_peers(
 def _range(nnodes: str) -> tuple[int, int]:
     low, _, high = nnodes.partition(":")
     return int(low), int(high or low)
+
+
+def first_of(nodes: NodeList, command: Sequence[str]) -> RendezvousHost:
+    """The first node of a list; torch finds out which host that is.
+
+    Args:
+        nodes: the same on all nodes, in the same order.
+        command: the script and its arguments: another job on the same nodes meets elsewhere.
+    """
+    targets = [spec.target for spec in nodes.nodes]
+    words = "\0".join((*targets, "", *command)).encode(errors="surrogateescape")
+    job_id = f"nodes-{hashlib.sha256(words).hexdigest()[:16]}"
+    return RendezvousHost("--nodes", job_id, targets[0], nodes=len(targets))

@@ -219,8 +219,6 @@ class PersistHost:
             "node": current.mailbox.node if current else 0,
             "world_size": current.world_size if current else 0,
             "attempt": current.attempt if current else 0,
-            # The name that this key had first.
-            "incarnation": current.attempt if current else 0,
             "engaged": self.engaged,
             "role": "none" if self._server is None else "backup" if self._is_backup else "active",
         }

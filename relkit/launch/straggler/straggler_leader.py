@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from relkit.errors import BadInputFile
 from relkit.launch.job.settings import Log
-from relkit.launch.straggler.control_file import ControlFile
 from relkit.launch.straggler.exclusion import Exclusion
 from relkit.launch.straggler.history_publisher import HistoryPublisher
 from relkit.launch.straggler.job_attempt import JobAttempt
@@ -18,6 +18,7 @@ from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.score.online_scorer import OnlineScorer
 from relkit.straggler.score.rank_scorer import Settings
 from relkit.straggler.step_record import StepRecord
+from relkit.straggler.transport import control
 from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.straggler.transport.history import History
 
@@ -184,3 +185,34 @@ class StragglerLeader:
 
 def _scorer_settings(settings: Control) -> Settings:
     return Settings(min_slowdown=settings.min_slowdown)
+
+
+class ControlFile:
+    """In a job's folder; what cannot be read is refused, once, and changes nothing.
+
+    Args:
+        job_dir: the job's shared-memory folder; log: one line to the terminal.
+    """
+
+    def __init__(self, job_dir: Path, log: Log) -> None:
+        self._job_dir, self._log = job_dir, log
+        self._mark = 0
+        self._refused = ""
+
+    @property
+    def has_changed(self) -> bool:
+        """Other settings have been asked for since the last read()."""
+        return self._mark != control.mark(self._job_dir)
+
+    def read(self, settings: Control) -> Control:
+        """The settings that are asked for; those that hold where nobody has asked."""
+        self._mark = control.mark(self._job_dir)
+        try:
+            asked = control.read(self._job_dir, settings)
+        except BadInputFile as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                self._log(f"settings not taken: {error}")
+            return settings
+        self._refused = ""
+        return asked

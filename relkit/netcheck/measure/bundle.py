@@ -78,10 +78,9 @@ def load(folder: Path) -> CheckResult:
         edges=_read_all_edges(folder, facts),
         lost={node: why for node, why in _texts(head.get("lost")).items() if node in facts},
         groups={node: to for node, to in _texts(head.get("groups")).items() if node in facts},
-        # "twins" in older bundles.
         duplicate_hosts=tuple(
             tuple(str(name) for name in group)
-            for group in _list(head.get("duplicate_hosts", head.get("twins")))
+            for group in _list(head.get("duplicate_hosts"))
             if isinstance(group, list)
         ),
         mode=str(head.get("mode", "")),

@@ -163,9 +163,8 @@ class RoundRunner:
         )
         for node, messages in ended.items():
             for message in messages:
-                # The agent counts over all its rounds; older agents call it "strangers".
-                count = message.get("unauthenticated", message.get("strangers"))
-                self.unauthenticated[node] = int(positive(count))
+                # The agent counts over all its rounds.
+                self.unauthenticated[node] = int(positive(message.get("unauthenticated")))
 
     def _fail(self, pair: Pair, failure: Failure, detail: str, accused: str = "") -> None:
         for way in (pair, pair[::-1]):

@@ -327,12 +327,7 @@ def _diagnosis_facts(verdict: NetVerdict) -> dict[str, Any]:
     inconclusive = [
         {"nodes": list(members), "sentence": sentence} for members, sentence in verdict.inconclusive
     ]
-    return {
-        "diagnoses": diagnoses,
-        "inconclusive": inconclusive,
-        "convictions": diagnoses,
-        "undecided": inconclusive,
-    }
+    return {"diagnoses": diagnoses, "inconclusive": inconclusive}
 
 
 def _switch(item: Diagnosis, result: CheckResult) -> str:

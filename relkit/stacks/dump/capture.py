@@ -14,11 +14,10 @@ from relkit.hook.locate import LIBRARY as HOOK
 from relkit.hook.model import HookState
 from relkit.process import procfs
 from relkit.process.interruptible_wait import next_of
-from relkit.stacks.engines.base import EngineResult, NativeEngine, Target
+from relkit.stacks.engines.base import EngineResult, Target
 from relkit.stacks.engines.hook_engine import HookEngine, hook_state
 from relkit.stacks.engines.pyspy import PySpyEngine
 from relkit.stacks.engines.pyspy_native import PySpyNativeEngine
-from relkit.stacks.engines.pystack import PystackEngine
 from relkit.stacks.engines.tracing import why_not
 from relkit.stacks.model import RankDump, Role, ThreadStack
 from relkit.stacks.roles import role_of
@@ -116,25 +115,22 @@ def _look_with_pyspy(work: _Work, deadline: float) -> None:
     work.notes += result.notes
 
 
-def _look_with_fallbacks(work: _Work, deadline: float) -> None:
+def _look_without_hook(work: _Work, deadline: float) -> None:
     reason = why_not(work.target.pid)
     if reason:
         work.notes.append(f"no native stacks: {reason}")
         return
-    # py-spy first: if it is killed, the kernel lets the target go on by itself.
-    engines: tuple[NativeEngine, ...] = (PySpyNativeEngine(), PystackEngine())
-    for engine in engines:
-        remaining = deadline - time.monotonic()
-        if remaining < _SHORTEST_S:
-            work.notes.append(f"{engine.name} not used: no time left")
-            return
-        try:
-            result = engine.native(work.target, remaining)
-        except (RelkitError, OSError) as error:
-            work.notes.append(str(error))
-            continue
-        _keep_native(work, result)
+    engine = PySpyNativeEngine()
+    remaining = deadline - time.monotonic()
+    if remaining < _SHORTEST_S:
+        work.notes.append(f"{engine.name} not used: no time left")
         return
+    try:
+        result = engine.native(work.target, remaining)
+    except (RelkitError, OSError) as error:
+        work.notes.append(str(error))
+        return
+    _keep_native(work, result)
 
 
 def _capture(work: _Work, deadline: float, native_fallback: bool) -> None:
@@ -149,7 +145,7 @@ def _capture(work: _Work, deadline: float, native_fallback: bool) -> None:
     _look_with_hook(work, deadline, alive=True)
     _look_with_pyspy(work, deadline)
     if native_fallback and not work.native:
-        _look_with_fallbacks(work, deadline)
+        _look_without_hook(work, deadline)
     if not procfs.is_same_process(target.pid, target.start_ticks):
         work.notes.append(f"process {target.pid} ended while it was being read")
 
@@ -200,8 +196,8 @@ def capture_ranks(
     Args:
         targets: processes of this host.
         deadline_s: time for all of them together, s.
-        native_fallback: where the hook gives no native stacks, use collectors that stop the
-            process for up to a second (never one that is stopped or in uninterruptible sleep).
+        native_fallback: where the hook gives no native stacks, use py-spy --native, which stops
+            the process for up to a second (never one that is stopped or in uninterruptible sleep).
         progress: called with (ranks done, ranks in all), from this thread.
     """
     deadline = time.monotonic() + deadline_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from relkit.stacks.model import ThreadStack
 
@@ -48,31 +47,3 @@ class EngineResult:
     threads: tuple[ThreadStack, ...] = ()
     notes: tuple[str, ...] = ()
     freeze_s: float = 0.0
-
-
-class PythonEngine(Protocol):
-    """Reads Python stacks."""
-
-    name: str
-
-    def python(self, target: Target, timeout_s: float) -> EngineResult:
-        """Python stacks of all Python threads within timeout_s seconds.
-
-        Raises:
-            CaptureFailed: nothing could be read; the message says why.
-        """
-        ...
-
-
-class NativeEngine(Protocol):
-    """Reads native stacks."""
-
-    name: str
-
-    def native(self, target: Target, timeout_s: float) -> EngineResult:
-        """Native stacks of all threads within timeout_s seconds.
-
-        Raises:
-            CaptureFailed: nothing could be read; the message says why.
-        """
-        ...

@@ -18,7 +18,6 @@ import numpy as np
 from relkit.hook.model import OpKind
 from relkit.straggler.collect.event_rows import GC_MARK, INPUT_MARK, P2P_TRACK, Codes, Rows
 from relkit.straggler.collect.local_time import Covered
-from relkit.straggler.collect.step_period import find_period
 from relkit.straggler.model import Flags, Ints
 
 # The first third of what was seen may be the start of the job, which is like nothing later.
@@ -42,6 +41,13 @@ _UNEVEN, _LOW_PERCENTILE, _HIGH_PERCENTILE, _MIN_REGULAR = 3.0, 20.0, 60.0, 0.75
 _TICK_NS = 10_000.0
 # After so many collectives of all groups nobody is waited for any more.
 _PATIENCE = 2048
+# A period must explain this share of the sequence; an evaluation is allowed to be the rest.
+MIN_MATCH = 0.6
+# Of periods that explain about as much as the best one, the shortest is the step. What comes in
+# between once in so many steps (a log, a checkpoint) does not make one step of them all.
+_RARE = 32
+_MAX_PERIOD = 4096
+_MIN_REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +263,26 @@ def _least_rotation(codes: Codes) -> tuple[int, ...]:
         same = 0
     begin = best % count
     return tuple(ring[begin:] + ring[:begin])
+
+
+def find_period(coded: Ints) -> tuple[int, float]:
+    """(period, share of the sequence that repeats after it); period 0 where there is none.
+
+    Args:
+        coded: what is communicated, one number for each kind.
+    """
+    count = len(coded)
+    longest = min(_MAX_PERIOD, count // _MIN_REPEATS)
+    if longest < 1:
+        return 0, 0.0
+    shares = np.array(
+        [np.count_nonzero(coded[p:] == coded[:-p]) / (count - p) for p in range(1, longest + 1)]
+    )
+    best = float(shares.max())
+    if best < MIN_MATCH:
+        return 0, best
+    # One collective in between puts a whole period and itself out of place.
+    periods = np.arange(1, longest + 1)
+    as_good = shares >= best - (periods + 1) / (_RARE * periods)
+    period = int(np.argmax(as_good)) + 1
+    return period, float(shares[period - 1])

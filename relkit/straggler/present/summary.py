@@ -116,7 +116,6 @@ def plain_summary(history: History) -> dict[str, Any]:
         "ranks": [
             {
                 "rank": line.rank, "host": line.host, "local_s": _known(line.local_s),
-                "own_s": _known(line.local_s),
                 "late_s": _known(line.late_s), "score": _known(line.score),
                 "evidence": round(line.evidence, 4), "state": line.state,
             }
@@ -125,8 +124,7 @@ def plain_summary(history: History) -> dict[str, Any]:
         "others": {"ranks": summary.others.fold(), "worst_score": _known(summary.others_score)},
         "links": [
             {"source": row.source, "target": row.target, "ratio": round(row.ratio, 4),
-             "evidence": round(row.evidence, 4), "nats_share": round(row.evidence, 4),
-             "lost_s": round(row.lost_s, 4)}
+             "evidence": round(row.evidence, 4), "lost_s": round(row.lost_s, 4)}
             for row in summary.links
         ],
         "notes": list(summary.notes),

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import numpy as np
 
 from relkit.straggler.edge_traffic import EdgeTraffic
-from relkit.straggler.history_types import History, RaisedVerdict
+from relkit.straggler.history_types import History, LinkRow, RaisedVerdict
 from relkit.straggler.model import Verdict
 from relkit.straggler.score.align import Aligner
 from relkit.straggler.score.collective_matcher import CollectiveMatcher
-from relkit.straggler.score.network import Network
-from relkit.straggler.score.peer_groups import PeerGroups
+from relkit.straggler.score.edge_rates import EdgeScorer
+from relkit.straggler.score.links import Edge, LinkScorer, Transfer
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
 from relkit.straggler.score.ring_buffer import StepRingBuffer
 from relkit.straggler.score.verdict_log import VerdictLog
 from relkit.straggler.step_record import StepRecord, StepTable
 
 _STEPS_OF_MEAN = 64
+# Edges that are measured at once: the scorer compares each with all others.
+_MAX_EDGES = 512
 
 
 class OnlineScorer:
@@ -170,3 +173,84 @@ class OnlineScorer:
             peers=np.array(self._peer_groups.by_rank, dtype=np.int32),
             ended=ended,
         )
+
+
+class Network:
+    """Counters of connections where the job talks through TCP, else times of transfers.
+
+    Counters tell the edges of one ring apart, and what is slow from the start; where they see
+    anything they alone are believed.
+    """
+
+    def __init__(self) -> None:
+        self._links, self._edges = LinkScorer(), EdgeScorer()
+        self._measured: set[Edge] = set()
+        self._by_counters: tuple[Verdict, ...] = ()
+
+    def take_traffic(self, step: int, traffic: Sequence[EdgeTraffic], elapsed_s: float) -> None:
+        """What hosts have sent each other lately.
+
+        Args:
+            step: the job is at; elapsed_s: since the last call.
+        """
+        kept = []
+        for sample in traffic:
+            edge = (sample.source, sample.target)
+            if edge in self._measured or len(self._measured) < _MAX_EDGES:
+                self._measured.add(edge)
+                kept.append(sample)
+        if kept:
+            self._by_counters = self._edges.update(step, kept, elapsed_s)
+
+    def update(self, step: int, transfers: Sequence[Transfer]) -> tuple[Verdict, ...]:
+        """Take the transfers of a step, and say which links or hosts are slow after it."""
+        by_times = self._links.update(step, transfers)
+        return self._by_counters if self._measured else by_times
+
+    def rows(self) -> list[LinkRow]:
+        """What is known of each edge, worst first."""
+        return self._edges.rows() if self._measured else self._links.rows()
+
+
+class PeerGroups:
+    """Ranks of one group are compared with each other.
+
+    What a step communicates may change (an evaluation, another number of micro-batches) while the
+    ranks stay divided as before: then nothing changes here, and evidence is kept.
+
+    Args:
+        world_size: ranks; one that was not seen yet is a group of its own.
+    """
+
+    def __init__(self, world_size: int) -> None:
+        self.by_rank: tuple[int, ...] = tuple(range(world_size))
+        self._keys: list[tuple[int, str]] = []
+
+    def update(self, records: Sequence[StepRecord]) -> bool:
+        """Whether other ranks are to be compared from this step on.
+
+        Args:
+            records: of one step, one a rank at most.
+        """
+        keys = [(record.rank, record.peers_key) for record in records]
+        if keys == self._keys:
+            return False
+        before = dict(self._keys)
+        self._keys = keys
+        pairs = {(self.by_rank[rank], key) for rank, key in keys}
+        olds, news = {old for old, _ in pairs}, {key for _, key in pairs}
+        if len(pairs) == len(olds) == len(news):
+            # Who has no peers is held against its own past, of which less than this is left then.
+            many = Counter(self.by_rank)
+            alone = [(rank, key) for rank, key in keys if many[self.by_rank[rank]] == 1]
+            if all(before.get(rank, key) == key for rank, key in alone):
+                return False
+        number: dict[str, int] = {}
+        group_of = dict(enumerate(self.by_rank))
+        free = max(self.by_rank) + 1
+        for rank, key in keys:
+            group_of[rank] = free + number.setdefault(key, len(number))
+        # Small numbers again, in the order of ranks.
+        order: dict[int, int] = {}
+        self.by_rank = tuple(order.setdefault(group, len(order)) for group in group_of.values())
+        return True

@@ -16,8 +16,6 @@ from relkit.text.foreign_json import parse_json
 
 FILE = "straggler-control.json"
 _LIMIT_BYTES = 4096
-# The name of min_slowdown in files that an earlier version wrote.
-_OLD_MIN_SLOWDOWN = "least_slowdown"
 
 
 def from_json(plain: object, otherwise: Control) -> Control:
@@ -31,17 +29,16 @@ def from_json(plain: object, otherwise: Control) -> Control:
     settings = otherwise
     if "mode" in plain:
         settings = replace(settings, mode=Mode(plain["mode"]))
-    for key in (_OLD_MIN_SLOWDOWN, "min_slowdown"):
-        if key in plain:
-            settings = replace(settings, min_slowdown=_slowdown(key, plain[key]))
+    if "min_slowdown" in plain:
+        settings = replace(settings, min_slowdown=_slowdown(plain["min_slowdown"]))
     return settings
 
 
-def _slowdown(key: str, value: object) -> float:
+def _slowdown(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{key} is not a number")
+        raise ValueError("min_slowdown is not a number")
     if not 0.01 <= value <= 10.0:
-        raise ValueError(f"{key} is not between 0.01 and 10")
+        raise ValueError("min_slowdown is not between 0.01 and 10")
     return float(value)
 
 

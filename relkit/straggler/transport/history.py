@@ -42,9 +42,6 @@ _FAULTS = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFil
            NotImplementedError, RuntimeError, OverflowError, MemoryError, SyntaxError,
            tokenize.TokenError)  # fmt: skip
 _DTYPES = {"step_unix_s": "<f8", "peers": "<i4"}
-# What an earlier version called them.
-_OLD_ARRAYS = {"local_s": "own_s"}
-_OLD_PARTS = {"gap": "unattributed", "starved": "run_queue_wait", "asleep": "off_cpu"}
 _NEXT = "Name a history.npz that relkit wrote (TIMELINE/straggler/), or a job that still runs."
 
 
@@ -91,13 +88,12 @@ def _decode(archive: zipfile.ZipFile) -> History:
     if not (0 < ranks <= _MAX_RANKS and 0 <= steps <= _MAX_STEPS):
         raise ValueError(f"{ranks} ranks and {steps} steps")
     # Parts go by name: one that this version does not know is left out.
-    names = [_OLD_PARTS.get(str(name), str(name)) for name in _list(head["parts"])]
+    names = [str(name) for name in _list(head["parts"])]
     expected = {**shapes(ranks, steps), "parts": (len(names), ranks, steps)}
-    members = set(archive.namelist())
-    arrays = {}
-    for name, shape in expected.items():
-        stored = name if f"{name}.npy" in members else _OLD_ARRAYS.get(name, name)
-        arrays[name] = _array(archive, stored, _DTYPES.get(name, "<f4"), shape)
+    arrays = {
+        name: _array(archive, name, _DTYPES.get(name, "<f4"), shape)
+        for name, shape in expected.items()
+    }
     known = np.full((len(PARTS), ranks, steps), np.nan, np.float32)
     for at, name in enumerate(PARTS):
         if name in names:

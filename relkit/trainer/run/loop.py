@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -34,11 +35,15 @@ from relkit.trainer.core.mesh import build_mesh
 from relkit.trainer.core.trainer import Trainer
 from relkit.trainer.data.samples import GPTDataset, MicroBatch, batches, build_datasets
 from relkit.trainer.run.flops import flops_per_token, peak_flops
-from relkit.trainer.run.host_memory import keep_freed_memory
 from relkit.trainer.telemetry.events import EventStream
 from relkit.trainer.telemetry.log import RankLog, short, step_line
 from relkit.ttp.collective_aborter import open_sockets
 from relkit.ttp.environment import enabled, worker_environment
+
+# Of glibc's malloc.h.
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+KEEP_BYTES = 1 << 30
 
 
 class Run:
@@ -366,3 +371,21 @@ def _pretrain(config: TrainerConfig, hooks: Sequence[StepHooks]) -> int:
         print(f"relkit: {error}\n  next: {error.next_step}", file=sys.stderr, flush=True)
         return error.exit_code
     return EXIT_OK
+
+
+def keep_freed_memory() -> bool:
+    """Have malloc reuse large freed blocks instead of giving each back to the kernel.
+
+    Every large tensor on a CPU is otherwise new memory, whose pages the kernel clears one fault at
+    a time, in every step; with GPT-2's vocabulary that was 30 % of a small model's step. The
+    process then keeps what its largest step needed. Call it before the first large tensor is made.
+
+    Returns:
+        Whether the C library did so; it is left alone where it is not glibc.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    # An older glibc refuses thresholds above 32 MB.
+    kept = mallopt(M_MMAP_THRESHOLD, KEEP_BYTES) or mallopt(M_MMAP_THRESHOLD, 1 << 25)
+    return bool(kept and mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1))

@@ -15,7 +15,6 @@ from relkit.process.bounded_child import find_tool, run_child
 from relkit.stacks.engines import pyspy, refusal
 from relkit.stacks.engines.pyspy import PySpyEngine
 from relkit.stacks.engines.pyspy_json import parse
-from relkit.stacks.engines.pystack import parse_text
 from relkit.stacks.engines.refusal import explain
 from relkit.stacks.engines.tracing import only_tracer, run_guarded
 from tests.native.capture.targets import BEATING, is_stopped, locked, running, still_beats, target
@@ -118,23 +117,6 @@ def test_odd_values_in_py_spys_json_are_survived() -> None:
     )
     assert (thread.os_thread_id, thread.name) == (0, "")
     assert [item.frame.func for item in frames] == ["??"]
-
-
-def test_pystacks_text_becomes_stacks() -> None:
-    (thread,) = parse_text(
-        "Traceback for thread 7 (python) [] (most recent call last):\n"
-        '    (C) File "???", line 0, in _start (/usr/bin/python3)\n'
-        '    (Python) File "/a.py", line 1, in <module>\n'
-        "        f()\n"
-        '    (Python) File "/a.py", line 2, in f\n'
-        '    (C) File "x.c", line 3, in ns::wait(int, char) (/lib/libx.so)\n'
-        '    (C) File "x.c", line 3, in small (inlined) (/lib/libx.so)\n'
-        '    (C) File "x.c", line 4, in pthread_cond_wait@@GLIBC_2.3.2 (/lib/libc.so.6)\n'
-    )
-    assert (thread.os_thread_id, thread.name) == (7, "python")
-    names = ["pthread_cond_wait", "ns::wait", "_PyEval_EvalFrameDefault", "_start"]
-    assert [frame.func for frame in thread.frames] == names
-    assert list(parse_text("nothing of the kind\n")) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from relkit.commands._stacks_dump import dump as dump_command
+from relkit.commands.subcommands.stacks_dump import dump as dump_command
 from relkit.hook.model import HookState
 from relkit.process import procfs
 from relkit.stacks.dump.capture import capture_ranks

@@ -14,19 +14,15 @@ import pytest
 
 from relkit.errors import CaptureFailed
 from relkit.process import procfs
-from relkit.stacks.engines.base import NativeEngine
 from relkit.stacks.engines.pyspy_native import PySpyNativeEngine
-from relkit.stacks.engines.pystack import PystackEngine
 from tests.native.capture.targets import BEATING, is_stopped, running, still_beats, target, until
 
 _CAPTURE = """
 import sys
 from relkit.stacks.engines.base import Target
 from relkit.stacks.engines.pyspy_native import PySpyNativeEngine
-from relkit.stacks.engines.pystack import PystackEngine
-engine = {"pystack": PystackEngine, "py-spy": PySpyNativeEngine}[sys.argv[1]]()
 while True:
-    engine.native(Target(int(sys.argv[2]), 0, 1, "here", "job"), 10)
+    PySpyNativeEngine().native(Target(int(sys.argv[1]), 0, 1, "here", "job"), 10)
 """
 
 
@@ -44,8 +40,7 @@ def _kill_tracer(pid: int) -> None:
             os.close(handle)
 
 
-@pytest.mark.parametrize("engine", [PySpyNativeEngine(), PystackEngine()], ids=lambda e: e.name)
-def test_the_tracer_itself_is_killed(engine: NativeEngine) -> None:
+def test_the_tracer_itself_is_killed() -> None:
     with running(BEATING) as process:
         failures: list[str] = []
 
@@ -53,7 +48,7 @@ def test_the_tracer_itself_is_killed(engine: NativeEngine) -> None:
             # Until it was hit: a capture may be over before the kill arrives.
             while not failures:
                 try:
-                    engine.native(target(process.pid), 10)
+                    PySpyNativeEngine().native(target(process.pid), 10)
                 except CaptureFailed as error:
                     failures.append(str(error))
 
@@ -67,10 +62,9 @@ def test_the_tracer_itself_is_killed(engine: NativeEngine) -> None:
         assert len(failures) == 1
 
 
-@pytest.mark.parametrize("name", ["py-spy", "pystack"])
-def test_relkit_is_killed_while_its_collector_traces(name: str) -> None:
+def test_relkit_is_killed_while_its_collector_traces() -> None:
     with running(BEATING) as process:
-        relkit = subprocess.Popen([sys.executable, "-c", _CAPTURE, name, str(process.pid)])
+        relkit = subprocess.Popen([sys.executable, "-c", _CAPTURE, str(process.pid)])
         try:
             until(lambda: procfs.tracer(process.pid), "a tracer at work")
             helpers = psutil.Process(relkit.pid).children(recursive=True)

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from relkit.errors import BadInputFile, RelkitError, UsageProblem
 from relkit.hang.attribute import attribute
 from relkit.hang.model import JobView, Manner, RankView, Suspicion
-from relkit.hang.recorders import kept_recorders
-from relkit.hang.report import hang_report
+from relkit.hang.report import hang_report, kept_recorders
 from relkit.hang.stored_report import BadReport, recorders_of, report_of, verdict_of
 from relkit.hang_picture.folder import HangEvidence, read_hang
 from relkit.hook.stored_state import state_text, stored_state
@@ -289,7 +288,7 @@ def test_long_texts_are_cut_where_one_sees_it_and_sets_of_ranks_are_not_cut() ->
 
 
 def test_kept_recorders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relkit.hang.recorders.ALL_OPS", 600)
+    monkeypatch.setattr("relkit.hang.report.ALL_OPS", 600)
     hung = blocked_job(60)
     gone = tuple(replace(v, dump=None) for v in hung.ranks)
     texts = kept_recorders(replace(hung, ranks=gone))

@@ -50,20 +50,6 @@ def test_links_of_the_suspects_are_measured_on_request(monkeypatch: pytest.Monke
         assert ctx.params["on_hang_netcheck"] is True
 
 
-def test_the_old_name_of_save_works_and_warns_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert params(launch, ["--on-hang", "dump", "t.py"])["on_hang"] == "save"
-    assert capsys.readouterr().err == "relkit: --on-hang dump is now --on-hang save\n"
-    monkeypatch.setenv("RELKIT_LAUNCH_ON_HANG", "dump")
-    with launch.make_context("launch", ["t.py"], auto_envvar_prefix="RELKIT_LAUNCH") as ctx:
-        assert ctx.params["on_hang"] == "save"
-    shown = CliRunner().invoke(cli, ["launch", "--help"]).output
-    assert "[report|save|restart|abort]" in shown
-    with pytest.raises(click.UsageError):
-        params(run, ["--on-hang", "dump", "--", "true"])
-
-
 @pytest.mark.parametrize(
     ("line", "environ", "timeout_s"),
     [
@@ -85,13 +71,11 @@ def test_precedence(
     ("line", "environ", "share"),
     [
         (["--straggler-min-slowdown", "0.2"], {}, 0.2),
-        (["--straggler-slowdown", "0.3"], {}, 0.3),
-        (["--straggler_slowdown=0.3"], {}, 0.3),
-        ([], {"RELKIT_LAUNCH_STRAGGLER_SLOWDOWN": "0.4"}, 0.4),
+        (["--straggler_min_slowdown=0.3"], {}, 0.3),
         ([], {"RELKIT_LAUNCH_STRAGGLER_MIN_SLOWDOWN": "0.5"}, 0.5),
     ],
 )
-def test_the_smallest_slowdown_by_its_new_name_and_by_its_old_one(
+def test_the_smallest_slowdown_by_option_and_by_variable(
     line: list[str], environ: dict[str, str], share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environ.items():
@@ -121,7 +105,6 @@ def test_the_command_of_run_keeps_its_options(line: list[str]) -> None:
         ["--on-hang", "panic", "t.py"],
         ["--straggler", "shout", "t.py"],
         ["--straggler-min-slowdown", "0", "t.py"],
-        ["--straggler-slowdown", "0", "t.py"],
     ],
 )
 def test_bad_values(line: list[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from relkit.cli import cli
-from relkit.commands._incident import log
+from relkit.commands.shared.incident import log
 from relkit.hook import environment
 from relkit.launch.recovery.persist_folder import PREFIX, STATUS
 from relkit.process import procfs

@@ -272,7 +272,7 @@ def test_whatever_ends_node_0_the_others_do_not_wait(
         (["--on-bad-node", "true"], "--on-bad-node needs --network-check"),
         (
             ["--network-check", "--min_bandwidth", "5"],
-            "--min-bandwidth-gbps needs --switchbox-check",
+            "--min-bandwidth needs --switchbox-check",
         ),
         (["--network-check", "--switchbox-check", "--box-pairs", "0:1", "2:2"], "2:2"),
         (["--network-check", "--on-bad-node", "'"], "--on-bad-node"),

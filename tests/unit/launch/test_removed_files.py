@@ -19,7 +19,7 @@ from relkit.hook import layout
 from relkit.hook.model import HookState
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.unwatched_ranks import UnwatchedRanks
+from relkit.launch.hang.watch import UnwatchedRanks
 from relkit.launch.job.settings import LocalRank
 from relkit.process import procfs
 from tests.unit.launch.test_observe import Child, child, files, state

@@ -11,8 +11,7 @@ from relkit.hang.model import RankView
 from relkit.launch.hang import codec, follower, incident
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
-from relkit.launch.hang.unwatched_ranks import MIN_UNSEEN_S
-from relkit.launch.hang.watch import ALONE_AFTER_S, Watch
+from relkit.launch.hang.watch import ALONE_AFTER_S, MIN_UNSEEN_S, Watch
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.stacks.model import RankDump

@@ -23,18 +23,29 @@ MAX_CORE_LINES = 3000
 # "entry" are those of them that stand above the library: the package's API and the command line.
 ALLOWED: Mapping[str, str] = {
     "commands": (
-        "ground relkit.accounting relkit.checkpoint relkit.data relkit.doctor "
-        "relkit.flash_checkpoint relkit.flash_checkpoint.replicas relkit.fleet "
-        "relkit.flight_recorder relkit.hang "
-        "relkit.hang.collect relkit.hang_picture relkit.launch "
-        "relkit.launch.accounting relkit.launch.flash_checkpoint "
-        "relkit.launch.hang relkit.launch.job relkit.launch.netcheck relkit.launch.peers "
-        "relkit.launch.recovery relkit.launch.replicas relkit.launch.spares "
-        "relkit.launch.straggler relkit.linkcheck relkit.net "
+        "ground commands.launch_parts commands.shared commands.subcommands relkit.accounting "
+        "relkit.checkpoint relkit.doctor relkit.flash_checkpoint relkit.fleet "
+        "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.launch "
+        "relkit.launch.flash_checkpoint relkit.launch.job relkit.launch.peers "
+        "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck relkit.net "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
-        "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.stacks.dump "
-        "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport "
+        "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.straggler.transport "
         "relkit.ttp reports"
+    ),
+    "commands.launch_parts": (
+        "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas relkit.launch "
+        "relkit.launch.accounting relkit.launch.flash_checkpoint relkit.launch.job "
+        "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery relkit.launch.replicas "
+        "relkit.launch.spares relkit.linkcheck relkit.netcheck.measure.probes relkit.ttp reports"
+    ),
+    "commands.shared": (
+        "ground relkit.fleet relkit.hang relkit.launch.hang relkit.launch.job relkit.netcheck "
+        "relkit.netcheck.measure relkit.stacks reports"
+    ),
+    "commands.subcommands": (
+        "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
+        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.stacks relkit.stacks.dump "
+        "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport reports"
     ),
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
     "relkit.accounting": "ground",

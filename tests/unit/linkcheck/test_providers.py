@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.errors import BadInputFile, NoLinkHardware, UsageProblem
-from relkit.linkcheck.lane_findings import lane_findings
 from relkit.linkcheck.layout import read_layout
 from relkit.linkcheck.metax import bandwidth_mb_s
 from relkit.linkcheck.model import Counter, Failure, Pair
 from relkit.linkcheck.nvbandwidth import TEST, parse_matrix
 from relkit.linkcheck.nvidia import NvidiaProvider
 from relkit.linkcheck.nvlink_counters import compare
-from relkit.linkcheck.open import open_provider
 from relkit.linkcheck.replay import ReplayProvider
+from relkit.linkcheck.report import lane_findings
+from relkit.linkcheck.run import open_provider
 from relkit.linkcheck.tool import run_tool
 from tests.unit.linkcheck.link_standin import make_layout
 

@@ -144,17 +144,6 @@ def test_what_is_no_bundle_is_refused(
         load(tmp_path)
 
 
-def test_a_bundle_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    head = {"format": "relkit.netcheck.bundle/1", "nodes": ["a", "b"], "twins": [["a", "b"]]}
-    (tmp_path / "check.json").write_text(json.dumps(head))
-    (tmp_path / "nodes.jsonl").write_text('{"name": "a", "strangers": 3}\n{"name": "b"}\n')
-    (tmp_path / "edges.jsonl").write_text('{"source": "a", "target": "b", "bandwidth_gbps": 2}\n')
-    result = load(tmp_path)
-    assert result.duplicate_hosts == (("a", "b"),)
-    assert [item.unauthenticated_connections for item in result.facts] == [3, 0]
-    assert result.edges[0].bandwidth_gbps == 2.0
-
-
 def test_hostile_text_is_kept_and_never_written_raw(tmp_path: Path) -> None:
     hostile = "\x1b[2J\x9b\u202e\ud800"
     facts = (NodeFacts(hostile, detail=hostile), NodeFacts("b"))

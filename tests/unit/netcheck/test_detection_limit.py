@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from simulated_fleet import SimulatedFleet, Ways, run
 
+from benchmarks.networks.simulated_fleet import SimulatedFleet, Ways, run
 from relkit.findings import Finding, Status
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import schedule

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from simulated_fleet import SimulatedFleet, Ways, run
 
+from benchmarks.networks.simulated_fleet import SimulatedFleet, Ways, run
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.model import Edge, Failure, Link, NetVerdict, Thresholds
-from relkit.netcheck.solve.verdict import solve
+from relkit.netcheck.solve.judge import solve
 
 SIX = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Six hosts of 200 Mbit/s as they were measured over ssh on two busy cores: h2 is limited to 90,

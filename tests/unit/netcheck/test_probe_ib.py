@@ -11,8 +11,7 @@ import pytest
 
 from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed
-from relkit.netcheck.measure.probes.ib import IbProbe
-from relkit.netcheck.measure.probes.ib_text import read_bandwidth, read_latency
+from relkit.netcheck.measure.probes.ib import IbProbe, read_bandwidth, read_latency
 from relkit.netcheck.measure.probes.names import PROBES
 from relkit.netcheck.measure.probes.registry import open_probe
 from relkit.netcheck.model import Failure

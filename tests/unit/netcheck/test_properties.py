@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from simulated_fleet import SimulatedFleet, Ways, run
 
+from benchmarks.networks.simulated_fleet import SimulatedFleet, Ways, run
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.schedule import Schedule
 from relkit.netcheck.model import Edge, Link, NetVerdict
-from relkit.netcheck.solve.verdict import solve
+from relkit.netcheck.solve.judge import solve
 
 LEFT = st.sampled_from([0.0, 0.2, 0.5])
 
@@ -84,7 +84,7 @@ def test_one_bad_node_is_diagnosed_and_no_other(
 
 @pytest.mark.long
 def test_a_loss_of_a_fifth_is_found_in_nearly_every_fleet() -> None:
-    # The weakest fault of benchmarks/netcheck_sim.py, whose bar of 99.5 % is over all its faults.
+    # The weakest fault of networks/netcheck_sim.py, whose bar of 99.5 % is over all its faults.
     rng = random.Random(1)  # noqa: S311  the same draws in every run
     found = [
         ok

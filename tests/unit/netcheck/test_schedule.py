@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_fleet import SimulatedFleet, SimulatedRun, Ways, run
 
+from benchmarks.networks.simulated_fleet import SimulatedFleet, SimulatedRun, Ways, run
 from relkit.netcheck.measure import schedule
-from relkit.netcheck.measure.cross_switch import crossing_pairs
 from relkit.netcheck.measure.round_robin import circle_round, rounds_needed
+from relkit.netcheck.measure.schedule import crossing_pairs
 from relkit.netcheck.model import Link
 
 Plan = Callable[[Sequence[str]], schedule.Schedule]

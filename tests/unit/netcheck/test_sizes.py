@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relkit.commands._netcheck_sizes import message_sizes
+from relkit.commands.shared.netcheck_run import message_sizes
 from relkit.errors import UsageProblem
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.model import Edge, SizeStatistics

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 import pytest
-from simulated_fleet import SimulatedFleet, Ways, run
 
+from benchmarks.networks.simulated_fleet import SimulatedFleet, Ways, run
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.model import Edge, Failure, Link, NetVerdict, Thresholds
-from relkit.netcheck.solve.verdict import solve
+from relkit.netcheck.solve.judge import solve
 
 SIX = tuple("abcdef")
 SWITCHES = {"a": "asw-1", "b": "asw-1", "c": "asw-2", "d": "asw-2", "e": "asw-3", "f": "asw-3"}

@@ -13,10 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from relkit.post_mortem.collector import NO_DEATHS, HostDeaths, WorkerFiles
+from relkit.post_mortem.collector import (
+    NO_DEATHS,
+    HostDeaths,
+    WorkerFiles,
+    last_output,
+    tail,
+    traceback_of,
+)
 from relkit.post_mortem.core_file import core_names, dumped_core, find_core, stack_of
 from relkit.post_mortem.kernel_log import KernelLog
-from relkit.post_mortem.last_output import last_output, tail, traceback_of
 from relkit.post_mortem.model import MAX_LINE_CHARS, DeathEvidence, evidence_from_json
 from relkit.process.bounded_child import find_tool
 from tests.patience import PATIENCE

@@ -30,16 +30,9 @@ def test_what_was_not_asked_for_stays_as_the_job_was_started(tmp_path: Path) -> 
     assert (tmp_path / control.FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_the_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    write_private(tmp_path / control.FILE, '{"mode": "off", "least_slowdown": 0.2}')
-    assert control.read(tmp_path, Control()) == Control(Mode.OFF, 0.2)
-    control.write(tmp_path, {"min_slowdown": 0.3})
-    assert control.read(tmp_path, Control()) == Control(Mode.OFF, 0.3)
-
-
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"mode": "loud"}', '{"min_slowdown": 0}', '{"min_slowdown": true}',
-             '{"min_slowdown": NaN}', '{"least_slowdown": 0}', "[" * 5000, " " * 5000]
+             '{"min_slowdown": NaN}', "[" * 5000, " " * 5000]
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, text: str) -> None:
     write_private(tmp_path / control.FILE, text)

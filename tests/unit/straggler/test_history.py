@@ -257,20 +257,3 @@ def test_a_changed_byte_is_refused_or_harmless(tmp_path: Path, where: int, value
     except BadDump:
         return
     assert isinstance(found, History)
-
-
-def test_the_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    parts = np.arange(len(PARTS) * 6, dtype=np.float32).reshape(len(PARTS), 2, 3)
-    save(small(parts=parts, local_s=parts[0]), tmp_path / "new.npz")
-    with np.load(tmp_path / "new.npz") as new:
-        arrays = {{"local_s": "own_s"}.get(name, name): new[name] for name in new.files}
-    head = json.loads(arrays["head"].tobytes())
-    old = {"unattributed": "gap", "run_queue_wait": "starved", "off_cpu": "asleep"}
-    head["parts"] = [old.get(name, name) for name in head["parts"]]
-    arrays["head"] = np.frombuffer(json.dumps(head).encode(), np.uint8)
-    with (tmp_path / "old.npz").open("wb") as stream:
-        os.fchmod(stream.fileno(), 0o600)
-        np.savez(stream, **arrays)
-    read = load(tmp_path / "old.npz")
-    assert np.array_equal(read.parts, parts)
-    assert np.array_equal(read.local_s, parts[0])

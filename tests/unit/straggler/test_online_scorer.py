@@ -18,8 +18,7 @@ from relkit.straggler.score.matched_collectives import (
     on_one_clock,
     transfers,
 )
-from relkit.straggler.score.online_scorer import OnlineScorer
-from relkit.straggler.score.peer_groups import PeerGroups
+from relkit.straggler.score.online_scorer import OnlineScorer, PeerGroups
 from relkit.straggler.score.rank_scorer import Settings
 from relkit.straggler.score.ring_buffer import StepRingBuffer
 from relkit.straggler.step_record import StepRecord

@@ -13,9 +13,8 @@ from relkit.findings import Status
 from relkit.output import as_json
 from relkit.ranks import RankSet
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
-from relkit.straggler.present.advice import advice
 from relkit.straggler.present.metrics import breakdown, metrics_of, share_lost, step_seconds
-from relkit.straggler.present.report import seconds, straggler_report
+from relkit.straggler.present.report import advice, seconds, straggler_report
 from relkit.straggler.present.summary import plain_summary, summarise
 from relkit.straggler.transport.history import History, RaisedVerdict
 from tests.reports.straggler_jobs import PAUSE_EVERY, PAUSE_S, SLOWNESS, STEP_S, job

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from relkit.straggler.collect.cgroup import throttled_s
-from relkit.straggler.collect.step_period import find_period
+from relkit.straggler.collect.step_pattern import find_period
 from relkit.straggler.transport.step_codec import _steps_that_fit
 from tests.unit.straggler.step_records import records
 

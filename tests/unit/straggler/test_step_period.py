@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relkit.straggler.collect.step_period import MIN_MATCH, find_period
+from relkit.straggler.collect.step_pattern import MIN_MATCH, find_period
 
 
 def _primitive(pattern: list[int]) -> bool:

@@ -21,7 +21,7 @@ from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.straggler.collect.socket_rates import Connection, SocketRates
 from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.model import Verdict
-from relkit.straggler.score.network import Network
+from relkit.straggler.score.online_scorer import Network
 from relkit.straggler.step_record import RankProcess, StepRecord
 from relkit.straggler.transport import control, live_file
 from relkit.straggler.transport.control_settings import Control, Mode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -18,7 +18,6 @@ from relkit.net.handshake import CONTROL
 from relkit.net.interface import NoRoute, route_to
 from relkit.net.listener import Listener
 from relkit.netcheck.measure.probes.base import Measured, Plan, ProbeFailed, guarded, probe_failure
-from relkit.netcheck.measure.probes.ib_text import Bandwidth, Latency, read_bandwidth, read_latency
 from relkit.netcheck.measure.probes.tcp_wire import Control
 from relkit.netcheck.model import Edge, Failure
 from relkit.process.bounded_child import run_child
@@ -30,6 +29,7 @@ _TRIES_S = 5.0
 _PAUSE_S = 0.2
 _LATENCY_RUNS = 1000
 _SYS_CLASS = Path("/sys/class")
+_MIB_BITS = (1 << 20) * 8
 
 
 class IbProbe:
@@ -194,3 +194,53 @@ def _edges(
     )  # fmt: skip
     home = replace(away, source=plan.peer, target=plan.node, bandwidth_gbps=round(back.gbps, 4))
     return away, home
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Of ib_write_bw: message size, and the average in Gbit/s."""
+
+    size_bytes: int
+    gbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Of ib_write_lat: round trips, us. perftest prints half of each."""
+
+    p50_us: float
+    p99_us: float
+
+
+def read_bandwidth(text: str) -> Bandwidth:
+    """The average of an ib_write_bw run. Raises ValueError if there is none."""
+    header, row = _table(text)
+    if len(row) < 4:
+        raise ValueError(f"ib_write_bw printed {len(row)} columns, expected at least four")
+    # Without --report_gbits the unit is called MB/sec or MiB/sec, and is 2**20 bytes in both.
+    scale = 1.0 if "Gb/sec" in header else _MIB_BITS / 1e9
+    return Bandwidth(int(row[0]), row[3] * scale)
+
+
+def read_latency(text: str) -> Latency:
+    """Median and 99th percentile of an ib_write_lat run. Raises ValueError if there is none."""
+    header, row = _table(text)
+    if "t_typical" not in header or "99%" not in header or len(row) < 8:
+        raise ValueError("ib_write_lat printed no percentiles (was it run with -D?)")
+    return Latency(2 * row[4], 2 * row[7])
+
+
+def _table(text: str) -> tuple[str, list[float]]:
+    header = ""
+    for line in text.splitlines():
+        if line.strip().startswith("#bytes"):
+            header = line
+        elif header and line.strip():
+            return header, [float(word) for word in line.split()]
+    raise ValueError(_complaint(text))
+
+
+def _complaint(text: str) -> str:
+    """An error with the last line that is not blank or a rule."""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
+    return f"no results: {lines[-1]}" if lines else "no output"

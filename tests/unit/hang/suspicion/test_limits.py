@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from relkit.hang.columns.operations import kind_of_operation
 from relkit.hang.detection.detector import Look
 from relkit.hang.detection.flights import Flight
-from relkit.hang.suspicion.history import CAPACITY, FLOOR_S, History
-from relkit.hang.suspicion.limits import MAX_KINDS, Limits
+from relkit.hang.suspicion.limits import CAPACITY, FLOOR_S, MAX_KINDS, History, Limits
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 
 SECOND = 10**9

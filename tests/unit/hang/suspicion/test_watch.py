@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relkit.hang.model import JobView, Manner
-from relkit.hang.suspicion.history import FLOOR_S
+from relkit.hang.suspicion.limits import FLOOR_S
 from relkit.hang.suspicion.watch import PACE_S, Turn, What
 from relkit.ranks import RankSet
 from tests.unit.hang.suspicion.loops import Loop

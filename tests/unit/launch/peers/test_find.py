@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.errors import UsageProblem
-from relkit.launch.peers.find import NodeFacts, find
+from relkit.launch.peers.find import NodeFacts, find, master_host
 from relkit.launch.peers.kubernetes_pod import elastic_job, indexed_job
-from relkit.launch.peers.master_host import master_host
 from relkit.launch.peers.mpi_process import mpi_process
 from relkit.launch.peers.rendezvous_host import NoRendezvousHost, RendezvousHost
 from relkit.launch.peers.slurm_step import slurm_step

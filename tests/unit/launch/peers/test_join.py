@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from relkit.commands._launch_peers import meet
 from relkit.commands.launch import _OWN
+from relkit.commands.launch_parts.peer_options import meet
 from relkit.hosts import read_nodes
 from relkit.launch.options import split
 from relkit.launch.peers.find import NodeFacts
-from relkit.launch.peers.join import join_peers
+from relkit.launch.peers.join import join_peers, slurm_address
 from relkit.launch.peers.rendezvous_host import NoRendezvousHost
-from relkit.launch.peers.slurm_address import slurm_address
 
 FACTS = NodeFacts(lambda: "host", lambda name: name)
 STEP = {

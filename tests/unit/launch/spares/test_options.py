@@ -6,8 +6,8 @@ from argparse import Namespace
 
 import pytest
 
-from relkit.commands._launch_spares import spare_settings
 from relkit.commands.launch import _PARSED, launch
+from relkit.commands.launch_parts.spare_options import spare_settings
 from relkit.errors import UsageProblem
 from relkit.launch.spares.settings import SpareSettings
 

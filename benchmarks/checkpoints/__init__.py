@@ -1,0 +1,1 @@
+"""Flash checkpoints: their time, and kills in the middle."""

@@ -1,0 +1,1 @@
+"""Hangs: what is found, and how soon."""

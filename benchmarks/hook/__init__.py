@@ -1,0 +1,1 @@
+"""What the hook costs a call and a job."""

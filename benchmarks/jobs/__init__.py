@@ -1,0 +1,1 @@
+"""Training jobs that benchmarks start, run as scripts."""

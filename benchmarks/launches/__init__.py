@@ -1,0 +1,1 @@
+"""Starts, restarts and lost nodes, and the links between launchers."""

@@ -1,0 +1,1 @@
+"""Checks of networks, simulated and measured."""

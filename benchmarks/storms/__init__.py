@@ -1,0 +1,1 @@
+"""Storms of faults over a whole fleet."""

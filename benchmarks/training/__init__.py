@@ -1,0 +1,1 @@
+"""The reference trainer and other real ones; the making of its data."""

@@ -1,0 +1,1 @@
+"""Try-to-persist: what it costs, and faults without end."""

@@ -1,0 +1,1 @@
+"""The commands below `relkit data`, `hang`, `stacks` and `straggler`, one file each."""
