@@ -9,8 +9,9 @@ import pytest
 # Tests that wait for more than their own code: files with most of them come first.
 _SLOW = ("long", "job", "slurm", "sshd", "spark", "browser", "native", "gdb", "fuzz")
 _EACH = 30
-# One of their fixtures is worth more than the files' running side by side: Chromium's start.
-_WHOLE = ("tests/browser/",)
+# Their files have in common what costs more than running them side by side saves: Chromium's start,
+# and the parsed sources.
+_WHOLE = ("tests/browser/", "tests/unit/layout/")
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[list[int]]:

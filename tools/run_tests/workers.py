@@ -103,6 +103,8 @@ class Workers:
         self._files = in_order(session.items)
         self._left = {place for file in self._files for place in file}
         self._of_file = Counter(item.path for item in session.items)
+        # Made anew, and emptied, by who asks for it first: that is no worker.
+        cast("Any", config)._tmp_path_factory.getbasetemp()
         # Workers share the memory of all that was imported as long as nobody writes into it.
         gc.collect()
         gc.freeze()

@@ -20,7 +20,7 @@ from tools.run_tests.workers import Workers
 arguments = ["-rA", "-p", "no:cacheprovider", "--continue-on-collection-errors", *sys.argv[2:]]
 sys.exit(pytest.main(arguments, plugins=[Workers(2, strict=sys.argv[1] == "strict")]))
 """
-GOOD = "\ndef test_good(): pass\n"
+GOOD = "\ndef test_good(tmp_path): assert tmp_path.exists()\n"
 FILES = {
     "bad": "def test_bad(): assert 1 == 2" + GOOD,
     "broken": "import no_such_module_at_all",
