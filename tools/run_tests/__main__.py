@@ -3,6 +3,7 @@
     make test                           (all but those marked `long`)
     make test TESTS="tests/native"      (pytest's arguments; long tests as well)
     make test-all                       (everything, as CI does)
+    make check                          (what differs from main: the tests of the rooms it is in)
 
 The end says where the CPU time went. A marker whose tools are missing is left out, with a note; as
 root or with CI=true that is a failure, as is a test that was skipped.
@@ -21,12 +22,16 @@ from types import FrameType
 import pytest
 
 from tools.run_tests.left_out import is_strict, markers_left_out, selection
+from tools.run_tests.rooms import touched
 from tools.run_tests.workers import Workers
 
 _ROOT = Path(__file__).resolve().parents[2]
 # Twice as many as CI's machine has cores, as tests also wait.
 _WORKERS = 4
 _LINT_S = 300.0
+# Of a change's rooms: no real jobs, and nothing that is built.
+_SLOW = ("long", "job", "native", "browser", "root", "sshd", "slurm", "spark", "fuzz", "speed")
+_QUICK = " and ".join(f"not {marker}" for marker in _SLOW)
 # At a load average of 15, 20 minutes were too few for mypy without a cache.
 _TYPES_S = 3600.0
 
@@ -36,6 +41,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="run_tests", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--all", action="store_true", help="the tests marked `long` as well")
     parser.add_argument("--no-checks", action="store_true", help="the tests alone")
+    parser.add_argument(
+        "--touched", action="store_true", help="quick tests of these rooms, or of what git says"
+    )
     # Pytest's arguments; without any, all tests but the long ones.
     options, tests = parser.parse_known_args()
     os.chdir(_ROOT)
@@ -44,8 +52,12 @@ def main() -> int:
     sys.dont_write_bytecode = False
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    # Arguments for pytest say which tests are meant, long ones as well.
+    has_long = options.all or bool(tests)
+    if options.touched:
+        tests = ["-m", _QUICK, *touched(_ROOT, tests)]
     if options.no_checks:
-        return _tests(options.all, tests)
+        return _tests(has_long, tests)
     if not _lint():
         return 1
     with subprocess.Popen(
@@ -53,7 +65,7 @@ def main() -> int:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as types:  # fmt: skip
         try:
-            code = _tests(options.all, tests)
+            code = _tests(has_long, tests)
             said, _ = types.communicate(timeout=_TYPES_S)
         finally:
             types.kill()
@@ -73,12 +85,10 @@ def _lint() -> bool:
     return True
 
 
-def _tests(is_all: bool, arguments: list[str]) -> int:
+def _tests(has_long: bool, arguments: list[str]) -> int:
     is_root = os.geteuid() == 0
     strict = is_strict(os.environ, is_root)
     left = markers_left_out(is_root)
-    # Arguments for pytest say which tests are meant, long ones as well.
-    has_long = is_all or bool(arguments)
     code = int(
         pytest.main(
             [
