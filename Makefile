@@ -1,8 +1,8 @@
 # Two commands do everything on a fresh Debian or Ubuntu machine:
 #   make demo   sets up .venv, builds, installs, and shows a real hang being explained
 #   make test   sets up all that the tests need, and runs all but the long ones
-# What CI runs: make test-all (every test). For the daily edit: make check (ruff, mypy --strict, short unit
-# tests with fewer random examples).
+# What CI runs: make test-all (every test). For the daily edit: make check (ruff, mypy --strict, quick tests of
+# the rooms that differ from main; make check ROOMS="hang launch/spares" for others).
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,18 +16,14 @@ demo: $(VENV)/.runtime
 
 test: $(VENV)/.develop
 	tools/debian_packages.sh
-	$(BIN)/python -m tools.run_tests $(TESTS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-few} $(BIN)/python -m tools.run_tests $(TESTS)
 
 test-all: $(VENV)/.develop
 	tools/debian_packages.sh
 	$(BIN)/python -m tools.run_tests --all
 
 check: $(VENV)/.develop
-	$(BIN)/ruff format --check -q .
-	$(BIN)/ruff check -q .
-	tools/c_format.sh
-	$(BIN)/mypy
-	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -q -m "not long" tests/unit
+	HYPOTHESIS_PROFILE=few $(BIN)/python -m tools.run_tests --touched $(ROOMS)
 
 # New random examples for every property; what CI runs is the same each time.
 explore: $(VENV)/.develop
@@ -43,8 +39,10 @@ mutants: $(VENV)/.develop
 	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 # What a user waits for, as whole commands, beside their peers, into docs/benchmarks.md: half an hour, or
-# some minutes with BENCH_ARGS="--quick".
+# some minutes with BENCH_ARGS="--quick". First the tests that judge the speed of this machine, which has to
+# be quiet for all of it.
 bench: $(VENV)/.develop
+	$(BIN)/python -m pytest -q -m speed tests/straggler
 	$(BIN)/python benchmarks/bench.py --write $(BENCH_ARGS)
 
 format: $(VENV)/.develop

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
-import psutil
 import pytest
 from hypothesis import settings
 
-from tests.patience import PATIENCE
+from tests.left_processes import descendants, end_left
+from tests.session import cpu_limit, hear_ctrl_c, own_temporary_folder, patient_limits
 
 # A change is judged by the same examples each time; `make explore` draws new ones. No example has a
-# deadline: how long one takes is the machine's affair, and pytest's own limit stops a hang.
+# deadline: how long one takes is the machine's affair, and a test's own limit stops a hang.
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
 # For the daily edit, where they are most of the time that the unit tests take.
 settings.register_profile("few", max_examples=15, derandomize=True, deadline=None)
@@ -20,12 +20,23 @@ settings.register_profile("explore", max_examples=1000, deadline=None, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Before pytest's own plugin reads where temporary folders go."""
+    own_temporary_folder(config)
+    hear_ctrl_c()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Time limits that tests set themselves are for a quiet machine too."""
-    for item in items:
-        limit = item.get_closest_marker("timeout")
-        if limit is not None:
-            item.add_marker(pytest.mark.timeout(limit.args[0] * PATIENCE), append=False)
+    """Room for a busy machine."""
+    patient_limits(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """A test that computes without an end is ended by its CPU time; pytest's limit is wall time."""
+    with cpu_limit():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
@@ -39,28 +50,10 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def _is_of(before: set[int], process: psutil.Process) -> bool:
-    """One of these processes, or started by one: a browser for many tests has children at will."""
-    try:
-        return any(each.pid in before for each in (process, *process.parents()))
-    except psutil.NoSuchProcess:
-        return True
-
-
 @pytest.fixture(autouse=True)
 def no_process_left() -> Iterator[None]:
     """Every process that a test starts is gone when it ends, else the test has failed."""
-    me = psutil.Process()
-    before = {child.pid for child in me.children(recursive=True)}
+    before = {process.pid for process in descendants()}
     yield
-    left = [c for c in me.children(recursive=True) if not _is_of(before, c)]
-    # A child that has just been killed may need a moment to be reaped.
-    _, alive = psutil.wait_procs(left, timeout=5)
-    names = []
-    for child in alive:
-        try:
-            names.append(f"{child.pid} {' '.join(child.cmdline())[:120]}")
-            child.kill()
-        except psutil.NoSuchProcess:
-            continue
+    names = end_left(before)
     assert not names, f"processes left behind: {names}"

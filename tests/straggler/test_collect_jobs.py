@@ -47,20 +47,8 @@ def test_the_example_trainer() -> None:
     assert job.usual(0, "compute_s") > 0.0
 
 
-def test_compute_under_collectives_belongs_to_the_rank_that_computes() -> None:
-    options = ["--steps", "40", "--width", "768", "--slow-rank", "1", "--compute", "20"]
-    job = run_job([DDP, *options], 2)
-    assert len(same_steps(job, 2)) >= 30
-    slow, fit = job.usual(1, "local_s"), job.usual(0, "local_s")
-    assert slow > 1.1 * fit
-    # Twenty passes more than twenty-four: the time of the other is not lost under its waiting,
-    # where only a third of it would be left.
-    assert fit > 0.35 * slow
-    assert job.usual(1, "compute_s") > job.usual(0, "compute_s")
-
-
 def test_waits_for_a_loader_and_collections_are_told_without_an_edit() -> None:
-    options = ["--steps", "40", "--slow-rank", "1", "--slow-input-ms", "30"]
+    options = ["--steps", "40", "--slow-rank", "1", "--slow-input-ms", "100"]
     job = run_job([DDP, *options, "--collect-every", "2"], 2)
     assert len(same_steps(job, 2)) >= 30
     assert job.usual(1, "input_s") > 4.0 * job.usual(0, "input_s")

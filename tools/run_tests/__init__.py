@@ -1,1 +1,1 @@
-"""`make test`: ruff, mypy, then tests in four lanes, then those that need a quiet machine."""
+"""`make test`: ruff, C format and mypy, and the tests in workers side by side."""

@@ -45,13 +45,15 @@ def markers_left_out(
 
 
 def selection(left: Iterable[str], *, has_long: bool) -> str:
-    """Pytest's -m; "" where nothing is left out.
+    """Pytest's -m. It never has tests of the machine's speed, which `make bench` runs.
 
     Args:
         left: markers that this machine cannot run.
         has_long: run the tests marked `long`.
     """
-    return " and ".join(f"not {marker}" for marker in (*left, *(() if has_long else ("long",))))
+    return " and ".join(
+        f"not {marker}" for marker in ("speed", *left, *(() if has_long else ("long",)))
+    )
 
 
 def is_strict(environ: Mapping[str, str], is_root: bool) -> bool:

@@ -251,7 +251,7 @@ def test_without_pidfds_it_looks_until_all_have_ended(without: str) -> None:
 def test_what_starts_while_the_agent_looks_ends_too() -> None:
     program = (
         "import subprocess\n"
-        "from relkit import procfs\n"
+        "from relkit.process import procfs\n"
         "from relkit.fleet.agent import end_children\n"
         "script = 'read go; sleep 60 & echo; wait'\n"
         "shell = subprocess.Popen(['sh', '-c', script], stdin=-1, stdout=-1)\n"

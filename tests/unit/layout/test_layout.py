@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 import relkit.commands
 import relkit.reports
@@ -201,10 +199,17 @@ def python_files(folder: str) -> list[Path]:
 
 
 @cache
+def tree(path: Path) -> ast.Module:
+    """A file, parsed once for all tests of this folder."""
+    return ast.parse(path.read_text())
+
+
+@cache
 def import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
     """All of a file, wherever in it they stand."""
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return tuple(node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+    return tuple(
+        node for node in ast.walk(tree(path)) if isinstance(node, (ast.Import, ast.ImportFrom))
+    )
 
 
 @cache
@@ -346,20 +351,30 @@ def test_the_two_links_exist_and_point_to_the_real_folders() -> None:
     assert Path(relkit.reports.__path__[0]).resolve() == ROOT / "reports"
 
 
-@pytest.mark.parametrize("path", python_files("relkit"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_library_imports_neither_commands_nor_reports_nor_click(path: Path) -> None:
-    names = imported(path)
-    allowed = str(path.relative_to(ROOT)) in CLICK_FILES
-    assert not any(n.startswith(("relkit.commands", "relkit.reports")) for n in names)
-    assert allowed or not any(n.split(".")[0] == "click" for n in names)
+def of_product() -> Mapping[str, frozenset[str]]:
+    """What each file of relkit/ imports, by the file's place in the checkout."""
+    return {str(path.relative_to(ROOT)): imported(path) for path in python_files("relkit")}
 
 
-@pytest.mark.parametrize("path", python_files("relkit"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_torch_is_imported_only_where_jobs_are_run(path: Path) -> None:
-    if any(name.split(".")[0] == "torch" for name in imported(path)):
-        inside = str(path.relative_to(ROOT))
-        in_room = module_name(path).startswith(tuple(f"{room}." for room in TORCH_ROOMS))
-        assert in_room or inside in TORCH_FILES or inside.startswith(TORCH_FOLDERS)
+def test_the_library_imports_neither_commands_nor_reports_nor_click() -> None:
+    shown = ("relkit.commands", "relkit.reports")
+    assert {
+        file for file, names in of_product().items() if any(map(starts(*shown), names))
+    } == set()
+    with_click = {file for file, names in of_product().items() if any(map(starts("click"), names))}
+    assert with_click == set(CLICK_FILES)
+
+
+def test_torch_is_imported_only_where_jobs_are_run() -> None:
+    with_torch = {file for file, names in of_product().items() if any(map(starts("torch"), names))}
+    folders = tuple(f"{room.replace('.', '/')}/" for room in TORCH_ROOMS)
+    elsewhere = {file for file in with_torch if not file.startswith((*folders, *TORCH_FOLDERS))}
+    assert elsewhere == set(TORCH_FILES)
+
+
+def starts(*packages: str) -> Callable[[str], bool]:
+    """Whether a dotted name is one of these packages, or in one."""
+    return lambda name: any(name == each or name.startswith(f"{each}.") for each in packages)
 
 
 def test_no_file_has_outgrown_its_one_job() -> None:

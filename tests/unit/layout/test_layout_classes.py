@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.unit.layout.test_layout import ROOT, python_files
+from tests.unit.layout.test_layout import ROOT, python_files, tree
 
 MAX_FIELDS = 15
 
@@ -43,7 +43,7 @@ def fields_of(node: ast.ClassDef) -> set[str]:
 
 def classes(paths: list[Path]) -> Iterator[tuple[str, ast.ClassDef]]:
     for path in paths:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef):
                 yield str(path.relative_to(ROOT)), node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.unit.layout.test_layout import ROOT, python_files
+from tests.unit.layout.test_layout import ROOT, python_files, tree
 
 FILLERS = frozenset({"found", "one"})
 
@@ -50,7 +50,7 @@ def test_no_name_is_a_filler() -> None:
         (str(path.relative_to(ROOT)), line, name)
         for folder in ("relkit", "commands", "reports")
         for path in python_files(folder)
-        for name, line in names(ast.parse(path.read_text()))
+        for name, line in names(tree(path))
         if name in FILLERS
     ]
     assert fillers == []
