@@ -19,6 +19,10 @@ from tests.patience import PATIENCE
 pytestmark = [pytest.mark.job, pytest.mark.timeout(90 * PATIENCE)]
 JOB = Path(__file__).with_name("death_job.py")
 LATE_LOOK = JOB.with_name("late_look.py")
+LAUNCHERS = (
+    pytest.param((), id="torch's look"),
+    pytest.param((sys.executable, str(LATE_LOOK)), id="a late look", marks=pytest.mark.long),
+)
 VICTIM = 2
 LIMIT_BYTES = 700 << 20
 
@@ -130,9 +134,7 @@ def test_killed_for_memory(start: Start, tmp_path: Path, small_cgroup: Path) -> 
     assert ("out of memory: Killed process" in words(report)) == procfs.has_kernels_pids()
 
 
-@pytest.mark.parametrize(
-    "program", [(), pytest.param((sys.executable, str(LATE_LOOK)), marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("program", LAUNCHERS)
 def test_a_job_that_is_ended_from_outside_names_nobody(
     start: Start, tmp_path: Path, program: tuple[str, ...]
 ) -> None:
