@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,14 +126,14 @@ def _read(path: Path) -> str:
 Start = Callable[..., Started]
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start `relkit ...`; whatever still runs when the test ends is ended."""
+@contextmanager
+def starter(folder: Path) -> Iterator[Start]:
+    """Start `relkit ...` with its output in a folder; whatever still runs at the end is ended."""
     running: list[Started] = []
 
     def begin(*line: str | Path, program: Sequence[str] = (), **environ: str) -> Started:
         number = len(running)
-        out, err = tmp_path / f"out{number}", tmp_path / f"err{number}"
+        out, err = folder / f"out{number}", folder / f"err{number}"
         argv = [*(program or (sys.executable, "-m", "relkit")), *map(str, line)]
         with out.open("wb") as out_stream, err.open("wb") as err_stream:
             process = subprocess.Popen(
@@ -145,9 +146,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
         running.append(Started(process, out, err, time.monotonic()))
         return running[-1]
 
-    yield begin
-    for job in running:
-        job.stop()
+    try:
+        yield begin
+    finally:
+        for job in running:
+            job.stop()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """For the jobs of one test."""
+    with starter(tmp_path) as begin:
+        yield begin
 
 
 @pytest.fixture

@@ -290,7 +290,9 @@ class Hosts:
             f"HostKey {self.folder / f'host_key_{host.name}'}\n"
             f"AuthorizedKeysFile {self.folder / 'id_ed25519.pub'}\n"
             "PidFile none\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n"
-            "StrictModes no\nPrintMotd no\nMaxStartups 100\nUseDNS no\n",
+            "StrictModes no\nPrintMotd no\nMaxStartups 100\nUseDNS no\n"
+            # Nothing that the user's shell does when it starts is done on a host.
+            f"SetEnv HOME={self.folder}\n",
             encoding="utf-8",
         )
         with (self.folder / f"sshd_{host.name}.log").open("wb") as log:

@@ -19,13 +19,17 @@ from tests.patience import PATIENCE
 pytestmark = [pytest.mark.job, pytest.mark.timeout(90 * PATIENCE)]
 JOB = Path(__file__).with_name("death_job.py")
 LATE_LOOK = JOB.with_name("late_look.py")
+LAUNCHERS = (
+    pytest.param((), id="torch's look"),
+    pytest.param((sys.executable, str(LATE_LOOK)), id="a late look", marks=pytest.mark.long),
+)
 VICTIM = 2
 LIMIT_BYTES = 700 << 20
 
 
 def death(start: Start, folder: Path, how: str, *more: str) -> dict[str, Any]:
     done = start(
-        "launch", "--nproc-per-node", "4", "--redirects", "2", "--log-dir", folder / "log",
+        "launch", "--nproc-per-node", "3", "--redirects", "2", "--log-dir", folder / "log",
         "--timeline-path", folder / "t", JOB, how, str(VICTIM), *more,
     ).wait()  # fmt: skip
     assert done.code == 1, done.err
@@ -130,19 +134,19 @@ def test_killed_for_memory(start: Start, tmp_path: Path, small_cgroup: Path) -> 
     assert ("out of memory: Killed process" in words(report)) == procfs.has_kernels_pids()
 
 
-@pytest.mark.parametrize("program", [(), (sys.executable, str(LATE_LOOK))])
+@pytest.mark.parametrize("program", LAUNCHERS)
 def test_a_job_that_is_ended_from_outside_names_nobody(
     start: Start, tmp_path: Path, program: tuple[str, ...]
 ) -> None:
     job = start(
-        "launch", "--nproc-per-node", "4", "--timeline-path", tmp_path / "t", JOB, "never", "-1",
+        "launch", "--nproc-per-node", "2", "--timeline-path", tmp_path / "t", JOB, "never", "-1",
         program=program,
     )  # fmt: skip
     job.wait_for("all there")
     if program:
         job.wait_for("the launcher has looked")
     workers = [pid for pid in procfs.children(job.process.pid) if "python" in _command(pid)]
-    assert len(workers) == 4
+    assert len(workers) == 2
     for pid in workers:
         os.kill(pid, signal.SIGTERM)
     done = job.wait()

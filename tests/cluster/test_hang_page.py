@@ -50,21 +50,3 @@ def test_the_folder_of_a_hang_gives_its_page(
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Rank 2 holds up the job" in page
     assert blamed["place"] in page
-
-
-def test_a_rank_that_died_is_on_the_page_with_its_last_operations(
-    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    timeline = tmp_path / "timeline"
-    done = start(
-        "launch", "--nproc-per-node", "3", "--timeline-path", timeline,
-        "--inject", "crash:rank=1:step=4", EXAMPLE, *ENDLESS,
-    ).wait(80)  # fmt: skip
-    assert done.code == 1, done.err
-    assert run(["report", str(timeline), "--json"]) == 1
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["blamed"][0]["rank"] == 1
-    assert facts["blamed"][0]["category"] == "dead"
-    (dead,) = [lane for lane in facts["timeline"] if lane["rank"] == 1]
-    assert dead["culprit"]
-    assert dead["ops"]

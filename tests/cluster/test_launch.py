@@ -9,14 +9,16 @@ import signal
 import socket
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from relkit.cli import run
 from relkit.hang.model import Category
 from relkit.hook.environment import job_dir
 from relkit.launch.hang.timeline import OWN_FILES
-from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, Started, report_of
+from tests.cluster.conftest import ENDLESS, EXAMPLE, Done, Start, Started, report_of, starter
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.job
@@ -69,15 +71,36 @@ def test_other_faults(
     assert judged(tmp_path / "t")[0] == (rank, category), done.err
 
 
-def test_a_crash_is_named_and_the_job_fails_as_under_torchrun(start: Start, tmp_path: Path) -> None:
-    done = start(
-        "launch", "--nproc-per-node", "3", "--timeline-path", tmp_path / "t",
-        "--inject", "crash:rank=1:step=4", EXAMPLE, *ENDLESS,
-    ).wait()  # fmt: skip
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Done]]:
+    """The timeline folder and the end of a job one of whose ranks has crashed."""
+    folder = tmp_path_factory.mktemp("crashed")
+    with starter(folder) as start:
+        done = start(
+            "launch", "--nproc-per-node", "2", "--timeline-path", folder / "t",
+            "--inject", "crash:rank=1:step=4", EXAMPLE, *ENDLESS,
+        ).wait(80)  # fmt: skip
+        yield folder / "t", done
+
+
+def test_a_crash_is_named_and_the_job_fails_as_under_torchrun(crashed: tuple[Path, Done]) -> None:
+    timeline, done = crashed
     assert done.code == 1
-    assert judged(tmp_path / "t")[0] == (1, Category.DEAD), done.err
+    assert judged(timeline)[0] == (1, Category.DEAD), done.err
     # torchrun's own summary is there too.
     assert "Root Cause" in done.err
+
+
+def test_a_rank_that_died_is_on_the_page_with_its_last_operations(
+    crashed: tuple[Path, Done], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(crashed[0]), "--json"]) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["blamed"][0]["rank"] == 1
+    assert facts["blamed"][0]["category"] == "dead"
+    (dead,) = [lane for lane in facts["timeline"] if lane["rank"] == 1]
+    assert dead["culprit"]
+    assert dead["ops"]
 
 
 @pytest.mark.long

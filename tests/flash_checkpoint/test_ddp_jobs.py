@@ -71,14 +71,25 @@ def undisturbed(
     return folder, losses(done)
 
 
+# One rank at a step; one, and then both.
+KILLS = (
+    pytest.param("0:1:8", [8], id="once"),
+    pytest.param("0:1:4,1:0:8,1:1:8", [4, 8], id="twice", marks=pytest.mark.long),
+)
+
+
+@pytest.mark.parametrize(("deeds", "killed_at"), KILLS)
 def test_killed_workers_go_on_from_memory(
-    start: Start, tmp_path: Path, undisturbed: tuple[Path, dict[tuple[int, int], str]]
+    start: Start,
+    tmp_path: Path,
+    undisturbed: tuple[Path, dict[tuple[int, int], str]],
+    deeds: str,
+    killed_at: list[int],
 ) -> None:
     job = f"killed-workers-{os.getpid()}"
     line = ("launch", "--nproc-per-node", "2", "--max-restarts", "2", "--rdzv-id", job,
             "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
             "--timeline-path", tmp_path / "timeline")  # fmt: skip
-    deeds = "0:1:4,1:0:8,1:1:8"
     done = start(*line, JOB, tmp_path / "ck", str(STEPS), NEVER, deeds).wait(90)
     assert done.code == 0, done.err
     assert losses(done) == undisturbed[1]
@@ -86,8 +97,9 @@ def test_killed_workers_go_on_from_memory(
     assert lines[0] == "nothing was saved: training begins"
     began = [int(number) for number in re.findall(r"step (\d+) from memory", "\n".join(lines))]
     # The killed rank had begun to save its step, which may be whole or not.
-    assert len(began) == 2, lines
-    assert all(made - 1 <= step <= made for step, made in zip(began, (4, 8), strict=True)), lines
+    assert len(began) == len(killed_at), lines
+    pairs = zip(began, killed_at, strict=True)
+    assert all(made - 1 <= step <= made for step, made in pairs), lines
     assert slot_folder.folders_of(job) == ()
     assert not (tmp_path / "ck" / TRACKER).exists()
     # Meanwhile the launcher has written what was in memory when the workers were killed.

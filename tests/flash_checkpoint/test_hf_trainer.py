@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer
 
 from relkit.errors import BadInputFile, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint.ddp import DdpCheckpointer
@@ -21,7 +20,10 @@ from relkit.flash_checkpoint.destination import MARK_FILE
 from relkit.flash_checkpoint.hf_trainer import FlashCheckpointCallback
 from relkit.flash_checkpoint.slots.slot_folder import FOLDER_VARIABLE
 from tests.cluster.conftest import Start, orphans_come_to_us, start
-from tests.flash_checkpoint.hf_job import train
+
+if TYPE_CHECKING:
+    # Two seconds, which the quick tests have no use for.
+    from transformers import Trainer
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [
@@ -63,6 +65,8 @@ def test_a_killed_trainer_goes_on_from_memory(start: Start, tmp_path: Path) -> N
 @pytest.fixture
 def trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     """A job of this process has made some steps, and nothing that was saved is left behind."""
+    from tests.flash_checkpoint.hf_job import train
+
     made: list[FlashCheckpointCallback] = []
     seen = FlashCheckpointCallback.newest
 
@@ -124,6 +128,8 @@ def test_the_newest_step_is_resumed_from_wherever_it_is(
 def test_what_it_cannot_resume_from_is_refused(
     tmp_path: Path, trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     first = trainer(3)
     shutil.rmtree(tmp_path / "ck")
     other = GPT2LMHeadModel(GPT2Config(vocab_size=7, n_positions=8, n_embd=8, n_layer=1, n_head=1))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.hook.environment import worker_environment
-from tests.native.recording import NATIVE, compile_c
+from tests.native.kept import NATIVE, kept
+from tests.native.recording import c_compiler, compile_c
 
 SANITIZERS = {
     "plain": (),
@@ -19,6 +20,7 @@ SANITIZERS = {
 }
 # RK_ENTRIES of native/src/loader/originals.h.
 ENTRIES = 4
+_LIBRARY = "librelkit_hook.so"
 _RUNTIMES = {"asan": "libasan.so", "tsan": "libtsan.so"}
 _OPTIONS = {
     "ASAN_OPTIONS": "abort_on_error=0:exitcode=99:detect_stack_use_after_return=1",
@@ -78,16 +80,22 @@ def sanitizer_library(name: str) -> str:
     return str(Path(done.stdout.strip()).resolve())
 
 
-def build_hook(folder: Path, name: str) -> HookBuild:
-    """Compile the hook under a sanitizer."""
+def build_hook(name: str) -> HookBuild:
+    """The hook under a sanitizer, compiled unless an earlier run has."""
+    folder = kept(c_compiler(), ["hook", name], lambda folder: _compile_hook(folder, name))
+    return HookBuild(name, folder / _LIBRARY)
+
+
+def _compile_hook(folder: Path, name: str) -> None:
     sources = sorted(path for path in (NATIVE / "src").rglob("*.c"))
-    flags = ("-O1", "-fexceptions", "-fasynchronous-unwind-tables", "-fvisibility=hidden", "-fPIC")
+    flags = ("-O0", "-fexceptions", "-fasynchronous-unwind-tables", "-fvisibility=hidden", "-fPIC")
     objects = _objects(folder, sources, (*flags, *SANITIZERS[name]))
-    library = compile_c(
-        folder / "librelkit_hook.so", objects, "-shared", *SANITIZERS[name],
+    compile_c(
+        folder / _LIBRARY, objects, "-shared", *SANITIZERS[name],
         f"-Wl,--version-script={NATIVE / 'hook.map'}", "-Wl,-z,relro,-z,now,--as-needed", "-ldl",
     )  # fmt: skip
-    return HookBuild(name, library)
+    for path in objects:
+        path.unlink()
 
 
 def _objects(folder: Path, sources: Sequence[Path], flags: Sequence[str]) -> list[Path]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.recording import NATIVE, SMALL_FOLDER_BYTES, Recording, compile_c
+from tests.native.kept import NATIVE
+from tests.native.recording import SMALL_FOLDER_BYTES, Recording, compile_c
 
 
 @pytest.fixture(scope="session")

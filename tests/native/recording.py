@@ -14,9 +14,8 @@ from pathlib import Path
 from relkit.hook.environment import worker_environment
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state, state_files
+from tests.native.kept import NATIVE, compiled
 
-ROOT = Path(__file__).resolve().parents[2]
-NATIVE = ROOT / "native"
 CORE = sorted((NATIVE / "src" / "core").glob("*.c"))
 # Of the file system that `small_folder` is: less than a recorder takes.
 SMALL_FOLDER_BYTES = 256 << 10
@@ -37,20 +36,16 @@ def tell(*words):
 """
 
 
+def c_compiler() -> str:
+    """The system's, or the user's choice."""
+    return os.environ.get("CC") or shutil.which("cc") or "gcc"
+
+
 def compile_c(output: Path, sources: Sequence[Path], *flags: str) -> Path:
-    """Compile with the system's C compiler, warnings as errors."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
-    command = [compiler, "-std=c11", "-g", "-Wall", "-Wextra", "-Werror"]
-    command += [f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}", *map(str, sources)]
-    done = subprocess.run(
-        [*command, "-o", str(output), *flags, "-pthread"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return output
+    """Compile with the system's C compiler, warnings as errors, unless it is kept."""
+    always = ("-std=c11", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
+    folders = (f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}")
+    return compiled(c_compiler(), output, sources, *always, *folders, *flags)
 
 
 @dataclass(frozen=True, slots=True)

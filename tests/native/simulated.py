@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.native.recording import NATIVE, compile_c
+from tests.native.kept import NATIVE, kept
+from tests.native.recording import c_compiler, compile_c
 
 SIM = NATIVE / "tests" / "sim"
 CLIENTS = NATIVE / "tests" / "clients"
@@ -125,6 +126,11 @@ def build_platforms(folder: Path, platforms: Sequence[str] = PLATFORMS) -> None:
             [double for double in wanted if double.needs],
         ):
             list(pool.map(lambda double: build_double(folder, double), round_))
+
+
+def kept_platforms() -> Path:
+    """A folder with the device and all libraries, made unless an earlier run has."""
+    return kept(c_compiler(), ["doubles"], build_platforms)
 
 
 def build_client(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.native.builds import SANITIZERS
-from tests.native.recording import NATIVE
+from tests.native.kept import NATIVE, compiled
+from tests.native.recording import c_compiler
 
 pytestmark = pytest.mark.native
 
@@ -20,16 +20,9 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wer
 
 @pytest.mark.parametrize("sanitizer", sorted(SANITIZERS))
 def test_copies_checksums_and_refusals(tmp_path: Path, sanitizer: str) -> None:
-    program = tmp_path / "slots_check"
     sources = [NATIVE / "tests" / "slots_check.c", *sorted((NATIVE / "slots").glob("*.c"))]
-    done = subprocess.run(
-        [
-            os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-I{NATIVE}",
-            *_WARNINGS, *SANITIZERS[sanitizer],
-            *_MORE.get(sanitizer, ()), *map(str, sources), "-pthread", "-o", str(program),
-        ],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    flags = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-I{NATIVE}", "-pthread", *_WARNINGS)
+    more = (*SANITIZERS[sanitizer], *_MORE.get(sanitizer, ()))
+    program = compiled(c_compiler(), tmp_path / "slots_check", sources, *flags, *more)
     done = subprocess.run([str(program)], capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout) == (0, "all well\n"), done.stderr

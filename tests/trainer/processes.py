@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
@@ -78,6 +79,12 @@ class Place:
 
 
 Job = Callable[[Place], None]
+
+
+def long_ones_run(request: pytest.FixtureRequest) -> bool:
+    """Whether long tests of this module are among those that run: its job then has more to do."""
+    own = [item for item in request.session.items if item.path == request.path]
+    return any(item.get_closest_marker("long") is not None for item in own)
 
 
 def run_ranks(job: Job, processes: int, folder: Path, *, deadline_s: float) -> None:

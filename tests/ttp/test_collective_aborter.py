@@ -41,9 +41,9 @@ def process(arguments: list[str], environ: dict[str, str]) -> Iterator[subproces
         started.communicate()
 
 
-@pytest.fixture(params=[True, False], ids=["hook", "no-hook"])
-def environ(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    if not request.param:
+@pytest.fixture
+def environ(hook: bool) -> Iterator[dict[str, str]]:
+    if not hook:
         yield {}
         return
     folder = prepare_job_dir(f"free-{os.getpid()}", SIZE)
@@ -51,7 +51,15 @@ def environ(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     remove_job_dir(folder)
 
 
-@pytest.mark.parametrize("operation", ["all_reduce", "recv"])
+@pytest.mark.parametrize(
+    ("hook", "operation"),
+    [
+        (True, "all_reduce"),
+        (False, "recv"),
+        pytest.param(True, "recv", marks=pytest.mark.long),
+        pytest.param(False, "all_reduce", marks=pytest.mark.long),
+    ],
+)
 def test_survivors_of_a_stopped_peer_are_freed(environ: dict[str, str], operation: str) -> None:
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with ExitStack() as running:

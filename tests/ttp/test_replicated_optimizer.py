@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from relkit.ttp.handlers import NotFinite, SaveRequest
 from relkit.ttp.plan import GroupPlan, SavePlan, Survivor, make_plan
 from relkit.ttp.replicas import ReplicaMap, bytes_per_parameter, replica_map
 from tests.trainer.layouts import Layout, micro_batches
-from tests.trainer.processes import Place, run_ranks
+from tests.trainer.processes import Place, long_ones_run, run_ranks
 
 RATE = 1e-2
 STEPS = 3
@@ -59,6 +60,16 @@ CASES = (
     Case("EP2", EP2, dead=(0,)),
     Case("EP2, another", EP2, dead=(3,)),
 )
+QUICK = (CASES[0], CASES[2])
+
+
+def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    """A test of each; of all but the quick ones a long one."""
+    marked = [
+        pytest.param(case, id=case.name, marks=() if case in QUICK else pytest.mark.long)
+        for case in cases
+    ]
+    return pytest.mark.parametrize("case", marked)
 
 
 class Steps:
@@ -164,10 +175,18 @@ def request_for(run: Steps, maps: list[ReplicaMap], dead: tuple[int, ...]) -> Sa
     return SaveRequest(run.step, Path(), plan, me, raw, plan.ranks)
 
 
-def on_ranks(place: Place) -> None:
+def every_case(place: Place) -> None:
+    on_ranks(place, CASES)
+
+
+def on_two(place: Place) -> None:
+    on_ranks(place, QUICK)
+
+
+def on_ranks(place: Place, cases: Sequence[Case]) -> None:
     torch.set_num_threads(1)
     seen: dict[str, Any] = {}
-    for case in CASES:
+    for case in cases:
         with place.world(case.name, case.layout.ranks) as inside:
             if not inside:
                 continue
@@ -246,9 +265,9 @@ def measured_bytes(optimizer: Optimizer) -> float:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     made: Path = tmp_path_factory.mktemp("replicated")
-    run_ranks(on_ranks, 4, made, deadline_s=120)
+    run_ranks(every_case if long_ones_run(request) else on_two, 4, made, deadline_s=120)
     return made
 
 
@@ -257,9 +276,8 @@ def facts_of(folder: Path, case: Case) -> list[dict[str, Any]]:
     return [facts[case.name] for facts in loaded]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each(CASES)
 def test_copies_change_no_bit(folder: Path, case: Case) -> None:
     for facts in facts_of(folder, case):
         assert facts["norms"]
@@ -267,9 +285,8 @@ def test_copies_change_no_bit(folder: Path, case: Case) -> None:
         assert facts["differences"] == 0
 
 
-@pytest.mark.long
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each(CASES)
 def test_survivors_write_what_all_would_have_written(folder: Path, case: Case) -> None:
     written = [facts["writes"] for facts in facts_of(folder, case) if facts["writes"]]
     wanted = sorted(folder.glob(f"{case.name} tp* wanted.pt"))
@@ -283,14 +300,12 @@ def test_survivors_write_what_all_would_have_written(folder: Path, case: Case) -
 
 
 @pytest.mark.timeout(150)
-def test_memory_is_what_the_formula_says(folder: Path) -> None:
-    for case in CASES:
-        if "EP2" in case.name:
-            continue  # two groups of different sizes
-        size = case.layout.ranks // (2 if case.name in ("TP2", "PP2") else 1)
-        said = bytes_per_parameter(size, case.copies)
-        for facts in facts_of(folder, case):
-            assert facts["bytes"] == pytest.approx(said, rel=0.02), case.name
+@each(case for case in CASES if "EP2" not in case.name)  # which has groups of two sizes
+def test_memory_is_what_the_formula_says(folder: Path, case: Case) -> None:
+    size = case.layout.ranks // (2 if case.name in ("TP2", "PP2") else 1)
+    said = bytes_per_parameter(size, case.copies)
+    for facts in facts_of(folder, case):
+        assert facts["bytes"] == pytest.approx(said, rel=0.02)
 
 
 @pytest.mark.timeout(150)

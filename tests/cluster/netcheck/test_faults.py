@@ -15,6 +15,7 @@ from tests.cluster.netcheck.conftest import RATE_MBIT, Check
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+MODES = ("quick", pytest.param("full", marks=pytest.mark.long))
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def ids(report: dict[str, Any]) -> set[str]:
     return {finding["id"] for finding in report["findings"]}
 
 
-@pytest.mark.parametrize("mode", ["quick", "full"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_healthy_fleet_has_no_fault(check: Check, mode: str) -> None:
     report, done = check("--mode", mode)
     assert report["verdict"] == verdict([], [], []), report["findings"]
@@ -50,6 +51,7 @@ def test_a_slow_node(check: Check, fleet: Hosts) -> None:
     assert report["diagnoses"][0]["severity"] == pytest.approx(0.6, abs=0.15)
 
 
+@pytest.mark.long
 def test_a_node_that_is_slow_one_way(check: Check, fleet: Hosts) -> None:
     fleet.limit("h5", out_mbit=80)
     report, _ = check()

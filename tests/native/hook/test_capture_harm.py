@@ -15,7 +15,8 @@ from relkit.hook.capture import NativeCapture, capture_native
 from relkit.hook.interruptible import WAITS_FOR_SIGNALS, Interruptible, current_call
 from relkit.stacks.dump.capture import capture_ranks
 from relkit.stacks.engines.base import Target
-from tests.native.recording import NATIVE, Recording, answer_of, compile_c, process
+from tests.native.kept import NATIVE
+from tests.native.recording import Recording, answer_of, compile_c, process
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.native

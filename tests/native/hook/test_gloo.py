@@ -289,11 +289,17 @@ sys.stdin.readline()
 @pytest.mark.parametrize(
     ("variable", "names"),
     [
-        ({}, ["0", "", "1"]),
-        ({"TORCH_GLOO_LAZY_INIT": "1"}, ["0", "", "1"]),
-        ({"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}, ["0", "0/checks", "", "1", "1/checks"]),
+        pytest.param({}, ["0", "", "1"], id="plain"),
+        pytest.param(
+            {"TORCH_GLOO_LAZY_INIT": "1"}, ["0", "", "1"], id="lazy", marks=pytest.mark.long
+        ),
+        pytest.param(
+            {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"},
+            ["0", "0/checks", "", "1", "1/checks"],
+            id="detail",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["plain", "lazy", "detail"],
 )
 def test_group_names(recording: Recording, variable: dict[str, str], names: list[str]) -> None:
     recording.extra.update(variable)
@@ -304,7 +310,7 @@ def test_group_names(recording: Recording, variable: dict[str, str], names: list
             assert {group.seq for group in groups if "/" not in group.name} == {0}
 
 
-def test_a_stuck_job_is_seen_captured_and_goes_on(recording: Recording) -> None:
+def test_a_stuck_job_is_seen_captured_stopped_and_goes_on(recording: Recording) -> None:
     with running_job(recording, ONE_COMES_LATE, size=2) as job:
         op = job.stuck(0)
         assert (op.name, op.seq, op.size_bytes, op.end_ns) == ("allreduce", 1, 40, 0)
@@ -325,27 +331,23 @@ def test_a_stuck_job_is_seen_captured_and_goes_on(recording: Recording) -> None:
         assert statistics.median(freezes) < 0.5
         worker = next(t for t in capture.threads if t.name == "pt_gloo_runloop")
         assert not worker.truncated
+        _stopped_is_reported_and_not_waited_for(recording, job.ranks[1], job.state(1))
         job.tell(1)
         assert [job.heard(rank) for rank in range(2)] == ["sum 20", "sum 20"]
         assert [job.heard(rank) for rank in range(2)] == ["again 20", "again 20"]
 
 
-def test_a_stopped_process_is_reported_and_not_waited_for(recording: Recording) -> None:
-    with running_job(recording, ONE_COMES_LATE, size=2) as job:
-        job.stuck(0)
-        victim = job.ranks[1]
-        state = job.state(1)
-        victim.send_signal(signal.SIGSTOP)
-        capture = eventually(
-            lambda: _all_missed(recording, victim.pid, state), "every thread is stopped"
-        )
-        assert capture < 1.0
-        with pytest.raises(CaptureFailed, match="release request"):
-            release(recording.path(victim.pid), state, 1.0)
-        victim.send_signal(signal.SIGCONT)
-        job.tell(1)
-        assert job.heard(1) == "sum 20"
-        assert job.heard(0) == "sum 20"
+def _stopped_is_reported_and_not_waited_for(
+    recording: Recording, victim: subprocess.Popen[str], state: HookState
+) -> None:
+    victim.send_signal(signal.SIGSTOP)
+    capture = eventually(
+        lambda: _all_missed(recording, victim.pid, state), "every thread is stopped"
+    )
+    assert capture < 1.0
+    with pytest.raises(CaptureFailed, match="release request"):
+        release(recording.path(victim.pid), state, 1.0)
+    victim.send_signal(signal.SIGCONT)
 
 
 def _all_missed(recording: Recording, pid: int, state: HookState) -> float:

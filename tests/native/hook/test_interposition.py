@@ -15,7 +15,8 @@ import pytest
 from relkit.hook.environment import worker_environment
 from relkit.hook.reader import state_files
 from tests.native.builds import sanitizer_library
-from tests.native.recording import NATIVE, Recording, compile_c
+from tests.native.kept import NATIVE
+from tests.native.recording import Recording, compile_c
 
 pytestmark = pytest.mark.native
 

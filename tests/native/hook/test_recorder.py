@@ -12,7 +12,8 @@ from relkit.hook import layout
 from relkit.hook.events import EventReader
 from relkit.hook.model import HookState
 from relkit.hook.reader import read_state
-from tests.native.recording import CORE, NATIVE, compile_c, process
+from tests.native.kept import NATIVE
+from tests.native.recording import CORE, compile_c, process
 
 pytestmark = pytest.mark.native
 SOURCES = [NATIVE / "tests" / "recorder_test.c", *CORE]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.merge.library import NATIVE, build
+from tests.native.kept import NATIVE
+from tests.native.merge.library import build
 
 pytestmark = [pytest.mark.native, pytest.mark.fuzz]
 

@@ -17,7 +17,8 @@ from relkit.stacks import folded
 from relkit.stacks.folded import MAX_EXACT_CHARS, safe_name, write_folded
 from relkit.stacks.native_lines import native_lines
 from relkit.stacks.tree import StackTree, TreeNode
-from tests.native.merge.library import NATIVE, build
+from tests.native.kept import NATIVE
+from tests.native.merge.library import build
 from tests.native.merge.line_trees import compare, native_text, python_text
 from tests.native.merge.test_native import library
 

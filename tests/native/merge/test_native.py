@@ -20,7 +20,8 @@ from relkit.stacks.merge import merge_folder
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.stacks.native_merge import NativeContext, library_path, native_scanner
 from relkit.stacks.stack_index import MAX_NAMES, StackIndex
-from tests.native.merge.library import NATIVE, SOURCES, build
+from tests.native.kept import NATIVE
+from tests.native.merge.library import SOURCES, build
 from tests.unit.stacks.dump_strategies import damaged, dumps, plain
 from tests.unit.stacks.xpu_messages import Stacktrace
 

@@ -17,7 +17,7 @@ from relkit.hook.model import HookState, Op
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.state_file import open_state_file
 from tests.native.builds import HookBuild, build_hook
-from tests.native.simulated import DOUBLES, build_client, build_platforms
+from tests.native.simulated import DOUBLES, build_client, kept_platforms
 from tests.patience import PATIENCE
 from tests.waiting import eventually
 
@@ -29,31 +29,30 @@ class Bench:
     """What a test session has built: folders of doubles, hooks and programs.
 
     Args:
-        folder: of the doubles; builds: by name.
+        folder: of the doubles, which other runs use as well; own: for programs.
+        builds: by name.
     """
 
     folder: Path
+    own: Path
     builds: dict[str, HookBuild] = field(default_factory=dict)
     programs: dict[tuple[str, str], Path] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, folder: Path) -> Bench:
-        build_platforms(folder)
-        return cls(folder)
+    def make(cls, own: Path) -> Bench:
+        return cls(kept_platforms(), own)
 
     def hook(self, name: str) -> HookBuild:
         """The hook that is installed ("plain"), or a build of it, made at its first use."""
         if name not in self.builds:
-            own = self.folder / name
-            own.mkdir()
-            self.builds[name] = HookBuild(name) if name == "plain" else build_hook(own, name)
+            self.builds[name] = HookBuild(name) if name == "plain" else build_hook(name)
         return self.builds[name]
 
     def program(self, build: HookBuild, platform: str) -> Path:
         """A platform's client, compiled for a build of the hook."""
         key = (build.name, platform)
         if key not in self.programs:
-            output = self.folder / f"{platform}-{build.name}"
+            output = self.own / f"{platform}-{build.name}"
             self.programs[key] = build_client(output, self.folder, platform, *build.flags)
         return self.programs[key]
 

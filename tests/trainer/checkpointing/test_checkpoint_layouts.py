@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from relkit.checkpoint import iteration_folder as files
 from relkit.errors import BadInputFile, UnwritablePath
 from tests.trainer.checkpointing.checkpoint_run import Run, config_of
 from tests.trainer.layouts import ALONE, LAYOUTS, Layout
-from tests.trainer.processes import Place, run_ranks
+from tests.trainer.processes import Place, long_ones_run, run_ranks
 
 NAMED = {layout.name: layout for layout in LAYOUTS}
+QUICK = (NAMED["TP2"], NAMED["PP2"])
 SHARDED = "DP2 with distributed optimizer"
 EXPERTS = "EP2 with distributed optimizer"
 RESIZED = [
@@ -87,24 +89,35 @@ class Unwritable:
         raise UnwritablePath("rank 1 has no space")
 
 
-def every_layout(place: Place) -> None:
-    for layout in LAYOUTS:
+def two_layouts(place: Place) -> None:
+    few_layouts(place, QUICK)
+
+
+def few_layouts(place: Place, layouts: Iterable[Layout]) -> None:
+    for layout in layouts:
         with place.world(layout.name, layout.ranks) as taking_part:
             if taking_part:
                 resumed_run(place, layout)
-    for source, layout in RESIZED:
-        with place.world(layout.name, layout.ranks) as taking_part:
-            if taking_part:
-                resized_run(place, NAMED[source], layout)
     with place.world("refused", 2) as taking_part:
         if taking_part:
             refused_runs(place)
 
 
+def every_layout(place: Place) -> None:
+    few_layouts(place, LAYOUTS)
+    for source, layout in RESIZED:
+        with place.world(layout.name, layout.ranks) as taking_part:
+            if taking_part:
+                resized_run(place, NAMED[source], layout)
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     made = tmp_path_factory.mktemp("checkpoints")
-    run_ranks(every_layout, 8, made, deadline_s=240)
+    if long_ones_run(request):
+        run_ranks(every_layout, 8, made, deadline_s=240)
+    else:
+        run_ranks(two_layouts, 2, made, deadline_s=240)
     return made
 
 
@@ -116,8 +129,10 @@ def told(folder: Path, what: str, ranks: int) -> list[dict[str, Any]]:
 pytestmark = pytest.mark.timeout(260)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(e, id=e.name, marks=() if e in QUICK else pytest.mark.long) for e in LAYOUTS],
+)
 def test_a_resumed_run_is_the_undisturbed_one_bit_for_bit(folder: Path, layout: Layout) -> None:
     for rank, seen in enumerate(told(folder, layout.name, layout.ranks)):
         assert seen["again"] == seen["on"], rank
@@ -133,17 +148,22 @@ def test_another_data_parallel_size_has_the_same_state(
     assert [seen["state"] for seen in after] == [seen["state"] for seen in before]
 
 
-def test_each_place_has_a_folder_with_megatrons_name(folder: Path) -> None:
-    def places(name: str) -> list[str]:
-        iteration = folder / f"saved {name}" / "iter_0000001"
-        return sorted(path.name for path in iteration.glob("mp_rank_*"))
+def places(folder: Path, name: str) -> list[str]:
+    iteration = folder / f"saved {name}" / "iter_0000001"
+    return sorted(path.name for path in iteration.glob("mp_rank_*"))
 
-    assert places("DP2") == ["mp_rank_00"]
-    assert places("TP2") == ["mp_rank_00", "mp_rank_01"]
-    assert places("PP2") == ["mp_rank_00_000", "mp_rank_00_001"]
-    assert places("EP2") == ["mp_rank_00_000", "mp_rank_00_001"]
-    assert len(places("TP2xPP2xDP2")) == 4
-    assert "mp_rank_01_001_001" in places("all at once")
+
+def test_each_place_has_a_folder_with_megatrons_name(folder: Path) -> None:
+    assert places(folder, "TP2") == ["mp_rank_00", "mp_rank_01"]
+    assert places(folder, "PP2") == ["mp_rank_00_000", "mp_rank_00_001"]
+
+
+@pytest.mark.long
+def test_each_place_of_every_layout_has_megatrons_name(folder: Path) -> None:
+    assert places(folder, "DP2") == ["mp_rank_00"]
+    assert places(folder, "EP2") == ["mp_rank_00_000", "mp_rank_00_001"]
+    assert len(places(folder, "TP2xPP2xDP2")) == 4
+    assert "mp_rank_01_001_001" in places(folder, "all at once")
 
 
 def test_other_degrees_are_refused_on_every_rank(folder: Path) -> None:

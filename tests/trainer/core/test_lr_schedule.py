@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,12 +16,6 @@ from hypothesis import strategies as st
 from relkit.trainer.config.config import ModelConfig, OptimizerConfig, TrainerConfig, TrainingConfig
 from relkit.trainer.core.loss_scaler import LossScaler
 from relkit.trainer.core.lr_schedule import learning_rate
-
-with warnings.catch_warnings():
-    # Its import reaches parts of torch that warn of being deprecated.
-    warnings.simplefilter("ignore")
-    from megatron.core.optimizer.grad_scaler import DynamicGradScaler
-    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
 ITERS = 40
 CASES = [
@@ -36,13 +32,21 @@ CASES = [
 ]
 
 
+def from_megatron(module: str, name: str) -> Any:  # noqa: ANN401
+    """Something of megatron-core, whose import takes two seconds."""
+    with warnings.catch_warnings():
+        # It reaches parts of torch that warn of being deprecated.
+        warnings.simplefilter("ignore")
+        return getattr(importlib.import_module(f"megatron.core.{module}"), name)
+
+
 def of_megatron(config: OptimizerConfig) -> list[float]:
     end = config.decay_steps or ITERS
     warmup = config.warmup_steps
     if config.warmup_fraction is not None:
         warmup = int(config.warmup_fraction * end)
     group = {"lr": 0.0, "weight_decay": 0.0}
-    scheduler = OptimizerParamScheduler(
+    scheduler = from_megatron("optimizer_param_scheduler", "OptimizerParamScheduler")(
         SimpleNamespace(param_groups=[group]),
         init_lr=0.0,
         max_lr=config.learning_rate,
@@ -115,7 +119,8 @@ def test_it_is_megatrons_scaler(
 ) -> None:
     minimum = 2.0**minimum_log2
     # Without its constructor, which puts its numbers on a GPU.
-    theirs = object.__new__(DynamicGradScaler)
+    scaler: Any = from_megatron("optimizer.grad_scaler", "DynamicGradScaler")
+    theirs = object.__new__(scaler)
     theirs._scale, theirs.min_scale = torch.tensor(16.0), torch.tensor(minimum)
     theirs.growth_factor, theirs.backoff_factor = torch.tensor(2.0), torch.tensor(0.5)
     theirs.growth_interval, theirs.hysteresis = window, hysteresis

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from relkit.trainer.config.config import ModelConfig
 from relkit.trainer.core.model import GPT, MLP, SelfAttention, TransformerLayer, rotate
@@ -72,6 +71,8 @@ def check_against(theirs: nn.Module, ours: GPT, weights: dict[str, Tensor]) -> N
 
 
 def test_logits_equal_gpt2() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     config = small(gelu_tanh=True)
     theirs = GPT2LMHeadModel(
         GPT2Config(
@@ -93,6 +94,8 @@ def test_logits_equal_gpt2() -> None:
 
 @pytest.mark.parametrize("groups", [4, 2, 1])
 def test_logits_equal_llama(groups: int) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     config = small(
         **LLAMA,
         group_query_attention=groups < 4,

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
-from transformers import MixtralConfig, MixtralForCausalLM
 
 from relkit.trainer.config.config import ModelConfig
 from relkit.trainer.core.model import GPT, MLP
@@ -32,6 +31,8 @@ def layer_of(config: ModelConfig, seed: int = 0) -> MoELayer:
 
 
 def test_logits_equal_mixtral() -> None:
+    from transformers import MixtralConfig, MixtralForCausalLM
+
     config = small(
         **LLAMA,
         group_query_attention=True,

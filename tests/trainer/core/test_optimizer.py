@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from relkit.trainer.core.mesh import Group, build_mesh
 from relkit.trainer.core.model import GPT
 from relkit.trainer.core.optimizer import Optimizer, build_optimizer
 from relkit.trainer.core.pipeline import run_step
-from tests.trainer.layouts import ALONE, LAYOUTS, micro_batches
-from tests.trainer.processes import Place, run_ranks
+from tests.trainer.layouts import ALONE, LAYOUTS, Layout, micro_batches
+from tests.trainer.processes import Place, long_ones_run, run_ranks
 
 RATE = 1e-2
 STEPS = 3
@@ -320,23 +320,26 @@ NORM_LAYOUTS = [layout for layout in LAYOUTS if layout.ranks <= 4]
 DISTRIBUTED = {"use_distributed_optimizer": True}
 
 
-def on_ranks(place: Place) -> None:
+def all_forms(place: Place) -> None:
+    on_ranks(place, NORM_LAYOUTS, {"plain": 0, "distributed": 0, "replicas": 2})
+
+
+def sharded(place: Place) -> None:
+    on_ranks(place, (), {"distributed": 0})
+
+
+def on_ranks(place: Place, layouts: Iterable[Layout], forms: Mapping[str, int]) -> None:
     seen: dict[str, Any] = {"norms": {}}
-    for layout in NORM_LAYOUTS:
+    for layout in layouts:
         with place.world(layout.name, layout.ranks) as inside:
             if inside:
                 run = Ranks(layout.config(layout.models[-1]))
                 run.reduced()
                 seen["norms"][layout.name] = run.optimizer.prepare().grad_norm
-    config = configured()
     distributed = configured(DISTRIBUTED)
     with place.world("forms", 4):
-        for name, chosen, replicas in (
-            ("plain", config, 0),
-            ("distributed", distributed, 0),
-            ("replicas", distributed, 2),
-        ):
-            run = Ranks(chosen, replicas)
+        for name, replicas in forms.items():
+            run = Ranks(configured() if name == "plain" else distributed, replicas)
             norms = run.steps(STEPS)
             state = run.optimizer.full_state()
             assert (state["buffers"][0] is None) == (place.rank > 0)
@@ -361,10 +364,12 @@ def on_ranks(place: Place) -> None:
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> list[dict[str, Any]]:
     """What each of four ranks has seen."""
     folder: Path = tmp_path_factory.mktemp("optimizer")
-    run_ranks(on_ranks, 4, folder, deadline_s=120)
+    run_ranks(all_forms if long_ones_run(request) else sharded, 4, folder, deadline_s=120)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(4)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from relkit.trainer.core.mesh import Mesh, build_mesh
 from relkit.trainer.core.model import GPT
 from relkit.trainer.core.moe import set_aux_loss_scale
 from relkit.trainer.core.parallel import finish_gradients, parallelize, vocab_parallel_cross_entropy
-from tests.trainer.processes import Place, run_ranks
+from tests.trainer.processes import Place, long_ones_run, run_ranks
+
+pytestmark = pytest.mark.timeout(120)
+Results = list[dict[str, dict[str, float]]]
 
 RANKS = 4
 TOLERANCE = 1e-5
@@ -246,9 +250,13 @@ def check_dropout(*, sequence: bool) -> dict[str, float]:
 
 
 def everything(place: Place) -> None:
+    parts_of_models(place, CASES)
+
+
+def parts_of_models(place: Place, cases: Iterable[Case] = ()) -> None:
     set_aux_loss_scale(1.0)
     with place.world("all", RANKS):
-        seen = {case.name: compare(case) for case in CASES}
+        seen = {case.name: compare(case) for case in cases}
         seen["vocabulary"] = check_vocabulary_loss()
         seen["dispatch"] = check_dispatch()
         seen["dropout"] = check_dropout(sequence=False)
@@ -257,15 +265,12 @@ def everything(place: Place) -> None:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, float]]]:
+def results(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Results:
     """What each rank found."""
     folder: Path = tmp_path_factory.mktemp("parallel")
-    run_ranks(everything, RANKS, folder, deadline_s=100)
+    job = everything if long_ones_run(request) else parts_of_models
+    run_ranks(job, RANKS, folder, deadline_s=100)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
-
-
-pytestmark = pytest.mark.timeout(120)
-Results = list[dict[str, dict[str, float]]]
 
 
 @pytest.mark.long

@@ -37,7 +37,7 @@ from relkit.trainer.run.loop import pretrain
 from relkit.trainer.telemetry.events import PHASES, EventStream, read_events
 from relkit.trainer.telemetry.log import RankLog, step_line
 from tests.trainer.layouts import ALONE, SONNETS, micro_batches
-from tests.trainer.processes import Place, run_ranks
+from tests.trainer.processes import Place, long_ones_run, run_ranks
 
 STEPS = 8
 STOPPED = 4
@@ -135,6 +135,16 @@ LAYOUTS: dict[str, tuple[ParallelConfig, dict[str, Any]]] = {
 }
 
 
+def one_undisturbed(place: Place) -> None:
+    os.environ["RANK"] = str(place.rank)
+    output = place.folder / "TP2" / "undisturbed"
+    chosen = configured(
+        str(place.folder / "sonnets"), output, LAYOUTS["TP2"][0], save=str(output / "save")
+    )
+    with place.world("TP2", 2):
+        assert pretrain(chosen) == 0
+
+
 def stop_and_go_on(place: Place) -> None:
     data = str(place.folder / "sonnets")
     for name, (parallel, training) in LAYOUTS.items():
@@ -168,11 +178,12 @@ def stop_and_go_on(place: Place) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Every layout: a run that is left alone, and one that is stopped and goes on."""
     folder = tmp_path_factory.mktemp("runs")
     write_data(folder)
-    run_ranks(stop_and_go_on, 2, folder, deadline_s=150)
+    job = stop_and_go_on if long_ones_run(request) else one_undisturbed
+    run_ranks(job, 2, folder, deadline_s=150)
     return folder
 
 
