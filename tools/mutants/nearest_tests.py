@@ -12,7 +12,12 @@ _FROM = re.compile(r"^\s*from ([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILI
 # Also in strings: a module is started with -m, loaded by name, or patched.
 _NAMED = re.compile(r"\b(?:relkit|tests|tools)(?:\.\w+)+")
 _TOO_FAR = 5.0
-_MOST = 12
+_MOST = 8
+# A whole file of tests that start jobs, compilers or daemons.
+_HEAVY = re.compile(
+    r"^pytestmark = .*mark\.(?:long|browser|spark|slurm|sshd|gdb|root|job|fuzz|native)",
+    re.MULTILINE,
+)
 # They read every file, and notice none by what it does.
 _OF_TEXT = ("tests/unit/layout/", "tests/docs/", "tests/unit/tools/")
 _ANY = {"test", "tests", "unit", "relkit", "py", "init", "model", "report", ""}
@@ -31,8 +36,8 @@ class NearestTests:
 
     def of(self, file: str) -> list[str]:
         """Test files, the nearest first."""
-        scored = sorted((self._distance(file, test), _cost(test), test) for test in self._tests)
-        return [test for distance, _, test in scored if distance <= _TOO_FAR][:_MOST]
+        scored = sorted((self._distance(file, test), test) for test in self._tests)
+        return [test for distance, test in scored if distance <= _TOO_FAR][:_MOST]
 
     def _distance(self, file: str, test: str) -> float:
         steps = self._steps_to(file).get(test)
@@ -60,7 +65,9 @@ class NearestTests:
         return [
             file
             for file in self._modules.values()
-            if Path(file).name.startswith("test_") and not file.startswith(_OF_TEXT)
+            if Path(file).name.startswith("test_")
+            and not file.startswith(_OF_TEXT)
+            and not _HEAVY.search((self.root / file).read_text(encoding="utf-8"))
         ]
 
     @cached_property
@@ -98,13 +105,11 @@ def named_in(text: str) -> set[str]:
     """Names in a file that may be modules."""
     names = set(_NAMED.findall(text))
     for module, many, one in _FROM.findall(text):
-        names |= {f"{module}.{name.split()[0]}" for name in (many or one).split(",") if name.split()}
+        names |= {
+            f"{module}.{name.split()[0]}" for name in (many or one).split(",") if name.split()
+        }
     return names
 
 
 def _words(file: str) -> set[str]:
     return set(re.split(r"[/_.]", file)) - _ANY
-
-
-def _cost(test: str) -> int:
-    return 0 if test.startswith("tests/unit/") else 1

@@ -35,7 +35,9 @@ _LARGE = 20
 def operand(node: cst.BooleanOperation) -> Iterable[cst.CSTNode]:
     """One side of `and` or `or` alone."""
     for side in (node.left, node.right):
-        yield side.with_changes(lpar=[*side.lpar, cst.LeftParen()], rpar=[*side.rpar, cst.RightParen()])
+        yield side.with_changes(
+            lpar=[*side.lpar, cst.LeftParen()], rpar=[*side.rpar, cst.RightParen()]
+        )
 
 
 def member(node: cst.Tuple | cst.List | cst.Set) -> Iterable[cst.CSTNode]:

@@ -34,7 +34,7 @@ class PytestServer:
     """
 
     def __init__(self, python: Path, folder: Path, stopped: threading.Event) -> None:
-        self._argv = ["nice", str(python), "-m", "tools.mutants.forked_pytest"]
+        self._argv = [str(python), "-m", "tools.mutants.forked_pytest"]
         self._folder, self._stopped = folder, stopped
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = b""

@@ -31,9 +31,10 @@ _FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - (.*)|$)", re.MULTILINE)
 _TEST_S = 60
 _OPTIONS = (
     "-q", "-x", "-rfE", "-p", "no:cacheprovider", f"--timeout={_TEST_S}",
-    # They take too long to be run for each break.
-    "-m", "not (long or browser or spark or slurm)",
 )  # fmt: skip
+# They start jobs, compilers or daemons, which takes too long to be done for each break.
+_HEAVY = "long or browser or spark or slurm or sshd or gdb or root or job or fuzz or native"
+_LIGHT = ("-m", f"not ({_HEAVY})")
 # Times of files that are changed, each once.
 _TIMES = itertools.count(1_000_000_000)
 
@@ -113,11 +114,14 @@ class Tree:
         # Python takes a file for its compiled form by the second and the size.
         os.utime(path, (next(_TIMES), next(_TIMES)))
 
-    def first_failure(self, tests: Sequence[str], limit_s: float) -> Failure | None:
+    def first_failure(
+        self, tests: Sequence[str], limit_s: float, *, is_light: bool
+    ) -> Failure | None:
         """Run tests up to the first that fails.
 
         Args:
             tests: pytest arguments; limit_s: for all of them.
+            is_light: without those that start jobs, compilers or daemons.
 
         Raises:
             BadBreak: pytest cannot run them.
@@ -126,7 +130,7 @@ class Tree:
         """
         with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as made:
             output = Path(made, "output")
-            options = [*_OPTIONS, f"--basetemp={made}/tests"]
+            options = [*_OPTIONS, *(_LIGHT if is_light else ()), f"--basetemp={made}/tests"]
             code = self.pytests.run([*options, *tests], output, limit_s)
             text = output.read_text(encoding="utf-8", errors="replace")
         if code in (_PASSED, _NONE_CHOSEN):

@@ -34,7 +34,7 @@ class Soundness:
                 return self.known[test]
         options = [] if "::" in test else ["--collect-only"]
         try:
-            passes = tree.first_failure([*options, test], _UNBROKEN_S) is None
+            passes = tree.first_failure([*options, test], _UNBROKEN_S, is_light=False) is None
         except (BadBreak, NoEnd):
             passes = False
         with self.lock:
@@ -84,7 +84,9 @@ def _first(
             if not files:
                 break
             with tree.broken(change):
-                failure = tree.first_failure([*left_out, *files], end_s - time.monotonic())
+                failure = tree.first_failure(
+                    [*left_out, *files], end_s - time.monotonic(), is_light=not change.tests
+                )
             if failure is None:
                 break
             if soundness.is_sound(failure.test, tree):

@@ -65,9 +65,7 @@ def chance_of_at_most(good: int, tried: int, before: tuple[int, int]) -> float:
     )
 
 
-def with_more(
-    before: Mapping[str, tuple[int, int]], now: Mapping[str, tuple[int, int]]
-) -> str:
+def with_more(before: Mapping[str, tuple[int, int]], now: Mapping[str, tuple[int, int]]) -> str:
     """The ratchet's text after one more run."""
     zero = (0, 0)
     rows = [
