@@ -154,7 +154,7 @@ class _Collector:
             )
         node: dict[str, Any] = {"#": "tensor", "v": _NO_SUCH}
         address = tensor.data_ptr()
-        # All that a view of one memory can differ in: one that is read as conjugated or negated, too.
+        # Views of one memory also differ in what is read: conjugated or negated numbers.
         seen_as = (tensor.stride(), tensor.is_conj(), tensor.is_neg())
         key = (address, tensor.dtype, tensor.shape, *seen_as, tensor.device)
         if address and key in self._known:

@@ -20,26 +20,28 @@ from relkit.process.interruptible_wait import result_of
 from tools.mutants import choose, verdict
 from tools.mutants.model import Break, Outcome, Result
 from tools.mutants.nearest_tests import NearestTests
-from tools.mutants.promises import promises
-from tools.mutants.trial import Soundness, attempt
+from tools.mutants.promise_table import TABLE
+from tools.mutants.promises import NotThere, broken
 from tools.mutants.tree import ROOT, Tree
+from tools.mutants.trial import Soundness, attempt
 
 _EPILOG = """\
 examples: python -m tools.mutants relkit/hang            all breaks of a folder
           python -m tools.mutants                        ... of the lines changed since main
           python -m tools.mutants --sample 100 --seed 7  as many of any lines
-          python -m tools.mutants --promises slots       named promises, with this text in their line
+          python -m tools.mutants --promises slots       named promises whose line has this
 
-exit code: 0 where each break is noticed or changes nothing, or, of a sample, where no room notices
-fewer than before; else 1; 130 after Ctrl-C
+exit code: 0 where each break is noticed or changes nothing, or, of a sample, where no room
+notices fewer than before; else 1; 130 after Ctrl-C
 """
 
 
 def main(argv: Sequence[str]) -> int:
     """Try the breaks that are asked for."""
     asked = _parser().parse_args(argv)
-    # What `kill` sends ends the tests as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What `kill` sends ends the tests as Ctrl-C does, also in the background of a script.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     breaks = _chosen(asked)
     if asked.part:
         breaks = breaks[asked.part[0] - 1 :: asked.part[1]]
@@ -89,13 +91,24 @@ def _part(text: str) -> tuple[int, int]:
 
 def _chosen(asked: argparse.Namespace) -> list[Break]:
     if asked.promises is not None:
-        return [change for change in promises(ROOT) if asked.promises in change.title]
+        return _promised(asked.promises)
     files = choose.python_files(ROOT, asked.paths or choose.TOPS)
     if asked.sample:
         return list(choose.at_random(ROOT, asked.sample, asked.seed, files))
     if asked.paths and not asked.base:
         return list(choose.in_files(ROOT, files))
     return list(choose.on_changed_lines(ROOT, asked.base or choose.default_base(ROOT), files))
+
+
+def _promised(text: str) -> list[Break]:
+    found = []
+    for promise in TABLE:
+        if text in f"{promise.file} {promise.function} {promise.words}":
+            try:
+                found.append(broken(ROOT, promise))
+            except (NotThere, OSError) as error:
+                raise SystemExit(f"{promise.file} {promise.function}: {error!r}") from error
+    return found
 
 
 def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -> list[Result]:

@@ -6,12 +6,15 @@ import random
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from tools.mutants.generate import Place, Source
 from tools.mutants.model import Break
 
 TOPS = ("relkit", "commands", "reports")
+# So many draws of what was drawn before, or cannot be changed, in all: there is nothing left.
+_MISSES = 200
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
@@ -34,10 +37,11 @@ def at_random(root: Path, count: int, seed: int, files: Sequence[str]) -> Iterat
     """
     draw = random.Random(seed)  # noqa: S311
     weights = [len((root / file).read_text(encoding="utf-8").splitlines()) for file in files]
+    read = cache(partial(Source.read, root))
     tried: set[tuple[str, str]] = set()
     misses = 0
-    while len(tried) < count and misses < 100 * count:
-        source = Source.read(root, draw.choices(files, weights)[0])
+    while len(tried) < count and misses < _MISSES:
+        source = read(draw.choices(files, weights)[0])
         change = _any_of(draw, source) if source.places else None
         if change is None or (change.file, change.source) in tried:
             misses += 1

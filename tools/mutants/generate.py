@@ -73,11 +73,11 @@ def _changes_nothing(node: cst.CSTNode) -> bool:
         return True
     if isinstance(node, cst.Arg) and node.keyword is not None:
         return node.keyword.value in _ANY_VALUE
+    if isinstance(node, cst.Expr):
+        return isinstance(node.value, cst.BaseString) or _changes_nothing(node.value)
     if isinstance(node, cst.Call):
         name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
         return isinstance(name, cst.Name) and name.value in _SAYS_ONLY
-    if isinstance(node, cst.Expr):
-        return isinstance(node.value, cst.BaseString)
     return m.matches(node, _TYPES_ONLY) or m.matches(node, _ALL)
 
 

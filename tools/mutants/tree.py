@@ -138,7 +138,7 @@ class Tree:
         failure = _FAILURE.search(text)
         if failure is None:
             raise BadBreak(f"pytest cannot run {' '.join(tests)}:\n{text[-2000:]}")
-        return Failure(failure[1], is_endless="Timeout" in failure[2])
+        return Failure(failure[1], is_endless="Timeout" in (failure[2] or ""))
 
     def _build(self) -> None:
         # Its own folder, so that only what has changed is compiled again.

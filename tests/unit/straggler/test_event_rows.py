@@ -1,4 +1,4 @@
-"""What is kept of a recorder's events: their own numbers, and what the hook's table says of them."""
+"""What is kept of a recorder's events: their numbers, and what the hook's table says."""
 
 from __future__ import annotations
 
