@@ -154,7 +154,9 @@ class _Collector:
             )
         node: dict[str, Any] = {"#": "tensor", "v": _NO_SUCH}
         address = tensor.data_ptr()
-        key = (address, tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+        # Views of one memory also differ in what is read: conjugated or negated numbers.
+        seen_as = (tensor.stride(), tensor.is_conj(), tensor.is_neg())
+        key = (address, tensor.dtype, tensor.shape, *seen_as, tensor.device)
         if address and key in self._known:
             self._known[key].nodes.append(node)
             return node

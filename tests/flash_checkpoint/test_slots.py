@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,43 @@ def test_every_kind_of_value_comes_back_as_it_was(saved: Path) -> None:
     assert same(newest, rich_state(11) | {k: newest[k] for k in ("rng", "numpy", "python")})
     assert older["step"] == 10
     assert newest["model"]["tied"] is newest["model"]["weight"]
+
+
+@given(
+    shape=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    dtype=st.sampled_from([torch.float32, torch.complex64, torch.int64]),
+    views=st.lists(
+        st.sampled_from(["transpose", "conj", "neg", "stride", "itself"]), min_size=2, max_size=4
+    ),
+)
+def test_views_of_one_memory_each_come_back(
+    shape: list[int], dtype: torch.dtype, views: list[str]
+) -> None:
+    """They share an address and maybe a shape; what is read through each of them differs."""
+    base = torch.arange(1, 1 + torch.Size(shape).numel()).reshape(shape).to(dtype)
+    base = base * (1 + 2j) if dtype.is_complex else base
+    wanted = [viewed(base, view) for view in views]
+    with tempfile.TemporaryDirectory() as folder:
+        with closing(saver_in(Path(folder))) as saver:
+            saver.save(1, {"views": wanted}).wait()
+        found = loaded(Path(folder))["views"]
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.equal(one, other.resolve_conj().resolve_neg())
+
+
+def viewed(base: torch.Tensor, view: str) -> torch.Tensor:
+    """The same memory, read in another way."""
+    if view == "transpose":
+        return base.transpose(0, -1)
+    if view == "stride":
+        return base[::2]
+    if view == "conj":
+        return base.conj()
+    if view == "neg":
+        # What torch makes of `x.conj().imag`: marked as negated, the memory is left alone.
+        view_of: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
+        return view_of(base)
+    return base
 
 
 def test_a_modules_versions_come_back(tmp_path: Path) -> None:

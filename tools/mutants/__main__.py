@@ -7,59 +7,57 @@ from __future__ import annotations
 
 import argparse
 import queue
-import re
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from relkit.errors import EXIT_INTERRUPTED
 from relkit.process.interruptible_wait import result_of
-from tools.mutants.breaks import all_breaks
-from tools.mutants.model import Break, Result
-from tools.mutants.tree import ROOT, BadBreak, NoEnd, Tree
+from tools.mutants import choose, verdict
+from tools.mutants.model import Break, Outcome, Result
+from tools.mutants.nearest_tests import NearestTests
+from tools.mutants.promise_table import TABLE
+from tools.mutants.promises import NotThere, broken
+from tools.mutants.tree import ROOT, Tree
+from tools.mutants.trial import Soundness, attempt
 
-_UNBROKEN_S = 6000.0
 _EPILOG = """\
-examples: python -m tools.mutants --jobs 1 --match order_queue ttp
-          python -m tools.mutants --share 2/8
+examples: python -m tools.mutants relkit/hang            all breaks of a folder
+          python -m tools.mutants                        ... of the lines changed since main
+          python -m tools.mutants --sample 100 --seed 7  as many of any lines
+          python -m tools.mutants --promises slots       named promises whose line has this
 
-exit code: 0 where each break is noticed, or is listed with the reason why no test can notice it;
-else 1; 130 after Ctrl-C
+exit code: 0 where each break is noticed or changes nothing, or, of a sample, where no room
+notices fewer than before; else 1; 130 after Ctrl-C
 """
 
 
 def main(argv: Sequence[str]) -> int:
     """Try the breaks that are asked for."""
-    parser = _parser()
-    asked = parser.parse_args(argv)
-    areas = all_breaks()
-    if unknown := set(asked.areas) - set(areas):
-        parser.error(f"no area {', '.join(sorted(unknown))}")
-    chosen = [
-        change
-        for area in asked.areas or areas
-        for change in areas[area]
-        if asked.match in change.title
-    ]
-    if not chosen:
-        parser.error(f"no break has {asked.match!r} in its line")
-    if not (breaks := part(chosen, asked.share)):
-        parser.error(f"--share: there are only {len(chosen)} breaks")
-    if asked.jobs < 1:
-        parser.error("--jobs: at least 1")
-    # What `kill` sends ends the tests as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    asked = _parser().parse_args(argv)
+    # What `kill` sends ends the tests as Ctrl-C does, also in the background of a script.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    breaks = _chosen(asked)
+    if asked.part:
+        breaks = breaks[asked.part[0] - 1 :: asked.part[1]]
+    if not breaks:
+        print("nothing to break", file=sys.stderr)
+        return 0
     build = ROOT / "build"
     build.mkdir(exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix="mutants-", dir=build) as folder:
-            return _run(breaks, asked.jobs, Path(folder), is_tried_whole=not asked.skip_whole)
+            results = _try_all(breaks, asked, Path(folder))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return EXIT_INTERRUPTED
+    print(verdict.summary(ROOT, results))
+    return _judge(results, asked) if asked.sample else _all_noticed(results)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,100 +67,105 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("areas", nargs="*", metavar="AREA", help=", ".join(all_breaks()))
-    parser.add_argument("--match", default="", help="only breaks with this text in their line")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders to break")
+    parser.add_argument("--base", default="", help="commit that the changed lines are found by")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N, at random")
+    parser.add_argument("--seed", type=int, default=0, help="the same N for the same number")
     parser.add_argument(
-        "--share",
-        type=read_share,
-        default=(1, 1),
-        metavar="K/N",
-        help="only the Kth of N equal parts, which has some of every area",
+        "--promises", nargs="?", const="", metavar="TEXT", help="only the named promises"
     )
-    parser.add_argument("--jobs", type=int, default=2, help="breaks tried at the same time")
+    parser.add_argument("--part", type=_part, default=None, metavar="K/N", help="each Nth only")
+    parser.add_argument("--record", action="store_true", help="add a sample to the ratchet")
+    parser.add_argument("--list", action="store_true", help="only say what would be broken")
+    parser.add_argument("--jobs", type=int, default=2, choices=(1, 2), help="at the same time")
     parser.add_argument(
-        "--skip-whole", action="store_true", help="do not run the tests without a break first"
+        "--limit", type=float, default=300.0, metavar="SECONDS", help="for the tests of a break"
     )
     return parser
 
 
-def read_share(text: str) -> tuple[int, int]:
-    """Read "2/8".
-
-    Raises:
-        argparse.ArgumentTypeError: it is something else.
-    """
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 2/8")
-    return int(match[1]), int(match[2])
+def _part(text: str) -> tuple[int, int]:
+    number, _, parts = text.partition("/")
+    return int(number), int(parts)
 
 
-def part(breaks: Sequence[Break], share: tuple[int, int]) -> Sequence[Break]:
-    """One of N equal parts, which has some of every area: those at the places K, K + N, ..."""
-    number, parts = share
-    return breaks[number - 1 :: parts]
+def _chosen(asked: argparse.Namespace) -> list[Break]:
+    if asked.promises is not None:
+        return _promised(asked.promises)
+    files = choose.python_files(ROOT, asked.paths or choose.TOPS)
+    if asked.sample:
+        return list(choose.at_random(ROOT, asked.sample, asked.seed, files))
+    if asked.paths and not asked.base:
+        return list(choose.in_files(ROOT, files))
+    return list(choose.on_changed_lines(ROOT, asked.base or choose.default_base(ROOT), files))
 
 
-def _run(breaks: Sequence[Break], jobs: int, folder: Path, *, is_tried_whole: bool) -> int:
-    trees = [Tree.copied_to(folder / f"tree{n}") for n in range(min(jobs, len(breaks)))]
-    if is_tried_whole:
-        print(f"{len(breaks)} breaks; first, their tests without any break", flush=True)
-        try:
-            failure = trees[0].first_failure(
-                sorted({test for change in breaks for test in change.tests}), _UNBROKEN_S
-            )
-        except (BadBreak, NoEnd) as error:
-            failure = str(error)
-        if failure:
-            print(f"fails without a break, mend that first: {failure}", file=sys.stderr)
-            return 1
-    results = _try_all(breaks, trees)
-    print(summary(results))
-    return 0 if all(result.is_good for result in results) else 1
+def _promised(text: str) -> list[Break]:
+    found = []
+    for promise in TABLE:
+        if text in f"{promise.file} {promise.function} {promise.words}":
+            try:
+                found.append(broken(ROOT, promise))
+            except (NotThere, OSError) as error:
+                raise SystemExit(f"{promise.file} {promise.function}: {error!r}") from error
+    return found
 
 
-def _try_all(breaks: Sequence[Break], trees: Sequence[Tree]) -> list[Result]:
+def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -> list[Result]:
+    known = verdict.explanations(verdict.EQUIVALENT.read_text(encoding="utf-8"))
+    nearest, soundness = NearestTests(ROOT), Soundness()
     results: list[Result] = []
+    stopped = threading.Event()
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
-    for tree in trees:
-        free.put(tree)
 
-    def attempt(change: Break) -> None:
+    def tried(change: Break) -> Result:
+        if (why := known.get(verdict.name_of(change))) is not None:
+            return Result(change, Outcome.EXPLAINED, why)
+        if asked.list:
+            return Result(change, Outcome.UNTRIED, "only listed")
+        tests = change.tests or nearest.of(change.file)
         tree = free.get()
         try:
-            result = tree.attempt(change)
+            return attempt(tree, change, tests, soundness, asked.limit)
         finally:
             free.put(tree)
-        results.append(result)
-        line = f"[{len(results)}/{len(breaks)}] {result.time_s:5.1f} s  {result.word}"
-        print(f"{line}  {change.title}", flush=True)
-        if why := result.trouble or result.noticed_by:
-            print(f"    {why}", flush=True)
 
-    with ThreadPoolExecutor(len(trees)) as pool:
-        futures = [pool.submit(attempt, change) for change in breaks]
+    def one(change: Break) -> None:
+        result = tried(change)
+        results.append(result)
+        line = f"[{len(results)}/{len(breaks)}] {result.time_s:5.1f} s  {result.outcome.value}"
+        print(f"{line}  {change.title}\n    {result.why}", flush=True)
+
+    for number in range(0 if asked.list else min(asked.jobs, len(breaks))):
+        free.put(Tree.copied_to(folder / f"tree{number}", stopped))
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        futures = [pool.submit(one, change) for change in breaks]
         try:
             for future in futures:
                 result_of(future)
         except KeyboardInterrupt:
-            for tree in trees:
-                tree.stopped.set()
+            stopped.set()
             pool.shutdown(cancel_futures=True)
             raise
+        finally:
+            while not free.empty():
+                free.get().pytests.close()
     return results
 
 
-def summary(results: Sequence[Result]) -> str:
-    """How many of each kind, and those that survive."""
-    survivors = [result for result in results if result.is_survivor]
-    lines = [
-        f"\n{len(results)} breaks: {sum(bool(result.noticed_by) for result in results)} noticed,"
-        f" {len(survivors)} survive, {sum(result.timed_out for result in results)} timed out,"
-        f" {sum(bool(result.trouble) for result in results)} cannot be tried"
-    ]
-    for result in survivors:
-        lines += [f"  {result.change.title}", f"    {result.change.survives or 'NOT EXPLAINED'}"]
-    return "\n".join(lines)
+def _judge(results: Sequence[Result], asked: argparse.Namespace) -> int:
+    now = verdict.shares(results)
+    before = verdict.read_ratchet(verdict.RATCHET.read_text(encoding="utf-8"))
+    if asked.record:
+        verdict.RATCHET.write_text(verdict.with_more(before, now), encoding="utf-8")
+    worse = verdict.worse_rooms(now, before)
+    for room in worse:
+        print(f"{room} notices fewer breaks than before: {now[room]}, {before[room]}")
+    return 1 if worse else 0
+
+
+def _all_noticed(results: Sequence[Result]) -> int:
+    return 0 if all(r.is_noticed or r.outcome is Outcome.EXPLAINED for r in results) else 1
 
 
 if __name__ == "__main__":

@@ -3,31 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+_NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A change of one place in one file, after which a promised behaviour is gone.
+    """One changed place in one file.
 
     Attributes:
         file: path in the repository, Python or C.
-        old: what stands there now, exactly once in the file.
-        new: what is put in its place.
-        tests: pytest arguments (files, or single tests), one of which has to fail.
-        survives: why no test can notice; "" where one has to.
+        function: that it lies in, with its class; "" outside of any.
+        line: where it is now.
+        old: what stands there, as one line.
+        new: what is put in its place, as one line; "" for nothing.
+        source: the whole file after the change.
+        tests: pytest arguments that have to notice; () where they are found by imports.
+        promise: what no longer holds, in words; "" where nobody has named one.
     """
 
     file: str
+    function: str
+    line: int
     old: str
     new: str
-    tests: tuple[str, ...]
-    survives: str = ""
+    source: str
+    tests: tuple[str, ...] = ()
+    promise: str = ""
 
     @property
     def title(self) -> str:
         """One line for the terminal."""
-        old, new = (" ".join(text.split()) for text in (self.old, self.new))
-        return f"{self.file}: {old[:50]} -> {new[:50] or 'nothing'}"
+        where = f"{self.file}:{self.line} {self.function}".rstrip()
+        return f"{where}: {self.promise or f'{self.old[:70]} -> {self.new[:70] or _NOTHING}'}"
+
+    @property
+    def room(self) -> str:
+        """The folder that the share of noticed breaks is counted for: `relkit/hang`, `native`."""
+        top, *rest = self.file.split("/")[:-1]
+        return f"{top}/{rest[0]}" if top == "relkit" and rest else top
+
+
+class Outcome(Enum):
+    """What became of a break; the value is for the terminal."""
+
+    NOTICED = "noticed"
+    ENDLESS = "noticed: its tests had no end"
+    EXPLAINED = "changes nothing"
+    SURVIVED = "SURVIVES"
+    UNTRIED = "cannot be tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,39 +60,18 @@ class Result:
     """What became of one break.
 
     Attributes:
-        change: the break; time_s: that it took.
-        noticed_by: the first test that failed; "" where none did.
-        trouble: why it could not be tried; "" where it was.
-        timed_out: whether its tests, or the compiler, had no end in time. The machine may have been
-            too busy, so nothing has noticed the break: where it hangs, a test has to fail by a
-            limit of its own.
+        change: the break.
+        outcome: in one word.
+        why: the first test that failed, why nothing can notice, or why it could not be tried.
+        time_s: that it took.
     """
 
     change: Break
-    time_s: float
-    noticed_by: str = ""
-    trouble: str = ""
-    timed_out: bool = False
+    outcome: Outcome
+    why: str = ""
+    time_s: float = 0.0
 
     @property
-    def is_good(self) -> bool:
-        """Whether it was either noticed or explained, and not both."""
-        if self.trouble or self.timed_out:
-            return False
-        return bool(self.noticed_by) is not bool(self.change.survives)
-
-    @property
-    def is_survivor(self) -> bool:
-        """Whether all tests have passed."""
-        return not (self.noticed_by or self.trouble or self.timed_out)
-
-    @property
-    def word(self) -> str:
-        """For the terminal."""
-        if self.trouble:
-            return "cannot be tried"
-        if self.timed_out:
-            return "TIMED OUT"
-        if self.noticed_by:
-            return "noticed, although it is said to survive" if self.change.survives else "noticed"
-        return "survives, explained" if self.change.survives else "SURVIVES"
+    def is_noticed(self) -> bool:
+        """Whether a test fails, or runs into its limit of time."""
+        return self.outcome in (Outcome.NOTICED, Outcome.ENDLESS)

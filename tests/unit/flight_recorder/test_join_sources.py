@@ -274,6 +274,38 @@ def test_another_operation_than_in_the_dump(tmp_path: Path) -> None:
     assert report.findings[0].id == "RK-HANG-010"
 
 
+def desync(started: str, *, seq: int = 6) -> str:
+    """What rank 0 writes of how far the others had come."""
+    return (
+        "[rank0]:[E a.cpp:9] [PG ID 0 PG GUID 0(default_pg) Rank 0] Timeout at collective: "
+        f"ALLREDUCE, #{seq}\n\t - Snapshot of ranks' latest states:\n\t   #{seq} started ranks:\n"
+        f"\t     [{started}] started ALLREDUCE\n"
+    )
+
+
+def test_what_others_say_of_a_rank_disputes_no_operation_that_its_dump_has_ended(
+    tmp_path: Path,
+) -> None:
+    """They saw it a little earlier; its own watchdog would have known."""
+    dumps = {rank: document(steps(6)) for rank in range(4)}
+    dumps[1] = document(steps(6, "completed"))
+    ids = {}
+    for name, text in (("others", desync("1")), ("own", timed_out(1, 6))):
+        folder_of(tmp_path / name, dumps, rank0__log=text)
+        ids[name] = [finding.id for finding in analyzed(tmp_path / name).findings]
+    assert "RK-HANG-017" not in ids["others"]
+    assert "RK-HANG-017" in ids["own"]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_what_a_rank_says_itself_counts_before_what_others_say(tmp_path: Path, order: str) -> None:
+    own, others = order
+    for rank in (0, 2, 3):
+        folder_of(tmp_path, {}, **{f"rank{rank}__log": timed_out(rank, 6)})
+    folder_of(tmp_path, {}, **{f"{own}__log": idle(1, 5), f"{others}__log": desync("1", seq=6)})
+    assert blamed(tmp_path) == [(1, Category.BLOCKED)]
+
+
 def test_what_a_log_confirms_is_no_dispute(tmp_path: Path) -> None:
     dumps = {rank: document(steps(6, name="all_reduce_barrier")) for rank in range(4)}
     text = "".join(timed_out(rank, 6) for rank in range(4))

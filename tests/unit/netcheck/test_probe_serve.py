@@ -14,7 +14,9 @@ from relkit.fleet.agent import Handler, Request
 from relkit.net.dial import dial
 from relkit.net.handshake import CONTROL
 from relkit.net.interface import NoRoute, resolve, route_to
-from relkit.netcheck.measure.probes.base import ProbeFailed
+from relkit.net.listener import Listener
+from relkit.netcheck.measure import serve
+from relkit.netcheck.measure.probes.base import Plan, ProbeFailed
 from relkit.netcheck.measure.serve import handlers
 from relkit.netcheck.model import Edge, Failure, NodeFacts
 
@@ -89,6 +91,28 @@ def test_the_accepting_end_reports_its_own_failure() -> None:
     (reply,) = node.ask("probe", role="accept", round=1, secret=SECRET, peer="n2")
     assert (reply["side"], reply["edge"]["failure"]) == ("accept", str(Failure.PROBE_ERROR))
     assert "no listener" in reply["edge"]["detail"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_listener_is_gone_once_its_probe_has_ended(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """Also where the controller dies before it ends the round."""
+
+    class Ended:
+        name = "tcp"
+
+        def accept(self, plan: Plan, listener: Listener) -> None:
+            if fails:
+                raise ProbeFailed(Failure.NO_ANSWER, "nobody came")
+
+    monkeypatch.setattr(serve, "open_probe", lambda name: Ended())
+    node = Node("n1")
+    (listening,) = node.ask("listen", round=3, secret=SECRET, address="127.0.0.1")
+    replies = node.ask("probe", role="accept", round=3, secret=SECRET, peer="n2")
+    assert len(replies) == fails
+    with pytest.raises(ConnectionRefusedError):
+        dial("127.0.0.1", listening["port"], 3, bytes.fromhex(SECRET), CONTROL, 10)
 
 
 def test_bad_requests_are_refused() -> None:

@@ -1,27 +1,43 @@
-"""The list of breaks fits the code, and what becomes of a break is told apart."""
+"""Breaks are made, run in a copy and judged as `make mutants` says; none is tried here."""
 
 from __future__ import annotations
 
-import os
+import ast
 import sys
 import threading
-from collections import Counter
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.patience import PATIENCE
-from tools.mutants import tree as mutants_tree
-from tools.mutants.__main__ import main, part, read_share, summary
-from tools.mutants.breaks import all_breaks
-from tools.mutants.model import Break, Result
+from tools.mutants import choose, verdict
+from tools.mutants.generate import Source
+from tools.mutants.model import Break, Outcome, Result
+from tools.mutants.nearest_tests import NearestTests, named_in
+from tools.mutants.promise_table import TABLE
+from tools.mutants.promises import NotThere, Promise, broken, gives, swap, without
+from tools.mutants.pytest_server import NoEnd, PytestServer
 from tools.mutants.tree import ROOT, Tree
+from tools.mutants.trial import Soundness, attempt, batches
 
-BREAKS = [change for breaks in all_breaks().values() for change in breaks]
-PYTHON = ("relkit", "commands", "reports")
-C = ("native/src", "native/merge", "native/slots", "native/run_times")
-HALF = "def half(n):\n    return n // 2\n"
+HALF = '''\
+"""Halves."""
+
+from __future__ import annotations
+
+import logging
+
+
+@frozen(slots=True)
+def half(n: int, keys: tuple[str, int] = ("a b", 1)) -> int:
+    """Half of it."""
+    logging.info("now %d", 3)
+    if n > 2 and keys:
+        return n // 2
+    return 1
+'''
 TESTS = """\
 from half import half
 
@@ -30,212 +46,255 @@ def test_even():
 
 def test_odd():
     assert half(5) == 2
+
+def test_that_fails_anyhow():
+    assert half(5) == 3
+"""
+C = """\
+static int half(int n)
+{
+    log(n);
+    return n / 2;
+}
+
+int other(void)
+{
+    return 0;
+}
 """
 
 
-@cache
-def text_of(file: str) -> str:
-    return (ROOT / file).read_text(encoding="utf-8")
+def source_of(folder: Path, text: str = HALF) -> Source:
+    (folder / "half.py").write_text(text, encoding="utf-8")
+    return Source.read(folder, "half.py")
 
 
-def is_there(test: str) -> bool:
-    """Whether a pytest argument (a folder, a file, or a function of one) exists."""
-    file, _, name = test.partition("::")
-    if not name:
-        return (ROOT / file).exists()
-    function = name.rpartition("::")[2].partition("[")[0]
-    return (ROOT / file).is_file() and f"def {function}(" in text_of(file)
+def test_breaks_of_a_function(tmp_path: Path) -> None:
+    source = source_of(tmp_path)
+    made = [source.write_out(place) for place in source.places]
+    changes = {(each.old, each.new) for each in made if each is not None}
+    assert {
+        ("n > 2 and keys", "(n > 2)"), ("n > 2 and keys", "n > 2 or keys"), ("n // 2", "n / 2"),
+        ("return n // 2", "return None"), ("2", "3"),
+    } <= changes  # fmt: skip
+    assert {each.function for each in made if each is not None} == {"half"}
+    for each in filter(None, made):
+        assert ast.dump(ast.parse(each.source)) != ast.dump(ast.parse(HALF))
 
 
-def test_what_a_break_replaces_is_there_exactly_once() -> None:
-    assert [change.title for change in BREAKS if text_of(change.file).count(change.old) != 1] == []
+@pytest.mark.parametrize("words", ["frozen", "Half of it", "now %d", "tuple[str", "annotations"])
+def test_what_can_change_nothing_is_left_alone(tmp_path: Path, words: str) -> None:
+    source = source_of(tmp_path)
+    for each in filter(None, map(source.write_out, source.places)):
+        assert words in each.source
 
 
-def test_a_break_changes_something_and_is_listed_once() -> None:
-    assert [change.title for change in BREAKS if change.old == change.new] == []
-    times = Counter((change.file, change.old, change.new) for change in BREAKS)
-    assert [what for what, count in times.items() if count > 1] == []
+def test_a_condition_of_types_is_left_alone(tmp_path: Path) -> None:
+    text = "if TYPE_CHECKING:\n    import a\n    B = a.b(1)\n__all__ = ['a', 'b']\n"
+    assert source_of(tmp_path, text).places == ()
 
 
-def room_of(path: Path) -> str:
-    return str(path.resolve().parent.relative_to(ROOT))
+def test_a_seed_draws_the_same_breaks_again(tmp_path: Path) -> None:
+    source_of(tmp_path)
+    drawn = [list(choose.at_random(tmp_path, 5, seed, ["half.py"])) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len({each.source for each in drawn[0]}) == 5
+    # There are not so many.
+    everything = list(choose.at_random(tmp_path, 1000, 1, ["half.py"]))
+    assert len(everything) < 100
 
 
-def test_every_room_has_a_break() -> None:
-    """Each folder of C, and each of Python that is more than a few lines."""
-    lines: Counter[str] = Counter()
-    for path in {path.resolve() for top in PYTHON for path in (ROOT / top).rglob("*.py")}:
-        lines[room_of(path)] += sum(map(bool, path.read_text(encoding="utf-8").splitlines()))
-    rooms = {room for room, count in lines.items() if count > 150}
-    rooms |= {room_of(path) for top in C for path in (ROOT / top).rglob("*.c")}
-    assert len(rooms) > 60
-    assert sorted(rooms - {room_of(ROOT / change.file) for change in BREAKS}) == []
+def test_lines_of_a_diff() -> None:
+    diff = "@@ -1 +1 @@\n-a\n+b\n@@ -7,2 +9,3 @@ def f():\n@@ -20,3 +30,0 @@\n"
+    assert choose.changed_lines(diff) == {1, 9, 10, 11}
 
 
-def test_a_break_names_tests_that_exist() -> None:
-    assert [change.title for change in BREAKS if not change.tests] == []
-    tests = {test for change in BREAKS for test in change.tests}
-    assert [test for test in sorted(tests) if not is_there(test)] == []
+def test_breaks_of_a_file_are_those_of_all_its_lines(tmp_path: Path) -> None:
+    source = source_of(tmp_path)
+    found = list(choose.in_files(tmp_path, ["half.py"]))
+    assert found == [each for each in map(source.write_out, source.places) if each]
 
 
-def test_a_test_that_is_gone_is_missed() -> None:
-    here = "tests/unit/tools/test_mutants.py"
-    assert is_there(here)
-    assert is_there(f"{here}::test_a_test_that_is_gone_is_missed[case]")
-    assert not is_there(f"{here}::test_a_test")
-    assert not is_there("tests/unit/tools/test_mutant.py")
+def test_the_nearest_tests_by_imports_and_names(tmp_path: Path) -> None:
+    files = {
+        "relkit/hang/waits.py": "",
+        "relkit/hang/verdict.py": "from relkit.hang.waits import wait\n",
+        "tests/unit/far/test_other.py": "import relkit.net.dial\n",
+        "tests/unit/a/test_verdict.py": "from relkit.hang import (\n    verdict,\n)\n",
+        "tests/unit/a/test_direct.py": "from relkit.hang.waits import wait\n",
+        "tests/unit/a/test_job.py": "import relkit.hang.waits\npytestmark = pytest.mark.job\n",
+        "tests/unit/hang/test_by_name.py": "",
+        "tests/unit/layout/test_text.py": "relkit.hang.waits\n",
+    }
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    found = NearestTests(tmp_path).of("relkit/hang/waits.py")
+    assert [Path(file).name for file in found] == [
+        "test_direct.py", "test_verdict.py", "test_by_name.py"
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("noticed_by", "trouble", "survives", "word", "is_good"),
-    [
-        ("t", "", "", "noticed", True),
-        ("", "", "", "SURVIVES", False),
-        ("", "", "why", "survives, explained", True),
-        ("t", "", "why", "noticed, although it is said to survive", False),
-        ("", "not there", "", "cannot be tried", False),
-        ("", "not there", "why", "cannot be tried", False),
-    ],
-)
-def test_a_break_is_either_noticed_or_explained(
-    noticed_by: str, trouble: str, survives: str, word: str, is_good: bool
-) -> None:
-    result = Result(Break("f", "1", "2", ("t",), survives), 0.0, noticed_by, trouble)
-    assert (result.word, result.is_good) == (word, is_good)
-
-
-@pytest.mark.parametrize("survives", ["", "why"])
-def test_a_break_whose_tests_do_not_end_is_neither_noticed_nor_a_survivor(survives: str) -> None:
-    result = Result(Break("f", "1", "2", ("t",), survives), 600.0, timed_out=True)
-    assert (result.word, result.is_good, result.is_survivor) == ("TIMED OUT", False, False)
-
-
-def test_the_summary_counts_each_kind_and_names_what_survives() -> None:
-    results = [
-        Result(Break("f", "1", "2", ()), 0.0, "t"),
-        Result(Break("f", "3", "4", ()), 0.0),
-        Result(Break("f", "5", "6", (), "why"), 0.0),
-        Result(Break("f", "7", "8", ()), 0.0, trouble="not there"),
-        Result(Break("f", "9", "0", ()), 0.0, timed_out=True),
-    ]
-    assert summary(results).splitlines() == [
-        "",
-        "5 breaks: 1 noticed, 2 survive, 1 timed out, 1 cannot be tried",
-        "  f: 3 -> 4",
-        "    NOT EXPLAINED",
-        "  f: 5 -> 6",
-        "    why",
-    ]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--match", "no such text"],
-        ["no-such-area"],
-        ["--jobs", "0", "common"],
-        ["--share", "0/8"],
-        ["--share", "9/8"],
-        ["--share", "8"],
-        ["--share", "9999/9999"],
-    ],
-)
-def test_nothing_to_try_is_a_wrong_command_line(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments)
-
-
-def test_each_break_is_in_one_of_the_parts_and_their_sizes_differ_by_one_at_most() -> None:
-    parts = [part(BREAKS, read_share(f"{number}/8")) for number in range(1, 9)]
-    assert sorted(id(change) for each in parts for change in each) == sorted(map(id, BREAKS))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+def test_names_in_a_file() -> None:
+    text = 'from relkit.a import b, c as d\nrun("-m", "relkit.e.f")\n'
+    assert {"relkit.a", "relkit.a.b", "relkit.a.c", "relkit.e.f"} <= named_in(text)
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    """A copy of a repository of two files."""
-    # pytest starts in a third of the time.
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
+    """A copy of a repository of two files, and of what runs pytest."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    python = tmp_path / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
-    python.chmod(0o700)
-    (tmp_path / "half.py").write_text(HALF, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    # Torch takes seconds, and no test here needs it.
+    server = (ROOT / "tools/mutants/forked_pytest.py").read_text(encoding="utf-8")
+    package = tmp_path / "tools" / "mutants"
+    package.mkdir(parents=True)
+    (package / "forked_pytest.py").write_text(
+        server.replace('"numpy", "psutil", "click", "rich.console", "hypothesis", "torch"', ""),
+        encoding="utf-8",
+    )
+    (tmp_path / "pytest_timeout.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--timeout')\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_timeout")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "half.py").write_text(HALF.replace("@frozen(slots=True)\n", ""), encoding="utf-8")
     (tmp_path / "test_half.py").write_text(TESTS, encoding="utf-8")
-    return Tree(tmp_path)
+    pytests = PytestServer(Path(sys.executable), tmp_path, threading.Event())
+    yield Tree(tmp_path, pytests)
+    pytests.close()
+
+
+def change_of(tree: Tree, old: str, new: str) -> Break:
+    whole = (tree.folder / "half.py").read_text(encoding="utf-8")
+    return Break("half.py", "half", 1, old, new, whole.replace(old, new))
+
+
+def test_breaks_are_tried_and_taken_back(tree: Tree) -> None:
+    """A test that fails without the break has noticed nothing."""
+    whole = (tree.folder / "half.py").read_text(encoding="utf-8")
+    soundness = Soundness()
+    told = {}
+    for new in ("n / 2", "n >> 1", "missing"):
+        change = change_of(tree, "n // 2", new)
+        result = attempt(tree, change, ["test_half.py"], soundness, 60.0)
+        told[new] = (result.outcome, result.why)
+        assert (tree.folder / "half.py").read_text(encoding="utf-8") == whole
+    assert told == {
+        "n / 2": (Outcome.NOTICED, "test_half.py::test_odd"),
+        "n >> 1": (Outcome.SURVIVED, "1 test files pass"),
+        "missing": (Outcome.NOTICED, "test_half.py::test_even"),
+    }
+    assert soundness.known["test_half.py::test_that_fails_anyhow"] is False
+
+
+def test_a_module_that_cannot_be_imported_any_more_is_noticed(tree: Tree) -> None:
+    change = change_of(tree, "import logging", "import no_such_module")
+    result = attempt(tree, change, ["test_half.py"], Soundness(), 60.0)
+    assert (result.outcome, result.why) == (Outcome.NOTICED, "test_half.py")
+
+
+def test_tests_that_take_too_long_are_ended(tree: Tree) -> None:
+    (tree.folder / "test_half.py").write_text(
+        "import signal\n\ndef test_forever():\n    signal.pause()\n", encoding="utf-8"
+    )
+    change = change_of(tree, "n // 2", "n")
+    result = attempt(tree, change, ["test_half.py"], Soundness(), 0.5)
+    assert result.outcome is Outcome.SURVIVED
+    assert result.why.startswith("not all tests were run")
+
+
+def test_ctrl_c_ends_the_tests(tree: Tree) -> None:
+    (tree.folder / "test_half.py").write_text(
+        "import signal\n\ndef test_forever():\n    signal.pause()\n", encoding="utf-8"
+    )
+    tree.pytests._stopped.set()
+    with pytest.raises(KeyboardInterrupt):
+        tree.first_failure(["test_half.py"], 60.0, is_light=False)
+
+
+def test_a_python_that_does_not_start_is_said(tmp_path: Path) -> None:
+    pytests = PytestServer(Path("/bin/true"), tmp_path, threading.Event())
+    with pytest.raises((NoEnd, BrokenPipeError)):
+        pytests.run([], tmp_path / "output", 1.0)
+    pytests.close()
+
+
+@given(st.lists(st.integers(), max_size=50))
+def test_batches_have_each_test_once(numbers: list[int]) -> None:
+    tests = [str(number) for number in numbers]
+    assert [test for batch in batches(tests) for test in batch] == tests
+
+
+def result(outcome: Outcome, file: str = "relkit/hang/a.py") -> Result:
+    return Result(Break(file, "f", 1, "1", "2", ""), outcome)
+
+
+def test_shares_of_rooms() -> None:
+    results = [
+        result(Outcome.NOTICED), result(Outcome.ENDLESS), result(Outcome.EXPLAINED),
+        result(Outcome.SURVIVED), result(Outcome.UNTRIED),
+        result(Outcome.SURVIVED, "commands/a.py"),
+    ]  # fmt: skip
+    assert verdict.shares(results) == {"commands": (0, 1), "relkit/hang": (3, 4)}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "noticed_by", "trouble"),
-    [
-        ("n // 2", "n / 2", "test_half.py::test_odd", ""),
-        ("n // 2", "n >> 1", "", ""),
-        ("n // 3", "n", "", "the old text is there 0 times"),
-        ("n", "m", "", "the old text is there 3 times"),
-        ("n // 2", "n //", "", "pytest cannot run test_half.py"),
-    ],
-    ids=["noticed", "survives", "gone", "not alone", "no Python"],
+    ("now", "is_worse"),
+    [((9, 10), False), ((7, 10), False), ((5, 10), True), ((0, 1), False), ((0, 2), True)],
 )
-def test_a_break_is_tried_and_taken_back(
-    tree: Tree, old: str, new: str, noticed_by: str, trouble: str
+def test_a_room_is_worse_where_chance_does_not_explain_it(
+    now: tuple[int, int], *, is_worse: bool
 ) -> None:
-    result = tree.attempt(Break("half.py", old, new, ("test_half.py",)))
-    assert result.noticed_by == noticed_by
-    assert trouble in result.trouble
-    assert bool(trouble) is bool(result.trouble)
-    assert (tree.folder / "half.py").read_text(encoding="utf-8") == HALF
+    assert bool(verdict.worse_rooms({"relkit/a": now}, {"relkit/a": (90, 100)})) is is_worse
+    assert verdict.worse_rooms({"relkit/new": now}, {"relkit/a": (90, 100)}) == []
 
 
-FOREVER = """\
-import signal, subprocess
-
-def test_forever():
-    with open("pipe", "wb", buffering=0) as pipe:
-        subprocess.Popen(["sleep", "1000"], pass_fds=[pipe.fileno()])
-        pipe.write(b"begun")
-        signal.pause()
-"""
+def test_the_ratchet_adds_up() -> None:
+    text = verdict.with_more({"relkit/a": (3, 4)}, {"relkit/a": (1, 2), "reports": (1, 1)})
+    assert verdict.read_ratchet(text) == {"relkit/a": (4, 6), "reports": (1, 1)}
 
 
-def test_ctrl_c_ends_the_tests_and_what_they_have_started(tree: Tree) -> None:
-    (tree.folder / "test_half.py").write_text(FOREVER, encoding="utf-8")
-    os.mkfifo(tree.folder / "pipe")
-    ended = threading.Event()
-
-    def stop_once_begun() -> None:
-        with (tree.folder / "pipe").open("rb", buffering=0) as pipe:
-            assert pipe.read(5) == b"begun"
-            tree.stopped.set()
-            # To the end, which comes when nobody has it open for writing.
-            assert pipe.read() == b""
-        ended.set()
-
-    threading.Thread(target=stop_once_begun, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        tree.attempt(Break("half.py", "n // 2", "n / 2", ("test_half.py",)))
-    assert ended.wait(10 * PATIENCE)
-    assert (tree.folder / "half.py").read_text(encoding="utf-8") == HALF
+def test_a_break_that_changes_nothing_is_found_by_its_words() -> None:
+    text = "# comment\nrelkit/a.py::f | 1 -> 2 | nobody can tell\n"
+    change = Break("relkit/a.py", "f", 77, "1", "2", "")
+    assert verdict.explanations(text)[verdict.name_of(change)] == "nobody can tell"
 
 
-def test_tests_that_take_too_long_have_noticed_nothing(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mutants_tree, "_LIMIT_S", 0.0)
-    result = tree.attempt(Break("half.py", "n // 2", "n / 2", ("test_half.py",)))
-    assert (result.timed_out, result.noticed_by, result.trouble) == (True, "", "")
-    assert (tree.folder / "half.py").read_text(encoding="utf-8") == HALF
+def test_files_of_the_tool_can_be_read() -> None:
+    assert verdict.explanations(verdict.EQUIVALENT.read_text(encoding="utf-8")).keys() is not None
+    for good, tried in verdict.read_ratchet(verdict.RATCHET.read_text(encoding="utf-8")).values():
+        assert 0 <= good <= tried
 
 
-def test_a_compiler_that_takes_too_long_ends_no_other_breaks(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, compiler = tree.folder / "native" / "half.c", tree.folder / "cmake"
-    source.parent.mkdir()
-    source.write_text("one", encoding="utf-8")
-    compiler.write_text("#!/bin/sh\nexec sleep 1000\n", encoding="utf-8")
-    compiler.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tree.folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(mutants_tree, "_BUILD_S", 0.01)
-    result = tree.attempt(Break("native/half.c", "one", "two", ("test_half.py",)))
-    assert (result.timed_out, result.noticed_by) == (True, "")
-    assert source.read_text(encoding="utf-8") == "one"
+def test_a_promise_is_broken_in_its_function_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "class A:\n    def f(self):\n        '''Says x.'''\n        if 1:\n            raise X(\n"
+        "                'x')\n        return 1\n\ndef f():\n    raise X('x')\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "a.c").write_text(C, encoding="utf-8")
+
+    def after(file: str, function: str, edit: object) -> str:
+        promise = Promise(file, function, "words", edit, ("t",))  # type: ignore[arg-type]
+        return broken(tmp_path, promise).source
+
+    changed = after("a.py", "A.f", without("x"))
+    assert changed.count("raise X") == 1
+    assert "        if 1:\n            pass\n        return 1\n" in changed
+    assert "    def f(self):\n        return 5\n\ndef f" in after("a.py", "A.f", gives("5"))
+    assert "log" not in after("a.c", "half", without("log"))
+    assert "n / 3" in after("a.c", "half", swap("n / 2", "n / 3"))
+    assert after("a.c", "other", gives("7")).endswith("int other(void)\n{ return 7; }\n")
+    for function, edit in (
+        ("gone", gives("1")),
+        ("other", swap("n / 2", "")),
+        ("other", without("q")),
+    ):
+        with pytest.raises(NotThere):
+            after("a.c", function, edit)
+
+
+def test_promises_are_few_and_name_tests() -> None:
+    assert len(TABLE) <= 100
+    assert all(promise.words and promise.tests for promise in TABLE)

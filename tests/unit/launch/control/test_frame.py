@@ -38,6 +38,16 @@ def test_a_frame_comes_back(frame: Frame) -> None:
     assert decode(encode(frame), NODES) == frame
 
 
+@given(NODE, st.lists(NODE, min_size=1, max_size=MAX_PATH))
+def test_a_path_ends_with_its_sender(sender: int, path: list[int]) -> None:
+    data = encode(BeatDown(sender, tuple(path)))
+    if path[-1] == sender:
+        assert decode(data, NODES) == BeatDown(sender, tuple(path))
+    else:
+        with pytest.raises(BadFrame, match="end with its sender"):
+            decode(data, NODES)
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
     try:
