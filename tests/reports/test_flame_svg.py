@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
-from relkit.reports import flame_svg
-from relkit.reports.flame_svg import policy_block, script_block, style_block
+from relkit.reports.flames import flame_svg
+from relkit.reports.flames.flame_svg import policy_block, script_block, style_block
 from relkit.stacks.tree import StackTree
 from tests.reports.picture import Picture
 from tests.reports.trees import HOSTILE, Stack, grow, hang, hostile, ranks
