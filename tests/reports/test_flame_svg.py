@@ -230,7 +230,8 @@ def test_an_empty_tree_is_a_picture_that_says_so() -> None:
 
 def test_the_same_tree_gives_the_same_bytes_in_every_process() -> None:
     code = (
-        "import hashlib; from relkit.reports import flame_svg; from tests.reports.trees import *;"
+        "import hashlib; from relkit.reports.flames import flame_svg;"
+        "from tests.reports.trees import *;"
         "t = [hang('mixed', 64, '3,9'), hostile()];"
         "b = [flame_svg.render(x, title='t').encode() for x in t];"
         "print([hashlib.sha256(x).hexdigest() for x in b])"
