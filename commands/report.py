@@ -46,7 +46,7 @@ def report(hangdir: Path, page: Path | None, force: bool, fmt: str | None) -> in
     from relkit.hang_picture.folder import read_hang
     from relkit.hang_picture.page_facts import page_facts
     from relkit.output import require_new, write_atomic
-    from relkit.reports import hang_page
+    from relkit.reports.hangs import hang_page
     from relkit.reports.merged_files import draw
 
     started = time.time()

@@ -53,7 +53,7 @@ def sort(
       relkit topology sort network.txt --json | jq .crossings.saved
     """
     from relkit.hosts import read_nodes
-    from relkit.reports.topology_report import topology_report
+    from relkit.reports.networks.topology_report import topology_report
     from relkit.topology import Topology, rank_order, read
 
     started = time.time()

@@ -10,9 +10,9 @@ import zlib
 import graphviz
 
 from relkit.ranks import RankSet
-from relkit.reports.flame_boxes import Box, boxes
-from relkit.reports.markup import display_name, middle_cut, place, shown
-from relkit.reports.palette import oklch
+from relkit.reports.drawing.markup import display_name, middle_cut, place, shown
+from relkit.reports.drawing.palette import oklch
+from relkit.reports.flames.flame_boxes import Box, boxes
 from relkit.stacks.tree import StackTree
 
 _NAME_CHARS = 60

@@ -12,15 +12,15 @@ from markupsafe import Markup, escape
 
 from relkit.accounting.report import HEADER, rows_of
 from relkit.findings import Evidence, Report, Status, docs_of
-from relkit.reports.content_policy import policy
-from relkit.reports.flame_svg import (
+from relkit.reports.drawing.content_policy import policy
+from relkit.reports.drawing.markup import middle_cut, shown
+from relkit.reports.flames.flame_svg import (
     policy_block,
     script_block,
     script_text,
     style_block,
     style_text,
 )
-from relkit.reports.markup import middle_cut, shown
 
 MAX_RANK_ROWS = 512
 _TEXT_LIMIT = 4000

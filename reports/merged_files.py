@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from relkit.errors import UnwritablePath
 from relkit.output import write_atomic
-from relkit.reports import dot, flame_svg
-from relkit.reports.content_policy import add_to_picture
-from relkit.reports.flame_boxes import Box, boxes
+from relkit.reports import dot
+from relkit.reports.drawing.content_policy import add_to_picture
+from relkit.reports.flames import flame_svg
+from relkit.reports.flames.flame_boxes import Box, boxes
 from relkit.stacks.folded import write_folded
 
 if TYPE_CHECKING:

@@ -105,7 +105,8 @@ def measure(
 
 def save_all(folder: Path, result: CheckResult, report: Report) -> list[Path]:
     """The bundle, and the report in every form that people open."""
-    from relkit.reports import dot, netcheck_html, topology_graph
+    from relkit.reports import dot
+    from relkit.reports.networks import netcheck_html, topology_graph
 
     written = bundle.save(folder, result)
     graph = topology_graph.graph(report.facts)

@@ -47,7 +47,7 @@ def report(job: str, page: Path | None, force: bool, fmt: str | None) -> int:
         history, argv=sys.argv, started=started, duration_s=time.time() - started
     )
     if page is not None:
-        from relkit.reports import straggler_page
+        from relkit.reports.straggler import straggler_page
         from relkit.straggler.present.metrics import metrics_of
 
         write_atomic(page, straggler_page.render(made, history, metrics_of(history)))

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relkit.output import table, use_colour
-from relkit.reports.markup import middle_cut, shown
+from relkit.reports.drawing.markup import middle_cut, shown
 from relkit.straggler.present.metrics import breakdown, main_part
 from relkit.straggler.present.report import straggler_report, what, who
 from relkit.straggler.present.summary import MAX_RANKS, RankLine, Summary, plain_summary, summarise

@@ -10,8 +10,12 @@ from selenium import webdriver
 
 from relkit.findings import Finding, Report, Status
 from relkit.hang_picture.model import HangPicture
-from relkit.reports import flame_svg, hang_page, html, netcheck_html, straggler_page
-from relkit.reports.content_policy import add_to_picture
+from relkit.reports import html
+from relkit.reports.drawing.content_policy import add_to_picture
+from relkit.reports.flames import flame_svg
+from relkit.reports.hangs import hang_page
+from relkit.reports.networks import netcheck_html
+from relkit.reports.straggler import straggler_page
 from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport.history import History

@@ -12,9 +12,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from relkit.reports import flame_svg
+from relkit.reports.drawing.palette import Family, fill
+from relkit.reports.flames import flame_svg
 from relkit.reports.merged_files import TITLES
-from relkit.reports.palette import Family, fill
 from relkit.stacks.tree import StackTree
 from tests.browser.conftest import media
 from tests.reports.trees import Stack, grow, hang, hostile, ranks

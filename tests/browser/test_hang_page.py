@@ -8,7 +8,8 @@ import pytest
 from selenium import webdriver
 
 from relkit.hang.model import JobView
-from relkit.reports import flame_svg, hang_page
+from relkit.reports.flames import flame_svg
+from relkit.reports.hangs import hang_page
 from relkit.stacks.merge import merge_dumps
 from tests.browser.conftest import media
 from tests.reports.test_hang_page import page_parts

@@ -10,7 +10,8 @@ from selenium.webdriver.common.by import By
 
 from relkit.findings import Report
 from relkit.netcheck.model import Edge
-from relkit.reports import dot, netcheck_html, topology_graph
+from relkit.reports import dot
+from relkit.reports.networks import netcheck_html, topology_graph
 from tests.browser.conftest import media
 from tests.reports.test_netcheck_page import FINDING, all_pairs, facts, names
 

@@ -11,7 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from relkit.findings import Finding, Report, Status
-from relkit.reports import flame_svg, html
+from relkit.reports import html
+from relkit.reports.flames import flame_svg
 from tests.browser.conftest import media
 from tests.reports.trees import hang, hostile
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relkit.commands.subcommands.straggler_screen import _HEADER
-from relkit.reports import flame_svg
+from relkit.reports.flames import flame_svg
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = sorted((ROOT / "docs" / "outputs").glob("*.txt"))

@@ -47,7 +47,7 @@ def test_the_wheel_serves_every_python3_and_holds_the_hook(wheel: Path) -> None:
         "relkit/_lib/librelkit_run_times.so",
         "relkit/_lib/librelkit_slots.so",
         "relkit/commands/launch.py",
-        "relkit/reports/flame_svg.py",
+        "relkit/reports/flames/flame_svg.py",
         "relkit/reports/templates/flame.js",
         "relkit/py.typed",
     ):

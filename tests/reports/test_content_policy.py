@@ -9,8 +9,10 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 from relkit.findings import Finding, Report, Status
-from relkit.reports import flame_svg, html, netcheck_html
-from relkit.reports.content_policy import add_to_picture, policy
+from relkit.reports import html
+from relkit.reports.drawing.content_policy import add_to_picture, policy
+from relkit.reports.flames import flame_svg
+from relkit.reports.networks import netcheck_html
 from tests.reports.trees import hang
 
 SVG, XHTML = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xhtml}"

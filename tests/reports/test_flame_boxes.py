@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
-from relkit.reports import flame_boxes
-from relkit.reports.flame_boxes import Box, boxes
-from relkit.reports.palette import END_FUNC
+from relkit.reports.drawing.palette import END_FUNC
+from relkit.reports.flames import flame_boxes
+from relkit.reports.flames.flame_boxes import Box, boxes
 from tests.reports.trees import Stack, grow
 
 FRAMES = [(name, "/a.c:1") for name in "abcd"]

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from relkit.ranks import RankSet
-from relkit.reports import flame_boxes
-from relkit.reports.flame_boxes import boxes
-from relkit.reports.flame_layout import DIFFERENCE, LEAF_MIN, OWN_END, is_suspect, layout, weight
+from relkit.reports.flames import flame_boxes
+from relkit.reports.flames.flame_boxes import boxes
+from relkit.reports.flames.flame_layout import (
+    DIFFERENCE,
+    LEAF_MIN,
+    OWN_END,
+    is_suspect,
+    layout,
+    weight,
+)
 from relkit.stacks.tree import StackTree
 from tests.reports.trees import Stack, grow, ranks
 

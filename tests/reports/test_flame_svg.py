@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
-from relkit.reports import flame_svg
-from relkit.reports.flame_svg import policy_block, script_block, style_block
+from relkit.reports.flames import flame_svg
+from relkit.reports.flames.flame_svg import policy_block, script_block, style_block
 from relkit.stacks.tree import StackTree
 from tests.reports.picture import Picture
 from tests.reports.trees import HOSTILE, Stack, grow, hang, hostile, ranks
@@ -230,7 +230,8 @@ def test_an_empty_tree_is_a_picture_that_says_so() -> None:
 
 def test_the_same_tree_gives_the_same_bytes_in_every_process() -> None:
     code = (
-        "import hashlib; from relkit.reports import flame_svg; from tests.reports.trees import *;"
+        "import hashlib; from relkit.reports.flames import flame_svg;"
+        "from tests.reports.trees import *;"
         "t = [hang('mixed', 64, '3,9'), hostile()];"
         "b = [flame_svg.render(x, title='t').encode() for x in t];"
         "print([hashlib.sha256(x).hexdigest() for x in b])"

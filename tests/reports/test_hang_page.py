@@ -23,14 +23,14 @@ from relkit.hang_picture.model import (
 )
 from relkit.hang_picture.picture import hang_picture
 from relkit.hang_picture.runbook import HangFiles
-from relkit.reports import (
+from relkit.reports.flames.flame_svg import script_block
+from relkit.reports.hangs import (
     hang_page,
     hang_timeline,
     wait_graph_dot,
     wait_graph_layout,
     wait_graph_svg,
 )
-from relkit.reports.flame_svg import script_block
 from relkit.stacks.merge import merge_dumps
 from tests.unit.hang.hang_builders import trained, waiting_for_buckets
 from tests.unit.hang_picture.hang_folders import blocked_job, pipeline_job

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.reports import flame_svg, html
-from relkit.reports.flame_svg import script_block, style_block
+from relkit.reports import html
+from relkit.reports.flames import flame_svg
+from relkit.reports.flames.flame_svg import script_block, style_block
 from tests.reports.trees import hang
 
 FINDING = Finding(

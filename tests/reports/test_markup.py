@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit.reports.flame_text import CHAR, SMALL, fit
-from relkit.reports.markup import cells, clean, display_name, end_cut, middle_cut, place, shown, xml
+from relkit.reports.drawing.markup import (
+    cells,
+    clean,
+    display_name,
+    end_cut,
+    middle_cut,
+    place,
+    shown,
+    xml,
+)
+from relkit.reports.flames.flame_text import CHAR, SMALL, fit
 
 ANY = st.text(st.characters(codec=None), max_size=60)
 

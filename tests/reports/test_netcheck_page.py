@@ -13,8 +13,9 @@ import pytest
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.netcheck.model import Edge, Failure
-from relkit.reports import dot, heatmap, netcheck_html, topology_graph
-from relkit.reports.palette import contrast
+from relkit.reports import dot
+from relkit.reports.drawing.palette import contrast
+from relkit.reports.networks import heatmap, netcheck_html, topology_graph
 from tests.patience import PATIENCE
 
 HOSTILE = "<script>alert(1)</script>\u202e\x00\"'&]]>`<b>`"

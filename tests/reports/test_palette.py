@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from relkit.reports.palette import LEVELS, Family, contrast, family, fill, ink, is_cpython, rarity
+from relkit.reports.drawing.palette import (
+    LEVELS,
+    Family,
+    contrast,
+    family,
+    fill,
+    ink,
+    is_cpython,
+    rarity,
+)
 
 PYTHON = "/usr/lib/libpython3.11.so.1.0"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from relkit.reports.png import indexed
+from relkit.reports.drawing.png import indexed
 
 COLOURS = ["#000000", "#ff8000", "#0000ff", "#ffffff"]
 

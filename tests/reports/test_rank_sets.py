@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.ranks import RankSet
-from relkit.reports.rank_sets import SetTable, badge, short_badge
+from relkit.reports.drawing.rank_sets import SetTable, badge, short_badge
 from tests.reports.picture import parse_set
 from tests.reports.trees import ranks
 

@@ -13,9 +13,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from relkit.reports import straggler_heat, straggler_lateness, straggler_page, straggler_parts
-from relkit.reports.chart_scale import Steps, ticks
-from relkit.reports.palette import contrast
+from relkit.reports.drawing.chart_scale import Steps, ticks
+from relkit.reports.drawing.palette import contrast
+from relkit.reports.straggler import (
+    straggler_heat,
+    straggler_lateness,
+    straggler_page,
+    straggler_parts,
+)
 from relkit.straggler.model import Cause, Subject, Verdict
 from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report

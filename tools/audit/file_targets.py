@@ -18,7 +18,7 @@ from relkit.hook.reader import read_state
 from relkit.launch.hang import timeline
 from relkit.linkcheck.replay import ReplayProvider
 from relkit.netcheck.measure import bundle
-from relkit.reports import straggler_page
+from relkit.reports.straggler import straggler_page
 from relkit.stacks import native_merge
 from relkit.stacks.dumpfile import decode, file_name
 from relkit.stacks.merge import merge_dumps

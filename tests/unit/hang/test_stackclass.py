@@ -243,7 +243,7 @@ def names_the_injector(text: str) -> bool:
         ('importlib.import_module("relkit.faults")\n', True),
         ('_INJECTOR = "relkit/faults/injector.py"\n', True),
         ('os.environ["RELKIT_INJECT"]\n', True),
-        ("from relkit.reports.fleet_faults import read_faults\n", False),
+        ("from relkit.reports.networks.fleet_faults import read_faults\n", False),
         ("faults = unknown_faults(report)\n", False),
     ],
 )

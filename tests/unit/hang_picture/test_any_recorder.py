@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relkit.hang_picture.folder import read_hang
 from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
-from relkit.reports import hang_page
+from relkit.reports.hangs import hang_page
 from tests.unit.hang.hang_builders import NOW, dump, job, view
 from tests.unit.hang_picture.hang_folders import write_hang
 

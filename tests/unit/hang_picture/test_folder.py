@@ -22,7 +22,7 @@ from relkit.hang.stored_report import BadReport, recorders_of, report_of, verdic
 from relkit.hang_picture.folder import HangEvidence, read_hang
 from relkit.hook.stored_state import state_text, stored_state
 from relkit.ranks import RankSet
-from relkit.reports import hang_page
+from relkit.reports.hangs import hang_page
 from tests.unit.flight_recorder.flight_builders import document, steps
 from tests.unit.hang.hang_builders import state, trained
 from tests.unit.hang_picture.hang_folders import (

@@ -16,7 +16,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.launch.spares.operations import Operation, Operations
 from tests.patience import PATIENCE
-from tests.unit.launch.rendezvous_nodes import handlers
+from tests.unit.launch.job.rendezvous_nodes import handlers
 
 pytestmark = pytest.mark.timeout(60 * PATIENCE)
 

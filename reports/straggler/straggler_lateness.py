@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from relkit.reports.chart_scale import GUTTER, PLOT, WIDTH, Steps, ticks
-from relkit.reports.markup import shown, xml
-from relkit.reports.straggler_heat import spread, worst_of
+from relkit.reports.drawing.chart_scale import GUTTER, PLOT, WIDTH, Steps, ticks
+from relkit.reports.drawing.markup import shown, xml
+from relkit.reports.straggler.straggler_heat import spread, worst_of
 from relkit.straggler.history_types import History
 from relkit.straggler.model import Subject
 

@@ -7,9 +7,9 @@ import textwrap
 import graphviz
 
 from relkit.hang_picture.model import WaitGraph, WaitNode
-from relkit.reports.markup import shown
-from relkit.reports.wait_graph_layout import MAX_WRAPPED
-from relkit.reports.wait_graph_svg import title_of
+from relkit.reports.drawing.markup import shown
+from relkit.reports.hangs.wait_graph_layout import MAX_WRAPPED
+from relkit.reports.hangs.wait_graph_svg import title_of
 
 _COLUMNS = 40
 _RED = "#b3261e"

@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from relkit.findings import Report, Status
 from relkit.netcheck.model import Edge
-from relkit.reports import dot, heatmap
+from relkit.reports import dot
 from relkit.reports.html import environment, page_time, style_and_policy
+from relkit.reports.networks import heatmap
 
 MAX_ROWS = 512
 

@@ -8,7 +8,7 @@ from relkit.launch.hang import codec, incident
 from relkit.launch.hang.watch import Watch
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
-from tests.unit.launch.watched_job import Job, fake_capture, gather_with, no_waiting
+from tests.unit.launch.hang.watched_job import Job, fake_capture, gather_with, no_waiting
 
 __all__ = ["fake_capture", "no_waiting"]
 

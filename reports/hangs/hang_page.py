@@ -10,7 +10,9 @@ from markupsafe import Markup
 
 from relkit.findings import Finding, Report, Status
 from relkit.hang_picture.model import Blamed, GroupProgress, HangPicture, TransferFact, WaitGraph
-from relkit.reports import dot, hang_timeline, wait_graph_dot, wait_graph_svg
+from relkit.reports import dot
+from relkit.reports.drawing.markup import middle_cut
+from relkit.reports.hangs import hang_timeline, wait_graph_dot, wait_graph_svg
 from relkit.reports.html import (
     environment,
     flame_tabs,
@@ -18,7 +20,6 @@ from relkit.reports.html import (
     page_time,
     style_and_policy,
 )
-from relkit.reports.markup import middle_cut
 
 MAX_RANK_ROWS = 256
 MAX_GROUPS = 12

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relkit.reports.flame_boxes import Box
+from relkit.reports.flames.flame_boxes import Box
 
 ROW = 21.0
 FOLD_ROW = 15.0

@@ -11,8 +11,8 @@ import numpy as np
 from markupsafe import Markup
 
 from relkit.findings import Finding, Report, Status
-from relkit.reports import straggler_heat, straggler_lateness, straggler_parts
 from relkit.reports.html import environment, page_time, style_and_policy
+from relkit.reports.straggler import straggler_heat, straggler_lateness, straggler_parts
 from relkit.straggler.history_types import History
 from relkit.straggler.present.metrics import Metrics, recent
 

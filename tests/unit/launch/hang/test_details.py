@@ -22,7 +22,7 @@ from relkit.launch.hang.remote_views import (
 from relkit.launch.hang.summary import encode_summary
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.ranks import RankSet
-from tests.unit.launch.watched_job import Job, fake_capture, gather_with, no_waiting, view
+from tests.unit.launch.hang.watched_job import Job, fake_capture, gather_with, no_waiting, view
 
 __all__ = ["fake_capture", "no_waiting"]
 

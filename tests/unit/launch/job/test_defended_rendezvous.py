@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from relkit.launch.job.mismatch_notes import MismatchNotes
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
-from tests.unit.launch.rendezvous_nodes import LIMIT, handlers, meet
+from tests.unit.launch.job.rendezvous_nodes import LIMIT, handlers, meet
 
 KEY = bytes(range(32))
 OTHER = bytes(range(1, 33))

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relkit.hang_picture.model import WaitGraph, WaitNode
-from relkit.reports.markup import middle_cut, shown, xml
-from relkit.reports.wait_graph_layout import LINE, NODE_WIDTH, PAD, TITLE, Box, Edge, Placed, place
+from relkit.reports.drawing.markup import middle_cut, shown, xml
+from relkit.reports.hangs.wait_graph_layout import (
+    LINE,
+    NODE_WIDTH,
+    PAD,
+    TITLE,
+    Box,
+    Edge,
+    Placed,
+    place,
+)
 
 _TITLE_COLUMNS = 17
 _RING_LANE = 14

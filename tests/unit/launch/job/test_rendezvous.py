@@ -14,7 +14,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.rendezvous import keep_alive_as_asked, leave_rendezvous
-from tests.unit.launch.rendezvous_nodes import handlers, meet
+from tests.unit.launch.job.rendezvous_nodes import handlers, meet
 
 
 def test_the_others_meet_without_waiting_for_heartbeats_of_one_that_left() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relkit.ranks import RankSet
-from relkit.reports.markup import NAME_LIMIT
-from relkit.reports.palette import END_FUNC, ROLE_FUNC, STATE_FUNC, is_cpython
+from relkit.reports.drawing.markup import NAME_LIMIT
+from relkit.reports.drawing.palette import END_FUNC, ROLE_FUNC, STATE_FUNC, is_cpython
 from relkit.stacks.tree import StackTree, TreeNode
 
 MAX_LEAVES = 480

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relkit.hang_picture.model import WaitGraph, WaitNode
-from relkit.reports.markup import end_cut, shown
+from relkit.reports.drawing.markup import end_cut, shown
 
 NODE_WIDTH = 266
 PER_ROW = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from relkit.reports.chart_scale import GUTTER, PLOT, WIDTH, ticks
-from relkit.reports.markup import middle_cut, shown, xml
+from relkit.reports.drawing.chart_scale import GUTTER, PLOT, WIDTH, ticks
+from relkit.reports.drawing.markup import middle_cut, shown, xml
 from relkit.straggler.model import PARTS
 from relkit.straggler.present.metrics import Breakdown
 

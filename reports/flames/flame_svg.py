@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 
-from relkit.reports import palette
-from relkit.reports.content_policy import picture_block, policy
-from relkit.reports.flame_boxes import Box, boxes
-from relkit.reports.flame_layout import layout
-from relkit.reports.flame_text import box_markup
-from relkit.reports.markup import middle_cut, shown, xml
-from relkit.reports.rank_sets import SetTable
+from relkit.reports.drawing import palette
+from relkit.reports.drawing.content_policy import picture_block, policy
+from relkit.reports.drawing.markup import middle_cut, shown, xml
+from relkit.reports.drawing.rank_sets import SetTable
+from relkit.reports.flames.flame_boxes import Box, boxes
+from relkit.reports.flames.flame_layout import layout
+from relkit.reports.flames.flame_text import box_markup
 from relkit.stacks.tree import StackTree
 
 WIDTH = 1600

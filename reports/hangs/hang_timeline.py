@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relkit.hang_picture.model import RankTimeline, TimelineOp
-from relkit.reports.chart_scale import ticks
-from relkit.reports.markup import end_cut, shown, xml
+from relkit.reports.drawing.chart_scale import ticks
+from relkit.reports.drawing.markup import end_cut, shown, xml
 
 WIDTH = 1130
 _LABELS, _TOP, _BOTTOM = 96, 34, 26

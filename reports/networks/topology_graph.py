@@ -7,8 +7,14 @@ from typing import Any
 
 import graphviz
 
-from relkit.reports.fleet_faults import FleetFaults, Selection, nodes_of, read_faults, select
-from relkit.reports.markup import middle_cut, shown
+from relkit.reports.drawing.markup import middle_cut, shown
+from relkit.reports.networks.fleet_faults import (
+    FleetFaults,
+    Selection,
+    nodes_of,
+    read_faults,
+    select,
+)
 
 _NAME_CHARS = 40
 _RED = "#b3261e"

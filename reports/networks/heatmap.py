@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from relkit.netcheck.model import Edge
-from relkit.reports.markup import middle_cut, shown, xml
-from relkit.reports.palette import oklch
+from relkit.reports.drawing.markup import middle_cut, shown, xml
+from relkit.reports.drawing.palette import oklch
 
 MAX_CELLS = 128
 """Nodes a side up to which each has a row of its own; beyond, neighbours share one."""

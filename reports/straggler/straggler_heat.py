@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from relkit.reports.chart_scale import GUTTER, PLOT, WIDTH, Steps
-from relkit.reports.markup import middle_cut, shown, xml
-from relkit.reports.palette import oklch
-from relkit.reports.png import indexed
+from relkit.reports.drawing.chart_scale import GUTTER, PLOT, WIDTH, Steps
+from relkit.reports.drawing.markup import middle_cut, shown, xml
+from relkit.reports.drawing.palette import oklch
+from relkit.reports.drawing.png import indexed
 from relkit.straggler.history_types import History, RaisedVerdict
 from relkit.straggler.model import Subject
 from relkit.straggler.present.metrics import Metrics

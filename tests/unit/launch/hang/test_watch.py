@@ -15,7 +15,7 @@ from relkit.launch.hang.watch import ALONE_AFTER_S, MIN_UNSEEN_S, Watch
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.stacks.model import RankDump
-from tests.unit.launch.watched_job import Job, fake_capture, gather_with, no_waiting, view
+from tests.unit.launch.hang.watched_job import Job, fake_capture, gather_with, no_waiting, view
 
 __all__ = ["fake_capture", "no_waiting"]
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from relkit.reports import palette
-from relkit.reports.flame_boxes import Box
-from relkit.reports.flame_layout import BoxRect, ends_here
-from relkit.reports.markup import (
+from relkit.reports.drawing import palette
+from relkit.reports.drawing.markup import (
     NAME_LIMIT,
     cells,
     clean,
@@ -16,7 +14,9 @@ from relkit.reports.markup import (
     shown,
     xml,
 )
-from relkit.reports.rank_sets import SetTable
+from relkit.reports.drawing.rank_sets import SetTable
+from relkit.reports.flames.flame_boxes import Box
+from relkit.reports.flames.flame_layout import BoxRect, ends_here
 
 CHAR = 7.3
 """Advance of one column at 12 px in any common monospaced font, rounded up. At 11 px: SMALL."""

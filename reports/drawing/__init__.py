@@ -1,0 +1,1 @@
+"""What every picture and page is drawn with: colours, scales, safe text."""

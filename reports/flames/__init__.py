@@ -1,0 +1,1 @@
+"""Stacks of all ranks as one picture to zoom into."""

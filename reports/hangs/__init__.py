@@ -1,0 +1,1 @@
+"""Pages of a hang: who waits for whom, and when."""

@@ -1,0 +1,1 @@
+"""Networks: the page of a check, and the order of nodes."""
