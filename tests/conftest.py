@@ -19,6 +19,8 @@ settings.register_profile("few", max_examples=15, derandomize=True, deadline=Non
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
+_SETTINGS = "_hypothesis_internal_use_settings"
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,8 +30,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Room for a busy machine."""
+    """Room for a busy machine; with few examples, few also where a test asks for more."""
     patient_limits(items)
+    if settings.get_current_profile_name() == "few":
+        for item in items:
+            test = getattr(item, "function", None)
+            # There is no public way to ask a test for its settings.
+            own = getattr(test, _SETTINGS, None)
+            if own is not None:
+                most = min(own.max_examples, settings.get_profile("few").max_examples)
+                setattr(test, _SETTINGS, settings(own, max_examples=most))
 
 
 @pytest.hookimpl(wrapper=True)

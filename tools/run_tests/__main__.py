@@ -62,13 +62,16 @@ def main() -> int:
         return 1
     with subprocess.Popen(
         ("tools/type_check.sh", sys.executable), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     ) as types:  # fmt: skip
         try:
             code = _tests(has_long, tests)
+            if code == pytest.ExitCode.INTERRUPTED:
+                return code
             said, _ = types.communicate(timeout=_TYPES_S)
         finally:
-            types.kill()
+            if types.poll() is None:
+                os.killpg(types.pid, signal.SIGKILL)
     print(f"mypy: {said.strip()}", flush=True)
     return code or types.returncode
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.waiting import eventually
 from tools.run_tests.left_out import is_strict, markers_left_out, selection
 
@@ -125,7 +126,7 @@ def test_a_run_that_is_interrupted_ends_with_what_it_has_started(tmp_path: Path)
     with start(tmp_path, {"waits": waits}, "strict") as process:
         eventually(lambda: (tmp_path / "begun").exists(), "the test")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == pytest.ExitCode.INTERRUPTED
+        assert process.wait(60 * PATIENCE) == pytest.ExitCode.INTERRUPTED
     assert (tmp_path / "undone").exists()
 
 
