@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,9 +89,13 @@ def kept(compiler: str, parts: Iterable[str], make: Callable[[Path], object]) ->
 @functools.cache
 def _home() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "relkit-tests"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
+    # A home that cannot be written to is the case in builds of packages.
+    for folder in (Path(base) / "relkit-tests", ROOT / "build" / "tests-c"):
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    raise AssertionError(f"what tests compile can be kept neither in {base} nor in {ROOT}/build")
 
 
 @contextmanager
@@ -130,8 +134,10 @@ def _is_of_this_run(flag: str) -> bool:
 @functools.cache
 def _digest_of_sources() -> str:
     """All that is below native/, and what says how tests compile it."""
+    own = Path(__file__).parent.glob("*.py")
+    ours = (path for path in own if not path.name.startswith("test_"))
     digest = hashlib.sha256()
-    for path in (*sorted(NATIVE.rglob("*")), *sorted(Path(__file__).parent.glob("*.py"))):
+    for path in (*sorted(NATIVE.rglob("*")), *sorted(ours)):
         if path.is_file():
             digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode())
             digest.update(path.read_bytes())

@@ -112,13 +112,14 @@ def test_what_names_a_file_of_this_run_is_not_kept(tmp_path: Path, compiler: Com
 
 
 def test_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) -> None:
-    def run(number: int) -> int:
+    def run(number: int) -> Path:
         folder = tmp_path / str(number)
-        made = kept.compiled(str(compiler.path), folder / "made", [source(folder)], "-DCODE=7")
-        return code_of(made)
+        return kept.compiled(str(compiler.path), folder / "made", [source(folder)], "-DCODE=7")
 
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(run, range(8))) == [7] * 8
+        made = list(pool.map(run, range(8)))
+    # Not before all are written: a child that is just being forked has them open as well.
+    assert [code_of(program) for program in made] == [7] * 8
     assert compiler.compiled == 1
 
 
@@ -144,3 +145,13 @@ def test_what_nobody_has_used_for_long_goes(
         os.utime(each, (at, at))
     fourth = made("fourth")
     assert [each.is_dir() for each in (first, second, third, fourth)] == [False, False, True, True]
+
+
+def test_a_home_that_cannot_be_written_to(
+    tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(kept, "ROOT", tmp_path)
+    forget()
+    assert kept._home() == tmp_path / "build" / "tests-c"

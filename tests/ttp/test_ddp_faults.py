@@ -300,6 +300,7 @@ def test_a_full_disk(start: Start, tmp_path: Path, small_disk: Path) -> None:
     assert not (small_disk / TRACKER).exists()
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be_made(start: Start, tmp_path: Path) -> None:
     # Root may write anywhere, but not below a file.
     (tmp_path / "ck").write_text("")
