@@ -30,9 +30,9 @@ from relkit.trainer.run.loop import pretrain
 from relkit.trainer.telemetry.events import read_events
 from relkit.ttp.fault_injector import PHASES, Death, to_environment
 from relkit.ttp.save_outcome import EXIT_SAVED
-from tests.ttp.compare import numbers
-from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
-from tests.ttp.matrix import LAYOUTS, Layout, configured, from_kill_to_rename, write_text
+from tests.ttp.jobs.compare import numbers
+from tests.ttp.jobs.forked_ranks import Ended, load_what_ranks_load, run_ranks
+from tests.ttp.jobs.matrix import LAYOUTS, Layout, configured, from_kill_to_rename, write_text
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WARM_UP = 5

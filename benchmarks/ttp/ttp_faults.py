@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from tests.ttp.matrix import LAYOUTS, run_layout, write_text
+from tests.ttp.jobs.matrix import LAYOUTS, run_layout, write_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:

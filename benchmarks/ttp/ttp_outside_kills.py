@@ -41,9 +41,9 @@ import torch
 from relkit.checkpoint import iteration_folder
 from relkit.trainer.run.loop import pretrain
 from relkit.ttp.save_outcome import EXIT_SAVED
-from tests.ttp.compare import latest_differs, numbers
-from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
-from tests.ttp.matrix import LAYOUTS, Layout, configured, write_text
+from tests.ttp.jobs.compare import latest_differs, numbers
+from tests.ttp.jobs.forked_ranks import Ended, load_what_ranks_load, run_ranks
+from tests.ttp.jobs.matrix import LAYOUTS, Layout, configured, write_text
 
 CASES = ("DP4", "TP2xDP2", "TP2xDP2 SP", "PP2xDP2", "PP2xDP2 VPP2", "EP2xDP4")
 STEPS = 150

@@ -32,10 +32,15 @@ NODE_CPU_S = 12.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-@pytest.fixture(scope="session", autouse=True)
-def orphans_come_to_us() -> None:
-    """Grandchildren whose parent died become ours, so that the leftover check sees them."""
+@pytest.fixture(scope="package", autouse=True)
+def orphans_come_to_us() -> Iterator[None]:
+    """Grandchildren whose parent died become ours, so that the leftover check sees them.
+
+    Only here: other tests wait until processes that are not theirs have gone.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    yield
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

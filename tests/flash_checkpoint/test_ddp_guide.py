@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from tests.cluster.conftest import Start, free_port, orphans_come_to_us, start
-from tests.flash_checkpoint.guide_ddp_job import GUIDE, parts
-from tests.flash_checkpoint.undisturbed_run import run
+from tests.flash_checkpoint.jobs.guide_ddp_job import GUIDE, parts
+from tests.flash_checkpoint.jobs.undisturbed_run import run
 
 __all__ = ["free_port", "orphans_come_to_us", "start"]
-JOB = Path(__file__).with_name("guide_ddp_job.py")
+JOB = Path(__file__).parent / "jobs" / "guide_ddp_job.py"
 
 
 def test_only_the_import_and_the_layout_differ_from_the_guide() -> None:

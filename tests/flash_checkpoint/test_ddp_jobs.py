@@ -20,13 +20,13 @@ from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER, TRACKER, late
 from relkit.flash_checkpoint.slots import slot_folder
 from tests.cluster.conftest import Done, Start, free_port, orphans_come_to_us, start, until
 from tests.eager import eager
-from tests.flash_checkpoint.states import same
+from tests.flash_checkpoint.jobs.states import same
 from tests.patience import PATIENCE
 
 __all__ = ["free_port", "orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
 
-JOB = Path(__file__).with_name("ddp_job.py")
+JOB = Path(__file__).parent / "jobs" / "ddp_job.py"
 STEPS = 12
 NEVER = str(1000)
 STATES = "states"

@@ -12,14 +12,14 @@ import pytest
 
 from relkit.flash_checkpoint.disk_report import verify
 from tests.cluster.conftest import Start, orphans_come_to_us, start
-from tests.flash_checkpoint.undisturbed_run import STEPS, run
+from tests.flash_checkpoint.jobs.undisturbed_run import STEPS, run
 from tests.patience import PATIENCE
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(300)]
 
-JOB = Path(__file__).with_name("deepspeed_job.py")
-OPENER = Path(__file__).with_name("deepspeed_engine.py")
+JOB = Path(__file__).parent / "jobs" / "deepspeed_job.py"
+OPENER = Path(__file__).parent / "jobs" / "deepspeed_engine.py"
 # Each is a minute of CPU; `make stress` has all of them.
 STAGES = (0, 2, 3) if os.environ.get("ALL_ZERO_STAGES") else (3,)
 _STATE = re.compile(r"^state (\d) (\d+) (.*)$", re.MULTILINE)

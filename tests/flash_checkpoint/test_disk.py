@@ -17,7 +17,7 @@ from relkit.flash_checkpoint.on_disk import disk
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.write_slot import write_slot
 from tests.eager import eager
-from tests.flash_checkpoint.states import rich_state, same, saver_in
+from tests.flash_checkpoint.jobs.states import rich_state, same, saver_in
 from tests.flash_checkpoint.test_slots import one_thread
 from tests.patience import PATIENCE
 

@@ -15,9 +15,9 @@ from relkit.checkpoint import iteration_folder
 from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer
 from relkit.flash_checkpoint.on_disk import persisted
 from tests.cluster.conftest import Start, orphans_come_to_us, start
-from tests.flash_checkpoint.fsdp_job import WHOLES
-from tests.flash_checkpoint.states import same
-from tests.flash_checkpoint.undisturbed_run import TRUE_TORCH, run
+from tests.flash_checkpoint.jobs.fsdp_job import WHOLES
+from tests.flash_checkpoint.jobs.states import same
+from tests.flash_checkpoint.jobs.undisturbed_run import TRUE_TORCH, run
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [
@@ -27,7 +27,7 @@ pytestmark = [
 
 # Its functions are re-exported in a way that is not for type checkers.
 dcp: Any = torch.distributed.checkpoint
-JOB = Path(__file__).with_name("fsdp_job.py")
+JOB = Path(__file__).parent / "jobs" / "fsdp_job.py"
 GUIDE = Path(__file__).parents[1] / "data" / "dlrover_guide_fsdp.txt"
 
 
@@ -124,7 +124,7 @@ def test_ranks_that_divide_the_model_in_another_way_load_from_disk(
     done = start(
         "launch", "--nproc-per-node", "4", "--max-restarts", "1", "--no-warm-standby",
         "--timeline-path", tmp_path / "timeline",
-        Path(__file__).with_name("division_job.py"), ck, program=TRUE_TORCH,
+        Path(__file__).parent / "jobs" / "division_job.py", ck, program=TRUE_TORCH,
     ).wait(150)  # fmt: skip
     assert done.code == 0, done.err
     (told,) = re.findall(r"flash checkpoint: (step \d from .*)", done.err)

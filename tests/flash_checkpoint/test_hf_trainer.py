@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning"),
 ]
 
-JOB = Path(__file__).with_name("hf_job.py")
+JOB = Path(__file__).parent / "jobs" / "hf_job.py"
 # The Trainer asks for what `tests.eager` leaves out of torch.
 TRUE_TORCH = ("env", "PYTHONPATH=", sys.executable, "-m", "relkit")
 STEPS, KILL = 7, 6
@@ -65,7 +65,7 @@ def test_a_killed_trainer_goes_on_from_memory(start: Start, tmp_path: Path) -> N
 @pytest.fixture
 def trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     """A job of this process has made some steps, and nothing that was saved is left behind."""
-    from tests.flash_checkpoint.hf_job import train
+    from tests.flash_checkpoint.jobs.hf_job import train
 
     made: list[FlashCheckpointCallback] = []
     seen = FlashCheckpointCallback.newest

@@ -19,13 +19,13 @@ from relkit.flash_checkpoint import megatron_dist_ckpt
 from relkit.flash_checkpoint.megatron import load_checkpoint
 from relkit.flash_checkpoint.replicas import COUNT_VARIABLE
 from tests.cluster.conftest import Start, orphans_come_to_us, start
-from tests.flash_checkpoint.undisturbed_run import STEPS, run
+from tests.flash_checkpoint.jobs.undisturbed_run import STEPS, run
 from tests.patience import PATIENCE
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = pytest.mark.timeout(200)
 
-JOB = Path(__file__).with_name("megatron_job.py")
+JOB = Path(__file__).parent / "jobs" / "megatron_job.py"
 GUIDE = Path(__file__).parents[1] / "data" / "dlrover_guide_megatron.txt"
 
 

@@ -29,7 +29,7 @@ from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.eager import eager
-from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
+from tests.flash_checkpoint.jobs.states import OWNER, loaded, same, saver_in
 from tests.flash_checkpoint.test_slots import everything_in, one_thread
 from tests.patience import PATIENCE
 
@@ -303,7 +303,7 @@ FILE_LIMIT = """
 import resource, sys, torch
 from pathlib import Path
 from relkit.flash_checkpoint.slots.errors import NoRoom
-from tests.flash_checkpoint.states import loaded, saver_in
+from tests.flash_checkpoint.jobs.states import loaded, saver_in
 folder = Path(sys.argv[1])
 saver = saver_in(folder)
 saver.save(1, {"x": torch.zeros(1000)}).wait()

@@ -36,7 +36,7 @@ from relkit.launch.flash_checkpoint.persist_round import (
 from relkit.launch.flash_checkpoint.persister import Persister
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.job.exchange import MemoryMailbox
-from tests.flash_checkpoint.states import rich_state, same
+from tests.flash_checkpoint.jobs.states import rich_state, same
 from tests.flash_checkpoint.test_slots import one_thread
 from tests.patience import PATIENCE
 from tests.waiting import eventually

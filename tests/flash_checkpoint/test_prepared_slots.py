@@ -20,7 +20,7 @@ from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import NoRoom
 from relkit.flash_checkpoint.slots.prepared_slots import PreparedSlots
 from relkit.flash_checkpoint.slots.slot_file import SlotFile
-from tests.flash_checkpoint.states import OWNER, loaded, same, saver_in
+from tests.flash_checkpoint.jobs.states import OWNER, loaded, same, saver_in
 
 ELEMENTS = 1 << 20
 Trained = tuple[torch.nn.Parameter, torch.optim.Optimizer]

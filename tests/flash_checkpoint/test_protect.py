@@ -14,12 +14,12 @@ import relkit
 from relkit.errors import BadInputFile, UsageProblem
 from relkit.flash_checkpoint.protection.loop import FILE, Protection
 from tests.cluster.conftest import Start, orphans_come_to_us, start
-from tests.flash_checkpoint.protect_job import BATCH, SIZE, loop
+from tests.flash_checkpoint.jobs.protect_job import BATCH, SIZE, loop
 
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = pytest.mark.timeout(200)
 
-JOB = Path(__file__).with_name("protect_job.py")
+JOB = Path(__file__).parent / "jobs" / "protect_job.py"
 _LOSS = re.compile(r"^(\S+) rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 
 

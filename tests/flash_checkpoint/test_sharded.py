@@ -34,7 +34,7 @@ from relkit.flash_checkpoint.sharded.part_file import part_name, write_part
 from relkit.flash_checkpoint.sharded.seal import METADATA, write_metadata
 from relkit.flash_checkpoint.sharded.take_apart import take_apart
 from relkit.flash_checkpoint.slots.errors import NoRoom
-from tests.flash_checkpoint.states import same
+from tests.flash_checkpoint.jobs.states import same
 
 # Its functions are re-exported in a way that is not for type checkers.
 dcp: Any = torch.distributed.checkpoint

@@ -22,7 +22,7 @@ from relkit.flash_checkpoint.slots.errors import BadSlot, NotPlain, SlotFault
 from relkit.flash_checkpoint.slots.native_copy import CopyPool
 from relkit.flash_checkpoint.slots.slot_file import SlotFile
 from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
-from tests.flash_checkpoint.states import OWNER, loaded, rich_state, same, saver_in
+from tests.flash_checkpoint.jobs.states import OWNER, loaded, rich_state, same, saver_in
 
 # Hypothesis asks for a fresh folder in each example; here each example rewrites the file.
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

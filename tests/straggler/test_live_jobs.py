@@ -79,6 +79,7 @@ def test_a_slow_loader_is_the_input(start: Start, tmp_path: Path) -> None:
     assert [(one.verdict.rank, one.verdict.cause) for one in raised] == [(0, Cause.INPUT)]
 
 
+@pytest.mark.speed
 def test_a_healthy_job_hears_nothing(start: Start, tmp_path: Path) -> None:
     said = launch(start, tmp_path, "", "--steps=100", "--step-ms=60")
     assert "straggler: rank" not in said

@@ -11,7 +11,7 @@ from relkit.ttp import api as ttp
 from tests.cluster.conftest import Start, orphans_come_to_us, start
 
 __all__ = ["orphans_come_to_us", "start"]
-JOB = Path(__file__).with_name("api_job.py")
+JOB = Path(__file__).parent / "jobs" / "api_job.py"
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from relkit.process import procfs
 from tests.eager import eager
 
 pytestmark = [pytest.mark.timeout(120)]
-RANK = Path(__file__).with_name("abort_rank.py")
+RANK = Path(__file__).parent / "jobs" / "abort_rank.py"
 SIZE = 3
 
 

@@ -22,7 +22,7 @@ from relkit.ttp.messages import (
 from relkit.ttp.plan import Survivor
 from relkit.ttp.replicas import replica_map
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED
-from tests.ttp.simulated_ranks import TP2_DP2, Job, dp, ended
+from tests.ttp.jobs.simulated_ranks import TP2_DP2, Job, dp, ended
 
 
 def test_a_healthy_job_is_left_alone() -> None:

@@ -29,7 +29,7 @@ from tests.waiting import eventually
 __all__ = ["orphans_come_to_us", "start"]
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120)]
 
-JOB = Path(__file__).with_name("ddp_job.py")
+JOB = Path(__file__).parent / "jobs" / "ddp_job.py"
 STEPS = 60
 # What differs is who frees a rank, so without the hook it is a long test.
 HOOK_OR_NOT = (

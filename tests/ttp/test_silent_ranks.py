@@ -19,7 +19,7 @@ from relkit.ttp.plan import SavePlan, Survivor
 from relkit.ttp.replicas import ReplicaMap, replica_map
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED
 from relkit.ttp.save_round import SaveRound
-from tests.ttp.simulated_ranks import TP2_DP2, Job, dp, ended
+from tests.ttp.jobs.simulated_ranks import TP2_DP2, Job, dp, ended
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["beats", "silent"])

@@ -20,9 +20,9 @@ from relkit.ttp.save_outcome import EXIT_REFUSED
 from tests.eager import eager
 from tests.patience import PATIENCE
 from tests.trainer.processes import Place, run_ranks
-from tests.ttp.compare import differs, numbers
-from tests.ttp.matrix import LAYOUTS, configured, write_text
-from tests.ttp.trainer_run import STEPS
+from tests.ttp.jobs.compare import differs, numbers
+from tests.ttp.jobs.matrix import LAYOUTS, configured, write_text
+from tests.ttp.jobs.trainer_run import STEPS
 
 CHECKOUT = Path(__file__).parents[2]
 LIMIT_S = 100 * PATIENCE

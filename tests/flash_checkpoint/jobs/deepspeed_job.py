@@ -21,8 +21,8 @@ import torch
 import torch.distributed as dist
 
 from relkit.flash_checkpoint.deepspeed import DeepSpeedCheckpointer, StorageType
-from tests.flash_checkpoint.ddp_job import do
-from tests.flash_checkpoint.deepspeed_engine import contents, made
+from tests.flash_checkpoint.jobs.ddp_job import do
+from tests.flash_checkpoint.jobs.deepspeed_engine import contents, made
 from tests.job_end import end_rank
 
 

@@ -29,11 +29,11 @@ from relkit.trainer.run.loop import pretrain
 from relkit.ttp.fault_injector import PHASES, Death, to_environment
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVED
 from tests.patience import PATIENCE
-from tests.ttp.compare import latest_differs, numbers
-from tests.ttp.forked_ranks import Ended, load_what_ranks_load, run_ranks
-from tests.ttp.witness import KillOnCommit, LeftBehind, Seen, read, witnessed
+from tests.ttp.jobs.compare import latest_differs, numbers
+from tests.ttp.jobs.forked_ranks import Ended, load_what_ranks_load, run_ranks
+from tests.ttp.jobs.witness import KillOnCommit, LeftBehind, Seen, read, witnessed
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 TEXT = CHECKOUT / "examples" / "data" / "sonnets.txt"
 LIMIT_S = 90.0 * PATIENCE
 SAVE_EVERY = 4

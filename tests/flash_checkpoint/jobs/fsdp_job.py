@@ -28,7 +28,7 @@ from relkit.flash_checkpoint.fsdp import (
     FsdpShardCheckpointer,
     StorageType,
 )
-from tests.flash_checkpoint.ddp_job import do
+from tests.flash_checkpoint.jobs.ddp_job import do
 from tests.job_end import end_rank
 
 # Its functions are re-exported in a way that is not for type checkers.

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from relkit.trainer.run.loop import pretrain
-from tests.ttp.matrix import LAYOUTS, configured
+from tests.ttp.jobs.matrix import LAYOUTS, configured
 
 STEPS = 14
 

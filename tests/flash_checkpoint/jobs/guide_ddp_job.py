@@ -19,11 +19,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.flash_checkpoint.ddp_job import do
-from tests.flash_checkpoint.fsdp_job import train
+from tests.flash_checkpoint.jobs.ddp_job import do
+from tests.flash_checkpoint.jobs.fsdp_job import train
 from tests.job_end import end_rank
 
-GUIDE = Path(__file__).parents[1] / "data" / "dlrover_guide_ddp.txt"
+GUIDE = Path(__file__).parents[2] / "data" / "dlrover_guide_ddp.txt"
 THEIRS, OURS = "dlrover.trainer.torch.flash_checkpoint.ddp", "relkit.flash_checkpoint.ddp"
 MADE = "checkpointer = DdpCheckpointer(checkpoint_dir)"
 LOADED = "ckpt_dict = checkpointer.load_checkpoint()"

@@ -22,7 +22,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from relkit.flash_checkpoint.fsdp import FsdpShardCheckpointer, StorageType
-from tests.flash_checkpoint.ddp_job import do
+from tests.flash_checkpoint.jobs.ddp_job import do
 from tests.job_end import end_rank
 
 # Its functions are re-exported in a way that is not for type checkers.

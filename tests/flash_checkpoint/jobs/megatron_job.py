@@ -26,8 +26,8 @@ from relkit.flash_checkpoint.megatron_dist_ckpt import load_checkpoint, save_che
 from relkit.flash_checkpoint.on_disk.disk import LAUNCHERS_FOLDER
 from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.slots import slot_folder
-from tests.flash_checkpoint import megatron_stand_in
-from tests.flash_checkpoint.ddp_job import do
+from tests.flash_checkpoint.jobs import megatron_stand_in
+from tests.flash_checkpoint.jobs.ddp_job import do
 from tests.waiting import eventually
 
 
