@@ -114,6 +114,21 @@ def test_the_next_launcher_of_the_job_takes_it_over(
     assert not left.exists()
 
 
+def test_slots_that_others_may_read_are_not_used_and_it_is_said(
+    left: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = Launcher(0, 1)
+    for name, value in launcher.environ.items():
+        monkeypatch.setenv(name, value)
+    memory = launcher.memory(1, root)
+    (left / "rank-1.slots").chmod(0o644)
+    slots, (refused,) = memory.slots()
+    assert slots == {}
+    assert str(left / "rank-1.slots") in refused
+    assert "other users may read or write it" in refused
+    memory.close()
+
+
 def test_checkpoints_in_another_folder_do_not_begin_with_it(
     left: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

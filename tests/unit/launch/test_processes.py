@@ -79,6 +79,26 @@ def test_the_first_line_of_an_error_file(plain: object, line: str) -> None:
     assert exit_status.first_line(plain) == line
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"message": {"message": "RuntimeError: boom"}}', "RuntimeError: boom"),
+        ("no json", ""),
+        (None, ""),
+    ],
+)
+def test_how_a_worker_ended_and_what_it_has_left(
+    tmp_path: Path, text: str | None, error: str
+) -> None:
+    file = tmp_path / "error.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+        os.utime(file, (50, 50))
+    status = exit_status.exit_status(-6, file, 70.0)
+    assert status == exit_status.ExitStatus(-6, 70.0 if text is None else 50.0, error)
+    assert exit_status.exit_status(0, file, 70.0) == exit_status.ExitStatus(0)
+
+
 def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELKIT_TEST_OLD", "before")
     with added_environment({"RELKIT_TEST_OLD": "x", "RELKIT_TEST_NEW": "y"}):
