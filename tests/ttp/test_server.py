@@ -119,7 +119,7 @@ def test_ranks_are_served_over_ipv6() -> None:
         pytest.skip("this machine has no IPv6")
     server, _ = make(address="::1")
     try:
-        assert server.endpoint.address == "::1"
+        assert server.endpoint.host == "::1"
         for number in range(2):
             rank(server, number)
         until(lambda: phase(server) == "normal")
