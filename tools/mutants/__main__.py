@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import queue
+import re
 import signal
 import sys
 import tempfile
@@ -43,6 +44,7 @@ def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     breaks = _chosen(asked)
+    breaks = [change for change in breaks if re.search(asked.match, change.title)]
     if asked.part:
         breaks = breaks[asked.part[0] - 1 :: asked.part[1]]
     if not breaks:
@@ -76,6 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--part", type=_part, default=None, metavar="K/N", help="each Nth only")
     parser.add_argument("--record", action="store_true", help="add a sample to the ratchet")
+    parser.add_argument(
+        "--heavy", action="store_true", help="also tests that start jobs, compilers or daemons"
+    )
+    parser.add_argument("--match", default="", help="only breaks whose line has this pattern")
     parser.add_argument("--list", action="store_true", help="only say what would be broken")
     parser.add_argument("--jobs", type=int, default=2, choices=(1, 2), help="at the same time")
     parser.add_argument(
@@ -113,7 +119,7 @@ def _promised(text: str) -> list[Break]:
 
 def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -> list[Result]:
     known = verdict.explanations(verdict.EQUIVALENT.read_text(encoding="utf-8"))
-    nearest, soundness = NearestTests(ROOT), Soundness()
+    nearest, soundness = NearestTests(ROOT, is_light=not asked.heavy), Soundness()
     results: list[Result] = []
     stopped = threading.Event()
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
@@ -126,7 +132,8 @@ def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -
         tests = change.tests or nearest.of(change.file)
         tree = free.get()
         try:
-            return attempt(tree, change, tests, soundness, asked.limit)
+            is_light = not (change.tests or asked.heavy)
+            return attempt(tree, change, tests, soundness, asked.limit, is_light=is_light)
         finally:
             free.put(tree)
 

@@ -29,9 +29,11 @@ class NearestTests:
 
     Args:
         root: the repository.
+        is_light: without files of tests that start jobs, compilers or daemons.
     """
 
     root: Path
+    is_light: bool = True
     _distances: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def of(self, file: str) -> list[str]:
@@ -67,7 +69,9 @@ class NearestTests:
             for file in self._modules.values()
             if Path(file).name.startswith("test_")
             and not file.startswith(_OF_TEXT)
-            and not _HEAVY.search((self.root / file).read_text(encoding="utf-8"))
+            and not (
+                self.is_light and _HEAVY.search((self.root / file).read_text(encoding="utf-8"))
+            )
         ]
 
     @cached_property

@@ -48,7 +48,13 @@ class Soundness:
 
 
 def attempt(
-    tree: Tree, change: Break, tests: Sequence[str], soundness: Soundness, limit_s: float
+    tree: Tree,
+    change: Break,
+    tests: Sequence[str],
+    soundness: Soundness,
+    limit_s: float,
+    *,
+    is_light: bool = True,
 ) -> Result:
     """Apply a break, run tests until one notices it, and take it back.
 
@@ -57,6 +63,7 @@ def attempt(
         tests: files or single tests, the most likely first.
         soundness: of tests that were run before.
         limit_s: for all of the tests; those that it leaves no time for are not run.
+        is_light: without tests that start jobs, compilers or daemons.
     """
     began_s = time.monotonic()
 
@@ -64,7 +71,7 @@ def attempt(
         return Result(change, outcome, why, time.monotonic() - began_s)
 
     try:
-        failure = _first(tree, change, tests, soundness, began_s + limit_s)
+        failure = _first(tree, change, tests, soundness, began_s + limit_s, is_light=is_light)
     except NoEnd as error:
         return result(Outcome.SURVIVED, f"not all tests were run: {error}")
     except BadBreak as error:
@@ -75,7 +82,13 @@ def attempt(
 
 
 def _first(
-    tree: Tree, change: Break, tests: Sequence[str], soundness: Soundness, end_s: float
+    tree: Tree,
+    change: Break,
+    tests: Sequence[str],
+    soundness: Soundness,
+    end_s: float,
+    *,
+    is_light: bool,
 ) -> Failure | None:
     for batch in batches(tests):
         while True:
@@ -85,7 +98,7 @@ def _first(
                 break
             with tree.broken(change):
                 failure = tree.first_failure(
-                    [*left_out, *files], end_s - time.monotonic(), is_light=not change.tests
+                    [*left_out, *files], end_s - time.monotonic(), is_light=is_light
                 )
             if failure is None:
                 break

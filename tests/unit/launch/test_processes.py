@@ -15,6 +15,7 @@ from relkit.errors import UsageProblem
 from relkit.launch import run_command
 from relkit.launch.job import exit_status
 from relkit.launch.job.added_environment import added_environment
+from relkit.launch.job.settings import ExitStatus
 from relkit.launch.run_command import Leadership
 from relkit.process import procfs
 
@@ -95,8 +96,8 @@ def test_how_a_worker_ended_and_what_it_has_left(
         file.write_text(text, encoding="utf-8")
         os.utime(file, (50, 50))
     status = exit_status.exit_status(-6, file, 70.0)
-    assert status == exit_status.ExitStatus(-6, 70.0 if text is None else 50.0, error)
-    assert exit_status.exit_status(0, file, 70.0) == exit_status.ExitStatus(0)
+    assert status == ExitStatus(-6, 70.0 if text is None else 50.0, error)
+    assert exit_status.exit_status(0, file, 70.0) == ExitStatus(0)
 
 
 def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
