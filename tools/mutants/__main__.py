@@ -23,7 +23,7 @@ from tools.mutants.model import Break, Outcome, Result
 from tools.mutants.nearest_tests import NearestTests
 from tools.mutants.promise_table import TABLE
 from tools.mutants.promises import NotThere, broken
-from tools.mutants.tree import ROOT, Tree
+from tools.mutants.tree import HEAVY, LIGHT, ROOT, Tree
 from tools.mutants.trial import Soundness, attempt
 
 _EPILOG = """\
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--part", type=_part, default=None, metavar="K/N", help="each Nth only")
     parser.add_argument("--record", action="store_true", help="add a sample to the ratchet")
     parser.add_argument(
-        "--heavy", action="store_true", help="also tests that start jobs, compilers or daemons"
+        "--heavy", action="store_true", help="then also tests that start jobs, compilers, daemons"
     )
     parser.add_argument("--match", default="", help="only breaks whose line has this pattern")
     parser.add_argument("--list", action="store_true", help="only say what would be broken")
@@ -119,7 +119,7 @@ def _promised(text: str) -> list[Break]:
 
 def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -> list[Result]:
     known = verdict.explanations(verdict.EQUIVALENT.read_text(encoding="utf-8"))
-    nearest, soundness = NearestTests(ROOT, is_light=not asked.heavy), Soundness()
+    nearest, soundness = NearestTests(ROOT), Soundness()
     results: list[Result] = []
     stopped = threading.Event()
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
@@ -129,11 +129,16 @@ def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -
             return Result(change, Outcome.EXPLAINED, why)
         if asked.list:
             return Result(change, Outcome.UNTRIED, "only listed")
-        tests = change.tests or nearest.of(change.file)
         tree = free.get()
         try:
-            is_light = not (change.tests or asked.heavy)
-            return attempt(tree, change, tests, soundness, asked.limit, is_light=is_light)
+            if change.tests:
+                return attempt(tree, change, change.tests, soundness, asked.limit, "")
+            light = nearest.of(change.file)
+            result = attempt(tree, change, light, soundness, asked.limit, LIGHT)
+            if asked.heavy and result.outcome is Outcome.SURVIVED:
+                heavy = nearest.heavy(change.file)
+                result = attempt(tree, change, heavy, soundness, asked.limit, HEAVY)
+            return result
         finally:
             free.put(tree)
 
