@@ -113,7 +113,7 @@ def _promised(text: str) -> list[Break]:
             try:
                 found.append(broken(ROOT, promise))
             except (NotThere, OSError) as error:
-                raise SystemExit(f"{promise.file} {promise.function}: {error!r}") from error
+                found.append(Break(promise.file, promise.function, 0, "", "", "", (), repr(error)))
     return found
 
 
@@ -127,8 +127,8 @@ def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -
     def tried(change: Break) -> Result:
         if (why := known.get(verdict.name_of(change))) is not None:
             return Result(change, Outcome.EXPLAINED, why)
-        if asked.list:
-            return Result(change, Outcome.UNTRIED, "only listed")
+        if asked.list or not change.source:
+            return Result(change, Outcome.UNTRIED, "only listed" if asked.list else "it has gone")
         tree = free.get()
         try:
             if change.tests:
