@@ -147,6 +147,18 @@ def test_a_save_that_broke_off_leaves_the_other_slot(saved: Path) -> None:
     assert [state["step"] for state in everything_in(saved)] == [10]
 
 
+def test_a_changed_byte_of_the_files_header_is_told_as_damage(saved: Path) -> None:
+    """By its checksum: a size or a rank that is wrong would be believed."""
+    whole = saved.read_bytes()
+    faults = []
+    for at in range(form.FILE_HEADER_BYTES):
+        saved.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        faults.append(fault_of(saved))
+    # The first of them say whether it is a file of slots, of this version, at all.
+    assert set(faults[16:]) == {SlotFault.DAMAGED}
+    assert set(faults[:16]) == {SlotFault.FOREIGN, SlotFault.OTHER_VERSION}
+
+
 @MANY
 @given(data=st.data())
 def test_a_changed_bit_is_never_a_state(saved: Path, data: st.DataObject) -> None:
