@@ -40,9 +40,8 @@ notices fewer than before; else 1; 130 after Ctrl-C
 def main(argv: Sequence[str]) -> int:
     """Try the breaks that are asked for."""
     asked = _parser().parse_args(argv)
-    # What `kill` sends ends the tests as Ctrl-C does, also in the background of a script.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    # What `kill` sends ends the tests as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     breaks = _chosen(asked)
     breaks = [change for change in breaks if re.search(asked.match, change.title)]
     if asked.part:
