@@ -113,8 +113,10 @@ class Tree:
 
     def _write(self, path: Path, source: str) -> None:
         path.write_text(source, encoding="utf-8")
-        # Python takes a file for its compiled form by the second and the size.
-        os.utime(path, (next(_TIMES), next(_TIMES)))
+        # Python knows a file from its compiled form by the second and the size; a compiler of C is
+        # only asked where a source is the newer one.
+        if path.suffix == ".py":
+            os.utime(path, (next(_TIMES), next(_TIMES)))
 
     def first_failure(
         self, tests: Sequence[str], limit_s: float, marks: str = ""
