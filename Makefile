@@ -33,10 +33,11 @@ explore: $(VENV)/.develop
 audit: $(VENV)/.develop
 	$(BIN)/python -m tools.audit $(AUDIT_ARGS)
 
-# Is each promise noticed when it is broken? Over 1,000 breaks, one at a time, which takes hours. A part of
-# them: MUTANTS_ARGS="hang", or MUTANTS_ARGS="--share 2/8".
+# Does a test notice when a line is broken? Of the lines that a change touches; of files and folders, with
+# PATHS="relkit/hang ..."; of any lines, with SAMPLE=100 SEED=7, against the ratchet of each room; or of the
+# promises that matter most, with MUTANTS_ARGS=--promises.
 mutants: $(VENV)/.develop
-	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
+	nice $(BIN)/python -m tools.mutants $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0)) $(MUTANTS_ARGS) $(PATHS)
 
 # What a user waits for, as whole commands, beside their peers, into docs/benchmarks.md: half an hour, or
 # some minutes with BENCH_ARGS="--quick". First the tests that judge the speed of this machine, which has to

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from tests.cluster.conftest import Start, orphans_come_to_us, start, until
 from tests.flash_checkpoint.test_ddp_jobs import JOB, NEVER, STEPS, losses, starts, torchrun
 
 __all__ = ["orphans_come_to_us", "start"]
+FREE_PART = slot_folder._FREE_PART
 LEFT = re.compile(r"step (\d+) is still in memory, left by a launcher of job \S+ that was killed")
 
 
@@ -112,6 +114,32 @@ def test_the_next_launcher_of_the_job_takes_it_over(
     assert launcher.lines == [line]
     launcher.host.close()
     assert not left.exists()
+
+
+def test_slots_that_others_may_read_are_not_used_and_it_is_said(
+    left: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = Launcher(0, 1)
+    for name, value in launcher.environ.items():
+        monkeypatch.setenv(name, value)
+    memory = launcher.memory(1, root)
+    (left / "rank-1.slots").chmod(0o644)
+    slots, (refused,) = memory.slots()
+    assert slots == {}
+    assert str(left / "rank-1.slots") in refused
+    assert "other users may read or write it" in refused
+    memory.close()
+
+
+@pytest.mark.parametrize(("free", "is_stale"), [(0.51, False), (0.49, True), (1.0, False)])
+def test_what_was_left_goes_at_once_where_less_than_half_of_the_memory_is_free(
+    left: Path, monkeypatch: pytest.MonkeyPatch, *, free: float, is_stale: bool
+) -> None:
+    # As it is outside of these tests.
+    monkeypatch.setattr(slot_folder, "_FREE_PART", FREE_PART)
+    memory = SimpleNamespace(f_bavail=free * 1000, f_blocks=1000)
+    monkeypatch.setattr(os, "statvfs", lambda folder: memory)
+    assert slot_folder._is_stale(left) is is_stale
 
 
 def test_checkpoints_in_another_folder_do_not_begin_with_it(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from relkit.flash_checkpoint import layout, memory_loader, plain_tree, snapshot
 from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import BadSlot, NotPlain, SlotFault
-from relkit.flash_checkpoint.slots.native_copy import CopyPool
+from relkit.flash_checkpoint.slots.native_copy import BLOCK_BYTES, CopyPool, crc32c
 from relkit.flash_checkpoint.slots.slot_file import SlotFile
 from relkit.flash_checkpoint.slots.slot_format import Owner, job_mark
 from tests.flash_checkpoint.jobs.states import OWNER, loaded, rich_state, same, saver_in
@@ -145,6 +145,35 @@ def test_a_save_that_broke_off_leaves_the_other_slot(saved: Path) -> None:
         file.header(newest.index)
     assert caught.value.fault is SlotFault.TORN
     assert [state["step"] for state in everything_in(saved)] == [10]
+
+
+def test_a_changed_byte_of_the_files_header_is_told_as_damage(saved: Path) -> None:
+    """By its checksum: a size or a rank that is wrong would be believed."""
+    whole = saved.read_bytes()
+    faults = []
+    for at in range(form.FILE_HEADER_BYTES):
+        saved.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        faults.append(fault_of(saved))
+    # The first of them say whether it is a file of slots, of this version, at all.
+    assert set(faults[16:]) == {SlotFault.DAMAGED}
+    assert set(faults[:16]) == {SlotFault.FOREIGN, SlotFault.OTHER_VERSION}
+
+
+def test_a_block_of_another_save_is_told_though_its_own_checksum_is_beside_it(saved: Path) -> None:
+    """As where memory of an older save was not overwritten: block and checksum fit each other."""
+    file = SlotFile.open(saved, OWNER, writable=True)
+    newest = file.whole()[0]
+    size = newest.header.payload_bytes
+    where = form.places(newest.header.layout_bytes, size)
+    base = file.base(newest.index) + where.payload
+    block = bytearray(file.bytes[base : base + min(size, BLOCK_BYTES)].tobytes())
+    block[0] ^= 1
+    file.write(newest.index, where.payload, bytes(block))
+    file.write(newest.index, where.checksums, struct.pack("<I", crc32c(bytes(block))))
+    file.close()
+    with pytest.raises(BadSlot, match="array of checksums") as caught:
+        everything_in(saved)
+    assert caught.value.fault is SlotFault.DAMAGED
 
 
 @MANY

@@ -47,11 +47,13 @@ MAPS = (replica_map("tp0 pp0", range(2)),)
 PATIENT = Limits(missed_heartbeats=1000)
 
 
-def make(size: int = 2, pids: dict[int, int] | None = None) -> tuple[Server, list[str]]:
+def make(
+    size: int = 2, pids: dict[int, int] | None = None, address: str = "127.0.0.1"
+) -> tuple[Server, list[str]]:
     said: list[str] = []
     node = Node(pids or {}, lambda _: "was killed by SIGKILL", said.append)
     controller = Controller(size, PATIENT)
-    server = Server(controller, secret=SECRET, attempt=3, address="127.0.0.1", node=node)
+    server = Server(controller, secret=SECRET, attempt=3, address=address, node=node)
     server.start()
     return server, said
 
@@ -110,6 +112,19 @@ def next_of(link: Link, kind: type[Message]) -> Message:
 
 def phase(server: Server) -> str:
     return str(server.status()["phase"])
+
+
+def test_ranks_are_served_over_ipv6() -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    server, _ = make(address="::1")
+    try:
+        assert server.endpoint.host == "::1"
+        for number in range(2):
+            rank(server, number)
+        until(lambda: phase(server) == "normal")
+    finally:
+        server.close()
 
 
 def test_a_rank_is_lost_and_the_other_saves(served: tuple[Server, list[str]]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import queue
+import re
 import signal
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from tools.mutants.model import Break, Outcome, Result
 from tools.mutants.nearest_tests import NearestTests
 from tools.mutants.promise_table import TABLE
 from tools.mutants.promises import NotThere, broken
-from tools.mutants.tree import ROOT, Tree
+from tools.mutants.tree import HEAVY, LIGHT, ROOT, Tree
 from tools.mutants.trial import Soundness, attempt
 
 _EPILOG = """\
@@ -39,10 +40,10 @@ notices fewer than before; else 1; 130 after Ctrl-C
 def main(argv: Sequence[str]) -> int:
     """Try the breaks that are asked for."""
     asked = _parser().parse_args(argv)
-    # What `kill` sends ends the tests as Ctrl-C does, also in the background of a script.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    # What `kill` sends ends the tests as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     breaks = _chosen(asked)
+    breaks = [change for change in breaks if re.search(asked.match, change.title)]
     if asked.part:
         breaks = breaks[asked.part[0] - 1 :: asked.part[1]]
     if not breaks:
@@ -76,6 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--part", type=_part, default=None, metavar="K/N", help="each Nth only")
     parser.add_argument("--record", action="store_true", help="add a sample to the ratchet")
+    parser.add_argument(
+        "--heavy", action="store_true", help="then also tests that start jobs, compilers, daemons"
+    )
+    parser.add_argument("--match", default="", help="only breaks whose line has this pattern")
     parser.add_argument("--list", action="store_true", help="only say what would be broken")
     parser.add_argument("--jobs", type=int, default=2, choices=(1, 2), help="at the same time")
     parser.add_argument(
@@ -107,7 +112,7 @@ def _promised(text: str) -> list[Break]:
             try:
                 found.append(broken(ROOT, promise))
             except (NotThere, OSError) as error:
-                raise SystemExit(f"{promise.file} {promise.function}: {error!r}") from error
+                found.append(Break(promise.file, promise.function, 0, "", "", "", (), repr(error)))
     return found
 
 
@@ -121,12 +126,18 @@ def _try_all(breaks: Sequence[Break], asked: argparse.Namespace, folder: Path) -
     def tried(change: Break) -> Result:
         if (why := known.get(verdict.name_of(change))) is not None:
             return Result(change, Outcome.EXPLAINED, why)
-        if asked.list:
-            return Result(change, Outcome.UNTRIED, "only listed")
-        tests = change.tests or nearest.of(change.file)
+        if asked.list or not change.source:
+            return Result(change, Outcome.UNTRIED, "only listed" if asked.list else "it has gone")
         tree = free.get()
         try:
-            return attempt(tree, change, tests, soundness, asked.limit)
+            if change.tests:
+                return attempt(tree, change, change.tests, soundness, asked.limit, "")
+            light = nearest.of(change.file)
+            result = attempt(tree, change, light, soundness, asked.limit, LIGHT)
+            if asked.heavy and result.outcome is Outcome.SURVIVED:
+                heavy = nearest.heavy(change.file)
+                result = attempt(tree, change, heavy, soundness, asked.limit, HEAVY)
+            return result
         finally:
             free.put(tree)
 

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 
 # Nothing of relkit, which is about to change.
@@ -20,6 +21,8 @@ _QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 def main() -> None:
     """Serve requests until stdin ends."""
+    # In the background of a script it is ignored, and tests that send it would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in _EARLY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -13,8 +13,9 @@ _FROM = re.compile(r"^\s*from ([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILI
 _NAMED = re.compile(r"\b(?:relkit|tests|tools)(?:\.\w+)+")
 _TOO_FAR = 5.0
 _MOST = 8
-# A whole file of tests that start jobs, compilers or daemons.
-_HEAVY = re.compile(
+# Tests that start jobs, compilers or daemons: some of a file's, or all.
+_HEAVY = re.compile(r"\bmark\.(?:job|native|gdb|root|sshd)\b")
+_ALL_HEAVY = re.compile(
     r"^pytestmark = .*mark\.(?:long|browser|spark|slurm|sshd|gdb|root|job|fuzz|native)",
     re.MULTILINE,
 )
@@ -35,8 +36,20 @@ class NearestTests:
     _distances: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def of(self, file: str) -> list[str]:
-        """Test files, the nearest first."""
-        scored = sorted((self._distance(file, test), test) for test in self._tests)
+        """Test files, the nearest first, without those that start jobs, compilers or daemons."""
+        return self._nearest(
+            file, [test for test in self._tests if not self._marks(_ALL_HEAVY, test)]
+        )
+
+    def heavy(self, file: str) -> list[str]:
+        """Files with tests that start such things, the nearest first."""
+        return self._nearest(file, [test for test in self._tests if self._marks(_HEAVY, test)])
+
+    def _marks(self, pattern: re.Pattern[str], test: str) -> bool:
+        return pattern.search((self.root / test).read_text(encoding="utf-8")) is not None
+
+    def _nearest(self, file: str, tests: list[str]) -> list[str]:
+        scored = sorted((self._distance(file, test), test) for test in tests)
         return [test for distance, test in scored if distance <= _TOO_FAR][:_MOST]
 
     def _distance(self, file: str, test: str) -> float:
@@ -65,9 +78,7 @@ class NearestTests:
         return [
             file
             for file in self._modules.values()
-            if Path(file).name.startswith("test_")
-            and not file.startswith(_OF_TEXT)
-            and not _HEAVY.search((self.root / file).read_text(encoding="utf-8"))
+            if Path(file).name.startswith("test_") and not file.startswith(_OF_TEXT)
         ]
 
     @cached_property

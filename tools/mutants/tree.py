@@ -32,9 +32,11 @@ _TEST_S = 60
 _OPTIONS = (
     "-q", "-x", "-rfE", "-p", "no:cacheprovider", f"--timeout={_TEST_S}",
 )  # fmt: skip
-# They start jobs, compilers or daemons, which takes too long to be done for each break.
-_HEAVY = "long or browser or spark or slurm or sshd or gdb or root or job or fuzz or native"
-_LIGHT = ("-m", f"not ({_HEAVY})")
+# Which tests are run: those that start jobs, compilers or daemons take long, some far too long.
+_HEAVY = "job or native or gdb or root or sshd"
+_FAR_TOO_LONG = "long or browser or spark or slurm or fuzz"
+LIGHT = f"not ({_HEAVY} or {_FAR_TOO_LONG})"
+HEAVY = f"({_HEAVY}) and not ({_FAR_TOO_LONG})"
 # Times of files that are changed, each once.
 _TIMES = itertools.count(1_000_000_000)
 
@@ -111,17 +113,19 @@ class Tree:
 
     def _write(self, path: Path, source: str) -> None:
         path.write_text(source, encoding="utf-8")
-        # Python takes a file for its compiled form by the second and the size.
-        os.utime(path, (next(_TIMES), next(_TIMES)))
+        # Python knows a file from its compiled form by the second and the size; a compiler of C is
+        # only asked where a source is the newer one.
+        if path.suffix == ".py":
+            os.utime(path, (next(_TIMES), next(_TIMES)))
 
     def first_failure(
-        self, tests: Sequence[str], limit_s: float, *, is_light: bool
+        self, tests: Sequence[str], limit_s: float, marks: str = ""
     ) -> Failure | None:
         """Run tests up to the first that fails.
 
         Args:
             tests: pytest arguments; limit_s: for all of them.
-            is_light: without those that start jobs, compilers or daemons.
+            marks: LIGHT, HEAVY, or "" for all of them.
 
         Raises:
             BadBreak: pytest cannot run them.
@@ -130,7 +134,7 @@ class Tree:
         """
         with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as made:
             output = Path(made, "output")
-            options = [*_OPTIONS, *(_LIGHT if is_light else ()), f"--basetemp={made}/tests"]
+            options = [*_OPTIONS, *(("-m", marks) if marks else ()), f"--basetemp={made}/tests"]
             code = self.pytests.run([*options, *tests], output, limit_s)
             text = output.read_text(encoding="utf-8", errors="replace")
         if code in (_PASSED, _NONE_CHOSEN):

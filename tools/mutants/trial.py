@@ -34,7 +34,7 @@ class Soundness:
                 return self.known[test]
         options = [] if "::" in test else ["--collect-only"]
         try:
-            passes = tree.first_failure([*options, test], _UNBROKEN_S, is_light=False) is None
+            passes = tree.first_failure([*options, test], _UNBROKEN_S) is None
         except (BadBreak, NoEnd):
             passes = False
         with self.lock:
@@ -48,7 +48,12 @@ class Soundness:
 
 
 def attempt(
-    tree: Tree, change: Break, tests: Sequence[str], soundness: Soundness, limit_s: float
+    tree: Tree,
+    change: Break,
+    tests: Sequence[str],
+    soundness: Soundness,
+    limit_s: float,
+    marks: str,
 ) -> Result:
     """Apply a break, run tests until one notices it, and take it back.
 
@@ -57,6 +62,7 @@ def attempt(
         tests: files or single tests, the most likely first.
         soundness: of tests that were run before.
         limit_s: for all of the tests; those that it leaves no time for are not run.
+        marks: as Tree.first_failure has them.
     """
     began_s = time.monotonic()
 
@@ -64,7 +70,7 @@ def attempt(
         return Result(change, outcome, why, time.monotonic() - began_s)
 
     try:
-        failure = _first(tree, change, tests, soundness, began_s + limit_s)
+        failure = _first(tree, change, tests, soundness, began_s + limit_s, marks)
     except NoEnd as error:
         return result(Outcome.SURVIVED, f"not all tests were run: {error}")
     except BadBreak as error:
@@ -75,7 +81,12 @@ def attempt(
 
 
 def _first(
-    tree: Tree, change: Break, tests: Sequence[str], soundness: Soundness, end_s: float
+    tree: Tree,
+    change: Break,
+    tests: Sequence[str],
+    soundness: Soundness,
+    end_s: float,
+    marks: str,
 ) -> Failure | None:
     for batch in batches(tests):
         while True:
@@ -84,9 +95,7 @@ def _first(
             if not files:
                 break
             with tree.broken(change):
-                failure = tree.first_failure(
-                    [*left_out, *files], end_s - time.monotonic(), is_light=not change.tests
-                )
+                failure = tree.first_failure([*left_out, *files], end_s - time.monotonic(), marks)
             if failure is None:
                 break
             if soundness.is_sound(failure.test, tree):

@@ -94,5 +94,5 @@ def summary(root: Path, results: Sequence[Result]) -> str:
     for result in results:
         if result.outcome in (Outcome.SURVIVED, Outcome.UNTRIED):
             lines += ["", f"{result.outcome.value}: {result.change.title}", f"    {result.why}"]
-            lines += [diff_of(root, result.change)]
+            lines += [diff_of(root, result.change)] if result.change.source else []
     return "\n".join(lines)

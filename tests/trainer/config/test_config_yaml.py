@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import BadInputFile, UsageProblem
-from relkit.trainer.config.config import ModelConfig, TrainerConfig
+from relkit.trainer.config.config import DatasetConfig, ModelConfig, TrainerConfig
 from relkit.trainer.config.dataset_files import with_dataset_files
 from relkit.trainer.config.flag_table import FLAG_OF
 from relkit.trainer.config.values import build
@@ -115,6 +115,13 @@ def test_the_tutorials_file(load: Loader) -> None:
     assert (optimizer.betas, optimizer.eps) == ((0.9, 0.95), 1e-8)
     assert (optimizer.lr_decay_style, optimizer.warmup_steps) == ("cosine", 200)
     assert (optimizer.decay_steps, optimizer.end_learning_rate) == (2000, 1.25e-7)
+
+
+def test_what_a_file_does_not_say_of_its_data() -> None:
+    dataset = DatasetConfig()
+    assert (dataset.micro_batch_size, dataset.micro_batch_num, dataset.split) == (
+        1, None, "969,30,1"
+    )  # fmt: skip
 
 
 # Llama's own numbers: embeddings, head, attention, gated feed-forward, two norms a layer.

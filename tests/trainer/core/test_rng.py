@@ -128,3 +128,13 @@ def test_forked_modules_draw_from_the_region_only_while_training() -> None:
     assert set(mask.tolist()) == {0.0, 2.0}
     assert dropout.eval()(torch.ones(64)).eq(1).all()
     assert rng_state.capture() == moved
+
+
+def test_streams_are_under_the_keys_that_megatron_reads() -> None:
+    plain = rng_state.capture().to_plain()
+    assert plain.keys() == {
+        "random_rng_state", "np_rng_state", "torch_rng_state", "cuda_rng_state",
+        "rng_tracker_states",
+    }  # fmt: skip
+    assert plain["rng_tracker_states"].keys() == {"model-parallel-rng"}
+    assert RngState.from_plain(plain).to_plain().keys() == plain.keys()

@@ -297,9 +297,10 @@ def test_what_others_say_of_a_rank_disputes_no_operation_that_its_dump_has_ended
     assert "RK-HANG-017" in ids["own"]
 
 
-@pytest.mark.parametrize("order", ["ab", "ba"])
-def test_what_a_rank_says_itself_counts_before_what_others_say(tmp_path: Path, order: str) -> None:
-    own, others = order
+@pytest.mark.parametrize(("own", "others"), [("a", "b"), ("b", "a")])
+def test_what_a_rank_says_itself_counts_before_what_others_say(
+    tmp_path: Path, own: str, others: str
+) -> None:
     for rank in (0, 2, 3):
         folder_of(tmp_path, {}, **{f"rank{rank}__log": timed_out(rank, 6)})
     folder_of(tmp_path, {}, **{f"{own}__log": idle(1, 5), f"{others}__log": desync("1", seq=6)})

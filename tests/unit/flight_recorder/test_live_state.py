@@ -108,3 +108,12 @@ def test_groups_of_which_nobody_knows_the_ranks_are_left_out_where_ranks_are_els
     of_many = whole_states([dump], counts, world_size=8, now_ns=NOW_NS)[0]
     assert [c.name for c in of_many.communicators] == ["0"]
     assert of_many.in_flight == ()
+
+
+def test_operations_of_the_default_group_stay_where_ranks_are_elsewhere() -> None:
+    """Gloo lists the ranks of no group; all are in this one."""
+    body = compact(gloo_dump(3, in_flight=True))
+    state = whole_states(
+        [live_dump(body, 0)], {0: flight_counts(body)}, world_size=8, now_ns=NOW_NS
+    )[0]
+    assert [(op.name, op.seq) for op in state.in_flight] == [("allreduce", 3)]

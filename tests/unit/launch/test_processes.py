@@ -15,6 +15,7 @@ from relkit.errors import UsageProblem
 from relkit.launch import run_command
 from relkit.launch.job import exit_status
 from relkit.launch.job.added_environment import added_environment
+from relkit.launch.job.settings import ExitStatus
 from relkit.launch.run_command import Leadership
 from relkit.process import procfs
 
@@ -77,6 +78,26 @@ def test_what_another_node_says_of_a_rank_is_understood() -> None:
 )
 def test_the_first_line_of_an_error_file(plain: object, line: str) -> None:
     assert exit_status.first_line(plain) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"message": {"message": "RuntimeError: boom"}}', "RuntimeError: boom"),
+        ("no json", ""),
+        (None, ""),
+    ],
+)
+def test_how_a_worker_ended_and_what_it_has_left(
+    tmp_path: Path, text: str | None, error: str
+) -> None:
+    file = tmp_path / "error.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+        os.utime(file, (50, 50))
+    status = exit_status.exit_status(-6, file, 70.0)
+    assert status == ExitStatus(-6, 70.0 if text is None else 50.0, error)
+    assert exit_status.exit_status(0, file, 70.0) == ExitStatus(0)
 
 
 def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:

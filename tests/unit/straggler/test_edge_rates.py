@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from relkit.straggler.collect import socket_rates
 from relkit.straggler.collect.socket_rates import Connection, KernelConnections, SocketRates
 from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.model import Cause, Subject, Verdict
@@ -42,6 +43,47 @@ def _after(slow: set[tuple[str, str]], looks: int, onset: int) -> list[tuple[Ver
         scorer.update(look, _ring(slow if look >= onset else set(), rng), LOOK_S)
         for look in range(looks)
     ]
+
+
+class Table:
+    """What the kernel says at one look after the other."""
+
+    def __init__(self, *looks: list[Connection]) -> None:
+        self._looks = iter(looks)
+
+    def read(self) -> tuple[Connection, ...]:
+        return tuple(next(self._looks))
+
+
+def test_traffic_between_two_looks_is_added_up_by_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New connections, those within the host, and other processes' do not count, wherever they
+    stand in the kernel's list."""
+    monkeypatch.setattr(socket_rates, "socket_inodes", lambda pids: frozenset(range(100)))
+    before = [
+        Connection(1, 1, "a", "b", 100, 1.0, 0.5, 3, 0.1),
+        Connection(2, 2, "a", "b", 100, 1.0, 0.0, 0, 0.1),
+        Connection(3, 3, "a", "c", 100, 1.0, 0.0, 0, 0.1),
+        Connection(4, 100, "a", "d", 100, 1.0, 0.0, 0, 0.1),
+        Connection(5, 5, "a", "e", 100, 1.0, 0.0, 0, 0.1),
+    ]
+    after = [
+        Connection(9, 9, "a", "b", 1 << 40, 9.0, 0.0, 9, 9.0),
+        Connection(8, 8, "a", "a", 1 << 40, 9.0, 0.0, 9, 9.0),
+        Connection(1, 1, "a", "b", 107, 2.0, 0.7, 4, 0.2),
+        Connection(2, 2, "a", "b", 110, 1.3, 0.0, 0, 0.4),
+        Connection(3, 3, "a", "c", 130, 1.9, 0.0, 2, 0.3),
+        Connection(4, 100, "a", "d", 999, 1.9, 0.0, 2, 0.3),
+        Connection(5, 5, "a", "e", 100, 1.9, 0.0, 2, 0.3),
+    ]
+    rates = SocketRates(Table(before, after, after))
+    assert rates.look([1]) == ()
+    edges = {(each.source, each.target): each for each in rates.look([1])}
+    assert edges.keys() == {("a", "b"), ("a", "c")}
+    both = edges["a", "b"]
+    assert (both.acked_bytes, both.retransmits, both.rtt_s) == (17, 1, 0.4)
+    assert both.busy_s == pytest.approx(0.8)
+    assert edges["a", "c"].busy_s == pytest.approx(0.9)
+    assert rates.look([1]) == ()
 
 
 @pytest.mark.parametrize("onset", [0, 12])

@@ -14,7 +14,7 @@ from relkit.output import as_json
 from relkit.ranks import RankSet
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.present.metrics import breakdown, metrics_of, share_lost, step_seconds
-from relkit.straggler.present.report import advice, seconds, straggler_report
+from relkit.straggler.present.report import advice, seconds, straggler_report, what
 from relkit.straggler.present.summary import plain_summary, summarise
 from relkit.straggler.transport.history import History, RaisedVerdict
 from tests.reports.straggler_jobs import PAUSE_EVERY, PAUSE_S, SLOWNESS, STEP_S, job
@@ -46,6 +46,28 @@ def test_each_cause_has_its_finding(cause: Cause, number: str, status: Status) -
     assert "since step 210" in finding.title
     assert finding.reasons == ("why",)
     assert finding.advice
+
+
+@pytest.mark.parametrize(
+    ("cause", "part", "now", "then"),
+    [
+        (Cause.COMPUTE, "", "computes 10 % longer than its peers", "computed"),
+        (Cause.NETWORK, "", "takes 1.1 times as long as usual for a transfer", "took"),
+        (Cause.INPUT, "", "needs 10 % longer than its peers, waiting for input", "needed"),
+        (Cause.HOST, "gc", "needs 10 % longer than its peers, for garbage collection", "needed"),
+        (Cause.HOST, "throttled",
+         "needs 10 % longer than its peers, stopped by its cgroup's CPU limit", "needed"),
+        (Cause.HOST, "run_queue_wait",
+         "needs 10 % longer than its peers, because of run-queue wait", "needed"),
+        (Cause.HOST, "",
+         "needs 10 % longer than its peers, on its host, outside of compute and input", "needed"),
+        (Cause.NOISE, "", "is 10 % slower than its peers, and nothing explains it", "was"),
+    ],
+)  # fmt: skip
+def test_what_it_does_or_did(cause: Cause, part: str, now: str, then: str) -> None:
+    verb = now.partition(" ")[0]
+    assert what(accused(cause), part) == now
+    assert what(accused(cause, ended=0), part) == now.replace(verb, then, 1)
 
 
 def test_exit_codes() -> None:

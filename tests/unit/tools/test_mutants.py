@@ -19,7 +19,7 @@ from tools.mutants.nearest_tests import NearestTests, named_in
 from tools.mutants.promise_table import TABLE
 from tools.mutants.promises import NotThere, Promise, broken, gives, swap, without
 from tools.mutants.pytest_server import NoEnd, PytestServer
-from tools.mutants.tree import ROOT, Tree
+from tools.mutants.tree import LIGHT, ROOT, Tree
 from tools.mutants.trial import Soundness, attempt, batches
 
 HALF = '''\
@@ -129,7 +129,9 @@ def test_the_nearest_tests_by_imports_and_names(tmp_path: Path) -> None:
     for file, text in files.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text, encoding="utf-8")
-    found = NearestTests(tmp_path).of("relkit/hang/waits.py")
+    nearest = NearestTests(tmp_path)
+    assert nearest.heavy("relkit/hang/waits.py") == ["tests/unit/a/test_job.py"]
+    found = nearest.of("relkit/hang/waits.py")
     assert [Path(file).name for file in found] == [
         "test_direct.py", "test_verdict.py", "test_by_name.py"
     ]  # fmt: skip
@@ -177,7 +179,7 @@ def test_breaks_are_tried_and_taken_back(tree: Tree) -> None:
     told = {}
     for new in ("n / 2", "n >> 1", "missing"):
         change = change_of(tree, "n // 2", new)
-        result = attempt(tree, change, ["test_half.py"], soundness, 60.0)
+        result = attempt(tree, change, ["test_half.py"], soundness, 60.0, "")
         told[new] = (result.outcome, result.why)
         assert (tree.folder / "half.py").read_text(encoding="utf-8") == whole
     assert told == {
@@ -190,7 +192,7 @@ def test_breaks_are_tried_and_taken_back(tree: Tree) -> None:
 
 def test_a_module_that_cannot_be_imported_any_more_is_noticed(tree: Tree) -> None:
     change = change_of(tree, "import logging", "import no_such_module")
-    result = attempt(tree, change, ["test_half.py"], Soundness(), 60.0)
+    result = attempt(tree, change, ["test_half.py"], Soundness(), 60.0, LIGHT)
     assert (result.outcome, result.why) == (Outcome.NOTICED, "test_half.py")
 
 
@@ -199,7 +201,7 @@ def test_tests_that_take_too_long_are_ended(tree: Tree) -> None:
         "import signal\n\ndef test_forever():\n    signal.pause()\n", encoding="utf-8"
     )
     change = change_of(tree, "n // 2", "n")
-    result = attempt(tree, change, ["test_half.py"], Soundness(), 0.5)
+    result = attempt(tree, change, ["test_half.py"], Soundness(), 0.5, "")
     assert result.outcome is Outcome.SURVIVED
     assert result.why.startswith("not all tests were run")
 
@@ -210,7 +212,7 @@ def test_ctrl_c_ends_the_tests(tree: Tree) -> None:
     )
     tree.pytests._stopped.set()
     with pytest.raises(KeyboardInterrupt):
-        tree.first_failure(["test_half.py"], 60.0, is_light=False)
+        tree.first_failure(["test_half.py"], 60.0)
 
 
 def test_a_python_that_does_not_start_is_said(tmp_path: Path) -> None:

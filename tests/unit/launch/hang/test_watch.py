@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from relkit.hang.model import RankView
+from relkit.hang.model import HangVerdict, RankView
 from relkit.launch.hang import codec, follower, incident
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.observe import Observer
@@ -50,6 +50,21 @@ def test_in_a_very_large_job_the_leader_looks_when_summaries_are_due(
         leads.tick(float(now_s))
         looked_s.append(leads._leader._detector.look.time_s)
     assert looked_s == looks
+
+
+def test_a_job_whose_scripts_have_ended_is_given_time_to_exit_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HangVerdict, "is_over", True)
+    job = Job()
+    only = job.watch(MemoryMailbox(), [0, 1, 2, 3])
+    while not job.published:
+        job.run(job.now_s + 0.25, only)
+    assert only.state.action is None
+    assert not only.state.hung
+    assert sum("all scripts have ended: --on-hang abort" in line for line in job.logged) == 1
+    job.run(60, only)
+    assert only.state.action is OnHang.ABORT
 
 
 def test_a_second_hang_after_progress_is_reported_again() -> None:
