@@ -8,7 +8,7 @@ import pytest
 
 from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.model import Verdict
-from relkit.straggler.score import network
+from relkit.straggler.score import online_scorer
 
 
 def test_the_first_edges_are_measured_and_later_ones_are_not(
@@ -24,9 +24,9 @@ def test_the_first_edges_are_measured_and_later_ones_are_not(
             taken.append([each.target for each in traffic])
             return ()
 
-    monkeypatch.setattr(network, "_MAX_EDGES", 2)
-    monkeypatch.setattr(network, "EdgeScorer", Scorer)
-    own = network.Network()
+    monkeypatch.setattr(online_scorer, "_MAX_EDGES", 2)
+    monkeypatch.setattr(online_scorer, "EdgeScorer", Scorer)
+    own = online_scorer.Network()
     for targets in ("ab", "bc", "c", "ca"):
         own.take_traffic(7, [EdgeTraffic("n", target, 1, 0.1) for target in targets], 0.5)
     assert taken == [["a", "b"], ["b"], ["a"]]

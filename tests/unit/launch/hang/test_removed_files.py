@@ -22,7 +22,7 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.watch import UnwatchedRanks
 from relkit.launch.job.settings import LocalRank
 from relkit.process import procfs
-from tests.unit.launch.test_observe import Child, child, files, state
+from tests.unit.launch.hang.test_observe import Child, child, files, state
 
 __all__ = ["child", "files"]
 
