@@ -6,7 +6,6 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Protocol
 
 from relkit.launch.job.settings import Log
@@ -70,7 +69,6 @@ class Standbys:
         make: makes a standby that is not yet started.
         room: this node's memory.
         cores: that this process may use.
-        first: local rank -> a standby that has been started already, for the first start.
     """
 
     def __init__(
@@ -82,13 +80,12 @@ class Standbys:
         make: Callable[[WorkerCommand, Target], StandbyProcess] = Standby,
         room: Callable[[], Room | None] = memory.room,
         cores: int | None = None,
-        first: Mapping[int, StandbyProcess] = MappingProxyType({}),
     ) -> None:
         self._target, self._log, self._make, self._room = target, log, make, room
         self._on_complete = on_complete
         self._cores = cores or len(os.sched_getaffinity(0))
         self._commands: dict[int, WorkerCommand] = {}
-        self._standbys: dict[int, StandbyProcess] = dict(first)
+        self._standbys: dict[int, StandbyProcess] = {}
         self._failures: dict[int, int] = {}
         self._said: set[str] = set()
         self._is_announced = False
@@ -106,11 +103,6 @@ class Standbys:
     def is_wanted(self) -> bool:
         """They are made, as far as there is room."""
         return self._target is not None
-
-    @property
-    def may_take_over(self) -> bool:
-        """There is one already, or may be one some time."""
-        return self.is_wanted or bool(self._standbys)
 
     def expect(self, commands: Mapping[int, WorkerCommand]) -> None:
         """Workers will be started some time, and none has been yet.
@@ -151,7 +143,7 @@ class Standbys:
         except HandOverFailed as why:
             self._log(f"local rank {local_rank} is started anew, its standby was not used: {why}")
             return None
-        self.used += standby.ready is not None
+        self.used += 1
         return process
 
     def look(self, *, may_start: bool) -> int:

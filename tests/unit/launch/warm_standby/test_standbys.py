@@ -52,7 +52,6 @@ class Stage:
     cores: int = 64
     free: float = 0.5
     target: Target | None = TARGET
-    first: dict[int, Pretended] = field(default_factory=dict)
     logged: list[str] = field(default_factory=list)
     made: list[Pretended] = field(default_factory=list)
     standbys: Standbys = field(init=False)
@@ -64,7 +63,6 @@ class Stage:
             make=self._make,
             room=lambda: Room(1000, int(1000 * self.free)),
             cores=self.cores,
-            first=self.first,
         )
 
     def _make(self, _: WorkerCommand, __: Target) -> StandbyProcess:
@@ -170,43 +168,3 @@ def test_where_they_are_not_wanted_nothing_happens() -> None:
     assert stage.workers_start() == [None, None]
     stage.standbys.look(may_start=True)
     assert (stage.made, stage.logged) == ([], [])
-
-
-@pytest.mark.parametrize("target", [TARGET, None])
-def test_those_that_were_made_first_are_used_at_the_first_start(target: Target | None) -> None:
-    first = {0: Pretended(), 1: Pretended(ready=Ready(1, ""))}
-    stage = Stage(target=target, first=first)
-    assert stage.standbys.may_take_over
-    assert stage.standbys.is_wanted == (target is not None)
-    assert stage.workers_start(3) == [PROCESS, PROCESS, None]
-    # Who was handed over while it still imported has saved less than a restart would say.
-    assert stage.standbys.used == 1
-    assert stage.standbys.may_take_over == (target is not None)
-    stage.standbys.close()
-    assert not any(each.is_ended for each in first.values())
-
-
-def test_one_that_was_made_first_and_cannot_be_used_is_left_with_a_line() -> None:
-    stage = Stage(target=None, first={0: Pretended(hand_over_fails="it is blue")})
-    assert stage.workers_start(1) == [None]
-    assert stage.logged == [
-        "local rank 0 is started anew, its standby was not used: it is blue",
-    ]
-
-
-def test_those_that_were_made_first_end_where_no_worker_was_started() -> None:
-    first = {0: Pretended(), 1: Pretended()}
-    Stage(target=None, first=first).standbys.close()
-    assert all(each.is_ended for each in first.values())
-
-
-def test_a_spare_waits_with_those_that_were_made_first() -> None:
-    first = {0: Pretended(), 1: Pretended()}
-    stage = Stage(first=first)
-    stage.standbys.expect({0: WORKER, 1: WORKER})
-    stage.standbys.look(may_start=True)
-    assert stage.made == []
-    for each in first.values():
-        each.ready = Ready(150_000_000, "")
-    stage.standbys.look(may_start=True)
-    assert stage.logged[0].startswith("warm standby: 2 processes")
