@@ -44,7 +44,6 @@ from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.spares.settings import SpareSettings
 from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from relkit.launch.straggler.straggler_thread import Stragglers
-from relkit.launch.warm_standby.standby import Target
 from relkit.launch.warm_standby.standbys import Standbys
 from relkit.net.operator_secret import OperatorSecret
 from relkit.text.printable import printable
@@ -158,8 +157,8 @@ def run_job(
     """
     made: list[MonitoredAgent] = []
     kept = Accounts(Journal, log) if accounts is None else accounts
-    target = _standby_target(options) if warm_standby else None
-    waiting = Standbys(target, log, kept.standby)
+    has_standbys = warm_standby and options.max_restarts > 0 and not options.no_python
+    waiting = Standbys(has_standbys, log, kept.standby)
 
     places = SpareRendezvous(spares or SpareSettings(), log, node_name())
     if network is not None:
@@ -224,13 +223,6 @@ def run_job(
             with suppress(SignalException):  # asked again to end: the checkpoint before stays
                 slots.close()
     return 0
-
-
-def _standby_target(options: argparse.Namespace) -> Target | None:
-    """What a standby would run; None where none is of use."""
-    if options.max_restarts < 1 or options.no_python:
-        return None
-    return Target(options.training_script, options.module)
 
 
 def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:

@@ -1,5 +1,6 @@
 """Runs in a worker before its own code: reports garbage collections and waits for input.
 
+It notes what the rank imports, where warm standbys are wanted (relkit_import_notes).
 A rank also asks the kernel to end it with its launcher, so that none is left behind. Where the hook
 cannot see its collectives, it has torch's worker server answer the launcher.
 
@@ -202,6 +203,9 @@ def _begin() -> None:
     if environ.setdefault(b"RELKIT_BOOTSTRAP_PID", b"%d" % _PID) != b"%d" % _PID:
         return
     finders: list[Any] = sys.meta_path
+    # A standby repeats what was noted. Those below ask this one in their turn.
+    if b"RELKIT_IMPORTS_DIR" in environ and b"RELKIT_STANDBY" not in environ:
+        _note_imports()
     if is_hooked:
         launcher = environ.get(b"RELKIT_LAUNCHER_PID", b"")
         if launcher.isdigit():
@@ -210,6 +214,19 @@ def _begin() -> None:
         finders.insert(0, _Finder("torch.utils.data.dataloader", _watch_loader))
     if b"RELKIT_SOCKET_DIR" in environ:
         finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
+
+
+def _note_imports() -> None:
+    # In this folder, which stands on the path for a moment; it is not the script's to see.
+    import relkit_import_notes as notes
+
+    del sys.modules["relkit_import_notes"]
+    file = f"{os.environ['RELKIT_IMPORTS_DIR']}{os.sep}{_PID}.imports"
+    try:
+        sys.meta_path.insert(0, notes.ImportNotes(file, notes.installed_folders()))
+    except (OSError, ValueError, AttributeError):
+        # Nothing is noted, and nothing is imported ahead.
+        return
 
 
 def _give_way() -> None:
