@@ -43,6 +43,7 @@ _MAX_NOTES_BYTES = 8 << 20
 _MAX_SOURCE_BYTES = 8 << 20
 _MAX_NUMBER = 1 << 64
 _KINDS = frozenset(("installed", "own", "absent", "other"))
+_STANDARD = sys.stdlib_module_names
 # Who has noted nothing for so long has made an import to its end.
 _QUIET_S = 0.25
 # Modified ns, bytes, inode.
@@ -157,7 +158,8 @@ class _Judge:
     other_lines: dict[str, float] = field(default_factory=dict)
     later: str = ""
     stopped: str = ""
-    is_clean: bool = True
+    why: str = ""
+    tops: set[str] = field(default_factory=set)
 
     def take(self, kind: str, *fields: str) -> None:
         """One line.
@@ -176,7 +178,7 @@ class _Judge:
                 self._at(fields)
             case "over":
                 (name,) = fields
-                self._stop(f"a function of the script's own imports {name}", name)
+                self.why = self.why or f"{name} is imported from a function of the script's"
             case "later":
                 (self.later,) = fields
             case "import" | "asked":
@@ -187,9 +189,7 @@ class _Judge:
     def judged(self) -> SeenImports:
         """What comes of all lines."""
         names = self.imports
-        if not self.path or all(
-            name.partition(".")[0] in sys.stdlib_module_names for name in names
-        ):
+        if not self.path or self.tops <= _STANDARD:
             raise NothingSeen(self.stopped or "the script has imported no installed package")
         # Half of its names would be refused.
         later = self.later if self.is_quiet and "torch" in names else ""
@@ -215,19 +215,20 @@ class _Judge:
         if kind not in _KINDS:
             raise ValueError(kind)
         self.places[name] = (kind, file)
-        if self.is_clean and is_repeated:
-            self._stop(self._other(), name)
-        if self.is_clean and is_repeated:
-            if kind == "installed":
-                self.imports.append(name)
-            elif kind == "own" and file:
-                self.begun.add(file)
+        if not is_repeated:
+            return
+        self.why = self.why or self._other()
+        top = name.partition(".")[0]
+        if not self.why and kind == "installed":
+            self.imports.append(name)
+            self.tops.add(top)
+        elif not self.why and kind == "own" and file:
+            self.begun.add(file)
+        elif kind == "installed" and not self.stopped and self._is_missed(top):
+            self.stopped = f"{self.why}; {name} and what follows is not imported ahead"
 
-    def _stop(self, why: str, name: str) -> None:
-        """From here on, nothing that is imported is; it is only known what was asked for."""
-        if self.is_clean and why:
-            self.is_clean = False
-            self.stopped = f"{why}: {name} and what follows is not imported ahead"
+    def _is_missed(self, top: str) -> bool:
+        return bool(self.why) and not self.later and top not in {*self.tops, *_STANDARD}
 
     def _other(self) -> str:
         """What has been done beside importing; "" for nothing."""

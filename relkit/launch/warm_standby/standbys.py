@@ -120,7 +120,8 @@ class Standbys:
     def summary(self) -> Summary | None:
         """What waits, once one waits for every worker of this node; None before."""
         ready = [each.ready for each in self._standbys.values() if each.ready is not None]
-        if not ready or len(ready) < sum(each is not None for each in self._seen.values()):
+        without = sum(self._seen.get(local_rank, ()) is None for local_rank in self._commands)
+        if not ready or len(ready) + without < len(self._commands):
             return None
         return Summary(len(ready), max(each.pss_bytes for each in ready))
 
