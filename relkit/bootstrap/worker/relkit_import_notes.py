@@ -180,7 +180,7 @@ def state(before: dict[str, str], origins: dict[str, str]) -> str:
     """A digest of what a script may set and imports may read, beside what is in the modules.
 
     Args:
-        before: the environment as it was when the process began.
+        before: the environment as it was before the script.
         origins: name -> file of the installed modules that have been found.
     """
     # Both are there long since; nothing is imported here.

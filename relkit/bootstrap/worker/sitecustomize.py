@@ -160,8 +160,11 @@ class _Finder:
         if name != self._name:
             return None
         finders: list[Any] = sys.meta_path
-        finders.remove(self)
-        specs = (finder.find_spec(name, path, target) for finder in finders)
+        # Those before it have been asked already: a script may count.
+        place = finders.index(self)
+        behind = finders[place + 1 :]
+        del finders[place]
+        specs = (finder.find_spec(name, path, target) for finder in behind)
         spec: Any = next((spec for spec in specs if spec is not None), None)
         run = getattr(getattr(spec, "loader", None), "exec_module", None)
         if run is not None:
@@ -203,9 +206,6 @@ def _begin() -> None:
     if environ.setdefault(b"RELKIT_BOOTSTRAP_PID", b"%d" % _PID) != b"%d" % _PID:
         return
     finders: list[Any] = sys.meta_path
-    # A standby repeats what was noted. Those below ask this one in their turn.
-    if b"RELKIT_IMPORTS_DIR" in environ and b"RELKIT_STANDBY" not in environ:
-        _note_imports()
     if is_hooked:
         launcher = environ.get(b"RELKIT_LAUNCHER_PID", b"")
         if launcher.isdigit():
@@ -216,14 +216,25 @@ def _begin() -> None:
         finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
 
 
-def _note_imports() -> None:
+def _import_notes() -> Any:  # noqa: ANN401
+    """What notes the imports of a rank, for a standby to repeat; None where nothing does."""
+    environ = os.environb
+    is_rank = environ.get(b"RELKIT_BOOTSTRAP_PID") == b"%d" % _PID
+    if not is_rank or b"RELKIT_IMPORTS_DIR" not in environ or b"RELKIT_STANDBY" in environ:
+        return None
     # In this folder, which stands on the path for a moment; it is not the script's to see.
-    import relkit_import_notes as notes
+    import relkit_import_notes
 
-    del sys.modules["relkit_import_notes"]
+    return sys.modules.pop(relkit_import_notes.__name__)
+
+
+def _note_imports(notes: Any) -> None:  # noqa: ANN401
     file = f"{os.environ['RELKIT_IMPORTS_DIR']}{os.sep}{_PID}.imports"
+    finders: list[Any] = sys.meta_path
+    # Those of this file ask it in their turn.
+    place = sum(isinstance(finder, _Finder) for finder in finders)
     try:
-        sys.meta_path.insert(0, notes.ImportNotes(file, notes.installed_folders()))
+        finders.insert(place, notes.ImportNotes(file, notes.installed_folders()))
     except (OSError, ValueError, AttributeError):
         # Nothing is noted, and nothing is imported ahead.
         return
@@ -243,4 +254,7 @@ def _give_way() -> None:
 
 if os.environb.get(b"RELKIT_BOOTSTRAP") != b"0":
     _begin()
+_notes = _import_notes()
 _give_way()
+if _notes is not None:
+    _note_imports(_notes)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 # Expressions of these alone call nothing by name, and set nothing.
 _READS = (
     ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
-    ast.Set, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.IfExp, ast.Lambda, ast.arguments,
-    ast.arg, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+    ast.Set, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.IfExp,
+    ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ It needs nothing but the standard library, and is loaded without relkit.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 
@@ -24,7 +25,6 @@ class Replay:
     Args:
         plan: as SeenImports.to_json writes it.
         notes: the module relkit_import_notes.
-        environment: as it was when the process began.
         breathe: called for each module that is looked for.
     """
 
@@ -32,11 +32,10 @@ class Replay:
         self,
         plan: dict[str, Any],
         notes: Any,  # noqa: ANN401
-        environment: dict[str, str],
         breathe: Callable[[], None],
     ) -> None:
         self._plan, self._notes, self._breathe = plan, notes, breathe
-        self._environment = environment
+        self._environment = dict(os.environ)
         self._packages = notes.installed_folders()
         self._places: dict[str, list[str]] = plan["places"]
         self._asked: set[str] = set()

@@ -54,18 +54,17 @@ _DEVICES = ("/dev/kfd", "/dev/davinci", "/dev/accel")
 _OOM_SCORE = "1000"
 
 
-def become_a_worker(descriptor: int, modules: dict[str, Any], environment: dict[str, str]) -> None:
+def become_a_worker(descriptor: int, modules: dict[str, Any]) -> None:
     """Import, wait and take over; returns once the script is to run, and ends the process else.
 
     Args:
         descriptor: of the socket to the launcher.
         modules: those beside this one that a standby needs, by their names.
-        environment: as it was when the process began.
     """
     try:
         with socket.socket(fileno=descriptor) as launcher:
             launcher.set_inheritable(False)
-            _Standby(launcher, modules, environment).run()
+            _Standby(launcher, modules).run()
     except KeyboardInterrupt:
         # As it ends any worker that still imports.
         modules["interrupts"].end_by_interrupt()
@@ -76,10 +75,8 @@ def become_a_worker(descriptor: int, modules: dict[str, Any], environment: dict[
 
 
 class _Standby:
-    def __init__(
-        self, launcher: socket.socket, modules: dict[str, Any], environment: dict[str, str]
-    ) -> None:
-        self._launcher, self._modules, self._environment = launcher, modules, environment
+    def __init__(self, launcher: socket.socket, modules: dict[str, Any]) -> None:
+        self._launcher, self._modules = launcher, modules
         self._fresh_start = modules["fresh_start"].FreshStart()
         self._output = modules["captured_output"].CapturedOutput()
         self._modest = Modest()
@@ -123,9 +120,7 @@ class _Standby:
         replay = self._modules["replay"]
         self._output.keep()
         try:
-            replay.Replay(
-                plan, self._modules["relkit_import_notes"], self._environment, self._breathe
-            ).run()
+            replay.Replay(plan, self._modules["relkit_import_notes"], self._breathe).run()
         except replay.Refused as why:
             return str(why)
         except KeyboardInterrupt:

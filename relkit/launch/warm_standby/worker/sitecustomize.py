@@ -58,7 +58,6 @@ def _loaded() -> dict[str, Any]:
 def _hold(descriptor: int) -> None:
     try:
         modules = _loaded()
-        environment = dict(os.environ)
     except BaseException:  # noqa: BLE001  Python would print it, and go on to the script
         os._exit(1)
     with modules["interrupts"].dropped_interrupts_end():
@@ -68,7 +67,7 @@ def _hold(descriptor: int) -> None:
             modules["interrupts"].end_by_interrupt()
         finally:
             # Whatever another file of this name raises: Python prints it, and goes on.
-            modules["standby_process"].become_a_worker(descriptor, modules, environment)
+            modules["standby_process"].become_a_worker(descriptor, modules)
             for name in modules:
                 del sys.modules[f"relkit_standby_{name}"]
 
