@@ -39,7 +39,10 @@ class ImportNotes:
         self._file, self._packages = file, packages
         self._pid, self._thread = os.getpid(), _thread.get_ident()
         self._environment = dict(os.environ)
-        self._own_files: dict[str, bool] = {}
+        # What runs before the script (a sitecustomize, its finders) runs in a standby as well.
+        modules: Any = sys.modules
+        files = (getattr(module, "__file__", None) for module in modules.values())
+        self._own_files: dict[str, bool] = {str(file): False for file in files if file}
         self._signed: set[str] = set()
         self._origins: dict[str, str] = {}
         self._places: tuple[str, ...] = ()
@@ -172,8 +175,9 @@ def installed_folders() -> tuple[str, ...]:
     folders = [os.path.dirname(os.__file__), own, *site.getsitepackages()]  # noqa: PTH120
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
-    both = {*folders, *map(os.path.realpath, folders)}
-    return tuple(f"{folder}{os.sep}" for folder in sorted(both))
+    # An interpreter that was started by a relative path has relative folders.
+    every = {*folders, *map(os.path.abspath, folders), *map(os.path.realpath, folders)}
+    return tuple(f"{folder}{os.sep}" for folder in sorted(every))
 
 
 def state(before: dict[str, str], origins: dict[str, str]) -> str:
