@@ -22,12 +22,12 @@ class Hook:
             Hook.seen += 1
 
 
-sys.meta_path.insert(0, Hook())  # type: ignore[arg-type]
+sys.meta_path.insert(0, Hook())
 BEFORE = "torch" in sys.modules
 import torch  # noqa: E402
 
 sys.path.insert(0, sys.argv[1])
-import networkx  # noqa: E402
+import networkx  # type: ignore[import-untyped]  # noqa: E402
 
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     print("first", end=" ")

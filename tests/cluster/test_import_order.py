@@ -35,4 +35,6 @@ def test_imports_give_the_same_at_the_first_start_and_at_a_restart(
     assert first == f"first {again}"
     assert again.startswith("facts [false, 2, ")
     assert again.endswith(', "MINE"]')
-    assert "warm standby: none is made: import_order_job.py does more than import" in runs[1].err, runs[1].err
+    assert "warm standby: none is made: import_order_job.py does more than import" in runs[1].err, (
+        runs[1].err
+    )

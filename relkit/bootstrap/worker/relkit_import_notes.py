@@ -94,7 +94,7 @@ class ImportNotes:
     def _own_places(self) -> tuple[str, ...] | None:
         """FILE:LINE of the script and of its modules that run; None within a function of theirs."""
         places = []
-        frame = sys._getframe(4)
+        frame: Any = sys._getframe(4)
         while frame is not None:
             code, variables = frame.f_code, frame.f_globals
             file = code.co_filename
@@ -105,7 +105,7 @@ class ImportNotes:
                 if code.co_name != "<module>":
                     return None
                 places.append(f"{os.path.join(os.getcwd(), file)}:{frame.f_lineno}")  # noqa: PTH109, PTH118
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return tuple(places)
 
     def _is_own(self, file: str) -> bool:
@@ -200,7 +200,7 @@ def state(before: dict[str, str], origins: dict[str, str]) -> str:
         [getattr(each, "__qualname__", "") for each in sys.path_hooks],
         repr(filters),
         _replaced(origins),
-        repr(__builtins__["__import__"]) if isinstance(__builtins__, dict) else "",
+        repr(getattr(sys.modules.get("builtins"), "__import__", None)),
         sys.getdlopenflags(),
         sys.argv[1:],
         os.getcwd(),  # noqa: PTH109
@@ -221,7 +221,7 @@ def _replaced(origins: dict[str, str]) -> list[tuple[str, str]]:
 
 def _importer() -> str:
     """The module whose import statement asks for what is looked for."""
-    frame = sys._getframe(3)
+    frame: Any = sys._getframe(3)
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "" if frame is None else str(frame.f_globals.get("__name__"))

@@ -223,7 +223,7 @@ def _import_notes() -> Any:  # noqa: ANN401
     if not is_rank or b"RELKIT_IMPORTS_DIR" not in environ or b"RELKIT_STANDBY" in environ:
         return None
     # In this folder, which stands on the path for a moment; it is not the script's to see.
-    import relkit_import_notes
+    import relkit_import_notes  # type: ignore[import-not-found]
 
     return sys.modules.pop(relkit_import_notes.__name__)
 

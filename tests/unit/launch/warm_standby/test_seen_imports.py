@@ -112,10 +112,11 @@ def test_an_interpreter_without_our_file_has_noted_nothing(folder: Path, line: s
 def run(folder: Path, text: str, **options: object) -> str:
     """What a worker prints that notes its imports."""
     worker = command(folder, str(script(folder, text)))
-    return subprocess.run(
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         worker.argv, env=worker.environment, check=True, timeout=50, text=True,
         capture_output=True, **options,  # type: ignore[call-overload]
-    ).stdout  # fmt: skip
+    )  # fmt: skip
+    return done.stdout
 
 
 def test_what_cannot_be_written_is_no_matter_to_the_script(folder: Path) -> None:

@@ -88,8 +88,8 @@ class Stage:
             cores=self.cores,
         )
 
-    def _make(self, _: WorkerCommand, seen: SeenImports, *, hurry: bool) -> StandbyProcess:
-        assert seen is SEEN
+    def _make(self, command: WorkerCommand, seen: SeenImports, *, hurry: bool) -> StandbyProcess:
+        assert (command, seen) == (WORKER, SEEN)
         self.made.append(Pretended(hurries=hurry))
         return self.made[-1]
 
@@ -242,7 +242,12 @@ def test_what_was_seen_of_a_worker_holds_for_those_that_follow_it_as_standbys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[Path] = []
-    monkeypatch.setattr(standbys_module, "seen_imports", lambda path: read.append(path) or SEEN)
+
+    def reads(path: Path) -> SeenImports:
+        read.append(path)
+        return SEEN
+
+    monkeypatch.setattr(standbys_module, "seen_imports", reads)
     stage = Stage()
     stage.workers_start(1)
     for _ in range(3):
