@@ -122,8 +122,10 @@ def _spelled(option: TorchrunOption) -> str:
 @click.option(
     "--no-warm-standby",
     is_flag=True,
-    help="Keep no process beside each worker that has made the script's imports already and takes "
-    "over at a restart (with --max-restarts).",
+    help="With --max-restarts, each worker has a process beside it that repeats the imports it was "
+    "seen to make, waits, and takes over at a restart. None is made for imports that follow other "
+    "work of the script, or where memory is short; one is discarded if a file or a variable has "
+    "changed. This option leaves them out. The first start is torchrun's in any case.",
 )
 @click.option(
     "--inject",
