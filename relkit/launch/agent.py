@@ -283,7 +283,6 @@ class MonitoredAgent(LocalElasticAgent):
         return pids
 
     def _more_environment(self, _job_dir: Path | None) -> dict[str, str]:
-        """Variables for the workers, beside those that the monitor needs."""
         return {}
 
     def _scene(
@@ -388,8 +387,7 @@ class MonitoredAgent(LocalElasticAgent):
             self._persist_slots(failure or "a fault that try-to-persist has handled")
             if self.services.monitor.action() is OnHang.ABORT:
                 raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
-            recovered: RunResult = super()._monitor_workers(worker_group)
-            return recovered
+            return super()._monitor_workers(worker_group)  # type: ignore[no-any-return]
         stragglers = self.services.stragglers
         why = stragglers.leaves() if stragglers is not None else ""
         if why:

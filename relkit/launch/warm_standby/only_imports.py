@@ -75,10 +75,10 @@ def _are_names(targets: Sequence[ast.expr]) -> bool:
 def _annotations(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
     every = function.args
     optional = [every.vararg, every.kwarg]
-    found = [
+    every_argument = [
         each for each in (*every.posonlyargs, *every.args, *every.kwonlyargs, *optional) if each
     ]
-    yield from (each.annotation for each in found if each.annotation)
+    yield from (each.annotation for each in every_argument if each.annotation)
     if function.returns:
         yield function.returns
 

@@ -86,9 +86,9 @@ class Replay:
         if place[0] == "own":
             raise Refused(f"an installed package asks for {name}, which is the script's own")
         spec = self._notes.found_behind(self, name, path, target)
-        found: tuple[str, str] = self._notes.place_of(spec, self._packages)
-        if place[0] != "had" and found != tuple(place):
+        place_now: tuple[str, str] = self._notes.place_of(spec, self._packages)
+        if place[0] != "had" and place_now != tuple(place):
             raise Refused(f"{name} is not found where the worker has found it")
-        if found[0] == "installed":
-            self._origins[name] = found[1]
+        if place_now[0] == "installed":
+            self._origins[name] = place_now[1]
         return spec

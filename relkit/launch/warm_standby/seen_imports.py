@@ -61,11 +61,11 @@ class Signatures(dict[str, Signature | None]):
         try:
             status = os.stat(file)  # noqa: PTH116
         except (OSError, ValueError):
-            found = None
+            signature = None
         else:
-            found = (status.st_mtime_ns, status.st_size, status.st_ino)
-        self[file] = found
-        return found
+            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+        self[file] = signature
+        return signature
 
 
 @dataclass(frozen=True, slots=True)
