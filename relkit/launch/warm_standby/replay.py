@@ -5,6 +5,7 @@ It needs nothing but the standard library, and is loaded without relkit.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -54,11 +55,16 @@ class Replay:
         if has_folder:
             sys.path.insert(0, path[0])
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        collects = gc.isenabled()
+        # Nearly all that imports make stays; torch takes a fifth longer with it (2.8 and 2.2 CPU s).
+        gc.disable()
         try:
             self._import()
         except Exception as error:
             raise Refused(f"an import has failed with {type(error).__name__}") from error
         finally:
+            if collects:
+                gc.enable()
             sys.meta_path.remove(self)  # type: ignore[arg-type]
             if has_folder:
                 with suppress(ValueError):

@@ -26,8 +26,8 @@ from relkit.text.whole_number import whole_number
 # Imports that take longer than this do not end at all.
 READY_S = 600.0
 HAND_OVER_S = 5.0
-# Until the interpreter of one that was started just now runs.
-_HERE_S = 1.0
+# Until the interpreter of one that was started just now runs: a new one would take as long.
+_HERE_S = 5.0
 _END_S, _EXIT_CODE_S = 2.0, 0.1
 _MAX_MESSAGE_BYTES = 64 << 10
 # What standby_process.py takes in one message.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from relkit.launch.warm_standby import standby as standby_module
 from relkit.launch.warm_standby.handover import WorkerCommand
 from relkit.launch.warm_standby.standby import HandOverFailed, Standby
 from relkit.process import procfs
@@ -147,7 +148,10 @@ def test_one_for_another_command_is_ended(folder: Path) -> None:
     assert not (folder / "ran").exists()
 
 
-def test_one_that_has_not_begun_is_not_handed_over(folder: Path) -> None:
+def test_one_that_does_not_begin_is_not_handed_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby_module, "_HERE_S", 0.1)
     worker = command(folder, str(folder / "shows.py"))
     standby = Standby(worker, seen(folder, worker))
     standby.start()
