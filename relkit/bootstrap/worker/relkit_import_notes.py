@@ -46,7 +46,7 @@ class ImportNotes:
         self._signed: set[str] = set()
         self._origins: dict[str, str] = {}
         self._places: tuple[str, ...] = ()
-        self._is_done = self._is_over = False
+        self._is_done = self._is_over = self._imports_later = False
         self._bytes = 0
         self._write("had", *sys.modules)
 
@@ -70,8 +70,12 @@ class ImportNotes:
             return
         if not self._is_over:
             self._note_places(name)
+        if self._imports_later and not _is_being_imported(LATER):
+            self._imports_later = False
+            self._write("imported")
         if name == LATER and _importer().startswith("torch."):
             self._write("later", state(self._environment, self._origins))
+            self._imports_later = True
         if kind == "installed" and not self._is_over:
             self._origins[name] = origin
         elif kind == "own" and origin:
@@ -217,6 +221,11 @@ def _replaced(origins: dict[str, str]) -> list[tuple[str, str]]:
         if name in modules
         and str(getattr(vars(modules[name]).get("__spec__"), "origin", None) or "") != origin
     )
+
+
+def _is_being_imported(name: str) -> bool:
+    module: Any = sys.modules.get(name)
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", module is None))
 
 
 def _importer() -> str:

@@ -56,7 +56,7 @@ class Replay:
             sys.path.insert(0, path[0])
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
         collects = gc.isenabled()
-        # Nearly all that imports make stays; torch takes a fifth longer with it (2.8 and 2.2 CPU s).
+        # Nearly all that imports make stays. torch takes 2.8 CPU s with it, and 2.2 without.
         gc.disable()
         try:
             self._import()

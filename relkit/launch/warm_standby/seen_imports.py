@@ -22,6 +22,7 @@ The notes are lines of fields (relkit/bootstrap/worker/relkit_import_notes.py wr
     asked NAME KIND FILE     the same, by another thread
     over NAME                a function of the script's imports this; places are not told any more
     later DIGEST             torch._dynamo is looked for, by torch
+    imported                 it has been imported
 """
 
 from __future__ import annotations
@@ -181,6 +182,8 @@ class _Judge:
                 self.why = self.why or f"{name} is imported from a function of the script's"
             case "later":
                 (self.later,) = fields
+            case "imported":
+                self.is_quiet = True
             case "import" | "asked":
                 self._module(*fields, is_repeated=kind == "import")
             case _:

@@ -248,7 +248,7 @@ def test_a_line_that_is_still_being_written_does_not_count(folder: Path) -> None
     assert seen_imports(path).imports == ("torch",)
 
 
-@pytest.mark.parametrize(("age_s", "later"), [(0.0, ""), (5.0, "digest")])
+@pytest.mark.parametrize(("age_s", "later"), [(0.0, ""), (0.1, "digest"), (5.0, "digest")])
 def test_what_torch_imports_later_counts_once_it_has_been_imported(
     folder: Path, age_s: float, later: str
 ) -> None:
@@ -256,6 +256,9 @@ def test_what_torch_imports_later_counts_once_it_has_been_imported(
         folder, b"path\0/x\nimport\0torch\0installed\0/t.py\nover\0sympy\nlater\0digest\n"
     )
     now = time.time()
+    assert seen_imports(path).later == ""
+    with path.open("ab") as stream:
+        stream.write(b"imported\n" if age_s == 0.1 else b"")
     os.utime(path, (now - age_s, now - age_s))
     assert seen_imports(path).later == later
 
